@@ -20,8 +20,8 @@ from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
 from eca_protocol.methods import ECA
 from eca_protocol.outbox import WriteShape
 from eca_protocol.revisions import EVER, Revision, Window
+from eca_protocol.server.chat_states import TRANSITIONS as CHAT
 from eca_protocol.testing.conformance.untestable import UNBOUND, UNTESTABLE
-from eca_server.agent.chat.states import TRANSITIONS as CHAT
 from eca_server.agent.mcp.states import TRANSITIONS as MCP_SERVER
 from eca_server.client.profiles import ClientProfile, profile_for
 

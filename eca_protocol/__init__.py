@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from eca_protocol.peer import End, Peer
     from eca_protocol.process import spawn
     from eca_protocol.revisions import Revision
+    from eca_protocol.server.chat import ServerChat
+    from eca_protocol.server.server import Server
+    from eca_protocol.server.values import ChatMessage, ContextQuery, Prompt, ToolResult
     from eca_protocol.streams import FdTransport, Transport, memory_pair, owned_stdio
 
 _EXPORTS = {
@@ -91,6 +94,9 @@ _EXPORTS = {
     "peer": ("End", "Peer"),
     "process": ("spawn",),
     "revisions": ("Revision",),
+    "server.chat": ("ServerChat",),
+    "server.values": ("ChatMessage", "ContextQuery", "Prompt", "ToolResult"),
+    "server.server": ("Server",),
     "streams": ("FdTransport", "Transport", "memory_pair", "owned_stdio"),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
@@ -101,10 +107,12 @@ __all__ = [
     "AnswerNeeded",
     "ApprovalNeeded",
     "Chat",
+    "ChatMessage",
     "Client",
     "Codec",
     "ConnectionClosed",
     "ContentLengthDecoder",
+    "ContextQuery",
     "DeadlineExceeded",
     "DecodeError",
     "Departure",
@@ -127,6 +135,7 @@ __all__ = [
     "Method",
     "Notification",
     "Peer",
+    "Prompt",
     "ProtocolError",
     "RPCError",
     "Rejection",
@@ -135,9 +144,12 @@ __all__ = [
     "RequestFailed",
     "Response",
     "Revision",
+    "Server",
+    "ServerChat",
     "StartFailed",
     "StreamTransport",
     "Table",
+    "ToolResult",
     "Transport",
     "Turn",
     "TurnFailed",

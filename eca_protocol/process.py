@@ -28,7 +28,18 @@ from eca_protocol.guard import GUARD
 from eca_protocol.process_table import ProcessTable, process_table
 from eca_protocol.streams import FdTransport, Transport
 
-__all__ = ["Child", "GracePeriods", "spawn", "watch_descriptor", "working_directory"]
+__all__ = [
+    "Child",
+    "GracePeriods",
+    "is_alive",
+    "spawn",
+    "wait_for_end",
+    "watch_descriptor",
+    "working_directory",
+]
+
+WATCH_SECONDS = 2.0
+"""The interval at which a process without a descriptor is looked for."""
 
 _DESCRIPTORS = "/proc/self/fd"  # Linux: paths to the files of descriptors, also in a child
 
@@ -314,3 +325,29 @@ def watch_descriptor(pid: int) -> int | None:
         return int(pidfd_open(pid))
     except OSError:
         return None
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process exists; False where the platform cannot tell."""
+    if os.name == "nt":
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def wait_for_end(pid: int) -> None:
+    """Wait until a process that is no child of ours does not exist."""
+    descriptor = watch_descriptor(pid)
+    if descriptor is None:
+        while is_alive(pid):  # noqa: ASYNC110 - a foreign process has no event
+            await anyio.sleep(WATCH_SECONDS)
+        return
+    try:
+        await anyio.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)

@@ -23,7 +23,8 @@ LEFT_OUT_ROWS = re.findall(
     MIGRATING.partition("## What is left out")[2].partition("\n## ")[0],
     re.MULTILINE,
 )
-SOURCES = "\n".join(path.read_text() for path in (PROJECT / "eca_server").rglob("*.py"))
+SHARED = [PROJECT / "eca_protocol" / "server" / name for name in ("calls.py", "reasonings.py")]
+SOURCES = "\n".join(path.read_text() for path in [*SHARED, *(PROJECT / "eca_server").rglob("*.py")])
 
 UPSTREAM_COMMANDS = {
     "init", "login", "costs", "compact", "resume", "config", "doctor", "repo-map-show",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import trio
 
 from eca_protocol.errors import StartFailed
+from eca_protocol.server.endings import leave_in_time
 from eca_protocol.streams import FdTransport, owned_stdio
 from eca_server.connection.server import Options, serve
 from eca_server.system.signals import ignore_signals
 
 __all__ = ["serve_stdio"]
-
-LAST_SECONDS = 2.7
-"""Limit from the end of the connection to the exit of the process (W-13)."""
 
 
 def serve_stdio(options: Options) -> int:
@@ -32,11 +29,4 @@ def serve_stdio(options: Options) -> int:
 
 async def _serve(options: Options, read_fd: int, write_fd: int) -> int:
     transport = FdTransport(read_fd, write_fd)
-    return await serve(transport, options, handles_signals=True, on_ending=_leave_in_time)
-
-
-def _leave_in_time() -> None:
-    """Exit after the limit, even if a library blocks a thread."""
-    timer = threading.Timer(LAST_SECONDS, os._exit, args=(1,))
-    timer.daemon = True
-    timer.start()
+    return await serve(transport, options, handles_signals=True, on_ending=leave_in_time)

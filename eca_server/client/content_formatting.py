@@ -1,4 +1,4 @@
-"""The formatting of contents for a client: names of tools, and pieces of long texts (W-6).
+"""The formatting of contents for a client: names of tools, pictures, pieces of texts (W-6).
 
 The module is imported with the first content, which keeps the start fast.
 """
@@ -6,9 +6,8 @@ The module is imported with the first content, which keeps the start fast.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from typing import Any, Literal
 
 import attrs
 
@@ -16,7 +15,6 @@ from eca_protocol.messages import (
     ChatContent,
     ChatContentReceivedParams,
     ChatImageContent,
-    ChatReasonTextContent,
     ChatTextContent,
     ChatToolCalledContent,
     ChatToolCallPrepareContent,
@@ -25,15 +23,12 @@ from eca_protocol.messages import (
     ChatToolCallRunningContent,
     FileChangeDetails,
 )
+from eca_protocol.server.roots import path_of
+from eca_protocol.server.texts import Role, split
 from eca_server.client.profiles import ClientProfile
 from eca_server.printable import LONGEST_NAME, printable_line
-from eca_server.workspace import path_of
 
-__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "ContentFormatter", "Role", "pieces"]
-
-Role = Literal["user", "system", "assistant"]
-
-_MOST_JSON_BYTES = 6  # of one character
+__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "ContentFormatter"]
 
 NATIVE = "eca"
 """The server name of native tools in the contents of a call."""
@@ -51,13 +46,6 @@ _OF_CALLS = (
     ChatToolCalledContent,
     ChatToolCallRejectedContent,
 )
-
-_TEXTS: Mapping[type, str] = {
-    ChatTextContent: "text",
-    ChatReasonTextContent: "text",
-    ChatToolCallPrepareContent: "arguments_text",
-}
-"""The contents whose text may be split into pieces that the client joins."""
 
 
 @attrs.frozen
@@ -85,7 +73,9 @@ class ContentFormatter:
                 "assistant",
                 attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n"),
             )
-        for piece in self._pieces(role, self.named(content)):
+        content = self.named(content)
+        is_split = role != "user" or self.profile.splits_echo
+        for piece in split(content, self.profile.text_limit) if is_split else (content,):
             yield ChatContentReceivedParams(
                 chat_id=chat_id, parent_chat_id=parent_chat_id, role=role, content=piece
             )
@@ -124,17 +114,6 @@ class ContentFormatter:
         # This client cuts long lines of system texts and does not follow links to files.
         return "assistant", ChatTextContent(text=f"\n\n{text} `{path_of(link)}`\n\n")
 
-    def _pieces(self, role: Role, content: ChatContent) -> Iterable[ChatContent]:
-        field = _TEXTS.get(type(content))
-        if field is None or (role == "user" and not self.profile.splits_echo):
-            return (content,)
-        text: str = getattr(content, field)
-        limit = self.profile.text_limit
-        if len(text) * _MOST_JSON_BYTES <= limit:
-            return (content,)
-        part: Any = content
-        return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
-
 
 def _without_name(summary: str | None, path: str) -> str | None:
     """Return a summary without the file's name; a reason in brackets after it stays."""
@@ -155,33 +134,3 @@ def _wrapping(text: str) -> str:
         else:
             lines.append(line)
     return "\n".join(lines)
-
-
-def pieces(text: str, limit: int) -> Iterator[str]:
-    """Yield a text in pieces of at most `limit` bytes of JSON each.
-
-    A piece ends after a line break if there is one in its second half.
-    """
-    start = size = line_end = line_size = 0
-    for position, character in enumerate(text):
-        cost = _json_cost(character)
-        while size + cost > limit and position > start:
-            cut, cut_size = (line_end, line_size) if line_size * 2 > size else (position, size)
-            yield text[start:cut]
-            start, size, line_size = cut, size - cut_size, 0
-        size += cost
-        if character == "\n":
-            line_end, line_size = position + 1, size
-    if start < len(text):
-        yield text[start:]
-
-
-def _json_cost(character: str) -> int:
-    number = ord(character)
-    if number < 0x20:
-        return 2 if character in "\b\t\n\f\r" else 6
-    if number < 0x80:
-        return 2 if character in '"\\' else 1
-    if number < 0x800:
-        return 2
-    return 3 if number < 0x10000 else 4

@@ -12,21 +12,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-import attrs
-
 from eca_protocol.codec import Codec
 from eca_protocol.errors import ConnectionClosed
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.messages import ClientCapabilities, ClientInfo, ShowMessageParams
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
-from eca_protocol.revisions import Revision, window_of
+from eca_protocol.revisions import Revision
+from eca_protocol.server.connected_client import writes
+from eca_protocol.server.roots import Root
 from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile
-from eca_server.workspace import Root
 
 if TYPE_CHECKING:
     from eca_protocol.messages import ChatContent, ChatImageContent
-    from eca_server.client.content_formatting import ContentFormatter, Role
+    from eca_protocol.server.texts import Role
+    from eca_server.client.content_formatting import ContentFormatter
 
 __all__ = ["MessageKind", "Session"]
 
@@ -79,7 +79,7 @@ class Session:
 
     def writes(self, model: type[Any], field: str) -> bool:
         """Return whether the client's revision has this field of a message."""
-        return window_of(attrs.fields_dict(model)[field].metadata).written_in(self.revision)
+        return writes(self.revision, model, field)
 
     @cached_property
     def formatter(self) -> ContentFormatter:

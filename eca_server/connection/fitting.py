@@ -12,8 +12,8 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.codec import MessageCodec
+from eca_protocol.server.texts import pieces
 from eca_server.agent.tools.output import cut_mark
-from eca_server.client.content_formatting import pieces
 
 __all__ = ["FittingCodec", "fit"]
 

@@ -18,12 +18,14 @@ from eca_protocol.errors import LocalProtocolError
 from eca_protocol.http import HTTPClient
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
-from eca_protocol.peer import End, Peer
+from eca_protocol.peer import Peer
+from eca_protocol.server.endings import exit_code
+from eca_protocol.server.greeting import Greeting
 from eca_protocol.streams import Transport
 from eca_server.connection.features.gate import ConfigurationGate
 from eca_server.connection.features.handlers import Handlers
 from eca_server.connection.features.host import Host, Options
-from eca_server.connection.features.lifecycle import Connection, Greeting
+from eca_server.connection.features.lifecycle import Connection
 from eca_server.system.signals import take_signals
 from eca_server.system.telemetry import begin_flush, record_telemetry
 
@@ -116,12 +118,9 @@ async def serve(
             _log.info("ending: %s", end.reason)
             await connection.close()
         nursery.cancel_scope.cancel()
-    if connection.was_shut_down:
-        return 0
-    return 128 + signalled[0] if signalled else _exit_code(end, connection)
-
-
-def _exit_code(end: End, connection: Connection) -> int:
-    if end.kind == "closed":
-        return 0 if connection.client_is_gone else 1
-    return 0 if end.kind == "eof" else 1
+    return exit_code(
+        end,
+        was_shut_down=connection.was_shut_down,
+        client_is_gone=connection.client_is_gone,
+        signalled=signalled[0] if signalled else None,
+    )

@@ -1,4 +1,4 @@
-"""The user's project: its roots, its files, and checked reads and writes of them.
+"""The user's project: its files, and checked reads and writes of them.
 
 Modules are imported at their first use.
 """
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         open_file,
         read_file,
     )
-    from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
     from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
 
 _MODULES = {
@@ -63,7 +62,6 @@ _MODULES = {
         "open_file",
         "read_file",
     ),
-    "roots": ("Root", "parse_roots", "path_of", "uri_of"),
     "writing": ("move_file", "remove_file", "remove_temporary", "replace_file"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -86,7 +84,6 @@ __all__ = [
     "OutsideWorkspace",
     "PathChanged",
     "Place",
-    "Root",
     "Text",
     "TooLarge",
     "Workspace",
@@ -96,13 +93,10 @@ __all__ = [
     "open_checked",
     "open_file",
     "open_place",
-    "parse_roots",
-    "path_of",
     "read_file",
     "remove_file",
     "remove_temporary",
     "replace_file",
-    "uri_of",
 ]
 
 

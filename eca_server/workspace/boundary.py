@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from eca_protocol.server.roots import Root
 from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.guarded import GuardedPath, guard_of
 from eca_server.workspace.opening import (
@@ -30,7 +31,6 @@ from eca_server.workspace.opening import (
     path_changed_message,
     real_path_of,
 )
-from eca_server.workspace.roots import Root
 
 if TYPE_CHECKING:
     from eca_server.workspace.temporary_files import TemporaryFiles

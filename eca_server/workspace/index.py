@@ -21,12 +21,12 @@ from typing import NamedTuple, TypeAlias
 import attrs
 import trio
 
+from eca_protocol.server.roots import Root
 from eca_server.printable import printable_line
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import open_directory
-from eca_server.workspace.roots import Root
 
 __all__ = ["Catalogue", "FileIndex", "FileMatch"]
 

@@ -21,10 +21,11 @@ import trio
 from report import Row, machine, print_rows, print_table
 
 from eca_protocol.messages import WorkspaceFolder
+from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.tools import grep
 from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.grep import Grep
-from eca_server.workspace import Workspace, parse_roots, uri_of
+from eca_server.workspace import Workspace
 
 FILES = 50_000
 IN_DIRECTORY = 50

@@ -24,10 +24,10 @@ from rig import FINISHED, SCRIPT, BareClient, Rig, rig
 
 from eca_protocol.framing import encode_frame
 from eca_protocol.messages import ChatContent
+from eca_protocol.server.texts import Role
 from eca_protocol.streams import Transport, memory_pair
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import PreparedCall, ToolOutput
-from eca_server.client.content_formatting import Role
 from eca_server.client.session import Session
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import serve

@@ -24,11 +24,12 @@ __all__ = [
     "server_cases",
 ]
 
-Need = Literal["process", "config", "native-tools", "mcp"]
+Need = Literal["process", "config", "model", "contexts", "native-tools", "mcp"]
 """The requirements of a case on its target.
 
 `process`: the target is a process, not a function inside the suite. `config`: configuration beyond
-the model's can be given to it.
+the model's can be given to it. `model`: it uses the scripted model. `contexts`: it finds contexts.
+A server without native tools may lack the last three: it has an author's handlers in their place.
 """
 
 Run = Callable[[Harness], Awaitable[None]]

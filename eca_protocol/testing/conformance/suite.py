@@ -25,9 +25,10 @@ from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
 from eca_protocol.testing.conformance.server import RUN_ORDER
+from eca_protocol.testing.conformance.server.asking import QUERY
 from eca_protocol.testing.conformance.servers import Servers
 from eca_protocol.testing.conformance.session import ClientSession
-from eca_protocol.testing.conformance.target import Target, temporary_directory
+from eca_protocol.testing.conformance.target import MODEL, Target, temporary_directory
 from eca_protocol.testing.conformance.untestable import UNTESTABLE
 from eca_protocol.testing.conformance.verdicts import (
     OUT_OF_STEP,
@@ -90,6 +91,7 @@ class Suite:
         self._judged: set[str] = set()
         self._doubtful: list[Finding] = []
         self._observed_rows: set[str] = set()
+        self._absent: Mapping[str, str] = {}
         self._target = target
         self._model = model
 
@@ -102,7 +104,7 @@ class Suite:
                     self.edition = detect_server(session.config.get("variants"))
                 took = 2 * (anyio.current_time() - start)
                 if not session.native_tools:
-                    await _learn_offered_tools(session)
+                    self._absent = await _absent_needs(session)
                 self.servers.introduction_seconds = (
                     max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
                 )
@@ -200,7 +202,7 @@ class Suite:
             return "the server runs inside the suite, not as a process"
         if "config" in case.needs and not self._target.takes_config:
             return "the target has its own form of configuration"
-        return ""
+        return next((why for need, why in self._absent.items() if need in case.needs), "")
 
 
 @attrs.frozen
@@ -217,10 +219,26 @@ class _CaseResult:
         return all(finding.verdict == "pass" for finding in self.findings)
 
 
-async def _learn_offered_tools(session: ClientSession) -> None:
-    """Take a turn, by which the model learns the tools of a server that announces none."""
+async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
+    """Return what a server without announced tools lacks, with the reasons.
+
+    It may offer its tools to the model only, which a turn shows; or it answers without a model, and
+    finds contexts only if its author has written that.
+    """
+    absent: dict[str, str] = {}
     with contextlib.suppress(Unmet):
-        await session.take_turn("Hello.", reply("Hello."))
+        chat = await session.take_turn("Hello.", reply("Hello."))
+        if not chat.model.requests and MODEL not in session.config.get("models", ()):
+            absent["model"] = absent["config"] = "the server does not use the suite's configuration"
+    if absent:
+        absent["native-tools"] = "the server announces no tools, and offers none to a model"
+        (session.workspace / "probe.txt").write_text("probe\n")
+        with contextlib.suppress(Unmet):
+            answer = await session.ask(QUERY, {"query": ""})
+            result = answer.get("result")
+            if isinstance(result, dict) and result.get("contexts") == []:
+                absent["contexts"] = "the server finds no contexts"
+    return absent
 
 
 async def _judge(case: Case, harness: Harness) -> _CaseResult:

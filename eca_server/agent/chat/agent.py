@@ -19,12 +19,13 @@ import attrs
 import trio
 
 from eca_protocol import json
+from eca_protocol.server.calls import CallState, Naming
 from eca_server.agent.chat.breakdown import LastRequest
 from eca_server.agent.chat.compaction import Compactor
 from eca_server.agent.chat.reply import reply
 from eca_server.agent.chat.steering import take_steers
 from eca_server.agent.chat.steps import PendingChanges, Step, in_order
-from eca_server.agent.chat.tool_call import CallState, Naming, ToolCall
+from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.context import PromptContext
 from eca_server.agent.tools.approval import BUILT_IN, NATIVE, Decision

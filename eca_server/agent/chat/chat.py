@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import trio
@@ -18,12 +18,12 @@ from eca_protocol.messages import (
     ChatStatus,
     ChatStatusChangedParams,
 )
+from eca_protocol.server.chat_states import STATUSES, ChatState
+from eca_protocol.server.mailbox import Mailbox
 from eca_server.agent.chat.flags import flags_within
-from eca_server.agent.chat.mailbox import Mailbox
 from eca_server.agent.chat.memory import Memory, RestoreState, Storage
 from eca_server.agent.chat.outlet import ChatServices, Outlet, Selection
 from eca_server.agent.chat.showing import Replayer
-from eca_server.agent.chat.states import STATUSES, ChatState
 from eca_server.agent.chat.store import ChatSettings, StoredChat
 from eca_server.agent.chat.stored_messages import ChatRecord, restored
 from eca_server.agent.chat.title import Titling
@@ -32,6 +32,9 @@ from eca_server.agent.chat.turn import STOP_SECONDS, Prompt, Turn
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.agent.tools.ledger import Ledger
 from eca_server.models.history import Message
+
+if TYPE_CHECKING:
+    import anyio
 
 __all__ = ["Chat"]
 
@@ -108,7 +111,7 @@ class Chat(Outlet):
             self.turn.stop()
             self.services.nursery.start_soon(self.turn.close_late)
 
-    def clear(self) -> trio.Event:
+    def clear(self) -> anyio.Event:
         """Stop the running turn and clear the history; see `Mailbox.clear`."""
         if self.turn is not None and self.mailbox.clearing is None:
             self.stop()

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionStartedContent
-from eca_server.agent.chat.tool_call import Naming
+from eca_protocol.server.calls import Naming
 from eca_server.agent.chat.turn import Steer, Turn
 from eca_server.agent.context.block import Section, render
 from eca_server.agent.hooks import (

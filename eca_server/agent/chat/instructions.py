@@ -8,12 +8,12 @@ from functools import partial
 import attrs
 import trio
 
+from eca_protocol.server.roots import Root
 from eca_server.agent.context.provenance import NOTICE
 from eca_server.agent.tools.files import printable
 from eca_server.config import Behavior, Config
 from eca_server.config.files import Unreadable
 from eca_server.config.workspace_files import read_named
-from eca_server.workspace import Root
 
 __all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
 

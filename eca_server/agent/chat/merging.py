@@ -23,7 +23,7 @@ from eca_protocol.messages import (
     ChatTextContent,
     ChatToolCallPrepareContent,
 )
-from eca_server.client.content_formatting import Role
+from eca_protocol.server.texts import Role
 from eca_server.client.profiles import ClientProfile
 
 __all__ = ["Merger"]

@@ -10,15 +10,15 @@ import attrs
 import trio
 
 from eca_protocol.messages import ChatContent, ChatStatus
+from eca_protocol.server.chat_states import STATUSES, ChatState
+from eca_protocol.server.texts import Role
 from eca_server.agent.chat.history import History
 from eca_server.agent.chat.instructions import System
 from eca_server.agent.chat.memory import Storage
-from eca_server.agent.chat.states import STATUSES, ChatState
 from eca_server.agent.chat.store import ChatSettings
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.agent.tools.ledger import Ledger
-from eca_server.client.content_formatting import Role
 from eca_server.client.session import Session
 
 __all__ = ["ChatServices", "Outlet", "Selection"]

@@ -20,13 +20,14 @@ from eca_protocol.messages import (
     ChatReasonTextContent,
     ChatTextContent,
 )
+from eca_protocol.server.calls import Naming
+from eca_protocol.server.texts import Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.subagent_work import chat_id_of, details_of
-from eca_server.agent.chat.tool_call import Naming, ToolCall
+from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.tools.tool import ToolOutput
-from eca_server.client.content_formatting import Role
 from eca_server.models.history import (
     CallView,
     CitationPart,

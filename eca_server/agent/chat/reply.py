@@ -12,9 +12,9 @@ import attrs
 import trio
 
 from eca_protocol.messages import UsageLimit
+from eca_protocol.server.calls import Naming
 from eca_server.agent.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
 from eca_server.agent.chat.title import make_title
-from eca_server.agent.chat.tool_call import Naming
 from eca_server.agent.chat.turn import Turn
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
@@ -286,11 +286,11 @@ def _show(turn: Turn, answer: Answer, event: Event) -> None:
         case TextDelta(text) | RefusalDelta(text):
             turn.say(text)
         case ReasoningDelta(key, text):
-            turn.reason(key, text)
+            turn.reasonings.write(key, text)
         case ReasoningStarted(key):
-            turn.start_reason(key)
+            turn.reasonings.start(key)
         case ReasoningFinished(key=key):
-            turn.finish_reason(key)
+            turn.reasonings.finish(key)
         case Citation(url=url, title=title):
             turn.cite(url, title, linked=url in answer.text)
         case Image(data=data):
@@ -316,7 +316,7 @@ def _break_off(turn: Turn, model: Model, error: BackendError) -> None:
 
 def _remember(turn: Turn, answer: Answer, model: Model) -> None:
     message = answer.message(
-        model.origin, interrupted=answer.finished is None, thoughts=turn.thoughts
+        model.origin, interrupted=answer.finished is None, thoughts=turn.reasonings.finished
     )
     if message.parts:
         parts = tuple(_named(part, turn) for part in message.parts)

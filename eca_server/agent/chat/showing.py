@@ -12,7 +12,7 @@ from contextlib import closing
 import trio
 
 from eca_protocol.messages import ChatContent
-from eca_server.agent.chat.paragraphs import Paragraphs
+from eca_protocol.server.texts import Paragraphs
 from eca_server.agent.chat.replay import ReplayedContent
 from eca_server.client.session import Session
 

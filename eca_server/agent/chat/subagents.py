@@ -32,9 +32,10 @@ from eca_protocol.messages import (
     ChatToolCallRunContent,
     ChatToolCallRunningContent,
 )
+from eca_protocol.server.chat_states import ChatState
+from eca_protocol.server.texts import Role
 from eca_server.agent.chat.memory import RestoreState, Storage
 from eca_server.agent.chat.outlet import Outlet
-from eca_server.agent.chat.states import ChatState
 from eca_server.agent.chat.subagent_work import chat_id_of, details_of, reduced
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import Prompt, Steer, Turn
@@ -48,7 +49,6 @@ from eca_server.agent.tools.tool import (
     ToolOutput,
     running_call,
 )
-from eca_server.client.content_formatting import Role
 from eca_server.config import Behavior
 from eca_server.models.history import Subagent, TextPart
 

@@ -1,31 +1,17 @@
-"""A tool call from its first piece to its end, as a table of its states; the calls of a turn.
+"""The tool calls of a turn: what a call has beyond its contents on the wire.
 
-Rulings W-30 to W-35. Every transition writes its content in order, and every started call is
-closed: by its result, by a rejection, or by the end of the turn.
+The states and contents of a call are in `eca_protocol.server.calls`.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
 
 import attrs
-import trio
 
 from eca_protocol import json
-from eca_protocol.errors import LocalProtocolError
-from eca_protocol.messages import (
-    ChatContent,
-    ChatToolCalledContent,
-    ChatToolCallPrepareContent,
-    ChatToolCallRejectedContent,
-    ChatToolCallRunContent,
-    ChatToolCallRunningContent,
-    ToolCallDetails,
-    ToolCallTextOutput,
-)
+from eca_protocol.messages import ChatContent
+from eca_protocol.server.calls import STOPPED, Call, CallInput, CallState, Naming, Reason
 from eca_server.agent.chat.json_outputs import json_outputs
 from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.tools.approval import Memo
@@ -41,107 +27,20 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = [
-    "TRANSITIONS",
-    "CallInput",
-    "CallState",
-    "Calls",
-    "Naming",
-    "Reason",
-    "ToolCall",
-    "milliseconds_since",
-]
-
-Reason: TypeAlias = Literal["user-choice", "user-config", "hookRejected", "interrupted"]
+__all__ = ["Calls", "ToolCall"]
 
 
-class CallState(enum.Enum):
-    """The state of a call; `CALLED` and `REJECTED` are final."""
-
-    PREPARING = "preparing"
-    RUN = "run"
-    WAITING = "waiting approval"
-    RUNNING = "running"
-    CALLED = "called"
-    REJECTED = "rejected"
-
-
-class CallInput(enum.Enum):
-    """An event in the life of a call."""
-
-    ANNOUNCE = "its arguments are complete"
-    ASK = "it needs the user's approval"
-    DENY = "the configuration, the behaviour or a hook denies it"
-    FAULT = "it cannot run"
-    START = "it is allowed, and its turn has come"
-    APPROVE = "the user approves"
-    REJECT = "the user rejects"
-    DONE = "it has a result"
-    STOP = "the turn ends"
-
-
-def _transitions() -> Mapping[CallState, Mapping[CallInput, CallState]]:
-    preparing, run, waiting, running, called, rejected = CallState
-    announce, ask, deny, fault, start, approve, reject, done, stop = CallInput
-    return {
-        preparing: {announce: run, stop: rejected},
-        run: {ask: waiting, deny: rejected, fault: called, start: running, stop: rejected},
-        waiting: {approve: run, reject: rejected, stop: rejected},
-        running: {done: called, stop: called},
-        called: {stop: called},
-        rejected: {stop: rejected},
-    }
-
-
-TRANSITIONS: Mapping[CallState, Mapping[CallInput, CallState]] = MappingProxyType(_transitions())
-"""The transitions. An approved call returns to `RUN`: it starts when the writes before it are done.
-
-An event that is not in the table is an error of the caller. The exception is an approval or a
-rejection of a call that does not wait, which comes from the client and is ignored (W-34).
-"""
-
-
-@attrs.frozen(kw_only=True)
-class Naming:
-    """The names of a call on the wire, the same in all of its contents.
-
-    Attributes:
-        id: the id of the call.
-        name: the name of the tool on the wire.
-        server: the server of the tool.
-        origin: the kind of that server.
-        shows: the details shown until the call has its own.
-        summary: the summary shown before the arguments are complete; None: not known.
-    """
-
-    id: str
-    name: str
-    server: str
-    origin: Literal["native", "mcp"]
-    shows: ToolCallDetails | None = None
-    summary: str | None = None
-
-
-class ToolCall:
-    """One call of a turn; its methods are the events of the table.
+class ToolCall(Call):
+    """One call of a turn, with its result for the model.
 
     The pictures of its result are separate contents after the one that ends it.
 
     Attributes:
-        naming: its names on the wire.
-        state: its state.
-        arguments: the model's arguments, as hooks rewrote them; `{}` while they are incomplete or
-            if they are unreadable.
+        arguments: the model's arguments, as hooks rewrote them.
         result: the result for the model, once the call has ended.
-        decided: set when the call does not wait, or no longer waits, for an approval.
         memos: the rules that an approval for the session would remember.
         is_refused_by_user: the user rejected the call, or a call of its subagent.
         worker: returns the subagent that works in the call, with its progress; None: no subagent.
-
-    Args:
-        emit: writes a content of the call.
-        naming: its names on the wire.
-        moved: called when `state` has changed.
     """
 
     def __init__(
@@ -150,122 +49,55 @@ class ToolCall:
         naming: Naming,
         moved: Callable[[ToolCall], None] = lambda _: None,
     ) -> None:
-        self.naming = naming
-        self.state = CallState.PREPARING
-        self.arguments: Mapping[str, Any] = {}
+        super().__init__(emit, naming, moved)
         self.result: ToolOutput | None = None
-        self.decided = trio.Event()
         self.memos: tuple[Memo, ...] = ()
         self.is_refused_by_user = False
         self.worker: Callable[[], Subagent] | None = None
-        self._emit = emit
-        self._moved = moved
-        self._is_announced = False
-        self._names = {key: getattr(naming, key) for key in ("id", "name", "server", "origin")}
-        self._summary = naming.summary
-        self._details = naming.shows
-        self._started: float | None = None
-        self._spent_ms: int | None = None
-        self._reason: Reason | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """True if the content that ends the call was not written yet."""
-        return self.state not in {CallState.CALLED, CallState.REJECTED}
-
-    def prepare(self, arguments_text: str, *, summary: str | None = None) -> None:
-        """Write a piece of the arguments; the first one starts the call on the wire."""
-        self._summary = summary or self._summary
-        self._is_announced = True
-        self._emit(
-            ChatToolCallPrepareContent(
-                **self._names,
-                arguments_text=arguments_text,
-                summary=self._summary,
-                details=self._details,
-            )
-        )
-
-    def announce(
-        self,
-        arguments: Mapping[str, Any],
-        *,
-        manual_approval: bool,
-        summary: str | None = None,
-        details: ToolCallDetails | None = None,
-    ) -> None:
-        """Announce the complete call, and whether it needs approval."""
-        self._move(CallInput.ANNOUNCE)
-        self._is_announced = True
-        self.arguments = arguments
-        self._summary = summary or self._summary
-        self._details = details or self._details
-        self._emit(
-            ChatToolCallRunContent(**self._names, **self._shown(), manual_approval=manual_approval)
-        )
 
     def ask(self, memos: tuple[Memo, ...] = ()) -> None:
         """Start waiting for the user; an approval for the session remembers `memos`."""
-        self._move(CallInput.ASK)
+        self.wait_for_user()
         self.memos = memos
-
-    def approve(self) -> bool:
-        """Take the user's approval; return False if the call does not wait (W-34)."""
-        if self.state is not CallState.WAITING:
-            return False
-        self._move(CallInput.APPROVE)
-        self.decided.set()
-        return True
 
     def reject(self) -> bool:
         """Take the user's rejection; return False if the call does not wait."""
-        if self.state is not CallState.WAITING:
-            return False
-        self._move(CallInput.REJECT)
-        self.is_refused_by_user = True
-        self._end_rejected("user-choice", REJECTED)
-        return True
+        if self.state is CallState.WAITING:
+            self.is_refused_by_user = True
+            self.result = _failure(REJECTED)
+        return super().reject()
 
     def deny(self, reason_text: str, *, reason: Reason = "user-config") -> None:
         """Reject the call by configuration, behavior or a hook; `reason_text` is for the model."""
-        self._move(CallInput.DENY)
-        self._end_rejected(reason, reason_text)
+        self.move(CallInput.DENY)
+        self.result = _failure(reason_text)
+        self.write_rejected(reason)
 
     def fault(self, error_text: str) -> None:
         """End a call that cannot run: unknown, unreadable, impossible."""
-        self._move(CallInput.FAULT)
-        self._end_called(ToolOutput(parts=(TextPart(error_text),), is_error=True))
-
-    def start(self) -> None:
-        """Mark the call as running."""
-        self._move(CallInput.START)
-        self._started = trio.current_time()
-        self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
-
-    def show(self, details: ToolCallDetails) -> None:
-        """Show new details of a running call; do nothing if it does not run."""
-        if self.state is CallState.RUNNING:
-            self._details = details
-            self._emit(ChatToolCallRunningContent(**self._names, **self._shown()))
+        self.move(CallInput.FAULT)
+        self.result = _failure(error_text)
+        self.write_called([error_text], is_error=True)
 
     def finish(self, output: ToolOutput, *, spent_ms: int | None = None) -> None:
         """End a call that has run; `spent_ms` replaces the time since its start."""
-        self._move(CallInput.DONE)
-        self._spent_ms = spent_ms
-        self._end_called(output)
+        self.move(CallInput.DONE)
+        self.result = output
+        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
+        self.details = output.details or self.details
+        if self.details is None and self.naming.origin == "mcp":
+            self.details = json_outputs(texts)
+        self.spent_ms = spent_ms
+        self.write_called(texts, is_error=output.is_error)
+        for part in output.parts:
+            if isinstance(part, ImagePart):
+                self._emit(picture_content(part.data))
 
     def stop(self, reason: Reason = "user-choice") -> None:
-        """Close an open call at the turn's end: rejected, or called with an error if it ran.
-
-        Nothing is written about a call that was never shown to the client.
-        """
-        ran = self.state is CallState.RUNNING
-        was_open = self.is_open
-        self._move(CallInput.STOP)
-        if ran:
-            self._end_called(ToolOutput(parts=(TextPart(STOPPED),), is_error=True))
-        elif was_open:
-            self._end_rejected(reason, NOT_RUN)
+        """Close an open call at the turn's end; see `Call.stop`."""
+        if self.is_open:
+            self.result = _failure(STOPPED if self.state is CallState.RUNNING else NOT_RUN)
+        super().stop(reason)
 
     def result_part(self) -> ToolResultPart:
         """Return the result of an ended call as a part of a message."""
@@ -276,57 +108,12 @@ class ToolCall:
             is_error=self.result.is_error,
             subagent=None if self.worker is None else self.worker(),
             view=CallView(
-                summary=self._summary,
-                details=self._details,
-                total_time_ms=self._spent_ms,
-                reason=self._reason,
+                summary=self.summary,
+                details=self.details,
+                total_time_ms=self.spent_ms,
+                reason=self.reason,
             ),
         )
-
-    def _move(self, event: CallInput) -> None:
-        following = TRANSITIONS[self.state].get(event)
-        if following is None:
-            raise LocalProtocolError(
-                f"the call {self.naming.id} is {self.state.value}: {event.value} cannot follow"
-            )
-        self.state = following
-        self._moved(self)
-
-    def _end_called(self, output: ToolOutput) -> None:
-        self.result = output
-        texts = [part.text for part in output.parts if isinstance(part, TextPart)]
-        self._details = output.details or self._details
-        if self._details is None and self.naming.origin == "mcp":
-            self._details = json_outputs(texts)
-        if self._spent_ms is None and self._started is not None:
-            self._spent_ms = milliseconds_since(self._started)
-        self._emit(
-            ChatToolCalledContent(
-                **self._names,
-                **self._shown(),
-                error=output.is_error,
-                outputs=tuple(ToolCallTextOutput(text=text) for text in texts),
-                total_time_ms=self._spent_ms or 1,
-            )
-        )
-        for part in output.parts:
-            if isinstance(part, ImagePart):
-                self._emit(picture_content(part.data))
-        self.decided.set()
-
-    def _end_rejected(self, reason: Reason, text: str) -> None:
-        self.result = ToolOutput(parts=(TextPart(text),), is_error=True)
-        self._reason = reason
-        if self._is_announced:
-            self._emit(ChatToolCallRejectedContent(**self._names, **self._shown(), reason=reason))
-        self.decided.set()
-
-    def _shown(self) -> dict[str, Any]:
-        return {
-            "arguments": self.arguments,
-            "summary": self._summary,
-            "details": self._details,
-        }
 
 
 class Calls(dict[str, ToolCall]):
@@ -398,13 +185,12 @@ class Calls(dict[str, ToolCall]):
         return tuple(call.result_part() for key, call in self.items() if key in made - answered)
 
 
-def milliseconds_since(started: float) -> int:
-    """Return the time since a moment of trio's clock; at least 1, since pages print a bare 0."""
-    return max(1, round((trio.current_time() - started) * 1000))
+def _failure(text: str) -> ToolOutput:
+    """Return the result of a call that failed or did not run."""
+    return ToolOutput(parts=(TextPart(text),), is_error=True)
 
 
 REJECTED = (
     "The user rejected this call. Do not repeat it: try a different approach, or ask the user."
 )
 NOT_RUN = "This call did not run: the turn ended before it started."
-STOPPED = "This call was stopped while it ran: its effects until then remain."

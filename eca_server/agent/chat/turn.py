@@ -23,6 +23,8 @@ from eca_protocol.messages import (
     ChatUsageContent,
     UsageLimit,
 )
+from eca_protocol.server.calls import CallState, Reason
+from eca_protocol.server.texts import closing_text
 from eca_server.agent.chat.breakdown import LastRequest, with_breakdown
 from eca_server.agent.chat.draft import Draft
 from eca_server.agent.chat.outlet import Outlet
@@ -30,7 +32,7 @@ from eca_server.agent.chat.pictures import picture_content
 from eca_server.agent.chat.store import TurnUsage
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.stored_messages import ChatRecord
-from eca_server.agent.chat.tool_call import Calls, CallState, Reason, ToolCall
+from eca_server.agent.chat.tool_call import Calls, ToolCall
 from eca_server.agent.chat.usage import taken
 from eca_server.agent.chat.writer import Writer
 from eca_server.agent.tools.tool import FileChange
@@ -297,8 +299,7 @@ class Turn(Writer):
             dropped: the texts of dropped prompts.
         """
         texts = [*(steer.text for steer in self.steers), *dropped]
-        why = "Stopped. Prompts that were dropped" if self.stopped else "Not sent to the model"
-        return "\n\n".join([f"{why}:", *texts]) if texts else "Stopped." * self.stopped
+        return closing_text(texts, is_stopped=self.stopped)
 
     def finish(self, last_words: str = "") -> None:
         """Write `last_words` if there are any, then the one `finished`, and nothing more."""

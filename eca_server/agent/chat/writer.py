@@ -8,26 +8,20 @@ the turn's body; once the turn is being closed it is only logged.
 from __future__ import annotations
 
 import logging
-import uuid
-
-import trio
+from functools import partial
 
 from eca_protocol.messages import (
     ChatContent,
     ChatHookActionFinishedContent,
     ChatHookActionStartedContent,
     ChatProgressContent,
-    ChatReasonFinishedContent,
-    ChatReasonStartedContent,
-    ChatReasonTextContent,
     ChatTextContent,
 )
+from eca_protocol.server.reasonings import Reasonings
+from eca_protocol.server.texts import Paragraphs, Role
 from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.merging import Merger
 from eca_server.agent.chat.outlet import Outlet
-from eca_server.agent.chat.paragraphs import Paragraphs
-from eca_server.agent.chat.tool_call import milliseconds_since
-from eca_server.client.content_formatting import Role
 
 __all__ = ["Writer"]
 
@@ -47,7 +41,7 @@ class Writer:
         failed: there is no complete answer, and the reason was shown.
         is_closing: the turn is being closed.
         is_mute: nothing more is written.
-        thoughts: id and milliseconds of each block of reasoning, by the model's key.
+        reasonings: the blocks of reasoning, by the model's keys.
     """
 
     def __init__(self, outlet: Outlet) -> None:
@@ -57,9 +51,8 @@ class Writer:
         self.failed = False
         self.is_closing = False
         self.is_mute = False
-        self.thoughts: dict[str, tuple[str, int]] = {}
+        self.reasonings = Reasonings(partial(self.emit, "assistant"))
         self._cited: set[str] = set()
-        self._reasons: dict[str, tuple[str, float]] = {}
         self._hooks: dict[str, ChatHookActionFinishedContent] = {}
         self._paragraphs = Paragraphs()
         self._merger = Merger(outlet.emit, self.session.profile, outlet.services.nursery)
@@ -103,26 +96,6 @@ class Writer:
         for content in source_contents(url, title, is_linked=linked):
             self.emit("assistant", content)
 
-    def start_reason(self, key: str) -> None:
-        """Start a block of reasoning; `key` is the model's, unique in one answer."""
-        reason_id = str(uuid.uuid4())
-        self._reasons[key] = reason_id, trio.current_time()
-        self.emit("assistant", ChatReasonStartedContent(id=reason_id))
-
-    def reason(self, key: str, text: str) -> None:
-        """Write a piece of reasoning; drop it if the block is closed."""
-        if key in self._reasons:
-            reason_id, _ = self._reasons[key]
-            self.emit("assistant", ChatReasonTextContent(id=reason_id, text=text))
-
-    def finish_reason(self, key: str) -> None:
-        """Close a block of reasoning, once, with its duration."""
-        if key in self._reasons:
-            reason_id, started = self._reasons.pop(key)
-            spent = milliseconds_since(started)
-            self.thoughts[key] = reason_id, spent
-            self.emit("assistant", ChatReasonFinishedContent(id=reason_id, total_time_ms=spent))
-
     def begin_hook(self, begun: ChatHookActionStartedContent, call_id: str | None) -> None:
         """Show that a hook's action has started; `call_id` names the call it is about, if any."""
         self._hooks[begun.id] = ChatHookActionFinishedContent(
@@ -142,8 +115,7 @@ class Writer:
 
     def finish_open(self) -> None:
         """Show that open reasonings and hooks have ended."""
-        for key in tuple(self._reasons):
-            self.finish_reason(key)
+        self.reasonings.finish_all()
         for ended in tuple(self._hooks.values()):
             self.finish_hook(ended)
 

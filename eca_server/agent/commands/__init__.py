@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from eca_protocol.messages import ChatCommand, ChatCommandType
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.agent import AGENT
 from eca_server.agent.commands.btw import BTW
@@ -18,9 +19,7 @@ from eca_server.agent.commands.command import (
     CommandContext,
     MakeAgent,
     Steering,
-    arguments_of,
     ask_model,
-    named_command,
 )
 from eca_server.agent.commands.compact import COMPACT
 from eca_server.agent.commands.config import CONFIG
@@ -65,13 +64,11 @@ __all__ = [
     "CommandContext",
     "CommandFiles",
     "MakeAgent",
-    "arguments_of",
     "ask_model",
     "hidden_skill_notes",
     "login_flows",
     "login_prompt",
     "matching_commands",
-    "named_command",
     "run_command",
     "runs_without_model",
     "steering_of",

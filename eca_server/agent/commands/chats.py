@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.memory import line_of
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of
+from eca_server.agent.commands.command import Command, CommandContext
 from eca_server.agent.tools.files import printable
 
 __all__ = ["CHATS"]

@@ -36,11 +36,9 @@ __all__ = [
     "Run",
     "Steering",
     "TrustControl",
-    "arguments_of",
     "ask_model",
     "fenced",
     "mask_keys",
-    "named_command",
     "source_lines",
 ]
 
@@ -179,22 +177,6 @@ class Command:
     asks_model: bool = False
     steering: Steering = "refused"
     arguments: tuple[CommandArgument, ...] = ()
-
-
-def named_command(message: str) -> str | None:
-    """Return the name of a prompt's command, in lower case, or None.
-
-    A command is a first word that begins with its only slash: `/doctor` and `/Costs now` name one;
-    `/usr/bin/env`, `a/b` and `/` do not.
-    """
-    word = message.split(maxsplit=1)[0] if message.strip() else ""
-    name = word[1:].lower()
-    return name if word.startswith("/") and name and "/" not in name else None
-
-
-def arguments_of(prompt: str) -> str:
-    """Return the text behind the command's name."""
-    return " ".join(prompt.split(maxsplit=1)[1:]).strip()
 
 
 def fenced(text: str) -> str:

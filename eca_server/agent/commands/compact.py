@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.compaction import NO_PAST, has_past
 from eca_server.agent.chat.reply import limit_of
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of
+from eca_server.agent.commands.command import Command, CommandContext
 from eca_server.models.backend import Request
 
 __all__ = ["COMPACT"]

@@ -14,14 +14,9 @@ import trio
 
 from eca_protocol import json
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import (
-    Command,
-    CommandContext,
-    arguments_of,
-    mask_keys,
-    source_lines,
-)
+from eca_server.agent.commands.command import Command, CommandContext, mask_keys, source_lines
 from eca_server.agent.commands.provider_check import check_providers
 from eca_server.agent.commands.trust import report_trust
 from eca_server.agent.sandbox import capability

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 from eca_protocol import json
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.written import Hide, envelope, markdown
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of, mask_keys
+from eca_server.agent.commands.command import Command, CommandContext, mask_keys
 from eca_server.agent.tools.files import checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import ToolError

@@ -15,8 +15,9 @@ import trio
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of, named_command
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of, named_command
+from eca_server.agent.commands.command import Command, CommandContext
 from eca_server.config import Provider
 from eca_server.models.credentials import LOGIN as STORED
 from eca_server.models.credentials import LoginsError, OAuthError, TokenSet

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of, fenced
+from eca_server.agent.commands.command import Command, CommandContext, fenced
 
 __all__ = ["MODEL"]
 

@@ -19,8 +19,9 @@ import attrs
 import trio
 
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import CommandContext, arguments_of
+from eca_server.agent.commands.command import CommandContext
 from eca_server.agent.commands.custom import words_of
 from eca_server.agent.commands.prompt_messages import messages_of
 from eca_server.agent.mcp.errors import MCPError

@@ -9,14 +9,9 @@ from pathlib import Path
 import attrs
 
 from eca_protocol.messages import CommandArgument
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import (
-    Command,
-    CommandContext,
-    arguments_of,
-    ask_model,
-    fenced,
-)
+from eca_server.agent.commands.command import Command, CommandContext, ask_model, fenced
 from eca_server.agent.commands.custom import CustomCommand
 from eca_server.agent.skills import Skill
 from eca_server.config import apply_behavior

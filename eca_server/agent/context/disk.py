@@ -15,6 +15,7 @@ from pathlib import Path
 import attrs
 
 from eca_protocol.messages import LinesRange
+from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import Section, render
 from eca_server.agent.context.excerpt import read_excerpt
 from eca_server.agent.context.limits import Limits
@@ -31,7 +32,6 @@ from eca_server.workspace import (
     Directory,
     FileError,
     Place,
-    Root,
     Workspace,
     list_files,
     open_file,

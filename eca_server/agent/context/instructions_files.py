@@ -18,6 +18,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import Section, render
 from eca_server.agent.context.excerpt import read_excerpt
 from eca_server.agent.context.front_matter import split_front_matter
@@ -28,14 +29,7 @@ from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
 from eca_server.config import AGENT_ALIASES
 from eca_server.printable import visible
-from eca_server.workspace import (
-    Checkpoint,
-    FileError,
-    Place,
-    Root,
-    Workspace,
-    list_files,
-)
+from eca_server.workspace import Checkpoint, FileError, Place, Workspace, list_files
 
 __all__ = ["InstructionFiles", "read_instruction_files"]
 

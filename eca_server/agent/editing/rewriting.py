@@ -17,9 +17,9 @@ import attrs
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol.server.texts import pieces
 from eca_server.agent.editing.replacement import Replacement
 from eca_server.agent.editing.surroundings import Surroundings
-from eca_server.client.content_formatting import pieces
 from eca_server.client.session import Session
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (

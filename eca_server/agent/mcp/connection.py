@@ -20,6 +20,7 @@ import trio
 
 from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
 from eca_protocol.http import HTTPClient
+from eca_protocol.server.roots import Root
 from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_endpoint import HTTPEndpoint, Login
@@ -33,7 +34,6 @@ from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
 from eca_server.agent.mcp.streamable_http import StreamableHTTP
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.config.directories import home_directory
-from eca_server.workspace import Root
 
 __all__ = ["connect"]
 

@@ -22,6 +22,7 @@ from eca_protocol.errors import (
     RequestFailed,
 )
 from eca_protocol.peer import Peer
+from eca_protocol.server.roots import Root, uri_of
 from eca_server.agent.mcp.dialect import MCP_DIALECT, LenientReader
 from eca_server.agent.mcp.eras import Era, era_of
 from eca_server.agent.mcp.errors import MCPError
@@ -35,7 +36,6 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.transport import ServerTransport
-from eca_server.workspace import Root, uri_of
 
 __all__ = ["ANSWER_SECONDS", "MAX_NOISE", "MAX_ROUNDS", "Changed", "Conversation"]
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
+from eca_protocol.server.roots import Root
 from eca_server.agent.mcp.conversation import ANSWER_SECONDS, Conversation
 from eca_server.agent.mcp.eras import Era
 from eca_server.agent.mcp.errors import MCPError
@@ -32,7 +33,6 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.printable import visible
-from eca_server.workspace import Root
 
 __all__ = ["MAX_CALLS", "MAX_CALL_SECONDS", "MAX_ITEMS", "MAX_PAGES", "Session"]
 

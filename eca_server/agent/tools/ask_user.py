@@ -18,8 +18,8 @@ from eca_protocol.messages import (
     ChatAskQuestionOption,
     ChatAskQuestionParams,
     ChatAskQuestionResponse,
-    CodeAssistantCapabilities,
 )
+from eca_protocol.server.connected_client import asks_questions
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 from eca_server.client.session import Session
 from eca_server.config.trust_texts import PREFIX, TRUST
@@ -38,10 +38,7 @@ CANCELLED = (
 
 def client_asks_questions(session: Session) -> bool:
     """Return True if the client can show questions, in an edition that has them."""
-    assistant = session.capabilities.code_assistant
-    chat = assistant.chat_capabilities if assistant else None
-    has_capability = bool(chat and chat.ask_question)
-    return has_capability and session.writes(CodeAssistantCapabilities, "chat_capabilities")
+    return asks_questions(session.capabilities, session.revision)
 
 
 def imitates_trust(*texts: str) -> bool:

@@ -18,12 +18,13 @@ from eca_protocol.messages import (
     EditorGetDiagnosticsParams,
     EditorGetDiagnosticsResponse,
 )
+from eca_protocol.server.roots import path_of, uri_of
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import Session
 from eca_server.models.history import TextPart
-from eca_server.workspace import Place, Workspace, path_of, uri_of
+from eca_server.workspace import Place, Workspace
 
 __all__ = ["EditorDiagnostics", "editor_has_diagnostics"]
 

@@ -25,12 +25,13 @@ from eca_protocol.messages import (
     EditorLocation,
     Position,
 )
+from eca_protocol.server.roots import path_of, uri_of
 from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import Session
 from eca_server.models.history import TextPart
-from eca_server.workspace import FileError, Workspace, decode, path_of, read_file, uri_of
+from eca_server.workspace import FileError, Workspace, decode, read_file
 
 __all__ = ["EditorDefinition", "EditorReferences", "editor_navigates"]
 

@@ -15,13 +15,13 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
+from eca_protocol.server.calls import Naming
 from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.pages import Page, page_of
 from eca_server.agent.chat.replay import ReplayedContent, replayed
 from eca_server.agent.chat.store import ChatSettings
 from eca_server.agent.chat.title import title_of_fork
-from eca_server.agent.chat.tool_call import Naming
 from eca_server.agent.tools.approval import NATIVE, policy_of
 from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.tasks import Tasks, lists_in, reserved_for

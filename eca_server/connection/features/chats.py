@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
-import trio
 
 from eca_protocol import messages as m
 from eca_protocol.errors import INVALID_PARAMS, RPCError
@@ -27,6 +26,9 @@ from eca_server.connection.features.chat_views import ChatViews
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.hooks import SessionHooks
 from eca_server.connection.features.selection import Selection
+
+if TYPE_CHECKING:
+    import anyio
 
 __all__ = ["ChatRequests"]
 
@@ -241,7 +243,7 @@ class ChatRequests:
         )
 
 
-async def _answered(cleared: trio.Event) -> m.ChatClearResponse:
+async def _answered(cleared: anyio.Event) -> m.ChatClearResponse:
     await cleared.wait()
     return m.ChatClearResponse()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from eca_server.agent.chat.tool_call import CallState
+from eca_protocol.server.calls import CallState
 from eca_server.agent.tools.ask_user import AskUser
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.client.session import Session

@@ -10,17 +10,17 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
 from eca_protocol.codec import MessageCodec
-from eca_protocol.draft import codec_for
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.messages import InitializationOptions, InitializeParams, InitializeResponse
 from eca_protocol.peer import Handler
-from eca_protocol.process import watch_descriptor
-from eca_protocol.revisions import Revision, detect, forced_revision
+from eca_protocol.process import is_alive, wait_for_end
+from eca_protocol.server.greeting import Greeting
+from eca_protocol.server.roots import parse_roots
 from eca_server.client.profiles import profile_for
 from eca_server.client.session import Session
 from eca_server.config import load
@@ -29,15 +29,12 @@ from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.system.telemetry import configure
-from eca_server.workspace import parse_roots
 
 if TYPE_CHECKING:
     from eca_server.connection.features.composition import Composition
     from eca_server.models.credentials import Logins
 
-__all__ = ["Connection", "Greeting"]
-
-WATCH_SECONDS = 2.0
+__all__ = ["Connection"]
 
 LOAD_SECONDS = 2.0
 """Longest wait of the client's messages for agents in files and workspace configuration."""
@@ -46,49 +43,6 @@ _LATE = (
     "The configuration of the opened folder and agents in files could not be read yet: the "
     "disk does not answer. They will be used as soon as they can be read."
 )
-
-
-class Greeting:
-    """A codec that detects the client's revision in `initialize`, and then uses that revision.
-
-    Detection of the revision and the client needs keys that no model of all revisions has; it
-    works on the raw params.
-
-    Attributes:
-        raw_params: the raw params of `initialize`.
-        revision: the detected or forced revision.
-        codec: the codec of that revision.
-        problem: the error in a requested revision, or None.
-    """
-
-    def __init__(self, forced: Revision | None = None) -> None:
-        self._forced = forced
-        self.raw_params: Any = None
-        self.problem: str | None = None
-        self._speak(forced or detect(None))
-
-    def _speak(self, revision: Revision) -> None:
-        self.revision = revision
-        self.codec = codec = codec_for(revision)
-        self.incoming = codec.incoming
-        self.outgoing = codec.outgoing
-        self.encode_params = codec.encode_params
-        self.encode_result = codec.encode_result
-        self.decode_result = codec.decode_result
-
-    def decode_params(self, method: str, raw: Any) -> Any:
-        """Decode params; those of `initialize` select the codec."""
-        if method == "initialize":
-            self.raw_params = raw
-            self._speak(self._forced or self._asked_for(raw))
-        return self.codec.decode_params(method, raw)
-
-    def _asked_for(self, raw: Any) -> Revision:
-        try:
-            return forced_revision(raw) or detect(raw)
-        except ValueError as error:
-            self.problem = f"initializationOptions: protocolRevision: {error}"
-            return detect(raw)
 
 
 class Connection:
@@ -221,19 +175,11 @@ class Connection:
 
     def _watch_client(self, process_id: int | None) -> None:
         """End the server with the client's process, if that is alive now (W-14)."""
-        if process_id is not None and process_id > 0 and _is_alive(process_id):
+        if process_id is not None and process_id > 0 and is_alive(process_id):
             self._host.nursery.start_soon(self._end_with, process_id)
 
     async def _end_with(self, process_id: int) -> None:
-        descriptor = watch_descriptor(process_id)
-        if descriptor is None:
-            while _is_alive(process_id):  # noqa: ASYNC110 - a foreign process has no event
-                await trio.sleep(WATCH_SECONDS)
-        else:
-            try:
-                await trio.lowlevel.wait_readable(descriptor)
-            finally:
-                os.close(descriptor)
+        await wait_for_end(process_id)
         self.client_is_gone = True
         self._host.peer.close(f"the client's process {process_id} is gone")
 
@@ -256,15 +202,3 @@ def _fitting(codec: MessageCodec, size: int) -> MessageCodec:
     from eca_server.connection.fitting import FittingCodec  # noqa: PLC0415 - few clients need it
 
     return FittingCodec(codec, size)
-
-
-def _is_alive(process_id: int) -> bool:
-    if os.name == "nt":
-        return False
-    try:
-        os.kill(process_id, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

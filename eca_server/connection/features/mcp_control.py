@@ -18,6 +18,7 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCError
 from eca_protocol.peer import Handler
+from eca_protocol.server.roots import path_of
 from eca_server.agent.mcp.saved_servers import SavedServers, ServerSettings
 from eca_server.client.session import Session
 from eca_server.config.directories import home_directory
@@ -29,7 +30,6 @@ from eca_server.connection.features.mcp import MCPServers
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.trust import Trust
 from eca_server.models.credentials import Logins
-from eca_server.workspace import path_of
 
 __all__ = ["MCPControl"]
 

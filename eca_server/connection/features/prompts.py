@@ -10,6 +10,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.http import HTTPClient
+from eca_protocol.server.texts import named_command
 from eca_server.agent.chat import Chat, Chats, Prompt, Turn
 from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.title import shortened_title
@@ -20,7 +21,6 @@ from eca_server.agent.commands import (
     ask_model,
     login_flows,
     login_prompt,
-    named_command,
     run_command,
     runs_without_model,
 )

@@ -9,10 +9,11 @@ import trio
 
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
+from eca_protocol.server.texts import arguments_of, named_command
 from eca_server.agent.chat import Chat, Chats, Turn
 from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.chat.turn import Steer, SteeredCommand
-from eca_server.agent.commands import arguments_of, named_command, run_command, steering_of
+from eca_server.agent.commands import run_command, steering_of
 from eca_server.agent.commands.btw import ask_aside
 from eca_server.connection.features.prompts import Prompts
 

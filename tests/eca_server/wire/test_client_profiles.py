@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
-from eca_server.client.content_formatting import ContentFormatter, pieces
+from eca_protocol.server.texts import pieces
+from eca_server.client.content_formatting import ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile, profile_for
 from eca_server.client.session import Session
 from tests.eca_server.conftest import Start

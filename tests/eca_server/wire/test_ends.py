@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from eca_server.cli.stdio import LAST_SECONDS
+from eca_protocol.server.endings import LAST_SECONDS
 from tests.eca_server.conftest import SERVE, Start
 from tests.eca_server.stranger import (
     Stranger,
@@ -261,7 +261,7 @@ def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server: Stra
 
 HANGING = """
 import sys, time, trio
-import eca_server.cli.stdio
+import eca_protocol.server.endings
 from eca_server.agent.chat.chats import Chats
 from eca_server.cli.main import run
 
@@ -269,7 +269,7 @@ async def close(self):
     await trio.to_thread.run_sync(time.sleep, 60)
 
 Chats.close = close
-eca_server.cli.stdio.LAST_SECONDS = 0.3
+eca_protocol.server.endings.LAST_SECONDS = 0.3
 sys.exit(run(["server"]))
 """
 

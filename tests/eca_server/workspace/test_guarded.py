@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import GUARDED, Root, Workspace
+from eca_protocol.server.roots import Root
+from eca_server.workspace import GUARDED, Workspace
 from eca_server.workspace.guarded import guard_of, may_match_guarded
 
 OF_THE_ISSUE = [

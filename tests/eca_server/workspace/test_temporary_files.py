@@ -17,11 +17,11 @@ from typing import Any, cast
 import pytest
 import trio.testing
 
+from eca_protocol.server.roots import Root
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
 from eca_server.workspace import Fingerprint, Workspace, replace_file, temporary_files
-from eca_server.workspace.roots import Root
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
 
 NAME = ".eca-0123456789abcdef.tmp"
@@ -31,7 +31,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from eca_server.workspace import Workspace, replace_file
-from eca_server.workspace.roots import Root
+from eca_protocol.server.roots import Root
 from eca_server.workspace.temporary_files import TemporaryFiles
 
 folder, root, name = map(Path, sys.argv[1:])

@@ -124,7 +124,7 @@ async def odd_values_are_read(harness: Harness) -> None:
     await run_trials(harness, WELL_READ, attempt)
 
 
-@case("W-5b", since=Revision.DRAFT)
+@case("W-5b", needs="model", since=Revision.DRAFT)
 async def half_a_surrogate_pair_is_read(harness: Harness) -> None:
     """Prompt with half a surrogate pair, and read the request to the model."""
     async with harness.session(fresh=True) as session:

@@ -61,7 +61,7 @@ async def require_files(session: ClientSession) -> None:
         raise Unmet("a file whose text is shown to the model", "one whose is not")
 
 
-@case("CHAT-6")
+@case("CHAT-6", needs="model")
 async def contexts_reach_the_model(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of the workspace."""
     path = session.workspace / "carried.txt"
@@ -75,7 +75,7 @@ async def contexts_reach_the_model(harness: Harness, session: ClientSession) -> 
     )
 
 
-@case("CTX-1", "CTX-2", "W-41d")
+@case("CTX-1", "CTX-2", "W-41d", needs="model")
 async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file of nine lines, then with its lines 4 to 6."""
     path = session.workspace / "nine.txt"
@@ -106,7 +106,7 @@ async def files_are_shown_whole_or_in_part(harness: Harness, session: ClientSess
         )
 
 
-@case("CTX-3", "W-41a", "CTX-5")
+@case("CTX-3", "W-41a", "CTX-5", needs="model")
 async def a_directory_is_shown(harness: Harness, session: ClientSession) -> None:
     """Prompt with a directory of text, one of binary files, and one of 4 MB."""
     await require_files(session)
@@ -143,7 +143,7 @@ async def a_directory_is_shown(harness: Harness, session: ClientSession) -> None
     )
 
 
-@case("CTX-6", "W-41c")
+@case("CTX-6", "W-41c", needs="model")
 async def the_cursor_is_passed_on(harness: Harness, session: ClientSession) -> None:
     """Prompt with a position, then with a selection."""
     await require_files(session)
@@ -169,7 +169,7 @@ async def the_cursor_is_passed_on(harness: Harness, session: ClientSession) -> N
     )
 
 
-@case("CTX-8")
+@case("CTX-8", needs="model")
 async def contexts_of_different_types_go_together(harness: Harness, session: ClientSession) -> None:
     """Prompt with a file, a directory and the cursor at once."""
     (session.workspace / "folder-of-some").mkdir()
@@ -194,7 +194,7 @@ async def contexts_of_different_types_go_together(harness: Harness, session: Cli
     )
 
 
-@case("W-41b")
+@case("W-41b", needs="model")
 async def only_a_context_leads_outside_the_workspace(
     harness: Harness, session: ClientSession
 ) -> None:
@@ -212,7 +212,7 @@ async def only_a_context_leads_outside_the_workspace(
     )
 
 
-@case("W-41e", fresh=True)
+@case("W-41e", needs="model", fresh=True)
 async def an_unknown_context_is_skipped_with_a_note(
     harness: Harness, session: ClientSession
 ) -> None:
@@ -258,7 +258,7 @@ def _word_count(chat: ChatSession) -> int:
     return len("\n".join([system_text(chat), *requests]).split())
 
 
-@case("W-3f", fresh=True)
+@case("W-3f", needs="model", fresh=True)
 async def a_context_without_what_it_needs_is_skipped(
     harness: Harness, session: ClientSession
 ) -> None:
@@ -280,7 +280,7 @@ async def a_context_without_what_it_needs_is_skipped(
     )
 
 
-@case("CTX-4")
+@case("CTX-4", needs="model")
 async def a_page_of_the_web_is_shown(harness: Harness, session: ClientSession) -> None:
     """Prompt with a web page that the scripted model's endpoint serves."""
     text = await text_sent_to_model(session, {"type": "web", "url": harness.model.page_url})

@@ -16,7 +16,7 @@ from eca_protocol.testing.conformance.server.turns import EMACS
 from eca_protocol.testing.script import hang, reply, wait
 
 
-@case("CHAT-36", "W-24a", "W-24b")
+@case("CHAT-36", "W-24a", "W-24b", needs="model")
 async def a_chat_that_runs_is_deleted(harness: Harness, session: ClientSession) -> None:
     """Delete a chat during the model's answer, which then continues."""
     chat = session.chat(reply("some", wait("deleted"), "more"))
@@ -58,7 +58,7 @@ async def a_delete_is_announced_in_current(harness: Harness, session: ClientSess
     harness.record_pass("W-24d")
 
 
-@case("W-24c", initialize=EMACS)
+@case("W-24c", needs="model", initialize=EMACS)
 async def a_client_that_waits_for_it_is_sent_finished_before_the_answer(
     harness: Harness, session: ClientSession
 ) -> None:
@@ -83,7 +83,7 @@ async def a_chat_that_there_is_not_is_deleted_alike(
         harness.check("W-24e", "result" in answer, f"a result for a delete with {params}", answer)
 
 
-@case("W-24f")
+@case("W-24f", needs="model")
 async def a_deleted_id_starts_anew(harness: Harness, session: ClientSession) -> None:
     """Delete a chat, and prompt its id again with the same text."""
     chat = session.chat(reply("My name is Ann."), reply("My name is Bob."))

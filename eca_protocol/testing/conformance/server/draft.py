@@ -32,7 +32,7 @@ def closing_texts(chat: ChatSession) -> list[Mapping[str, Any]]:
     return [params for params in chat.contents if params.get("isComplete") is True]
 
 
-@case("W-50a", "W-50b", "W-50c", "W-50d", "W-51b", since=DRAFT, until=DRAFT)
+@case("W-50a", "W-50b", "W-50c", "W-50d", "W-51b", needs="model", since=DRAFT, until=DRAFT)
 async def a_turn_is_deltas_and_a_closing_text(harness: Harness) -> None:
     """Send a list as options, then prompt for an answer with fenced code."""
     options = {"initializationOptions": ["of any type"]}
@@ -97,7 +97,7 @@ async def only_a_turn_that_cannot_start_is_a_connection_error(
         )
 
 
-@case("W-51a", since=DRAFT, until=DRAFT)
+@case("W-51a", needs="model", since=DRAFT, until=DRAFT)
 async def the_contexts_of_the_draft_are_read(harness: Harness, session: ClientSession) -> None:
     """Prompt with a selection, a piece of code, and a terminal."""
     path = session.workspace / "old.txt"
@@ -139,7 +139,7 @@ async def the_models_of_the_draft_mean_the_default(
     )
 
 
-@case("W-52", since=DRAFT, until=DRAFT)
+@case("W-52", needs="model", since=DRAFT, until=DRAFT)
 async def a_change_waits_for_octobers_answer(harness: Harness, session: ClientSession) -> None:
     """Approve the write of one file, and reject another."""
     for decision, is_made in (("Approve", True), ("Reject", False)):

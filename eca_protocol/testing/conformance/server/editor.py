@@ -168,7 +168,7 @@ async def some_editors_count_from_zero(harness: Harness) -> None:
     harness.check("W-42a", str(LINE) in text, f"line {LINE} in the tool result", text)
 
 
-@case("W-42d")
+@case("W-42d", needs="model")
 async def the_editor_is_not_asked_what_it_cannot(harness: Harness) -> None:
     """Call the diagnostics tool for a client without diagnostics."""
     without_diagnostics = {"capabilities": {"codeAssistant": {"editor": {"diagnostics": False}}}}

@@ -88,7 +88,7 @@ async def shutdown_and_exit(harness: Harness) -> None:
         harness.check("W-13d", code == 0, "the exit code 0", code)
 
 
-@case("W-13a", since=Revision.DRAFT)
+@case("W-13a", needs="model", since=Revision.DRAFT)
 async def shutdown_while_a_turn_runs(harness: Harness) -> None:
     """Send `shutdown` during a turn."""
     async with harness.session(fresh=True) as session:
@@ -133,7 +133,7 @@ async def _check_refusal(harness: Harness, session: ClientSession) -> None:
     harness.check("LIFE-22", refused, "an error for a request after `shutdown`", got)
 
 
-@case("W-13e", "W-13k", "W-14c", since=Revision.DRAFT)
+@case("W-13e", "W-13k", "W-14c", needs="model", since=Revision.DRAFT)
 async def input_ends_while_a_turn_runs(harness: Harness) -> None:
     """Close the server's input during a turn."""
     async with harness.session(fresh=True) as session:
@@ -145,7 +145,7 @@ async def input_ends_while_a_turn_runs(harness: Harness) -> None:
         harness.check("W-13e", code == 0, "the exit code 0", code)
 
 
-@case("W-13f", "W-13k", since=Revision.DRAFT)
+@case("W-13f", "W-13k", needs="model", since=Revision.DRAFT)
 async def exit_comes_without_shutdown(harness: Harness) -> None:
     """Send `exit` without `shutdown` during a turn."""
     async with harness.session(fresh=True) as session:

@@ -73,7 +73,7 @@ async def ends_before(chat: ChatSession, deadline: float) -> bool | None:
             return None
 
 
-@case("W-21d", "W-26d", seconds=90)
+@case("W-21d", "W-26d", needs="model", seconds=90)
 async def an_error_of_the_model_is_shown_and_ends_the_turn(
     harness: Harness, session: ClientSession
 ) -> None:

@@ -63,7 +63,7 @@ async def _check_start(harness: Harness, session: ClientSession, where: str) -> 
     harness.check("LIFE-3", isinstance(answer.get("result"), Mapping), expected, answer)
 
 
-@case("CHAT-2", "W-24f", seconds=60)
+@case("CHAT-2", "W-24f", needs="model", seconds=60)
 async def chats_continue_in_the_next_server(harness: Harness) -> None:
     """Continue a chat and a deleted one after a shutdown, and a chat whose server was killed.
 

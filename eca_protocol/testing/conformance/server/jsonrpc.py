@@ -52,7 +52,7 @@ async def ids_come_back_as_they_came(harness: Harness) -> None:
     harness.record_pass("W-2a")
 
 
-@case("BASE-31", "W-2c", since=Revision.DRAFT)
+@case("BASE-31", "W-2c", needs="model", since=Revision.DRAFT)
 async def requests_that_wait_keep_their_ids(harness: Harness) -> None:
     """Repeat and cancel the ids of queries and of deletes of running chats.
 
@@ -106,7 +106,7 @@ def _check_cancelled(harness: Harness, answer: Mapping[str, Any] | None) -> None
     )
 
 
-@case("BASE-1", since=Revision.DRAFT)
+@case("BASE-1", needs="model", since=Revision.DRAFT)
 async def requests_are_served_while_a_turn_runs(harness: Harness, session: ClientSession) -> None:
     """Send a notification and two queries while the model pauses."""
     chat = session.chat(reply("Hel", wait("rest"), "lo"))
@@ -294,7 +294,7 @@ async def a_prompt_has_no_id(harness: Harness) -> None:
     harness.record_pass("BASE-18")
 
 
-@case("W-4b", since=Revision.DRAFT)
+@case("W-4b", needs="model", since=Revision.DRAFT)
 async def a_stop_has_an_id(harness: Harness, session: ClientSession) -> None:
     """Stop a turn by a request."""
     chat = await busy(session)

@@ -10,7 +10,7 @@ from eca_protocol.testing.script import chunk, reply, text
 PAGE = "https://example.invalid/page"
 
 
-@case("CHAT-17", "W-26c")
+@case("CHAT-17", "W-26c", needs="model")
 async def a_citation_is_a_link(harness: Harness) -> None:
     """Cite a page as a Chat Completions model does."""
     if harness.target.api != "openai-chat":

@@ -30,7 +30,7 @@ async def _is_found(session: ClientSession, folder: str) -> bool:
     return name in str(contexts)
 
 
-@case("LIFE-10", "W-15a", "W-15c", seconds=30, handshake=False)
+@case("LIFE-10", "W-15a", "W-15c", needs="contexts", seconds=30, handshake=False)
 async def folders_are_roots(harness: Harness, session: ClientSession) -> None:
     """Name folders in several ways; query for a file in each."""
     plain = _create_directory(session.root / "plain")

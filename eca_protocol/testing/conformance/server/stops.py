@@ -61,7 +61,7 @@ STOP_SECONDS = 0.5
 """Seconds within which a stopped turn has to finish; 1 for a running tool."""
 
 
-@case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-33", "CHAT-34", seconds=30)
+@case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-33", "CHAT-34", needs="model", seconds=30)
 async def a_stop_ends_the_turn_in_each_state_of_the_answer(harness: Harness) -> None:
     """Stop before the headers, before text, in a text, in reasoning, and in a retry."""
     trials = []
@@ -255,7 +255,7 @@ _EXPECTED_END: Final[Mapping[str, str]] = {
 }
 
 
-@case("W-22f", "W-22g")
+@case("W-22f", "W-22g", needs="model")
 async def a_stop_of_what_does_not_run_ends_no_turn(
     harness: Harness, session: ClientSession
 ) -> None:
@@ -298,7 +298,7 @@ async def a_stop_of_what_does_not_run_ends_no_turn(
     )
 
 
-@case("W-22c", "W-22d")
+@case("W-22c", "W-22d", needs="model")
 async def a_stop_empties_the_queue_and_repeats_what_it_drops(
     harness: Harness, session: ClientSession
 ) -> None:

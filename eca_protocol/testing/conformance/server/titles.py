@@ -62,7 +62,7 @@ async def a_title_is_one_request_more_and_may_come_late(
     )
 
 
-@case("W-25d", since=Revision.R2025_10)
+@case("W-25d", needs="model", since=Revision.R2025_10)
 async def no_title_follows_a_stop_or_a_delete(harness: Harness, session: ClientSession) -> None:
     """Stop a turn, and delete a chat, while the title is being generated."""
     for end in ("stop", "delete"):

@@ -271,7 +271,12 @@ async def a_chat_is_cleared(harness: Harness, session: ClientSession) -> None:
     )
 
 
-@case("FIELD:ChatPromptSteerParams.*", "FIELD:ChatPromptSteerRemoveParams.*", since=CURRENT)
+@case(
+    "FIELD:ChatPromptSteerParams.*",
+    "FIELD:ChatPromptSteerRemoveParams.*",
+    needs="model",
+    since=CURRENT,
+)
 async def a_turn_is_steered(harness: Harness, session: ClientSession) -> None:
     """Steer a running turn, and remove the steering message."""
     chat = session.chat(reply("one", wait("go")), reply("two"))
@@ -284,7 +289,7 @@ async def a_turn_is_steered(harness: Harness, session: ClientSession) -> None:
     await chat.finished()
 
 
-@case("FIELD:ChatQueryFiles*", since=CURRENT, handshake=False)
+@case("FIELD:ChatQueryFiles*", needs="contexts", since=CURRENT, handshake=False)
 async def files_are_found(harness: Harness, session: ClientSession) -> None:
     """Query for a file by a part of its name."""
     path = session.root / "a-needle.txt"

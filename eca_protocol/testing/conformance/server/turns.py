@@ -58,7 +58,7 @@ async def a_turn_has_its_parts_in_order(harness: Harness) -> None:
     harness.record_pass(*WATCHED)
 
 
-@case("CHAT-3", "CHAT-8", "CHAT-12", "W-20a")
+@case("CHAT-3", "CHAT-8", "CHAT-12", "W-20a", needs="model")
 async def the_models_text_is_passed_on_as_it_comes(
     harness: Harness, session: ClientSession
 ) -> None:
@@ -91,7 +91,7 @@ async def the_models_text_is_passed_on_as_it_comes(
 PIECES: Final = tuple(f"{number:04} " for number in range(800))
 
 
-@case("CHAT-12", seconds=40)
+@case("CHAT-12", needs="model", seconds=40)
 async def each_piece_of_a_long_answer_is_passed_on(
     harness: Harness, session: ClientSession
 ) -> None:
@@ -112,7 +112,7 @@ async def each_piece_of_a_long_answer_is_passed_on(
 LONG = "Ein langer Satz über nichts, 😀. " * 500
 
 
-@case("W-6a")
+@case("W-6a", needs="model")
 async def a_long_text_comes_in_small_pieces(harness: Harness) -> None:
     """Answer with 20 KiB in one piece."""
     async with harness.session() as session:
@@ -139,7 +139,7 @@ async def the_pieces_of_an_echo_join_to_the_text(harness: Harness, session: Clie
     )
 
 
-@case("CHAT-2")
+@case("CHAT-2", needs="model")
 async def a_chat_continues_with_its_history(harness: Harness, session: ClientSession) -> None:
     """Prompt one chat twice."""
     chat = session.chat(reply("Pleased to ", "meet you."), reply("Ann."))
@@ -157,7 +157,7 @@ async def a_chat_continues_with_its_history(harness: Harness, session: ClientSes
     )
 
 
-@case("CHAT-39")
+@case("CHAT-39", needs="model")
 async def a_chat_knows_nothing_of_another(harness: Harness, session: ClientSession) -> None:
     """Prompt one chat, then another one, then the first again."""
     texts = {"one": "It was the heron.", "other": "It was the otter."}
@@ -178,7 +178,7 @@ async def a_chat_knows_nothing_of_another(harness: Harness, session: ClientSessi
     harness.check("CHAT-39", not foreign, expected, f"also messages of another chat: {foreign}")
 
 
-@case("W-26b", "CHAT-15", "CHAT-16")
+@case("W-26b", "CHAT-15", "CHAT-16", needs="model")
 async def a_thought_is_started_sent_and_finished(harness: Harness, session: ClientSession) -> None:
     """Answer with reasoning before the text."""
     chat = await session.take_turn(
@@ -284,7 +284,7 @@ async def prompts_to_a_busy_chat_wait_for_their_turn(harness: Harness) -> None:
         )
 
 
-@case("CHAT-11", "CLIENT-33", seconds=30)
+@case("CHAT-11", "CLIENT-33", needs="model", seconds=30)
 async def many_chats_at_once_are_never_mixed(harness: Harness, session: ClientSession) -> None:
     """Run 32 chats whose models answer at the same time, piece by piece."""
     chats = [

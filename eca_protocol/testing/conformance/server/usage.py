@@ -42,7 +42,7 @@ async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) ->
     return usages
 
 
-@case("CHAT-18", "W-27a", until=Revision.R2025_10)
+@case("CHAT-18", "W-27a", needs="model", until=Revision.R2025_10)
 async def tokens_are_counted_both_ways_over_the_chat(
     harness: Harness, session: ClientSession
 ) -> None:

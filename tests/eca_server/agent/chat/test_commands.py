@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eca_server.agent.commands import COMMANDS, named_command
+from eca_protocol.server.texts import named_command
+from eca_server.agent.commands import COMMANDS
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, text, types
 
 pytestmark = pytest.mark.trio

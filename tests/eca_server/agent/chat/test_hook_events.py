@@ -12,12 +12,12 @@ from typing import Any, get_args
 import pytest
 import trio.testing
 
+from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.chat import turn
 from eca_server.agent.hooks import background
 from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.config.hook_settings import HookEvent
-from eca_server.workspace import uri_of
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (

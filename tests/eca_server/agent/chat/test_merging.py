@@ -15,8 +15,8 @@ from eca_protocol.messages import (
     ChatTextContent,
     ChatToolCallPrepareContent,
 )
+from eca_protocol.server.texts import Role
 from eca_server.agent.chat.merging import Merger
-from eca_server.client.content_formatting import Role
 from eca_server.client.profiles import ClientProfile
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text

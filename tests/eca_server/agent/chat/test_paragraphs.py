@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent
-from eca_server.agent.chat.paragraphs import Paragraphs
-from eca_server.client.content_formatting import Role
+from eca_protocol.server.texts import Paragraphs, Role
 from tests.eca_server.agent.chat.editor import SCRIPT, editor, text
 
 SYSTEM: Role = "system"

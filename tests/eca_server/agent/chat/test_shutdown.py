@@ -12,10 +12,10 @@ import pytest
 import trio
 
 from eca_protocol.process import Child
+from eca_protocol.server.roots import uri_of
 from eca_server.agent.chat import Prompt, Turn
 from eca_server.agent.chat.store import Store, StoredChat, store_path
 from eca_server.models.history import Message, TextPart
-from eca_server.workspace import uri_of
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 
 pytestmark = pytest.mark.trio

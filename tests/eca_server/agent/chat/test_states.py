@@ -20,9 +20,9 @@ from eca_protocol.messages import (
     ChatTextContent,
     ChatUsageContent,
 )
+from eca_protocol.server.chat_states import TRANSITIONS, Action, ChatState, Input
 from eca_server.agent.chat import Chat, Prompt, Turn
 from eca_server.agent.chat.outlet import ChatServices
-from eca_server.agent.chat.states import TRANSITIONS, Action, ChatState, Input
 from eca_server.agent.chat.turn import STOP_SECONDS, Steer
 from eca_server.client.profiles import ClientProfile
 from eca_server.client.session import Session
@@ -113,10 +113,10 @@ class Driven:
                 turn.say(f"text of {self.number}")
             elif step == "think":
                 if blocks % 2:
-                    turn.finish_reason(f"{blocks - 1}")
+                    turn.reasonings.finish(f"{blocks - 1}")
                 else:
-                    turn.start_reason(f"{blocks}")
-                    turn.reason(f"{blocks}", f"thought of {self.number}")
+                    turn.reasonings.start(f"{blocks}")
+                    turn.reasonings.write(f"{blocks}", f"thought of {self.number}")
                 blocks += 1
             elif step == "crash":
                 raise RuntimeError("as told")

@@ -239,15 +239,15 @@ def deaf(ended: trio.Event) -> Body:
     """Continue long after the cancellation, and write all the time."""
 
     async def body(turn: Turn) -> None:
-        turn.start_reason("r")
+        turn.reasonings.start("r")
         turn.say("begun")
         with trio.CancelScope(shield=True):
             for _ in range(10):
                 await trio.sleep(STOP_SECONDS / 2)
-                turn.reason("r", "still")
+                turn.reasonings.write("r", "still")
                 turn.say("still there")
-            turn.start_reason("late")
-            turn.finish_reason("r")
+            turn.reasonings.start("late")
+            turn.reasonings.finish("r")
             turn.fail("and failed")
         ended.set()
 

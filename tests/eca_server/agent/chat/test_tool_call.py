@@ -16,7 +16,8 @@ from eca_protocol.messages import (
     FileChangeDetails,
     JsonOutputsDetails,
 )
-from eca_server.agent.chat.tool_call import TRANSITIONS, CallInput, CallState, Naming, ToolCall
+from eca_protocol.server.calls import TRANSITIONS, CallInput, CallState, Naming
+from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.models.history import TextPart
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eca_protocol.server.roots import Root
 from eca_server.agent.chat import undo
 from eca_server.agent.chat.store import Change, StoredContent
 from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skipped_lines
-from eca_server.workspace import Fingerprint, Root, Workspace
+from eca_server.workspace import Fingerprint, Workspace
 
 pytestmark = pytest.mark.requirement
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import WorkspaceFolder
+from eca_protocol.server.roots import parse_roots
 from eca_server.agent.commands.custom import (
     CommandFiles,
     CommandList,
@@ -18,7 +19,7 @@ from eca_server.agent.commands.custom import (
     parse_command,
     words_of,
 )
-from eca_server.workspace import Workspace, parse_roots
+from eca_server.workspace import Workspace
 
 
 def command(text: str) -> CustomCommand:

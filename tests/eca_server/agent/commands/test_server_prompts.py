@@ -6,7 +6,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.agent.commands import named_command
+from eca_protocol.server.texts import named_command
 from eca_server.agent.commands.custom import words_of
 from eca_server.agent.commands.prompt_messages import messages_of
 from eca_server.agent.commands.server_prompts import server_prompts

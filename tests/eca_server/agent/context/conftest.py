@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import Root, Workspace
+from eca_protocol.server.roots import Root
+from eca_server.workspace import Workspace
 
 
 def root_of(path: Path) -> Root:

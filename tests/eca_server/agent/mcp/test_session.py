@@ -13,12 +13,12 @@ import trio.testing
 
 from eca_protocol.framing import Framing, LineDecoder, encode_line
 from eca_protocol.messages.lifecycle import WorkspaceFolder
+from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.mcp import session as session_module
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import Progress, TextContent, ToolResult
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.stdio import StdioTransport
-from eca_server.workspace import parse_roots, uri_of
 from tests.eca_server.agent.mcp.scripted import scripted, session_with, talking_to
 from tests.eca_server.agent.mcp.scripted_server import INFO
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import WorkspaceFolder
+from eca_protocol.server.roots import parse_roots
 from eca_server.agent.context import definition_files
 from eca_server.agent.skills import (
     InvalidSkill,
@@ -22,7 +23,7 @@ from eca_server.agent.skills import (
     parse_skill,
 )
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Workspace, parse_roots
+from eca_server.workspace import Workspace
 
 
 def skill_text(name: str, description: str = "d", text: str = "Do it.") -> str:

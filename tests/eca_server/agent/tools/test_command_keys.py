@@ -16,9 +16,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from eca_protocol.server.roots import Root
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.remembered_programs import ANY_ARGUMENTS, FORMS, NEVER
-from eca_server.workspace import Root, Workspace
+from eca_server.workspace import Workspace
 
 PROGRAMS = (
     *(name for name in FORMS),

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from eca_protocol.messages import WorkspaceFolder
+from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.tools.custom import CustomCommand, custom_commands
 from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import Tool, ToolError, ToolOutput
 from eca_server.config import CustomTool
 from eca_server.models.history import TextPart
-from eca_server.workspace import Workspace, parse_roots, uri_of
+from eca_server.workspace import Workspace
 
 pytestmark = pytest.mark.trio
 

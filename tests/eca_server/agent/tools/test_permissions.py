@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eca_protocol.server.roots import Root
 from eca_server.agent.tools.approval import Decision, Memo, Policy
 from eca_server.agent.tools.custom import custom_commands
 from eca_server.agent.tools.output import Cap
@@ -16,7 +17,7 @@ from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.config import Approval, ApprovalRule, CustomTool
 from eca_server.system.child_process import harden_environment
-from eca_server.workspace import Root, Workspace
+from eca_server.workspace import Workspace
 
 GIT = shutil.which("git")
 GIT_STATUS = Approval(

@@ -16,13 +16,14 @@ import pytest
 import trio
 
 from eca_protocol.messages import WorkspaceFolder
+from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import Tool, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Workspace, parse_roots, uri_of
+from eca_server.workspace import Workspace
 
 pytestmark = pytest.mark.trio
 

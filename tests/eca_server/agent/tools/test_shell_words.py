@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_protocol.server.roots import Root
 from eca_server.agent.tools.shell_words import NamedPaths, TouchedPaths, paths_in, touched_paths
-from eca_server.workspace import Root, Workspace
+from eca_server.workspace import Workspace
 
 ENVIRON = {"HOME": "/home/me", "SECRETS": "/var/secrets"}
 

@@ -18,11 +18,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import eca_server
+from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.agent.tools.custom import CustomCommand
 from eca_server.connection.features.settings import Watcher
 from eca_server.secret import Secret
-from eca_server.workspace import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor
 
 NAMES = {"models": {"m": {}, "n": {}}}

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import lifecycle
-from eca_server.workspace import uri_of
 from tests.eca_server.agent.chat.editor import editor, provider_config
 
 pytestmark = pytest.mark.trio

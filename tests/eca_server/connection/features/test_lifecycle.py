@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-from eca_server.connection.features import lifecycle
 from tests.eca_server.agent.chat.editor import editor
 
 
@@ -17,7 +16,7 @@ async def test_a_client_s_process_is_watched_without_a_descriptor_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")
-    monkeypatch.setattr(lifecycle, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr("eca_protocol.process.WATCH_SECONDS", 0.01)
     with subprocess.Popen(["sleep", "60"]) as client:
         try:
             async with editor(started=False) as ours:

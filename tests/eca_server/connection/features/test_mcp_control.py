@@ -14,6 +14,7 @@ from typing import Any, Never
 import pytest
 import trio.testing
 
+from eca_protocol.server.roots import uri_of
 from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.config.saved_settings import SavedSettings
@@ -21,7 +22,6 @@ from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
 from eca_server.models.credentials import Client, Logins, TokenSet
 from eca_server.secret import Secret
-from eca_server.workspace import uri_of
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, text
 from tests.eca_server.agent.mcp.fake import Place
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.messages import Prompt, PromptMessage, PromptResult, TextContent
 from eca_server.config.trust_store import TrustStore
 from eca_server.config.trust_texts import NEVER, NOT_NOW, PREFIX, TRUST
 from eca_server.connection.features import mcp, trust
 from eca_server.connection.features.settings import Watcher
-from eca_server.workspace import uri_of
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
-from eca_server.workspace import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.agent.mcp.fake import Place

@@ -10,28 +10,48 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+import anyio
 import attrs
-import trio
 
-from eca_server.agent.chat.states import TRANSITIONS, Action, ChatState, Input
-from eca_server.agent.chat.turn import Prompt
+from eca_protocol.server.chat_states import TRANSITIONS, Action, ChatState, Input
 
-__all__ = ["Mailbox"]
+__all__ = ["Mailbox", "Tasks"]
 
-_log = logging.getLogger("eca_server.agent.chat")
+_log = logging.getLogger("eca_protocol.server")
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
+class Tasks(Protocol):
+    """A group of tasks: a nursery of trio, or a task group of anyio."""
+
+    @property
+    def start_soon(self) -> Callable[..., Any]:
+        """Start a task: a function and its arguments."""
+        ...
+
+
+class _Prompt(Protocol):
+    """A prompt in a queue."""
+
+    @property
+    def text(self) -> str:
+        """The exact text."""
+        ...
+
+
+P = TypeVar("P", bound=_Prompt)
+
+
 @attrs.define
-class Mailbox:
+class Mailbox(Generic[P]):
     """The queue of one chat.
 
     Attributes:
         chat_id: the chat.
-        nursery: the nursery of the task that does the work.
+        tasks: the group of the task that does the work.
         begin: starts the turn of a prompt.
         clear: clears the history, and returns the deletion of its stored messages.
         restore: loads the stored chat before work on the history.
@@ -42,23 +62,23 @@ class Mailbox:
     """
 
     _chat_id: str
-    _nursery: trio.Nursery
-    _begin: Callable[[Prompt], None] = attrs.field(kw_only=True)
+    _tasks: Tasks
+    _begin: Callable[[P], None] = attrs.field(kw_only=True)
     _clear: Callable[[], Awaitable[None]] = attrs.field(kw_only=True)
     _restore: Callable[[], Awaitable[None]] = attrs.field(kw_only=True)
     state: ChatState = attrs.field(init=False, default=ChatState.IDLE)
-    idle: trio.Event = attrs.field(init=False, factory=trio.Event)
-    dropped: list[Prompt] = attrs.field(init=False, factory=list)
-    clearing: trio.Event | None = attrs.field(init=False, default=None)
-    _prompts: deque[Prompt] = attrs.field(init=False, factory=deque)
-    _work: deque[tuple[Work | None, trio.Event]] = attrs.field(init=False, factory=deque)
+    idle: anyio.Event = attrs.field(init=False, factory=anyio.Event)
+    dropped: list[P] = attrs.field(init=False, factory=list)
+    clearing: anyio.Event | None = attrs.field(init=False, default=None)
+    _prompts: deque[P] = attrs.field(init=False, factory=deque)
+    _work: deque[tuple[Work | None, anyio.Event]] = attrs.field(init=False, factory=deque)
     _is_working: bool = attrs.field(init=False, default=False)
-    _erasures: set[trio.Event] = attrs.field(init=False, factory=set)
+    _erasures: set[anyio.Event] = attrs.field(init=False, factory=set)
 
     def __attrs_post_init__(self) -> None:
         self.idle.set()
 
-    def prompt(self, prompt: Prompt) -> None:
+    def prompt(self, prompt: P) -> None:
         """Start a turn, or queue the prompt behind the running turn and the work (W-22)."""
         if self._is_working and self.state is ChatState.IDLE:
             self._prompts.append(prompt)
@@ -89,7 +109,7 @@ class Mailbox:
         """Note that the running turn is closed; return whether the chat takes its messages."""
         return self._move(Input.ENDED) is Action.CLOSE
 
-    def clear(self) -> trio.Event:
+    def clear(self) -> anyio.Event:
         """Clear the history once no turn runs, after the work that waits.
 
         Returns:
@@ -98,21 +118,21 @@ class Mailbox:
         """
         cleared = self.clearing
         if cleared is None:
-            cleared = self.clearing = trio.Event()
+            cleared = self.clearing = anyio.Event()
             self._work.append((None, cleared))
             self.resume()
         return cleared
 
-    def do(self, work: Work) -> trio.Event:
+    def do(self, work: Work) -> anyio.Event:
         """Start work on the history once no turn runs; waiting and later prompts wait for it.
 
         Returns:
             An event that is set when the work is done.
         """
-        done = trio.Event()
+        done = anyio.Event()
         self._work.append((work, done))
         if self.idle.is_set():
-            self.idle = trio.Event()
+            self.idle = anyio.Event()
         self.resume()
         return done
 
@@ -125,20 +145,20 @@ class Mailbox:
             self._start_clear(cleared)
         if self._work:
             self._is_working = True
-            self._nursery.start_soon(self._drain)
+            self._tasks.start_soon(self._drain)
             return
         self.idle.set()
         if self._prompts:
             self.prompt(self._prompts.popleft())
 
-    def _start_clear(self, cleared: trio.Event) -> None:
+    def _start_clear(self, cleared: anyio.Event) -> None:
         """Clear the history now; its stored messages are deleted soon after."""
         self.clearing = None
         if self.state is ChatState.DELETED:
             cleared.set()
         else:
             self._erasures.add(cleared)
-            self._nursery.start_soon(self._erase, self._clear(), cleared)
+            self._tasks.start_soon(self._erase, self._clear(), cleared)
 
     def take_dropped(self) -> Sequence[str]:
         """Return and forget the texts of dropped prompts."""
@@ -166,7 +186,7 @@ class Mailbox:
         self._is_working = False
         self.resume()
 
-    async def _erase(self, erasure: Awaitable[None], erased: trio.Event) -> None:
+    async def _erase(self, erasure: Awaitable[None], erased: anyio.Event) -> None:
         try:
             await erasure
         except Exception:  # noqa: BLE001 - an error must not end the server

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.mailbox import Mailbox
-from eca_server.agent.chat.states import ChatState
-from eca_server.agent.chat.turn import Prompt, Turn
+from eca_protocol.server.chat_states import ChatState
+from eca_protocol.server.mailbox import Mailbox
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 
-async def no_body(_: Turn) -> None:
-    raise AssertionError("the mailbox does not run turns")
+@attrs.frozen
+class Prompt:
+    text: str
 
 
 class Chat:
@@ -24,7 +25,7 @@ class Chat:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.events: list[str] = []
-        self.mailbox = Mailbox(
+        self.mailbox: Mailbox[Prompt] = Mailbox(
             "c", nursery, begin=self.begin, clear=self.clear, restore=self.restore
         )
 
@@ -39,7 +40,7 @@ class Chat:
         await trio.lowlevel.checkpoint()
 
     def prompt(self, text: str) -> None:
-        self.mailbox.prompt(Prompt(text=text, body=no_body))
+        self.mailbox.prompt(Prompt(text))
 
     def end_turn(self) -> None:
         assert self.mailbox.end_turn() == (self.mailbox.state is ChatState.IDLE)

@@ -1,0 +1,211 @@
+"""The class for servers of one's own."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NoReturn, TypeVar
+
+import anyio
+
+from eca_protocol import messages as m
+from eca_protocol.errors import LocalProtocolError
+from eca_protocol.revisions import Revision
+from eca_protocol.server.connection import Connection
+from eca_protocol.server.declarations import Command, Declarations, PromptHandler
+from eca_protocol.server.stdio import serve_stdio
+from eca_protocol.server.values import ContextQueryHandler, Tool, Work
+from eca_protocol.streams import Transport
+
+__all__ = ["Server"]
+
+_P = TypeVar("_P", bound=PromptHandler)
+_C = TypeVar("_C", bound=ContextQueryHandler)
+_W = TypeVar("_W", bound=Work)
+
+
+class Server:
+    """A server: handlers of prompts, commands, tools and queries; the rest is done for you.
+
+        server = Server(name="my-server")
+
+        @server.prompt
+        async def answer(chat: ServerChat, prompt: Prompt) -> None:
+            await chat.say("Hello")
+
+        server.run_stdio()
+
+    Each client gets a connection with chats of its own. Prompts to a busy chat queue, a stop
+    cancels the handler, and each turn ends with one `finished`. An exception in a handler ends its
+    turn with a text for the user, and is logged. All editions of the protocol are served.
+
+    Args:
+        name: the name of the server, and of the provider of its model.
+        models: its models, as `provider/model`, the default one first; None: one, named after the
+            server. A prompt for an unknown model gets a text that lists them.
+        agents: its agents, the default one first: `agent`, `plan`, or names of your own. The
+            handler learns the selected one; `plan` promises to change nothing.
+        welcome: the welcome message, Markdown; empty: one with the name.
+        revision: the edition to use with every client; None: each client's own (W-12).
+
+    Raises:
+        LocalProtocolError: the name, `models` or `agents` is empty; or a model has no provider.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        models: Sequence[str] | None = None,
+        agents: Sequence[str] = ("agent", "plan"),
+        welcome: str = "",
+        revision: Revision | None = None,
+    ) -> None:
+        if models is None:
+            models = [f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-')}/default"]
+        if not (name.strip() and models and agents):
+            raise LocalProtocolError("Server: expected a name, models and agents, got an empty one")
+        for model in models:
+            if not all(model.partition("/")):
+                raise LocalProtocolError(f"models: expected `provider/model`, got {model!r}")
+        self.name = name
+        self._revision = revision
+        self._declarations = Declarations(
+            welcome=welcome or f"Welcome to {name}!", models=tuple(models), agents=tuple(agents)
+        )
+
+    def prompt(self, handler: _P) -> _P:
+        """Declare the handler of prompts: an async function of the chat and the prompt."""
+        _check(handler)
+        _add(self._declarations.handlers, "prompt", handler)
+        return handler
+
+    def context_query(self, handler: _C) -> _C:
+        """Declare the handler of queries for contexts: an async function of a `ContextQuery`.
+
+        It returns contexts of `eca_protocol.messages`, at most 200 of which are sent; queries for
+        files get its files and directories.
+        """
+        _check(handler)
+        _add(self._declarations.handlers, "context_query", handler)
+        return handler
+
+    def command(
+        self,
+        name: str,
+        description: str,
+        *,
+        arguments: Iterable[str | m.CommandArgument] = (),
+    ) -> Callable[[_P], _P]:
+        """Declare a slash command, and its handler: as that of prompts.
+
+        `Prompt.arguments` is the text behind the name.
+
+        Args:
+            name: the name, without the slash.
+            description: one line for the user.
+            arguments: the arguments, or the names of required ones.
+        """
+
+        def declare(handler: _P) -> _P:
+            _check(handler)
+            shown = m.ChatCommand(
+                name=name,
+                description=description,
+                type="native",
+                arguments=tuple(map(_argument, arguments)),
+            )
+            _add(self._declarations.commands, name.lower(), Command(shown=shown, run=handler))
+            return handler
+
+        return declare
+
+    def tool(
+        self,
+        name: str,
+        description: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        approval: bool = True,
+    ) -> Callable[[_W], _W]:
+        """Declare a tool, and its work: an async function of the arguments, which returns a text.
+
+        Clients list it; `ServerChat.tool_call` calls it.
+
+        Args:
+            name: the name.
+            description: one line for the user and the model.
+            parameters: the JSON Schema of the arguments; None: an object.
+            approval: ask the user before the work.
+        """
+
+        def declare(work: _W) -> _W:
+            _check(work)
+            schema = {"type": "object"} if parameters is None else dict(parameters)
+            shown = m.ServerTool(
+                name=name, description=description, parameters=schema, disabled=False
+            )
+            tool = Tool(shown=shown, work=work, needs_approval=approval)
+            _add(self._declarations.tools, name, tool)
+            return work
+
+        return declare
+
+    async def serve(self, transport: Transport) -> int:
+        """Serve one client until it has left, on trio or asyncio.
+
+        `connect(server=...)` calls this for a client in the same process.
+
+        Returns:
+            The exit code for the process: 0 after `shutdown` or the end of the input (W-13).
+        """
+        return await Connection(transport, self._declarations, revision=self._revision).serve()
+
+    def run_stdio(self, *, backend: Literal["asyncio", "trio"] = "asyncio") -> NoReturn:
+        """Serve the client at stdin and stdout, and exit; the last line of a server's program.
+
+        The streams are reserved for the protocol: a `print` goes to stderr.
+
+        Args:
+            backend: the async library.
+
+        Raises:
+            SystemExit: always, with the exit code.
+        """
+        raise SystemExit(anyio.run(serve_stdio, self._connect, backend=backend))
+
+    def _connect(self, transport: Transport, on_ending: Callable[[], None]) -> Connection:
+        return Connection(
+            transport, self._declarations, revision=self._revision, on_ending=on_ending
+        )
+
+
+def _add(registry: dict[Any, Any], name: str, value: object) -> None:
+    """Add a declaration.
+
+    Raises:
+        LocalProtocolError: there is one with this name.
+    """
+    if name in registry:
+        raise LocalProtocolError(f"{name}: it is declared already")
+    registry[name] = value
+
+
+def _check(handler: object) -> None:
+    """Refuse what is no async function.
+
+    Raises:
+        LocalProtocolError: it is none.
+    """
+    call = getattr(handler, "func", handler)  # of a partial
+    if not inspect.iscoroutinefunction(call) and not inspect.iscoroutinefunction(
+        getattr(type(call), "__call__", None)  # noqa: B004 - its kind is asked for
+    ):
+        raise LocalProtocolError(f"expected an async function, got {handler!r}")
+
+
+def _argument(argument: str | m.CommandArgument) -> m.CommandArgument:
+    if isinstance(argument, m.CommandArgument):
+        return argument
+    return m.CommandArgument(name=argument, required=True)

@@ -1,0 +1,131 @@
+"""The texts of a turn: pieces of long ones (W-6), and blank lines around the server's own (W-26).
+
+Clients append each text of a turn to the text before it. A system text therefore begins with a
+blank line if other text came before, and so does the text behind a system text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from eca_protocol.messages import (
+    ChatContent,
+    ChatReasonTextContent,
+    ChatTextContent,
+    ChatToolCallPrepareContent,
+)
+
+__all__ = ["Paragraphs", "Role", "arguments_of", "closing_text", "named_command", "pieces", "split"]
+
+Role: TypeAlias = Literal["user", "system", "assistant"]
+
+_MOST_JSON_BYTES = 6  # of one character
+
+_TEXTS: Mapping[type, str] = {
+    ChatTextContent: "text",
+    ChatReasonTextContent: "text",
+    ChatToolCallPrepareContent: "arguments_text",
+}
+"""The contents whose text may be split into pieces that the client joins."""
+
+
+class Paragraphs:
+    """The blank lines between the texts of one turn."""
+
+    def __init__(self) -> None:
+        self._before = ""
+        self._is_behind_system_text = False
+
+    def spaced(self, role: Role, content: ChatContent) -> ChatContent | None:
+        """Return the content as it is written next, or None for a system text without words."""
+        if not isinstance(content, ChatTextContent):
+            return content
+        text = content.text.strip("\n") if role == "system" else content.text
+        if role == "user":
+            self._before, self._is_behind_system_text = "", False
+            return content
+        if not text:
+            return None if role == "system" else content
+        if self._before and (role == "system" or self._is_behind_system_text):
+            text = "\n" * _missing(self._before, text) + text
+        self._before, self._is_behind_system_text = text, role == "system"
+        return content if text == content.text else ChatTextContent(text=text)
+
+
+def _missing(before: str, text: str) -> int:
+    """Return how many line ends are missing to a blank line between two texts."""
+    at_end = len(before) - len(before.rstrip("\n"))
+    at_start = len(text) - len(text.lstrip("\n"))
+    return max(0, 2 - at_end - at_start)
+
+
+def split(content: ChatContent, limit: int) -> Iterable[ChatContent]:
+    """Return a content in pieces of at most `limit` bytes of text, which the client joins."""
+    field = _TEXTS.get(type(content))
+    if field is None:
+        return (content,)
+    text: str = getattr(content, field)
+    if len(text) * _MOST_JSON_BYTES <= limit:
+        return (content,)
+    part: Any = content
+    return (attrs.evolve(part, **{field: piece}) for piece in pieces(text, limit))
+
+
+def pieces(text: str, limit: int) -> Iterator[str]:
+    """Yield a text in pieces of at most `limit` bytes of JSON each.
+
+    A piece ends after a line break if there is one in its second half.
+    """
+    start = size = line_end = line_size = 0
+    for position, character in enumerate(text):
+        cost = _json_cost(character)
+        while size + cost > limit and position > start:
+            cut, cut_size = (line_end, line_size) if line_size * 2 > size else (position, size)
+            yield text[start:cut]
+            start, size, line_size = cut, size - cut_size, 0
+        size += cost
+        if character == "\n":
+            line_end, line_size = position + 1, size
+    if start < len(text):
+        yield text[start:]
+
+
+def _json_cost(character: str) -> int:
+    number = ord(character)
+    if number < 0x20:
+        return 2 if character in "\b\t\n\f\r" else 6
+    if number < 0x80:
+        return 2 if character in '"\\' else 1
+    if number < 0x800:
+        return 2
+    return 3 if number < 0x10000 else 4
+
+
+def closing_text(dropped: Sequence[str], *, is_stopped: bool) -> str:
+    """Return the last text of a turn: a stop, and the messages that no model got (W-22).
+
+    Args:
+        dropped: the texts of these messages.
+        is_stopped: whether the user has stopped the turn.
+    """
+    why = "Stopped. Prompts that were dropped" if is_stopped else "Not sent to the model"
+    return "\n\n".join([f"{why}:", *dropped]) if dropped else "Stopped." * is_stopped
+
+
+def named_command(message: str) -> str | None:
+    """Return the name of a prompt's command, in lower case, or None.
+
+    A command is a first word that begins with its only slash: `/doctor` and `/Costs now` name one;
+    `/usr/bin/env`, `a/b` and `/` do not.
+    """
+    word = message.split(maxsplit=1)[0] if message.strip() else ""
+    name = word[1:].lower()
+    return name if word.startswith("/") and name and "/" not in name else None
+
+
+def arguments_of(prompt: str) -> str:
+    """Return the text behind the command's name."""
+    return " ".join(prompt.split(maxsplit=1)[1:]).strip()

@@ -1,0 +1,60 @@
+"""A server of fifteen lines conforms: no row fails, and what needs no model is judged."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.run import Run
+from eca_protocol.testing.conformance.suite import run_suite
+from eca_protocol.testing.conformance.target import Target
+from tests.eca_protocol.server import fifteen_lines
+
+FILE = Path(fifteen_lines.__file__)
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+async def serve(transport: object, _config: object) -> int:
+    return await fifteen_lines.server.serve(transport)  # type: ignore[arg-type]
+
+
+def judged(target: Target, backend: str, *cases: str) -> Run:
+    chosen = [server_cases()[name] for name in cases] or None
+    return anyio.run(functools.partial(run_suite, target, cases=chosen, jobs=8), backend=backend)
+
+
+def check(run: Run, *, passes: int) -> None:
+    """No row is broken, and at least this many are kept."""
+    broken = [each.id for each in run.findings if each.verdict in {"fail", "warn"}]
+    assert (broken, run.incidents, run.suite_errors) == ([], (), ())
+    assert run.counts()["pass"] >= passes
+
+
+def test_its_code_has_fifteen_lines() -> None:
+    lines = [line for line in FILE.read_text().splitlines() if line.strip()]
+    assert len(lines) <= 15
+
+
+@pytest.mark.parametrize(
+    ("backend", "edition", "passes"),
+    [
+        ("asyncio", None, 200),
+        pytest.param("trio", None, 200, marks=pytest.mark.long),
+        pytest.param("trio", Revision.CURRENT, 200, marks=pytest.mark.long),
+        pytest.param("asyncio", Revision.DRAFT, 30, marks=pytest.mark.long),
+    ],
+)
+def test_it_conforms_inside_the_suite(backend: str, edition: Revision | None, passes: int) -> None:
+    check(judged(Target(serve=serve, edition=edition), backend), passes=passes)
+
+
+def test_it_conforms_as_a_process() -> None:
+    target = Target(command=(sys.executable, str(FILE)), env={"PYTHONPATH": str(REPOSITORY)})
+    ends = [name for name, each in server_cases().items() if name.startswith("ends.")]
+    check(judged(target, "trio", *ends), passes=10)

@@ -1,0 +1,394 @@
+"""The class for servers, driven by the SDK's client in one process, on trio and asyncio."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from eca_protocol import (
+    Client,
+    LocalProtocolError,
+    Prompt,
+    Rejection,
+    Revision,
+    Server,
+    ServerChat,
+    ToolResult,
+    connect,
+)
+from eca_protocol import messages as m
+from eca_protocol.errors import RequestFailed
+from eca_protocol.methods import (
+    CHAT_CLEAR,
+    CHAT_DELETE,
+    CHAT_FORK,
+    CHAT_HISTORY,
+    CHAT_OPEN,
+    CHAT_PROMPT,
+    CHAT_PROMPT_STOP,
+    CHAT_ROLLBACK,
+)
+from eca_protocol.server.declarations import PromptHandler
+
+pytestmark = pytest.mark.anyio
+
+CURRENT = Revision.CURRENT
+CALLED = ["toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled"]
+
+
+@asynccontextmanager
+async def serving(handler: PromptHandler, **options: Any) -> AsyncIterator[tuple[Server, Client]]:
+    server = Server(name="my server")
+    server.prompt(handler)
+    server.tool("delete", "Delete a file.")(delete)
+    async with connect(server=server, revision=CURRENT, **options) as client:
+        yield server, client
+
+
+async def delete(arguments: Mapping[str, Any]) -> str:
+    await anyio.sleep(0)
+    if arguments.get("path") == "gone":
+        raise FileNotFoundError("there is no such file")
+    return f"deleted {arguments['path']}"
+
+
+async def contents(client: Client, message: str = "go", chat_id: str = "c") -> list[m.ChatContent]:
+    with anyio.fail_after(10):
+        return [each async for each in client.chat(chat_id).prompt(message)]
+
+
+def types(received: list[m.ChatContent], *without: str) -> list[str | None]:
+    ignored = {"progress", "usage", *without}
+    return [each.type for each in received if each.type not in ignored]
+
+
+async def test_texts_of_any_length_are_sent_and_form_the_history() -> None:
+    histories = []
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        histories.append([(each.role, each.text) for each in chat.history])
+        await chat.say("long " * 4000)
+        await chat.say("a note", role="system")
+        chat.memory["turns"] = chat.memory.get("turns", 0) + 1
+        await chat.say(f"the end of {chat.memory['turns']}")
+
+    async with serving(answer) as (_, client):
+        received = await contents(client, "one")
+        texts = [each.text for each in received if isinstance(each, m.ChatTextContent)]
+        assert len(texts) > 4
+        await contents(client, "two")
+    said = "long " * 4000 + "\n\nthe end of 1"
+    assert histories == [
+        [("user", "one")],
+        [("user", "one"), ("assistant", said), ("user", "two")],
+    ]
+
+
+@pytest.mark.requirement("W-26b")
+async def test_a_reasoning_is_closed_even_if_its_block_raises(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        await chat.reason("first")
+        async with chat.reasoning() as think:
+            await think("second")
+            raise ValueError("a secret")
+
+    async with serving(answer) as (_, client):
+        received = await contents(client)
+    block = ["reasonStarted", "reasonText", "reasonFinished"]
+    assert types(received, "text") == block * 2
+    shown = [each.text for each in received if isinstance(each, m.ChatTextContent)]
+    assert shown[-1].startswith("An internal error ended this turn.")
+    assert "a secret" not in str(received)
+    assert "ValueError: a secret" in caplog.text
+
+
+async def test_the_connection_survives_a_handler_that_fails() -> None:
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        if prompt.text == "fail":
+            raise ExceptionGroup("several", [ValueError("one")])
+        await chat.say("fine")
+
+    async with serving(answer) as (_, client):
+        await contents(client, "fail")
+        assert "fine" in str(await contents(client, "go"))
+
+
+@pytest.mark.requirement("W-30a", "W-34a")
+@pytest.mark.parametrize(
+    ("decision", "path", "result", "shown"),
+    [
+        ("allow", "a.txt", ToolResult("called", "deleted a.txt"), CALLED),
+        ("allow", "gone", ToolResult("failed", "there is no such file"), CALLED),
+        ("reject", "a.txt", ToolResult("rejected"), [*CALLED[:2], "toolCallRejected"]),
+        (Rejection(), "a.txt", ToolResult("rejected"), [*CALLED[:2], "toolCallRejected"]),
+    ],
+)
+async def test_a_call_is_approved_or_rejected(
+    decision: Any, path: str, result: ToolResult, shown: list[str]
+) -> None:
+    results = []
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        results.append(await chat.tool_call("delete", {"path": path}))
+
+    async with serving(answer, on_approval=lambda _: decision) as (_, client):
+        received = await contents(client)
+    assert results == [result]
+    assert types(received, "text") == shown
+
+
+async def test_an_approval_for_the_session_covers_later_calls_of_the_tool() -> None:
+    asked: list[str] = []
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        await chat.tool_call("delete", {"path": prompt.text})
+
+    def decide(call: m.ChatToolCallRunContent) -> Any:
+        asked.append(str(call.arguments["path"]))
+        return "allow_session"
+
+    async with serving(answer, on_approval=decide) as (_, client):
+        await contents(client, "one")
+        received = await contents(client, "two", "another chat")
+    assert asked == ["one"]
+    assert types(received, "text") == CALLED
+
+
+async def test_a_call_may_bring_its_work_and_an_unknown_tool_fails() -> None:
+    results = []
+
+    async def upper(arguments: Mapping[str, Any]) -> str:
+        return str(arguments["text"]).upper()
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        results.append(await chat.tool_call("upper", {"text": "a"}, run=upper, approval=False))
+        results.append(await chat.tool_call("nothing", {}))
+
+    async with serving(answer) as (_, client):
+        received = await contents(client)
+    assert results[0] == ToolResult("called", "A")
+    assert results[1].verdict == "failed"
+    assert "There is no tool 'nothing'. Tools: delete." in results[1].text
+    assert types(received, "text") == [*CALLED, *CALLED[:2], "toolCalled"]
+
+
+async def stay_in(state: str, chat: ServerChat) -> None:
+    """Wait in a state of a turn until the end."""
+
+    async def work(_: Mapping[str, Any]) -> str:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    if state == "text":
+        while True:
+            await chat.say("again ")
+    elif state == "reasoning":
+        async with chat.reasoning() as think:
+            await think("hm")
+            await anyio.sleep_forever()
+    elif state == "approval":
+        await chat.tool_call("delete", {"path": "a"})
+    elif state == "work":
+        await chat.tool_call("work", {}, run=work, approval=False)
+    elif state == "question":
+        await chat.ask("Which?", ["a", "b"])
+    elif state == "cleaning up":
+        try:
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await chat.say("this is too late")
+                assert await chat.tool_call("delete", {"path": "a"}) == ToolResult("rejected")
+    elif state == "deaf":
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(1)
+    await anyio.sleep_forever()
+
+
+async def never(_: Any) -> str:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+STATES = {
+    "silence": [],
+    "text": [],
+    "reasoning": ["reasonStarted", "reasonText", "reasonFinished"],
+    "approval": [*CALLED[:2], "toolCallRejected"],
+    "work": CALLED,
+    "question": [],
+    "cleaning up": [],
+    "deaf": [],
+}
+
+
+@pytest.mark.requirement("W-23a", "W-23b", "W-23f", "W-30g")
+@pytest.mark.parametrize("state", STATES)
+async def test_a_stop_in_each_state_closes_what_is_open(state: str) -> None:
+    reached = anyio.Event()
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        if prompt.text == "next":
+            await chat.say("still here")
+            return
+        reached.set()
+        await stay_in(state, chat)
+
+    options = {"on_approval": "manual", "on_question": never}
+    async with serving(answer, **options) as (_, client):
+        chat = client.chat("c")
+        with anyio.fail_after(5):
+            turn = chat.prompt("go")
+            async with anyio.create_task_group() as tasks:
+
+                async def stop() -> None:
+                    await reached.wait()
+                    await anyio.wait_all_tasks_blocked() if state != "text" else None
+                    chat.stop()
+
+                tasks.start_soon(stop)
+                received = [content async for content in turn]
+        assert types(received, "text") == STATES[state]
+        assert "too late" not in str(received)
+        assert [each.state for each in received if isinstance(each, m.ChatProgressContent)].count(
+            "finished"
+        ) <= 1
+        texts = [each.text for each in received if isinstance(each, m.ChatTextContent)]
+        assert texts[-1].strip() == "Stopped."
+        assert not [each for each in received if isinstance(each, m.ChatUsageContent)]
+        assert "still here" in str(await contents(client, "next"))
+
+
+@pytest.mark.requirement("W-22a", "W-22d")
+async def test_prompts_queue_and_a_stop_drops_them() -> None:
+    began = []
+    go_on = anyio.Event()
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        began.append(prompt.text)
+        await (go_on.wait() if prompt.text == "one" else anyio.sleep_forever())
+
+    async with serving(answer) as (_, client):
+        for text in ("one", "two", "three"):
+            await client.request(CHAT_PROMPT, m.ChatPromptParams(chat_id="c", message=text))
+        assert began in ([], ["one"])
+        go_on.set()
+        with anyio.fail_after(5):
+            while began != ["one", "two"]:
+                await anyio.lowlevel.checkpoint()
+            client.notify(CHAT_PROMPT_STOP, m.ChatPromptStopParams(chat_id="c"))
+            page = await client.request(CHAT_HISTORY, m.ChatHistoryParams(chat_id="c"))
+            while "Stopped." not in str(page):
+                page = await client.request(CHAT_HISTORY, m.ChatHistoryParams(chat_id="c"))
+    assert began == ["one", "two"]
+    assert "Stopped. Prompts that were dropped:\\n\\nthree" in str(page)
+
+
+@pytest.mark.parametrize("answer_text", ["blue", None])
+async def test_a_question_is_asked(answer_text: str | None) -> None:
+    answers = []
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        answers.append(await chat.ask("Which colour?", ["blue", "red"]))
+
+    async with serving(answer, on_question=lambda _: answer_text) as (_, client):
+        await contents(client)
+    async with serving(answer) as (_, client):  # a client that cannot
+        await contents(client)
+    assert answers == [answer_text, None]
+
+
+async def test_commands_run_and_are_found() -> None:
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        await chat.say("no command")
+
+    async with serving(answer) as (server, client):
+
+        @server.command("Time", "Show the time.", arguments=["zone"])
+        async def show_time(chat: ServerChat, prompt: Prompt) -> None:
+            await chat.say(f"noon in {prompt.arguments}")
+
+        commands = await client.chat("c").query_commands("time")
+        assert [(each.name, each.arguments[0].required) for each in commands] == [("Time", True)]
+        assert "noon in Rome, Italy" in str(await contents(client, "/time Rome, Italy"))
+        assert "no command" in str(await contents(client, "/other"))
+
+
+async def test_chats_are_cleared_rolled_back_forked_and_deleted() -> None:
+    histories = []
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        histories.append([each.text for each in chat.history])
+        await chat.say("yes")
+
+    async with serving(answer) as (_, client):
+        echoes = [
+            each.content.content_id
+            for text in ("one", "two")
+            async for each in client.chat("c").prompt(text).contents_with_roles()
+            if isinstance(each.content, m.ChatTextContent) and each.content.content_id
+        ]
+        params = m.ChatForkParams(chat_id="c", content_id=echoes[1])
+        fork = (await client.request(CHAT_FORK, params)).chat_id
+        assert fork is not None
+        await contents(client, "three", fork)
+        await client.request(CHAT_ROLLBACK, m.ChatRollbackParams(chat_id="c", content_id=echoes[1]))
+        await contents(client, "four")
+        await client.request(CHAT_CLEAR, m.ChatClearParams(chat_id="c"))
+        await contents(client, "five")
+        await client.request(CHAT_DELETE, m.ChatDeleteParams(chat_id="c"))
+        assert not (await client.request(CHAT_OPEN, m.ChatOpenParams(chat_id="c"))).found
+        with pytest.raises(RequestFailed, match="there is no chat 'c'"):
+            await client.request(CHAT_CLEAR, m.ChatClearParams(chat_id="c"))
+    assert histories[2:] == [["one", "yes", "three"], ["one", "yes", "four"], ["five"]]
+
+
+async def test_a_turn_that_has_ended_takes_no_more() -> None:
+    chats = []
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        chats.append(chat)
+        await chat.say("done")
+
+    async with serving(answer) as (_, client):
+        await contents(client)
+        with pytest.raises(LocalProtocolError, match="the turn has ended"):
+            await chats[0].say("more")
+
+
+async def test_leaving_while_a_turn_runs_cancels_its_handler() -> None:
+    cancelled = anyio.Event()
+
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    with anyio.fail_after(5):
+        async with serving(answer) as (_, client):
+            await client.chat("c").prompt("go").start()
+        assert cancelled.is_set()
+
+
+def test_a_wrong_declaration_says_what_is_wrong() -> None:
+    server = Server(name="s")
+
+    def plain(chat: ServerChat, prompt: Prompt) -> None: ...
+
+    with pytest.raises(LocalProtocolError, match="expected an async function"):
+        server.prompt(plain)  # type: ignore[type-var]
+    server.tool("delete", "Delete.")(delete)
+    with pytest.raises(LocalProtocolError, match="delete: it is declared already"):
+        server.tool("delete", "Delete.")(delete)
+    with pytest.raises(LocalProtocolError, match="expected `provider/model`"):
+        Server(name="s", models=["gpt"])
+    with pytest.raises(LocalProtocolError, match="got an empty one"):
+        Server(name=" ")
