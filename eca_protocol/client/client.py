@@ -224,7 +224,7 @@ class Client(Session):
         self._events.close()
 
     async def __aenter__(self) -> Self:
-        await self._peer.__aenter__()
+        await super().__aenter__()
         self._peer.start_soon(self._serve)
         if self._server is not None:
             self._peer.start_soon(self._server.run)
