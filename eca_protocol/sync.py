@@ -228,10 +228,10 @@ class Turn(_Face[asynchronous.Turn]):
         stopped: our side has stopped the turn.
     """
 
-    params = _Attribute[m.ChatPromptParams]()
-    response = _Attribute[m.ChatPromptResponse | None]()
-    arguments_texts = _Attribute[Mapping[str, str]]()
-    stopped = _Attribute[bool]()
+    params: _Attribute[m.ChatPromptParams] = _Attribute()
+    response: _Attribute[m.ChatPromptResponse | None] = _Attribute()
+    arguments_texts: _Attribute[Mapping[str, str]] = _Attribute()
+    stopped: _Attribute[bool] = _Attribute()
 
     start = _waiting(asynchronous.Turn.start)
     stop = _waiting(asynchronous.Turn.stop)
@@ -273,11 +273,11 @@ class Chat(_Face[asynchronous.Chat]):
         usage: the latest usage that the server sent.
     """
 
-    id = _Attribute[str]()
-    model = _Attribute[str | None]()
-    behavior = _Attribute[m.ChatBehavior | None]()
-    title = _Attribute[str | None]()
-    usage = _Attribute[m.ChatUsageContent | None]()
+    id: _Attribute[str] = _Attribute()
+    model: _Attribute[str | None] = _Attribute()
+    behavior: _Attribute[m.ChatBehavior | None] = _Attribute()
+    title: _Attribute[str | None] = _Attribute()
+    usage: _Attribute[m.ChatUsageContent | None] = _Attribute()
 
     prompt = _making(Turn, asynchronous.Chat.prompt)
     stop = _waiting(asynchronous.Chat.stop)
@@ -317,17 +317,17 @@ class Client(_Face[asynchronous.Client]):
         exit_code: the exit code of that server; None while it runs.
     """
 
-    initialize_response = _Attribute[m.InitializeResponse]()
-    config = _Attribute[m.ChatConfig]()
-    models = _Attribute[tuple[str, ...]]()
-    selected_model = _Attribute[str | None]()
-    tool_servers = _Attribute[Mapping[str, m.ToolServerUpdatedParams]]()
-    revision = _Attribute[Revision]()
-    deadline = _Attribute[float | None]()
-    idle_deadline = _Attribute[float | None]()
-    closed = _Attribute[bool]()
-    process_id = _Attribute[int | None]()
-    exit_code = _Attribute[int | None]()
+    initialize_response: _Attribute[m.InitializeResponse] = _Attribute()
+    config: _Attribute[m.ChatConfig] = _Attribute()
+    models: _Attribute[tuple[str, ...]] = _Attribute()
+    selected_model: _Attribute[str | None] = _Attribute()
+    tool_servers: _Attribute[Mapping[str, m.ToolServerUpdatedParams]] = _Attribute()
+    revision: _Attribute[Revision] = _Attribute()
+    deadline: _Attribute[float | None] = _Attribute()
+    idle_deadline: _Attribute[float | None] = _Attribute()
+    closed: _Attribute[bool] = _Attribute()
+    process_id: _Attribute[int | None] = _Attribute()
+    exit_code: _Attribute[int | None] = _Attribute()
 
     chat = _making(Chat, asynchronous.Client.chat)
     request = _waiting(asynchronous.Client.request)
