@@ -23,7 +23,7 @@ HEAVY = {
 }  # fmt: skip
 
 SITE = {"_distutils_hack", "sitecustomize", "__main__", "_virtualenv"}
-"""What a Python environment itself may load."""
+"""The modules that a Python environment itself may load."""
 
 
 def modules_after(statement: str) -> set[str]:
