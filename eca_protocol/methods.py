@@ -1,19 +1,19 @@
 """The method table: each method of each edition, its sender, params and result.
 
 A row's type says who sends the method, with which params, and for which result, so that mypy checks
-`client.request(CHAT_LIST, ChatListParams())`. Dispatch, codec, schema, strategies and documents
-derive from the table. `$/cancelRequest` is not in it: the endpoint handles cancellation for every
-JSON-RPC protocol.
+`client.request(CHAT_LIST, ChatListParams())` and `CHAT_LIST.handled_by(function)`. Dispatch, codec,
+schema, strategies and documents derive from the table. `$/cancelRequest` is not in it: the endpoint
+handles cancellation for every JSON-RPC protocol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import UnionType
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from eca_protocol import messages as m
-from eca_protocol.endpoint import Method, Table
+from eca_protocol.endpoint import Direction, Method, Table
 from eca_protocol.revisions import EVER, Revision, Window
 
 __all__ = ["ECA", "ClientNotification", "ClientRequest", "ServerNotification", "ServerRequest"]
@@ -26,48 +26,60 @@ _Type: TypeAlias = type[P] | UnionType | None
 _Types: TypeAlias = Callable[[], tuple[type[P] | None, type[R] | None]]
 
 
-class ClientRequest(Method, Generic[P, R]):
+class _Request(Method, Generic[P, R]):
+    _direction: ClassVar[Direction]
+
+    def __init__(self, name: str, types: _Types[P, R], window: Window = EVER) -> None:
+        super().__init__(
+            name=name, kind="request", direction=self._direction, types=types, window=window
+        )
+
+    def handled_by(
+        self, handler: Callable[[P], R | Awaitable[R]]
+    ) -> tuple[str, Callable[[Any], Any]]:
+        """Return an item of a peer's `handlers`; the types of the handler are checked."""
+        return self.name, handler
+
+
+class _Notification(Method, Generic[P]):
+    _direction: ClassVar[Direction]
+
+    def __init__(self, name: str, params: Callable[[], _Type[P]], window: Window = EVER) -> None:
+        super().__init__(
+            name=name,
+            kind="notification",
+            direction=self._direction,
+            types=lambda: (params(), None),
+            window=window,
+        )
+
+    def handled_by(self, handler: Callable[[P], None]) -> tuple[str, Callable[[Any], Any]]:
+        """Return an item of a peer's `handlers`; the types of the handler are checked."""
+        return self.name, handler
+
+
+class ClientRequest(_Request[P, R]):
     """A request of the client, with params `P` and the result `R`."""
 
-    def __init__(self, name: str, types: _Types[P, R], window: Window = EVER) -> None:
-        super().__init__(
-            name=name, kind="request", direction="client_to_server", types=types, window=window
-        )
+    _direction = "client_to_server"
 
 
-class ServerRequest(Method, Generic[P, R]):
+class ServerRequest(_Request[P, R]):
     """A request of the server, with params `P` and the result `R`."""
 
-    def __init__(self, name: str, types: _Types[P, R], window: Window = EVER) -> None:
-        super().__init__(
-            name=name, kind="request", direction="server_to_client", types=types, window=window
-        )
+    _direction = "server_to_client"
 
 
-class ClientNotification(Method, Generic[P]):
+class ClientNotification(_Notification[P]):
     """A notification of the client, with params `P`."""
 
-    def __init__(self, name: str, params: Callable[[], _Type[P]], window: Window = EVER) -> None:
-        super().__init__(
-            name=name,
-            kind="notification",
-            direction="client_to_server",
-            types=lambda: (params(), None),
-            window=window,
-        )
+    _direction = "client_to_server"
 
 
-class ServerNotification(Method, Generic[P]):
+class ServerNotification(_Notification[P]):
     """A notification of the server, with params `P`."""
 
-    def __init__(self, name: str, params: Callable[[], _Type[P]], window: Window = EVER) -> None:
-        super().__init__(
-            name=name,
-            kind="notification",
-            direction="server_to_client",
-            types=lambda: (params(), None),
-            window=window,
-        )
+    _direction = "server_to_client"
 
 
 _CURRENT: Final = Window(since=Revision.CURRENT)

@@ -22,6 +22,9 @@ HEAVY = {
     "hypothesis", "logging", "socket", "ssl", "subprocess", "threading", "trio",
 }  # fmt: skip
 
+SITE = {"_distutils_hack", "sitecustomize", "__main__", "_virtualenv"}
+"""The modules that a Python environment itself may load."""
+
 
 def modules_after(statement: str) -> set[str]:
     """Return the modules that a statement loads."""
@@ -44,6 +47,30 @@ def test_importing_the_sdk_loads_next_to_nothing() -> None:
 
 def test_importing_the_server_loads_nothing_else() -> None:
     assert modules_after("import eca_server") - modules_after("") <= {"eca_server", "__future__"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "packages"),
+    [
+        ("from eca_protocol import ECA, Codec, Fold, LineDecoder, dumps", set()),
+        ("import eca_protocol.client, eca_protocol.peer", {"anyio"}),
+        ("import eca_protocol.sync", {"anyio"}),
+        ("from eca_protocol.ecp import *", {"anyio", "h11"}),
+        ("import eca_protocol.testing", None),
+        ("import eca_server", None),
+    ],
+)
+def test_an_entry_point_loads_its_dependencies_only(
+    statement: str, packages: set[str] | None
+) -> None:
+    program = f"import sys\n{statement}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    optional = {"orjson", "sniffio", "typing_extensions"}  # or dependencies of the others
+    known = {*PACKAGES, *optional, *SITE, *sys.stdlib_module_names}
+    models = {"attr", "attrs", "cattrs"}
+    assert set(done.stdout.split()) - known == (set() if packages is None else models | packages)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -20,7 +20,12 @@ from eca_protocol.client.approvals import (
 )
 from eca_protocol.client.chat import Chat, Turn
 from eca_protocol.client.client import Client
-from eca_protocol.client.connecting import SERVER_COMMAND, InProcessServer, connect
+from eca_protocol.client.connecting import (
+    SERVER_COMMAND,
+    ConnectionOptions,
+    InProcessServer,
+    connect,
+)
 from eca_protocol.client.events import Event, Events
 from eca_protocol.client.request_handlers import (
     DefinitionHandler,
@@ -35,6 +40,7 @@ __all__ = [
     "ApprovalHandler",
     "Chat",
     "Client",
+    "ConnectionOptions",
     "DefinitionHandler",
     "DiagnosticsHandler",
     "Event",

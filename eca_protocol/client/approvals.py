@@ -41,11 +41,11 @@ class Rejection:
 ApprovalDecision: TypeAlias = Literal["allow", "allow_session", "reject"] | Rejection
 """Run the call; run it and later calls of the tool in this session; do not run it."""
 
-ApprovalHandler: TypeAlias = Callable[
-    [m.ChatToolCallRunContent], ApprovalDecision | Awaitable[ApprovalDecision]
-]
+ApprovalHandler: TypeAlias = (
+    "Callable[[m.ChatToolCallRunContent], ApprovalDecision | Awaitable[ApprovalDecision]]"
+)
 
-OnApproval: TypeAlias = ApprovalHandler | Literal["allow", "reject", "manual"] | None
+OnApproval: TypeAlias = "ApprovalHandler | Literal['allow', 'reject', 'manual'] | None"
 """A function of the call, or one decision for all; see `connect`."""
 
 _DECISIONS: Final = ("allow", "allow_session", "reject")

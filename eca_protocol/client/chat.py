@@ -363,8 +363,9 @@ class _Contents(AsyncIterator[_Content]):
         raise StopAsyncIteration
 
     def __del__(self) -> None:
-        if self._is_running and not self._turn.chat.client.closed:
-            self._turn._leave()
+        client = self._turn.chat.client
+        if self._is_running and not client.closed:
+            client.call_in_finalizer(self._turn._leave)
 
 
 def _answer(session: Session, chat_id: str, call_id: str, decision: ApprovalDecision) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 import attrs
@@ -24,7 +24,24 @@ from eca_protocol.errors import (
     RPCError,
 )
 from eca_protocol.jsonrpc import ErrorCode
-from eca_protocol.methods import CONFIG_UPDATED, EXIT, SHUTDOWN
+from eca_protocol.methods import (
+    CHAT_ASK_QUESTION,
+    CHAT_CLEARED,
+    CHAT_CONTENT_RECEIVED,
+    CHAT_DELETED,
+    CHAT_OPENED,
+    CHAT_STATUS_CHANGED,
+    CONFIG_UPDATED,
+    EXIT,
+    JOBS_UPDATED,
+    PROGRESS,
+    PROVIDERS_UPDATED,
+    REWRITE_CONTENT_RECEIVED,
+    SHOW_MESSAGE,
+    SHUTDOWN,
+    TOOL_SERVER_REMOVED,
+    TOOL_SERVER_UPDATED,
+)
 from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
@@ -63,23 +80,26 @@ class Client(Session):
         idle_deadline: float | None = 600.0,
     ) -> None:
         self._events = EventQueue()
-        handlers: dict[str, Callable[[Any], Any]] = {
-            "chat/contentReceived": self._on_content,
-            "config/updated": self._on_config,
-            "tool/serverUpdated": self._on_tool_server,
-            "tool/serverRemoved": self._on_tool_server_removed,
-            "chat/deleted": self._on_chat_deleted,
-            "chat/cleared": self._events.add,
-            "chat/opened": self._events.add,
-            "chat/statusChanged": self._events.add,
-            "jobs/updated": self._events.add,
-            "providers/updated": self._events.add,
-            "rewrite/contentReceived": self._events.add,
-            "$/showMessage": self._events.add,
-            "$/progress": self._events.add,
-            "chat/askQuestion": self._refuse_question,
-            **(request_handlers or RequestHandlers()).handlers(),
-        }
+        add_event = self._events.add
+        handlers = dict(
+            [
+                CHAT_CONTENT_RECEIVED.handled_by(self._on_content),
+                CONFIG_UPDATED.handled_by(self._on_config),
+                TOOL_SERVER_UPDATED.handled_by(self._on_tool_server),
+                TOOL_SERVER_REMOVED.handled_by(self._on_tool_server_removed),
+                CHAT_DELETED.handled_by(self._on_chat_deleted),
+                CHAT_CLEARED.handled_by(add_event),
+                CHAT_OPENED.handled_by(add_event),
+                CHAT_STATUS_CHANGED.handled_by(add_event),
+                JOBS_UPDATED.handled_by(add_event),
+                PROVIDERS_UPDATED.handled_by(add_event),
+                REWRITE_CONTENT_RECEIVED.handled_by(add_event),
+                SHOW_MESSAGE.handled_by(add_event),
+                PROGRESS.handled_by(add_event),
+                CHAT_ASK_QUESTION.handled_by(self._refuse_question),
+                *(request_handlers or RequestHandlers()).handlers(),
+            ]
+        )
         self.handled_methods = frozenset(handlers)
         super().__init__(
             transport,
@@ -224,7 +244,7 @@ class Client(Session):
         self._events.close()
 
     async def __aenter__(self) -> Self:
-        await self._peer.__aenter__()
+        await super().__aenter__()
         self._peer.start_soon(self._serve)
         if self._server is not None:
             self._peer.start_soon(self._server.run)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol
@@ -27,47 +27,32 @@ from eca_protocol.client.request_handlers import (
 from eca_protocol.client.server_task import ServerTask
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
 from eca_protocol.methods import INITIALIZED
-from eca_protocol.process import Child, spawn
+from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport, memory_pair
 
-__all__ = ["SERVER_COMMAND", "InProcessServer", "connect"]
+__all__ = ["SERVER_COMMAND", "ConnectionOptions", "InProcessServer", "connect"]
 
 SERVER_COMMAND: Final = (sys.executable, "-P", "-m", "eca_server", "server")
 """The command of the server in this Python environment, which need not be activated."""
 
 
 class InProcessServer(Protocol):
-    """A server that `connect` runs in a task of its own, such as the `Server` of `eca_server`."""
+    """A server that `connect` runs in a task of its own, such as the `Server` of `eca_server`.
+
+    `eca_protocol.sync` runs it on asyncio, or on the library that its attribute `backend` names.
+    """
 
     async def serve(self, transport: Transport) -> object:
         """Serve one client until it has left; the result is ignored."""
         ...
 
 
-def connect(
-    *,
-    command: Sequence[str] | None = None,
-    transport: Transport | None = None,
-    server: InProcessServer | None = None,
-    workspace_folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]] = (),
-    client_info: m.ClientInfo | None = None,
-    initialization_options: m.InitializationOptions | None = None,
-    revision: Revision | None = None,
-    diagnostics: DiagnosticsHandler | None = None,
-    definition: DefinitionHandler | None = None,
-    references: ReferencesHandler | None = None,
-    on_approval: OnApproval = None,
-    on_question: QuestionHandler | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
-    start_deadline: float = 60.0,
-    deadline: float | None = 30.0,
-    idle_deadline: float | None = 600.0,
-) -> _ConnectionContext:
-    """Connect to a server for the duration of an `async with` block.
+@attrs.define(kw_only=True, slots=False, eq=False, repr=False)
+class ConnectionOptions:
+    """The options of `eca_protocol.connect` and of `eca_protocol.sync.connect`.
 
-    Args:
+    Attributes:
         command: starts the server, which is ended when the block is left; a list of words.
         transport: a byte stream to a running server, in place of `command`.
         server: a server to run in this process, in place of `command`; its exception is raised when
@@ -102,95 +87,95 @@ def connect(
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
     """
-    if [command, transport, server].count(None) != 2:
-        raise LocalProtocolError("connect: pass one of command, transport and server")
-    if isinstance(command, str):
-        raise LocalProtocolError(
-            f"connect: expected command as a list of words: {shlex.split(command)}, got {command!r}"
+
+    command: Sequence[str] | None = None
+    transport: Transport | None = None
+    server: InProcessServer | None = None
+    workspace_folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]] = ()
+    client_info: m.ClientInfo | None = None
+    initialization_options: m.InitializationOptions | None = None
+    revision: Revision | None = None
+    diagnostics: DiagnosticsHandler | None = None
+    definition: DefinitionHandler | None = None
+    references: ReferencesHandler | None = None
+    on_approval: OnApproval = None
+    on_question: QuestionHandler | None = None
+    cwd: str | os.PathLike[str] | None = None
+    env: Mapping[str, str] | None = None
+    start_deadline: float = 60.0
+    deadline: float | None = 30.0
+    idle_deadline: float | None = 600.0
+
+    def __init_subclass__(cls) -> None:
+        """Document the options in each subclass."""
+        if cls.__doc__ is not None and ConnectionOptions.__doc__ is not None:
+            options = inspect.cleandoc(ConnectionOptions.__doc__).partition("\n\n")[2]
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{options}"
+
+    def __attrs_post_init__(self) -> None:
+        if [self.command, self.transport, self.server].count(None) != 2:
+            raise LocalProtocolError("connect: pass one of command, transport and server")
+        if isinstance(self.command, str):
+            raise LocalProtocolError(
+                "connect: expected command as a list of words: "
+                f"{shlex.split(self.command)}, got {self.command!r}"
+            )
+        check_handler(self.on_approval)
+
+    def _handlers(self) -> RequestHandlers:
+        return RequestHandlers(
+            diagnostics=self.diagnostics,
+            definition=self.definition,
+            references=self.references,
+            on_question=self.on_question,
         )
-    check_handler(on_approval)
-    handlers = RequestHandlers(
-        diagnostics=diagnostics,
-        definition=definition,
-        references=references,
-        on_question=on_question,
-    )
-    hello = _hello(handlers, client_info, initialization_options, revision, workspace_folders)
-    start = None if command is None else partial(spawn, command, cwd=cwd, env=env)
-    return _ConnectionContext(
-        start=start,
-        transport=transport,
-        server=server,
-        handlers=handlers,
-        on_approval=on_approval,
-        revision=revision,
-        hello=hello,
-        start_deadline=start_deadline,
-        deadline=deadline,
-        idle_deadline=idle_deadline,
-    )
 
-
-def _hello(
-    handlers: RequestHandlers,
-    client_info: m.ClientInfo | None,
-    options: m.InitializationOptions | None,
-    revision: Revision | None,
-    folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]],
-) -> m.InitializeParams:
-    if revision is not None:
-        options = attrs.evolve(
-            options or m.InitializationOptions(), protocol_revision=revision.value
+    def _hello(self) -> m.InitializeParams:
+        options = self.initialization_options
+        if self.revision is not None:
+            options = attrs.evolve(
+                options or m.InitializationOptions(), protocol_revision=self.revision.value
+            )
+        return m.InitializeParams(
+            process_id=os.getpid(),
+            client_info=self.client_info or m.ClientInfo(name="eca-protocol"),
+            initialization_options=options,
+            capabilities=self._handlers().capabilities(),
+            workspace_folders=tuple(map(_folder, self.workspace_folders)),
         )
-    return m.InitializeParams(
-        process_id=os.getpid(),
-        client_info=client_info or m.ClientInfo(name="eca-protocol"),
-        initialization_options=options,
-        capabilities=handlers.capabilities(),
-        workspace_folders=tuple(map(_folder, folders)),
-    )
 
 
-@attrs.define(kw_only=True)
-class _ConnectionContext:
-    """The context manager of `connect`: entering it returns the client."""
+class connect(ConnectionOptions):  # noqa: N801 - it is used as a function
+    """A connection to a server; an `async with` block over it is given the client."""
 
-    _start: Callable[[], Child] | None
-    _transport: Transport | None
-    _server: InProcessServer | None
-    _handlers: RequestHandlers
-    _on_approval: OnApproval
-    _revision: Revision | None
-    _hello: m.InitializeParams
-    _start_deadline: float
-    _deadline: float | None
-    _idle_deadline: float | None
-    _client: Client = attrs.field(init=False)
-    _task_id: int = attrs.field(init=False)
+    _client: Client
+    _task_id: int
 
     async def __aenter__(self) -> Client:
-        child = None if self._start is None else self._start()
-        server = None
-        stream = self._transport if child is None else child.transport
-        if self._server is not None:
+        child = server = None
+        stream = self.transport
+        if self.command is not None:
+            child = spawn(self.command, cwd=self.cwd, env=self.env)
+            stream = child.transport
+        elif self.server is not None:
             stream, theirs = memory_pair()
-            server = ServerTask(self._server.serve, theirs)
+            server = ServerTask(self.server.serve, theirs)
         assert stream is not None
         self._task_id = anyio.get_current_task().id
         self._client = client = Client(
             stream,
             child=child,
             server=server,
-            revision=self._revision,
-            request_handlers=self._handlers,
-            on_approval=self._on_approval,
-            deadline=self._deadline,
-            idle_deadline=self._idle_deadline,
+            revision=self.revision,
+            request_handlers=self._handlers(),
+            on_approval=self.on_approval,
+            deadline=self.deadline,
+            idle_deadline=self.idle_deadline,
         )
         await client.__aenter__()
         try:
             client.initialize_response = await client.initialize(
-                self._hello, deadline=self._start_deadline
+                self._hello(), deadline=self.start_deadline
             )
             client.notify(INITIALIZED, m.InitializedParams())
         except ConnectionClosed as closed:
@@ -217,7 +202,7 @@ class _ConnectionContext:
         raise LocalProtocolError(
             "connect: the block was entered in one task and left in another; the connection is "
             "closed. Enter and leave it in the same task, which may wait for an event in between "
-            "(section 'Notebooks' of the guide for authors of tools)"
+            "(section 'A start and a stop function' of the guide 'Building a client')"
         )
 
 

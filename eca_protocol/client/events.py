@@ -18,7 +18,7 @@ __all__ = ["Event", "EventQueue", "Events"]
 
 _log = logging.getLogger("eca_protocol.client")
 
-Event: TypeAlias = (
+Event: TypeAlias = """(
     m.ChatContentReceivedParams
     | m.ConfigUpdatedParams
     | m.EcaServerUpdatedParams
@@ -34,7 +34,7 @@ Event: TypeAlias = (
     | m.ProviderStatus
     | m.RewriteContentReceivedParams
     | m.ToolServerRemovedParams
-)
+)"""
 
 MAX_EVENTS = 4096
 """The limit of unread events; a new event then replaces the oldest."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.methods import (
+    CHAT_ASK_QUESTION,
+    EDITOR_GET_DEFINITION,
+    EDITOR_GET_DIAGNOSTICS,
+    EDITOR_GET_REFERENCES,
+)
 
 __all__ = [
     "DefinitionHandler",
@@ -42,15 +48,16 @@ class RequestHandlers:
     references: ReferencesHandler | None = None
     on_question: QuestionHandler | None = None
 
-    def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
-        """Return the handlers by the method's name."""
-        all_handlers: dict[str, Callable[[Any], Any] | None] = {
-            "editor/getDiagnostics": self.diagnostics,
-            "editor/getDefinition": self.definition,
-            "editor/getReferences": self.references,
-            "chat/askQuestion": None if self.on_question is None else self._answer_question,
-        }
-        return {name: handler for name, handler in all_handlers.items() if handler is not None}
+    def handlers(self) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+        """Yield the handlers with their methods' names."""
+        if self.diagnostics is not None:
+            yield EDITOR_GET_DIAGNOSTICS.handled_by(self.diagnostics)
+        if self.definition is not None:
+            yield EDITOR_GET_DEFINITION.handled_by(self.definition)
+        if self.references is not None:
+            yield EDITOR_GET_REFERENCES.handled_by(self.references)
+        if self.on_question is not None:
+            yield CHAT_ASK_QUESTION.handled_by(self._answer_question)
 
     def _answer_question(
         self, params: m.ChatAskQuestionParams

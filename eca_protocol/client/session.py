@@ -7,10 +7,12 @@ Messages that exist only in CURRENT wait until the server's first `config/update
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from eca_protocol import messages as m
 from eca_protocol.client.approvals import OnApproval
@@ -87,6 +89,24 @@ class Session:
         self._configured = anyio.Event()
         self._space_freed = anyio.Event()
         self._forced_reads = 0
+        self._thread: int
+        self._run_soon: Callable[[Callable[[], None]], object]
+
+    async def __aenter__(self) -> Self:
+        self._thread = threading.get_ident()
+        token: Any = anyio.lowlevel.current_token()
+        loop = getattr(token, "native_token", token)
+        self._run_soon = getattr(loop, "run_sync_soon", None) or loop.call_soon_threadsafe
+        await self._peer.__aenter__()
+        return self
+
+    def call_in_finalizer(self, function: Callable[[], None]) -> None:
+        """Call a function of the connection; a finalizer may run in any thread, at any time."""
+        if self._thread == threading.get_ident():
+            function()
+        else:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
+                self._run_soon(function)
 
     @property
     def closed(self) -> bool:

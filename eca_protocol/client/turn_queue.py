@@ -65,7 +65,10 @@ class TurnQueue:
     def start(self, inbox: Inbox) -> None:
         """Make a turn the running one."""
         self._idle = anyio.Event()
-        self._inbox = weakref.ref(inbox, lambda _: self._session.resume_reading())
+        session = self._session
+        self._inbox = weakref.ref(
+            inbox, lambda _: session.call_in_finalizer(session.resume_reading)
+        )
 
     def receive(self, received: m.ChatContentReceivedParams) -> bool:
         """Take a content from the server; return False if it belongs to none of our turns."""

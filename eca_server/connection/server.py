@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from typing import Final
 
 import trio
 
@@ -43,7 +44,12 @@ class Server:
     Args:
         options: the options; None: the configuration of the environment, and no stored chats.
         on_connection: called with a connection before its first message.
+
+    Attributes:
+        backend: the async library that it needs, for `eca_protocol.sync`.
     """
+
+    backend: Final = "trio"
 
     def __init__(
         self,

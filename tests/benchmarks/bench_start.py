@@ -2,7 +2,8 @@
 
 Run it from the repository: `python tests/benchmarks/bench_start.py`. Bounds: at most 1.5x the CPU
 time of `python -c "import trio, attrs, cattrs"`, and 60 MiB resident after `initialize`. Each start
-is a process of its own, killed when it has answered; contenders take turns; medians count.
+is a process of its own, killed when it has answered; contenders take turns; medians count. The
+import of each public entry point has a budget, in times of the bare imports of its dependencies.
 """
 
 from __future__ import annotations
@@ -19,6 +20,16 @@ from rig import SERVER, BareClient, Rig, rig
 
 ROUNDS = 15
 FLOOR = (sys.executable, "-c", "import trio, attrs, cattrs")
+
+ENTRY_POINTS = {
+    "eca_protocol": ("typing", 1.3),
+    "eca_protocol.ecp": ("typing", 1.3),
+    "eca_protocol.testing": ("typing", 1.3),
+    "eca_server": ("sys", 1.3),
+    "eca_protocol.client": ("anyio, attrs, cattrs", 2.5),
+    "eca_protocol.sync": ("anyio.from_thread, attrs, cattrs", 2.5),
+}
+"""The public entry points, their dependencies, and the budget in times of those."""
 
 
 def cpu_of(process: subprocess.Popen[bytes]) -> float:
@@ -53,6 +64,26 @@ def wall(here: Rig, *command: str) -> float:
     return time.perf_counter() - start
 
 
+def import_rows(here: Rig) -> list[Row]:
+    imports = {*ENTRY_POINTS, *(dependencies for dependencies, _ in ENTRY_POINTS.values())}
+    cpu: dict[str, list[float]] = {name: [] for name in imports}
+    for _ in range(ROUNDS):
+        for name, seconds in cpu.items():
+            seconds.append(run_to_the_end(here, sys.executable, "-c", f"import {name}"))
+    medians = {name: median(seconds) for name, seconds in cpu.items()}
+    rows, table = [], []
+    for name, (dependencies, budget) in ENTRY_POINTS.items():
+        ratio = medians[name] / medians[dependencies]
+        rows.append(Row(f"import {name}, CPU", f"<= {budget}x", f"{ratio:.2f}x", ratio <= budget))
+        table.append(
+            (name, dependencies, f"{medians[name] * 1e3:.0f}", f"{ratio:.2f}", f"{budget}")
+        )
+    print_table(
+        "CPU time of an import", ("entry point", "dependencies", "ms", "x those", "budget"), table
+    )
+    return rows
+
+
 def main() -> list[Row]:
     print(machine("trio", "attrs", "cattrs", "anyio"))
     contenders: dict[str, Callable[[Rig], float]] = {
@@ -75,6 +106,7 @@ def main() -> list[Row]:
             flag: median([wall(here, *server, flag) for _ in range(ROUNDS)])
             for flag in ("--version", "--help")
         }
+        imports = import_rows(here)
         walls["python -c pass"] = median(
             [wall(here, sys.executable, "-c", "pass") for _ in range(ROUNDS)]
         )
@@ -105,6 +137,7 @@ def main() -> list[Row]:
             f"{ratio:.2f}x",
             ratio <= 1.5,
         ),
+        *imports,
         Row("resident memory after initialize", "<= 60 MiB", f"{memory:.1f} MiB", memory <= 60),
     ]
 

@@ -388,13 +388,13 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_the_recipe_for_notebooks_opens_and_closes_in_different_tasks() -> None:
+async def test_the_recipe_for_frameworks_opens_and_closes_in_different_tasks() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "guides" / "client.md").read_text("utf-8")
     (recipe,) = re.findall(
         r"^```python\n(.*?class Session:.*?)^```", guide, re.DOTALL | re.MULTILINE
     )
     names: dict[str, Any] = {}
-    session_class, _, _ = recipe.rpartition("```python\n")[2].partition("async def cells")
+    session_class, _, _ = recipe.rpartition("```python\n")[2].partition("async def framework")
     exec(session_class, names)
     session = names["Session"]()
     client = await asyncio.create_task(session.open(command=SERVER, env=ENVIRONMENT))

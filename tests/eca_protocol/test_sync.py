@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eca_protocol import SERVER_COMMAND, client, sync
+from eca_protocol import messages as m
+from eca_protocol.errors import (
+    ApprovalNeeded,
+    ConnectionClosed,
+    LocalProtocolError,
+    StartFailed,
+    TurnFailed,
+)
+from eca_protocol.methods import CHAT_LIST
+from eca_server.connection.features.host import Options
+from eca_server.connection.server import Server
+
+REPOSITORY = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "ECA_CONFIG": "{}"}
+SCRIPT = "simulator/script"
+QUESTION = """call ask_user {"question": "Which branch?", "options": [{"label": "main"}]}
+say Thank you."""
+
+
+def threads() -> set[str]:
+    """The names of the threads; trio ends its own, of a server in this process, when idle."""
+    return {each.name for each in threading.enumerate() if not each.name.startswith("Trio ")}
+
+
+@pytest.fixture(autouse=True)
+def _threads_end() -> Iterator[None]:
+    before = threads()
+    yield
+    assert threads() == before
+
+
+def server() -> Server:
+    return Server(Options(environ={"ECA_CONFIG": "{}"}))
+
+
+def test_a_prompt_is_answered_whole_and_piece_by_piece() -> None:
+    with sync.connect(server=server()) as connected:
+        chat = connected.chat(model="simulator/echo")
+        assert chat.prompt("Hello over there").text() == "Hello over there"
+        contents = list(chat.prompt("one two"))
+        texts = [each.text for each in contents if isinstance(each, m.ChatTextContent)]
+        assert "".join(texts) == "one two"
+        received = list(chat.prompt("three").contents_with_roles())
+        assert {"user", "assistant", "system"} <= {each.role for each in received}
+        assert connected.wait_for_config().models == connected.models
+        listed = connected.request(CHAT_LIST, m.ChatListParams())
+        assert [each.id for each in listed.chats] == [chat.id]
+        with pytest.raises(TurnFailed, match="no/model"):
+            connected.chat(model="no/model").prompt("hi").text()
+
+
+def test_a_turn_is_stopped_by_its_method_by_break_and_by_its_block() -> None:
+    endless = "say one\nwait forever"
+    with sync.connect(server=server()) as connected:
+        chat = connected.chat(model=SCRIPT)
+        turn = chat.prompt(endless)
+        for content in turn:
+            if isinstance(content, m.ChatTextContent) and not turn.stopped:
+                turn.stop()
+        for content in chat.prompt(endless):
+            if isinstance(content, m.ChatTextContent):
+                break
+        with chat.prompt(endless) as turn:
+            assert turn.response is not None
+        assert chat.prompt("say next").text() == "next"
+
+
+def test_functions_of_the_program_are_called_in_its_own_thread(tmp_path: Path) -> None:
+    calls: list[tuple[str, str]] = []
+
+    def approve(call: m.ChatToolCallRunContent) -> client.ApprovalDecision:
+        calls.append((call.name, threading.current_thread().name))
+        return "allow"
+
+    def answer(question: m.ChatAskQuestionParams) -> str:
+        calls.append((question.question, threading.current_thread().name))
+        return "main"
+
+    options = sync.connect(
+        server=server(),
+        workspace_folders=[tmp_path],
+        on_approval=approve,
+        on_question=answer,
+    )
+    with options as connected:
+        chat = connected.chat(model=SCRIPT)
+        path = tmp_path / "note.txt"
+        chat.prompt(f'call write_file {{"path": "{path}", "content": "x"}}\nsay Done.').text()
+        assert path.read_text() == "x"
+        assert chat.prompt(QUESTION).text() == "Thank you."
+    name = threading.current_thread().name
+    assert calls == [("write_file", name), ("Which branch?", name)]
+
+
+def test_errors_of_functions_and_missing_functions_are_raised_from_the_turn(
+    tmp_path: Path,
+) -> None:
+    def fail(_: m.ChatToolCallRunContent) -> client.ApprovalDecision:
+        raise ZeroDivisionError
+
+    prompt = f'call write_file {{"path": "{tmp_path}/a", "content": "x"}}'
+    for on_approval, error in ((fail, ZeroDivisionError), (None, ApprovalNeeded)):
+        with sync.connect(server=server(), on_approval=on_approval) as connected:
+            chat = connected.chat(model=SCRIPT)
+            with pytest.raises(error):
+                chat.prompt(prompt).text()
+            assert chat.prompt("say next").text() == "next"
+
+
+def test_a_function_for_events_is_called_in_the_other_thread_and_must_not_wait() -> None:
+    errors: list[Exception] = []
+
+    def on_status(_: m.ChatStatusChangedParams) -> None:
+        chat.stop()
+        try:
+            chat.query_commands()
+        except LocalProtocolError as error:
+            errors.append(error)
+
+    with sync.connect(server=server()) as connected:
+        chat = connected.chat(model="simulator/echo")
+        connected.on(m.ChatStatusChangedParams, on_status)
+        chat.prompt("hi").text()
+        statuses = [
+            next(each for each in connected.events() if isinstance(each, m.ChatStatusChangedParams))
+        ]
+    assert statuses
+    assert "must not wait" in str(errors[0])
+
+
+@pytest.mark.parametrize("where", ["in a wait", "between two contents", "in a function"])
+def test_ctrl_c_stops_the_turn_and_returns_promptly(where: str) -> None:
+    def interrupt(*_: object) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return "main"
+
+    with sync.connect(server=server(), on_question=interrupt) as connected:
+        chat = connected.chat(model=SCRIPT)
+        prompt = QUESTION if where == "in a function" else "say one\nwait forever"
+        start = time.monotonic()
+        timer = threading.Timer(0.1, interrupt)
+        with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the loop is what is interrupted
+            for content in chat.prompt(prompt):
+                if isinstance(content, m.ChatTextContent):
+                    if where == "between two contents":
+                        interrupt()
+                    timer.start()
+        if timer.ident is not None:
+            timer.join()
+        assert time.monotonic() - start < 10
+        assert chat.prompt("say next").text() == "next"
+
+
+def test_it_works_beside_a_running_event_loop_and_across_cells() -> None:
+    async def cells() -> None:
+        opened = sync.open(command=SERVER_COMMAND, env=ENVIRONMENT)
+        assert opened.chat().prompt("hello").text() == "hello"
+        await asyncio.sleep(0)
+        opened.close()
+        opened.close()
+        assert opened.exit_code == 0
+        assert opened.closed
+        with pytest.raises(ConnectionClosed):
+            opened.chat()
+
+    asyncio.run(cells())
+
+
+def test_a_client_that_is_dropped_is_closed() -> None:
+    opened = sync.open(command=SERVER_COMMAND, env=ENVIRONMENT)
+    chat = opened.chat()
+    del opened
+    assert chat.prompt("hello").text() == "hello"
+    del chat  # the threads end, see the fixture
+
+
+def test_a_failed_start_leaves_no_thread() -> None:
+    with pytest.raises(StartFailed):
+        sync.open(command=["/no/such/program"])
+    with pytest.raises(LocalProtocolError, match="one of command"):
+        sync.connect()
+
+
+def test_an_open_client_does_not_hang_the_end_of_the_interpreter() -> None:
+    code = (
+        "from eca_protocol import sync, SERVER_COMMAND\n"
+        "client = sync.open(command=SERVER_COMMAND)\n"
+        "turn = iter(client.chat(model='simulator/script').prompt('say x\\nwait forever'))\n"
+        "print(type(next(turn)).__name__, client.process_id)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    name, pid = done.stdout.split()
+    assert name == "ChatProgressContent"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+@pytest.mark.parametrize("name", ["Client", "Chat", "Turn"])
+def test_it_has_the_names_of_the_async_client(name: str) -> None:
+    internal = {
+        *("call_in_finalizer", "initialize", "keep_reading", "resume_reading", "start_request"),
+        *("wait_for_revision", "handled_methods", "on_approval"),
+    }
+    theirs = {each for each in dir(getattr(client, name)) if each[0] != "_"} - internal
+    ours = {each for each in dir(getattr(sync, name)) if each[0] != "_"}
+    assert theirs <= ours
