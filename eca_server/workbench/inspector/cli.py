@@ -44,8 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="eca-server inspect",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "transcript", nargs="?", type=Path, metavar="TRANSCRIPT", help="default: the newest one"
