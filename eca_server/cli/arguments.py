@@ -80,6 +80,19 @@ Examples:
 Exit codes: 0 success, 1 the file exists or cannot be written, 2 wrong usage.
 """
 
+_COMPLETION = """\
+Print a script that completes commands and options of `eca-server` and `ecp` in your
+shell. It starts no program.
+
+Examples:
+  # bash: for this session; add the line to ~/.bashrc for all
+  $ source <(eca-server completion bash)
+
+  # zsh: add the same line, with zsh, to ~/.zshrc, after compinit
+  # fish: for all sessions
+  $ eca-server completion fish > ~/.config/fish/completions/eca-server.fish
+"""
+
 _SCHEMA = """\
 Print every message of the protocol as one JSON Schema (2020-12), or as
 TypeScript. It describes valid messages of that revision; the deviations that
@@ -131,6 +144,9 @@ def make_parser() -> Parser:
     doctor.add_argument("--json", action="store_true", help="print the result as JSON")
     _add_common(doctor)
     _add_schemas(commands)
+    hint = "print a script that completes commands and options in a shell"
+    completion = _add_command(commands, "completion", hint, _COMPLETION, raw=True)
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
     _add_trust(commands)
     _add_tap(commands)
     commands.add_parser("inspect", help="show a recording of tap and its protocol errors")

@@ -191,6 +191,13 @@ def _schema(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _completion(arguments: argparse.Namespace) -> int:
+    from eca_server.cli.completion import completion_script  # noqa: PLC0415
+
+    sys.stdout.write(completion_script(arguments.shell))
+    return 0
+
+
 def _trust(arguments: argparse.Namespace) -> int:
     from eca_server.cli.trust import run_trust  # noqa: PLC0415
 
@@ -243,6 +250,7 @@ _COMMANDS = {
     "chat": _chat,
     "doctor": _doctor,
     "config": _config,
+    "completion": _completion,
     "schema": _schema,
     "trust": _trust,
     "tap": _tap,

@@ -50,7 +50,7 @@ from eca_server.workbench.conformance.progress import Progress
 from eca_server.workbench.conformance.table import render_table
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 _DESCRIPTION = """\
 Check a server's conformance to the ECA protocol. COMMAND starts the server, in any
@@ -87,7 +87,8 @@ class _Parser(Parser):
         super().refuse(rest)
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
+    """Make the parser of the command."""
     parser = _Parser(
         prog="eca-server conformance",
         usage="eca-server conformance [options] -- COMMAND [ARGUMENT ...]",
@@ -161,7 +162,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     words = list(arguments)
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
-    options = _parser().parse_args(words[:split])
+    options = make_parser().parse_args(words[:split])
     selected = _select_cases(options)
     if not selected:
         return _refuse(f"--only: no case or requirement is called {' or '.join(options.only)}")
