@@ -75,7 +75,7 @@ def _bash(program: str, commands: dict[str, argparse.ArgumentParser]) -> str:
         [
             f"{function}() {{",
             '  local path="" words="" each',
-            '  for each in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
+            '  for each in "${COMP_WORDS[@]:1:$((COMP_CWORD-1))}"; do',
             f'    case "$path $each" in {paths}) path="$path $each" ;; esac',
             "  done",
             '  case "$path" in',
