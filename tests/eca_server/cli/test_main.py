@@ -559,7 +559,7 @@ def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
     tty.type(b"repeat 99999999 word\n")
     tty.until(b"wordword")
     tty.type(b"\x03")
-    tty.until(b"\n> ")
+    tty.until(b"\nStopped.\r\n> ")
     tty.type(b"say after the stop\n")
     tty.until(b"\nafter the stop\r\n")
     tty.until(b"> ")
