@@ -152,7 +152,7 @@ class HTTPAgent(AgentConnection):
                 "protocol_error", f"{method}: status {response.status} without an answer"
             )
         if kind != "application/json":
-            got = f"{kind or 'no content type'}: {body[:80]!r}"
+            got = f"{kind or 'no content type'}: {body[:80]!r}{self._path_hint()}"
             raise AgentError("protocol_error", f"{method}: expected JSON or events, got {got}")
         return self._parse_answer(method, request_id, body)
 
@@ -181,7 +181,15 @@ class HTTPAgent(AgentConnection):
                 )
         excerpt = body[:200].decode("utf-8", "replace").strip()
         text = f"{method}: status {response.status}{f': {excerpt}' if excerpt else ''}"
-        raise AgentError("transport_error", text)
+        raise AgentError("transport_error", f"{text}{self._path_hint()}")
+
+    def _path_hint(self) -> str:
+        """Return the path of the requests, unless it is the usual one."""
+        parts = urlsplit(self._url)
+        if parts.path == "/ecp":
+            return ""
+        usual = parts._replace(path="/ecp").geturl()
+        return f"; the path tried was {parts.path or '/'}; most agents listen at {usual:.200}"
 
     async def _read_body(self, method: str, response: HTTPResponse) -> bytes:
         body = bytearray()

@@ -23,6 +23,7 @@ from eca_server.ecp.leftovers import MARK_VARIABLE, kill_leftovers
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.target import Target, TargetInvalid, resolve_target
 from eca_server.printable import printable_json, printable_line, printable_lines
+from eca_server.system.command_line import write_to_user
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 
@@ -144,8 +145,11 @@ async def _check_agent(
     target: Target, environment: Mapping[str, str], text: str, deadline: float
 ) -> ConformanceReport:
     mask = make_masker(environment)
-    checks = []
+    checks: list[ConformanceCheck] = []
+    is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     for case in _cases(text):
+        if is_live:
+            write_to_user(f"\r\x1b[K{len(checks)} checks done, next: {case.name}", sys.stderr)
         try:
             async with connect_agent(
                 target.url or target.command,
@@ -169,6 +173,8 @@ async def _check_agent(
                 warning=not passed and not case.is_required,
             )
         )
+    if is_live:
+        write_to_user("\r\x1b[K", sys.stderr)
     return ConformanceReport(target=mask(target.text), checks=tuple(checks))
 
 

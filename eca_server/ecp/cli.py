@@ -15,24 +15,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from eca_protocol.ecp.schema import SCHEMAS
+from eca_server.ecp.help_texts import MAIN, PAGES
 from eca_server.printable import printable_line, printable_lines
-from eca_server.system.command_line import Parser, port, repair_streams, run_to_end, seconds
+from eca_server.system.command_line import (
+    Page,
+    Parser,
+    add_command,
+    port,
+    repair_streams,
+    run_to_end,
+    seconds,
+)
 
-__all__ = ["main", "run"]
-
-_DESCRIPTION: Final = """\
-Evaluate agents by the Evaluation Context Protocol. A manifest lists the inputs for an
-agent and the checks of its answers. To begin: `ecp init`, then
-`ecp run --manifest ecp_eval/manifest.yaml`.
-"""
-
-_EPILOG: Final = """\
-Exit codes: 0 every check passed; 2 a check failed, a step had no result, there was
-nothing to check, or wrong usage, such as a missing manifest; 1 the manifest or an
-output cannot be used; 130 and 143 ended by a signal, with a report of the scenarios
-until then.
-"""
-
+__all__ = ["main", "make_parser", "run"]
 
 _TIMEOUT: Final = "limit of a request (default: the variable ECP_RPC_TIMEOUT, else 30)"
 _ALLOW_OUTSIDE: Final = "allow datasets outside the manifest's folder"
@@ -53,7 +48,11 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run_command(arguments: Sequence[str]) -> int:
-    options = _parser().parse_args(arguments)
+    parser = make_parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
+    options = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Reports are UTF-8 in any locale.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -67,14 +66,9 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="ecp",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def make_parser() -> Parser:
+    """Make the parser of `ecp`, with each of its commands."""
+    parser = Parser(prog="ecp", description=MAIN.description, epilog=MAIN.more)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_run(commands)
     _add_small(commands)
@@ -84,34 +78,21 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: Any, name: str, function: Callable[[argparse.Namespace], int], summary: str
+    commands: Any, name: str, function: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    added: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-        allow_abbrev=False,
-    )
+    page: Page = PAGES[name]
+    added = add_command(commands, name, page)
     added.set_defaults(command=function)
     return added
 
 
 def _add_run(commands: Any) -> None:
-    run = _command(commands, "run", _run, "run a manifest's scenarios and check the results")
-    add = run.add_argument
-    add("-m", "--manifest", type=Path, required=True, metavar="FILE", help="the manifest to run")
-    add("--report", type=Path, metavar="FILE", help="write an HTML report")
-    add("--json", action="store_true", help="print the JSON report on standard output")
-    add("--json-out", type=Path, metavar="FILE", help="write the JSON report")
-    add("--junit", type=Path, metavar="FILE", help="write a JUnit XML report")
-    add("--audit-out", type=Path, metavar="FILE", help="write the audit record")
-    add("--verbose", action="store_true", help="print each check")
-    add(
-        "--fail-on-error",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="exit with code 2 if a check fails (default: on)",
+    run = _command(commands, "run", _run)
+    run.add_argument("file", type=Path, nargs="?", metavar="MANIFEST", help="the manifest to run")
+    run.add_argument(
+        "-m", "--manifest", type=Path, metavar="FILE", help="the manifest, as an option"
     )
+    add = run.add_argument_group("scenarios").add_argument
     add(
         "--scenario",
         action="append",
@@ -129,11 +110,25 @@ def _add_run(commands: Any) -> None:
         action="store_true",
         help="use one process for all scenarios, reset in between",
     )
+    add = run.add_argument_group("results").add_argument
+    add("--verbose", action="store_true", help="print each check")
+    add("--json", action="store_true", help="print the JSON report instead of the results")
+    add("--report", type=Path, metavar="FILE", help="write an HTML report")
+    add("--json-out", type=Path, metavar="FILE", help="write the JSON report")
+    add("--junit", type=Path, metavar="FILE", help="write a JUnit XML report")
+    add("--audit-out", type=Path, metavar="FILE", help="write the audit record")
+    add("--redact", action="store_true", help="omit inputs and answers from reports")
+    add(
+        "--fail-on-error",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="exit with code 2 if a check fails (default: on)",
+    )
     _add_run_settings(run)
 
 
 def _add_run_settings(run: argparse.ArgumentParser) -> None:
-    add = run.add_argument
+    add = run.add_argument_group("limits").add_argument
     add("--timeout", type=seconds, metavar="S", help=_TIMEOUT)
     add(
         "--start-timeout",
@@ -156,14 +151,8 @@ def _add_run_settings(run: argparse.ArgumentParser) -> None:
         metavar="N",
         help="limit of a message (default: 16 MiB)",
     )
-    add("--shell", action="store_true", help="the target is a line for sh")
-    add(
-        "--cwd",
-        choices=("caller", "manifest"),
-        default="caller",
-        help="the target's working folder: the current one, or the manifest's (default: caller)",
-    )
-    add("--allow-outside", action="store_true", help=_ALLOW_OUTSIDE)
+    _add_target_options(run.add_argument_group("target"))
+    add = run.add_argument_group("checks").add_argument
     add(
         "--allow-empty",
         action="store_true",
@@ -181,10 +170,25 @@ def _add_run_settings(run: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the server's configuration, for judges of its providers",
     )
-    add("--redact", action="store_true", help="omit inputs and answers from reports")
+
+
+def _add_target_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--shell", action="store_true", help="the target is a line for sh")
+    group.add_argument(
+        "--cwd",
+        choices=("caller", "manifest"),
+        default="caller",
+        help="the target's working folder: the current one, or the manifest's (default: caller)",
+    )
+    group.add_argument("--allow-outside", action="store_true", help=_ALLOW_OUTSIDE)
 
 
 def _run(options: argparse.Namespace) -> int:
+    if (options.file is None) is (options.manifest is None):
+        got = "none" if options.file is None else "two"
+        sys.stderr.write(f"ecp run: expected one manifest, got {got}: `ecp run MANIFEST`\n")
+        return 2
+    options.manifest = options.manifest or options.file
     from eca_server.ecp.run_command import run_manifest  # noqa: PLC0415 - see the module's docstring
 
     if not options.manifest.is_file():
@@ -210,10 +214,10 @@ def _from_environment(name: str) -> float | None:
 
 
 def _add_small(commands: Any) -> None:
-    validate = _command(commands, "validate", _validate, "check a manifest without running it")
+    validate = _command(commands, "validate", _validate)
     validate.add_argument("manifest", type=Path, metavar="MANIFEST", help="the manifest to check")
-    validate.add_argument("--allow-outside", action="store_true", help=_ALLOW_OUTSIDE)
-    init = _command(commands, "init", _init, "write an example agent and its manifest")
+    _add_target_options(validate.add_argument_group("target, as for run"))
+    init = _command(commands, "init", _init)
     init.add_argument(
         "folder",
         type=Path,
@@ -223,14 +227,10 @@ def _add_small(commands: Any) -> None:
         help="the folder to write to (default: ecp_eval)",
     )
     init.add_argument("--force", action="store_true", help="replace existing files")
-    _command(
-        commands, "doctor", _doctor, "print the installation and settings for evaluating agents"
-    )
-    schema = _command(commands, "schema", _schema, "print a JSON Schema")
+    _command(commands, "doctor", _doctor)
+    schema = _command(commands, "schema", _schema)
     schema.add_argument("name", choices=SCHEMAS, help="the schema to print")
-    conformance = _command(
-        commands, "conformance", _conformance, "check an agent's conformance to the protocol"
-    )
+    conformance = _command(commands, "conformance", _conformance)
     conformance.add_argument("-t", "--target", required=True, help="a command or a URL")
     conformance.add_argument("--input", default="hello", help="input of each step (default: hello)")
     conformance.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -250,10 +250,20 @@ def _add_small(commands: Any) -> None:
 def _validate(options: argparse.Namespace) -> int:
     from eca_server.ecp.datasets import load_datasets  # noqa: PLC0415 - see above
     from eca_server.ecp.manifest import ManifestInvalid, load_manifest  # noqa: PLC0415 - see above
+    from eca_server.ecp.target import TargetInvalid, check_script, resolve_target  # noqa: PLC0415
 
     try:
         manifest = load_manifest(options.manifest)
         manifest = load_datasets(manifest, os.environ, allow_outside=options.allow_outside)
+        directory = options.manifest.resolve().parent if options.cwd == "manifest" else Path.cwd()
+        check_script(
+            resolve_target(
+                manifest.target, environment=os.environ, cwd=directory, shell=options.shell
+            )
+        )
+    except TargetInvalid as fault:
+        sys.stderr.write(f"{printable_lines(f'{options.manifest}: target: {fault}')}\n")
+        return 1
     except OSError as fault:
         reason = printable_line(f"{options.manifest}: {fault.strerror or fault}")
         sys.stderr.write(f"ecp validate: could not read {reason}\n")
@@ -265,10 +275,9 @@ def _validate(options: argparse.Namespace) -> int:
         sys.stderr.write(f"warning: {printable_lines(str(warning))}\n")
     steps = [step for scenario in manifest.scenarios for step in scenario.steps]
     graders = sum(len(step.graders) for step in steps)
-    sys.stdout.write(
-        f"{printable_line(manifest.name)}: {len(manifest.scenarios)} scenarios, "
-        f"{len(steps)} steps, {graders} graders\n"
-    )
+    counts = {"scenario": len(manifest.scenarios), "step": len(steps), "grader": graders}
+    texts = (f"{number} {what}{'' if number == 1 else 's'}" for what, number in counts.items())
+    sys.stdout.write(f"{printable_line(manifest.name)}: {', '.join(texts)}\n")
     return 0
 
 
@@ -280,7 +289,7 @@ def _init(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as fault:
         sys.stderr.write(f"ecp init: {printable_lines(str(fault))}\n")
         return 1
-    sys.stdout.write(f"{agent}\n{manifest}\nNext: ecp run --manifest {manifest}\n")
+    sys.stdout.write(f"{agent}\n{manifest}\nNext: ecp run {manifest}\n")
     return 0
 
 
@@ -312,16 +321,14 @@ def _conformance(options: argparse.Namespace) -> int:
 
 
 def _add_reports(commands: Any) -> None:
-    compare = _command(commands, "compare", _compare, "compare two JSON reports")
+    compare = _command(commands, "compare", _compare)
     compare.add_argument("before", type=Path, metavar="A", help="the earlier report")
     compare.add_argument("after", type=Path, metavar="B", help="the later report")
     compare.add_argument("--json", action="store_true", help="print the comparison as JSON")
     compare.add_argument(
         "--exit-on-regression", action="store_true", help="exit code 2 if a check got worse"
     )
-    trend = _command(
-        commands, "trend", _trend, "show the trend of the pass rate over many JSON reports"
-    )
+    trend = _command(commands, "trend", _trend)
     trend.add_argument("files", metavar="GLOB", help="JSON reports, as a quoted pattern")
     trend.add_argument(
         "-w",
@@ -342,7 +349,7 @@ def _compare(options: argparse.Namespace) -> int:
 
     try:
         before, after = _report(options.before), _report(options.after)
-    except (OSError, ValueError) as fault:
+    except ValueError as fault:
         sys.stderr.write(f"ecp compare: {printable_lines(str(fault))}\n")
         return 1
     comparison = compare(before, after)
@@ -362,7 +369,7 @@ def _trend(options: argparse.Namespace) -> int:
     for name in sorted(iglob(options.files, recursive=True)):  # noqa: PTH207 - an absolute pattern
         try:
             reports.append((name, _report(Path(name))))
-        except (OSError, ValueError) as fault:
+        except ValueError as fault:
             faults.append(f"{fault}\n")
     sys.stderr.write(printable_lines("".join(faults)))
     if not reports:
@@ -377,13 +384,17 @@ def _report(file: Path) -> Any:
     from eca_server.ecp.results import RunReport  # noqa: PLC0415 - see above
 
     try:
-        return RunReport.from_json(json.loads(file.read_text("utf-8-sig")))
+        text = file.read_text("utf-8-sig")
+    except OSError as fault:
+        raise ValueError(f"could not read {file}: {fault.strerror or fault}") from fault
+    try:
+        return RunReport.from_json(json.loads(text))
     except (ValueError, TypeError, KeyError, RecursionError) as fault:
         raise ValueError(f"{file} is not a report: {fault}") from fault
 
 
 def _add_agent(commands: Any) -> None:
-    agent = _command(commands, "agent", _agent, "serve this server's chat as an agent")
+    agent = _command(commands, "agent", _agent)
     agent.add_argument(
         "--model",
         metavar="PROVIDER/MODEL",

@@ -1,7 +1,7 @@
-"""The progress of a run: a live line on a terminal, plain lines elsewhere.
+"""The results of a run as scenarios end, and a live line on a terminal.
 
-Everything goes to standard error, so that `--json` leaves standard output to the report. In texts
-of an agent keys are masked and control characters are escaped. A run continues if standard error is
+The live line goes to standard error; the results go to the stream that the caller names. In texts
+of an agent keys are masked and control characters are escaped. A run continues if a stream is
 closed.
 """
 
@@ -9,61 +9,80 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TextIO
 
-from eca_server.ecp.results import ScenarioReport
+import trio
+
+from eca_server.ecp.results import Check, ScenarioReport
 from eca_server.printable import printable_line
 from eca_server.system.command_line import write_to_user
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "flaky_lines"]
 
 _MARKS: Final = {True: "passed", False: "FAILED"}
 _COLOURS: Final = {True: "\x1b[32m", False: "\x1b[31m"}
 _PLAIN: Final = "\x1b[0m"
 _REDRAW: Final = 0.1  # seconds between two drawings of the live line
-_LONGEST: Final = 500  # characters of an agent's text
+_TICK: Final = 1.0  # seconds between two drawings at most
+_LONGEST: Final = 500  # characters of a line of an agent's text
+_MOST_LINES: Final = 30  # lines of an agent's text: the first one and the last ones
 
 
 class Progress:
     """The progress of a run, printed as each scenario ends.
 
     Args:
-        out: the stream to print to.
+        out: the stream of the live line.
+        results: the stream of the results.
         total: the number of scenarios.
         mask: masks the keys in a text.
         verbose: print each check, too.
     """
 
     def __init__(
-        self, out: TextIO, total: int, *, mask: Callable[[str], str], verbose: bool = False
+        self,
+        out: TextIO,
+        total: int,
+        *,
+        results: TextIO,
+        mask: Callable[[str], str],
+        verbose: bool = False,
     ) -> None:
         self._out = out
+        self._results = results
         self._total = total
         self._mask = mask
         self._verbose = verbose
         self._live = out.isatty() and os.environ.get("TERM") != "dumb"
-        self._coloured = self._live and "NO_COLOR" not in os.environ
+        self._coloured = (
+            results.isatty() and os.environ.get("TERM") != "dumb" and "NO_COLOR" not in os.environ
+        )
+        self._logs: set[str] = set()
         self._done = self._failed = 0
         self._started = time.monotonic()
         self._drawn = 0.0
+
+    async def keep_current(self) -> None:
+        """Redraw the live line until it is cancelled, and clear it then."""
+        if not self._live:
+            return
+        try:
+            while True:
+                self._draw()
+                await trio.sleep(_TICK)
+        finally:
+            self._clear()
 
     def add(self, report: ScenarioReport) -> None:
         """Print the report of a scenario that ended."""
         self._done += 1
         self._failed += not report.passed
-        lines = "" if self._live and report.passed and not self._verbose else self._lines(report)
-        self._write(f"{self._cleared()}{lines}" if lines else "")
+        if self._verbose or not (report.passed and self._live and self._results.isatty()):
+            self._clear()
+            write_to_user(self._lines(report), self._results)
         if self._live and time.monotonic() - self._drawn >= _REDRAW:
-            self._write(self._state())
-
-    def close(self) -> None:
-        """Clear the live line."""
-        self._write(self._cleared())
-
-    def _write(self, text: str) -> None:
-        if text:
-            write_to_user(text, self._out)
+            self._draw()
 
     def _lines(self, report: ScenarioReport) -> str:
         lines = [self._line(report)]
@@ -72,14 +91,28 @@ class Progress:
                 if self._verbose or not check.passed:
                     mark = self._colour("ok" if check.passed else "not ok", good=check.passed)
                     where = f"step {number}, {check.type} of {check.field}"
-                    lines.append(f"    {mark}: {where}: {self._printable(check.reasoning)}")
+                    first, *rest = self._printable(check.reasoning)
+                    lines += [f"    {mark}: {where}: {first}", *(f"      {line}" for line in rest)]
+                    lines += [] if check.passed else self._comparison(check)
+        if report.log and report.log not in self._logs and report.exit_reason != "transport_error":
+            self._logs.add(report.log)
+            lines.append("    the end of the agent's error output:")
+            lines += [f"      {line}" for line in self._printable(report.log)]
         if self._verbose:
-            lines += [f"    warning: {self._printable(warning)}" for warning in report.warnings]
+            lines += [f"    warning: {' '.join(self._printable(each))}" for each in report.warnings]
         return "".join(f"{line}\n" for line in lines)
+
+    def _comparison(self, check: Check) -> list[str]:
+        values = {"expected": check.expected, "got": check.actual}
+        return [
+            f"      {name} {printable_line(self._mask(value), longest=_LONGEST)!r}"
+            for name, value in values.items()
+            if value is not None
+        ]
 
     def _line(self, report: ScenarioReport) -> str:
         passed = sum(check.passed for check in report.checks)
-        name = self._printable(report.name)
+        name = printable_line(self._mask(report.name), longest=_LONGEST)
         repeat = f" (repetition {report.repeat + 1})" if report.repeat else ""
         why = "" if report.exit_reason == "ok" else f", {report.exit_reason}"
         seconds = report.duration_ms / 1000
@@ -87,16 +120,33 @@ class Progress:
         counts = f"{passed} of {len(report.checks)} checks, {seconds:.2f} s{why}"
         return f"{mark} {name}{repeat}: {counts}"
 
-    def _printable(self, text: str) -> str:
-        return printable_line(self._mask(text), longest=_LONGEST)
+    def _printable(self, text: str) -> list[str]:
+        lines = self._mask(text).strip().splitlines() or [""]
+        if len(lines) > _MOST_LINES:
+            left_out = len(lines) - _MOST_LINES
+            lines[1 : 1 - _MOST_LINES] = [f"... cut, {left_out} lines left out ..."]
+        return [printable_line(line, longest=_LONGEST) for line in lines]
 
     def _colour(self, word: str, *, good: bool) -> str:
         return f"{_COLOURS[good]}{word}{_PLAIN}" if self._coloured else word
 
-    def _state(self) -> str:
+    def _draw(self) -> None:
         self._drawn = now = time.monotonic()
         line = f"{self._done} of {self._total} scenarios, {self._failed} failed"
-        return f"{self._cleared()}{line}, {now - self._started:.0f} s"
+        write_to_user(f"\r\x1b[K{line}, {now - self._started:.0f} s", self._out)
 
-    def _cleared(self) -> str:
-        return "\r\x1b[K" if self._live else ""
+    def _clear(self) -> None:
+        if self._live:
+            write_to_user("\r\x1b[K", self._out)
+
+
+def flaky_lines(reports: Sequence[ScenarioReport]) -> list[str]:
+    """Return a line for each scenario of which some repetitions passed, and some failed."""
+    repetitions: dict[int, list[ScenarioReport]] = {}
+    for report in reports:
+        repetitions.setdefault(report.index, []).append(report)
+    return [
+        f"flaky {sum(report.passed for report in group)} of {len(group)} passed: {group[0].name}"
+        for group in repetitions.values()
+        if len({report.passed for report in group}) > 1
+    ]

@@ -1,4 +1,4 @@
-"""`ecp run`: run a manifest, write its reports, and return an exit code.
+"""`ecp run`: run a manifest, print its results, write its reports, and return an exit code.
 
 Exit codes: 0 every check passed; 2 a check failed, a step had no result, or there was nothing to
 check; 1 the manifest or an output cannot be used; 130 and 143 a signal ended the run, with a report
@@ -18,7 +18,7 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import attrs
 import trio
@@ -28,7 +28,7 @@ from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import load_datasets
 from eca_server.ecp.graders import SettingsInvalid, read_settings
 from eca_server.ecp.manifest import Manifest, ManifestInvalid, load_manifest
-from eca_server.ecp.progress import Progress
+from eca_server.ecp.progress import Progress, flaky_lines
 from eca_server.ecp.reports.masking import make_masker, mask_report
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.scheduler import Outcome, plan, run_all
@@ -146,11 +146,11 @@ class _Run:
         progress = Progress(
             sys.stderr,
             len(self.batch.planned),
+            results=self._stream(),
             mask=make_masker(os.environ),
             verbose=self.options.verbose,
         )
         outcome, self.signal_number = trio.run(until_a_signal, partial(self._run_all, progress))
-        progress.close()
         if outcome is None:
             reports = sorted(self.reports, key=lambda report: (report.index, report.repeat))
             not_run = len(self.batch.planned) - len(reports)
@@ -172,13 +172,17 @@ class _Run:
             self.reports.append(report)
             progress.add(report)
 
-        return await run_all(
-            self.batch,
-            on_report=on_report,
-            fail_fast=self.options.fail_fast,
-            make_executor=self._executor(),
-            workers=self._workers(),
-        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(progress.keep_current)
+            outcome = await run_all(
+                self.batch,
+                on_report=on_report,
+                fail_fast=self.options.fail_fast,
+                make_executor=self._executor(),
+                workers=self._workers(),
+            )
+            nursery.cancel_scope.cancel()
+        return outcome
 
     def _workers(self) -> int:
         jobs: int = self.options.jobs
@@ -224,7 +228,13 @@ class _Run:
         failed = [scenario for scenario in report.scenarios if not scenario.passed]
         counts = f"{len(report.scenarios) - len(failed)} of {len(report.scenarios)} scenarios"
         why = "" if report.exit_reason == "ok" else f" ({report.exit_reason})"
-        _say(f"{counts} and {report.passed} of {report.total} checks passed{why}")
+        summary = f"{counts} and {report.passed} of {report.total} checks passed{why}"
+        for line in (*flaky_lines(report.scenarios), summary):
+            _say(line, self._stream())
+
+    def _stream(self) -> TextIO:
+        """Return the stream of the results: with `--json` standard output has the report."""
+        return sys.stderr if self.options.json else sys.stdout
 
     def _exit_code(self, report: RunReport, faults: list[str]) -> int:
         if self.signal_number is not None:
@@ -296,7 +306,7 @@ def _relative(path: Path) -> str:
         return str(path)
 
 
-def _say(text: str) -> None:
+def _say(text: str, out: TextIO | None = None) -> None:
     mask = make_masker(os.environ)
     lines = [printable_line(mask(line), longest=2000) for line in text.splitlines()]
-    write_to_user("".join(f"{line}\n" for line in lines), sys.stderr)
+    write_to_user("".join(f"{line}\n" for line in lines), out or sys.stderr)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 import trio
 
-from eca_protocol.ecp import AgentError, InitializeResult, Result
+from eca_protocol.ecp import AgentConnection, AgentError, InitializeResult, Result
 from eca_protocol.ecp.messages import write_step_result, write_tool_call
 from eca_server.ecp.agent_pool import AgentPool, AgentSession, VersionUnsupported
 from eca_server.ecp.batch import Batch, PlannedScenario
@@ -123,6 +123,7 @@ async def run_scenario(
         run.fail("error", text[:8192])
     if run.failed:
         await pool.discard()
+        run.read_log()
     return run.report(trio.current_time() - started)
 
 
@@ -141,6 +142,7 @@ class _ScenarioRun:
     agent: InitializeResult | None = None
     warnings: list[str] = attrs.field(factory=list)
     log: str = ""
+    connection: AgentConnection | None = None
 
     async def execute(self, session: AgentSession) -> None:
         """Run the steps, until the end or the first step without a result."""
@@ -158,8 +160,14 @@ class _ScenarioRun:
                 if not await self._step(session, step):
                     break
         finally:
-            self.log = session.connection.log()
+            self.connection = session.connection
+            self.read_log()
             self.warnings += session.connection.warnings
+
+    def read_log(self) -> None:
+        """Read the agent's log; it is complete after the agent has ended."""
+        if self.connection is not None:
+            self.log = self.connection.log()
 
     def fail(self, reason: ExitReason, why: str) -> None:
         """Note a failure; a time-out gets the exit reason of the nearest limit."""

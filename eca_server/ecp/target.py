@@ -18,12 +18,15 @@ from urllib.parse import urlsplit
 
 import attrs
 
-__all__ = ["Target", "TargetInvalid", "expand_variables", "resolve_target"]
+__all__ = ["Target", "TargetInvalid", "check_script", "expand_variables", "resolve_target"]
 
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OPERATORS: Final = "();<>|&\n"
 _PLACEHOLDER: Final = re.compile("\ue000([0-9]+)\ue001")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_INTERPRETER: Final = re.compile(r"(python|node)[0-9.]*")
+_NO_SCRIPT: Final = {"python": ("-c", "-m"), "node": ("-e", "--eval", "-p", "--print")}
+_WITH_VALUE: Final = {"python": ("-W", "-X"), "node": ("-r", "--require", "--import")}
 
 
 class TargetInvalid(Exception):
@@ -89,6 +92,28 @@ def resolve_target(
     words = [_PLACEHOLDER.sub(lambda match: values[int(match[1])], word) for word in templates]
     program = _program(words[0], environment.get("PATH", os.defpath), cwd)
     return Target(command=(program, *words[1:]), cwd=str(cwd))
+
+
+def check_script(target: Target) -> None:
+    """Check that the script of an interpreter's command exists.
+
+    Raises:
+        TargetInvalid: it does not.
+    """
+    match = _INTERPRETER.fullmatch(Path(target.command[0]).name) if target.command else None
+    if match is None:
+        return
+    words = iter(target.command[1:])
+    for word in words:
+        if word in _NO_SCRIPT[match[1]]:
+            return
+        if not word.startswith("-"):
+            if not (Path(target.cwd or ".") / word).exists():
+                where = "" if Path(word).is_absolute() else f" in {target.cwd}"
+                raise TargetInvalid(f"the script {word!r} does not exist{where}")
+            return
+        if word in _WITH_VALUE[match[1]]:
+            next(words, None)
 
 
 def _url(url: str) -> str:

@@ -7,21 +7,97 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
-from typing import NoReturn, TextIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 from eca_server.printable import printable_line, printable_lines
 
-__all__ = ["Parser", "port", "repair_streams", "run_to_end", "seconds", "silence", "write_to_user"]
+__all__ = [
+    "Page",
+    "Parser",
+    "add_command",
+    "nearest",
+    "port",
+    "repair_streams",
+    "run_to_end",
+    "seconds",
+    "silence",
+    "write_to_user",
+]
+
+
+_NEAR = 0.7  # similarity of a suggestion, from 0 to 1
+
+
+class Page(NamedTuple):
+    """The help of a command.
+
+    Attributes:
+        summary: its line in the list of commands.
+        description: what it does.
+        more: examples, exit codes, variables and files, each under a heading.
+    """
+
+    summary: str
+    description: str
+    more: str = ""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line and the command that prints the help."""
+    """A parser whose errors are one line, a suggestion, and the command that prints the help.
+
+    Lines of its texts stay as they are written, and no option can be abbreviated.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        settings.setdefault("allow_abbrev", False)
+        super().__init__(**settings)
 
     def error(self, message: str) -> NoReturn:
         """Write the error, and exit with code 2."""
         sys.stderr.write(f"{self.prog}: {printable_lines(message)}\nTry `{self.prog} --help`.\n")
         raise SystemExit(2)
+
+    def parse_known_args(  # type: ignore[override]  # the overloads of typeshed
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse the arguments; an unknown one is an error."""
+        options, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.refuse(rest)
+        return options, rest
+
+    def refuse(self, rest: Sequence[str]) -> NoReturn:
+        """Report the first of the arguments that cannot be parsed, and exit with code 2."""
+        kind = "unknown option" if rest[0].startswith("-") else "unexpected argument"
+        near = nearest(rest[0].partition("=")[0], self._option_string_actions)
+        self.error(f"{kind} {rest[0]!r}{near}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        why = nearest(value, choices) or f" (choose from {', '.join(choices)})"
+        if isinstance(action, argparse._SubParsersAction):  # argparse has no public name for it
+            raise argparse.ArgumentError(None, f"unknown command {value!r}{why}")
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{why}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the end of an error about `word`: the most similar known word, or nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only after an error
+
+    near = get_close_matches(word, list(known), n=1, cutoff=_NEAR)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def add_command(commands: Any, name: str, page: Page, **settings: Any) -> Parser:
+    """Add a command with its help to the result of `add_subparsers`."""
+    added: Parser = commands.add_parser(
+        name, help=page.summary, description=page.description, epilog=page.more, **settings
+    )
+    return added
 
 
 def repair_streams() -> None:

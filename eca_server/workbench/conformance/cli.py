@@ -11,10 +11,11 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import attrs
 import trio
+from typing_extensions import override
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
@@ -49,7 +50,7 @@ from eca_server.workbench.conformance.progress import Progress
 from eca_server.workbench.conformance.table import render_table
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 _DESCRIPTION = """\
 Check a server's conformance to the ECA protocol. COMMAND starts the server, in any
@@ -78,14 +79,21 @@ _CANNOT_START: Final = 3
 _SUITE_FAILED: Final = 4
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
+class _Parser(Parser):
+    @override
+    def refuse(self, rest: Sequence[str]) -> NoReturn:
+        if not rest[0].startswith("-"):
+            self.error(f"expected `--` before the command: `-- {' '.join(rest)}`")
+        super().refuse(rest)
+
+
+def make_parser() -> Parser:
+    """Make the parser of the command."""
+    parser = _Parser(
         prog="eca-server conformance",
         usage="eca-server conformance [options] -- COMMAND [ARGUMENT ...]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     _add_target_options(parser.add_argument_group("COMMAND").add_argument)
     _add_suite_options(parser.add_argument_group("the suite").add_argument)
@@ -154,7 +162,7 @@ def _run_command(arguments: Sequence[str]) -> int:
     words = list(arguments)
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
-    options = _options(words[:split])
+    options = make_parser().parse_args(words[:split])
     selected = _select_cases(options)
     if not selected:
         return _refuse(f"--only: no case or requirement is called {' or '.join(options.only)}")
@@ -325,16 +333,6 @@ def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:
 
 def _case_text(case: AnyCase) -> str:
     return f"{case.name}\n    {case.summary}\n    {' '.join(case.rows)}\n"
-
-
-def _options(words: Sequence[str]) -> argparse.Namespace:
-    parser = _parser()
-    options, rest = parser.parse_known_args(words)
-    if rest and not rest[0].startswith("-"):
-        parser.error(f"expected `--` before the command: `-- {' '.join(rest)}`")
-    if rest:
-        parser.error(f"unknown options: {' '.join(rest)}")
-    return options
 
 
 def _read(path: Path | None, read: Callable[[bytes], _Read]) -> _Read | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from eca_server.system.command_line import Parser, port, repair_streams, run_to_end
 from eca_server.workbench.inspector.command import inspect, newest_transcript, write_page
 
-__all__ = ["run"]
+__all__ = ["make_parser", "run"]
 
 _DESCRIPTION = """\
 Show a conversation recorded by `tap`: every message between editor, server, model,
@@ -24,7 +24,7 @@ address with its token, and masks texts that look like secrets.
 def run(arguments: Sequence[str]) -> int:
     """Run the command, and return the exit code."""
     repair_streams()
-    return run_to_end("eca-server inspect", lambda: _run(_parser().parse_args(arguments)))
+    return run_to_end("eca-server inspect", lambda: _run(make_parser().parse_args(arguments)))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -40,12 +40,11 @@ def _run(options: argparse.Namespace) -> int:
     return inspect(transcript, port=options.port, opens=opens, with_tap=options.beside_tap)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> Parser:
+    """Make the parser of the command."""
     parser = Parser(
         prog="eca-server inspect",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "transcript", nargs="?", type=Path, metavar="TRANSCRIPT", help="default: the newest one"

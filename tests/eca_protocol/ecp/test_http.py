@@ -197,6 +197,11 @@ BAD: dict[str, tuple[Answer, str, str]] = {
     "an error of its own": (whole(503, ERROR, content_type=KIND), "agent_error", "busy (7)"),
     "an error in a success": (whole(200, ERROR, content_type=KIND), "agent_error", "busy (7)"),
     "a status": (whole(500, b"oops"), "transport_error", "status 500: oops"),
+    "a path that is not served": (
+        whole(404, b""),
+        "transport_error",
+        "status 404; the path tried was /; most agents listen at http://127.0.0.1:",
+    ),
     "nothing": (whole(202, b""), "protocol_error", "status 202 without an answer"),
     "a page": (whole(200, b"<html>", content_type="text/html"), "protocol_error", "got text/html"),
     "no json": (whole(200, b"{", content_type=KIND), "protocol_error", "not strict JSON"),

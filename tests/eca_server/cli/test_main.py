@@ -120,25 +120,26 @@ def test_what_is_unknown_is_refused_on_stderr(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err
-    assert arguments[-1] in said.err or "--log-level" in said.err
+    options = ("--log-level", "--protocol-revision")
+    assert arguments[-1] in said.err or any(option in said.err for option in options)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "command"),
+    ("arguments", "command", "near"),
     [
-        (["nonsense"], "nonsense"),
-        (["--verbose", "serv"], "serv"),
-        (["--log-level", "info", "read-chat", "-x"], "read-chat"),
+        (["nonsense"], "nonsense", ""),
+        (["--verbose", "serv"], "serv", "; did you mean `serve`?"),
+        (["caht"], "caht", "; did you mean `chat`?"),
+        (["--log-level", "info", "read-chat", "-x"], "read-chat", ""),
     ],
 )
-def test_an_unknown_command_shows_the_help_and_fails_as_upstream_s_does(
-    arguments: list[str], command: str, capsys: pytest.CaptureFixture[str]
+def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
+    arguments: list[str], command: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(arguments) == 1
     said = capsys.readouterr()
     assert said.out == ""
-    assert f"unknown command {command!r}\n" in said.err
-    assert "Exit codes" in said.err
+    assert said.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
 
 
 @pytest.mark.parametrize(
@@ -200,14 +201,16 @@ def test_without_a_command_it_serves(start_server: Start, arguments: list[str]) 
     assert server.exit_code() == 0
 
 
-def test_without_a_command_a_person_is_shown_the_help(
+def test_without_a_command_a_terminal_shows_what_to_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
     assert run([]) == 2
-    assert "Exit codes" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    for command in ("eca-server chat", "eca-server doctor", "eca-server config init", "--help"):
+        assert command in shown
 
 
 def test_the_version_is_the_distribution_s(tmp_path: Path) -> None:
@@ -268,9 +271,71 @@ def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> 
 
 def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
     done = eca(tmp_path, "doctor", ECA_CONFIG='{"defaultModel": 7}')
-    assert done.returncode == 0
+    assert done.returncode == 1
     assert "ECA_CONFIG" in done.stdout
     assert "defaultModel" in done.stdout
+    assert "error: ECA_CONFIG:1:2: defaultModel: expected a string" in done.stderr
+
+
+CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}}}
+
+
+@pytest.mark.long(but=2)
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        (json.dumps({"providers": {"x": CHTA}}), "x.api: there is no API 'openai-chta'; did you"),
+        ("{oops", "ECA_CONFIG:1:2: expected JSON"),
+        ('{"defaultModel": "no/such"}', "configuration: defaultModel: 'no/such' cannot be used"),
+    ],
+)
+def test_a_configuration_that_cannot_work_fails_doctor_and_chat(
+    tmp_path: Path, config: str, error: str
+) -> None:
+    done = eca(tmp_path, "doctor", "--json", ECA_CONFIG=config)
+    values = json.loads(done.stdout)
+    assert (done.returncode, values["works"], error in values["errors"][0]) == (1, False, True)
+    done = eca(tmp_path, "chat", "hi", ECA_CONFIG=config)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert error in done.stderr
+    assert "eca-server doctor" in done.stderr
+
+
+def test_a_starter_configuration_is_written_once_and_is_valid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert run(["config", "init"]) == 0
+    file = Path(capsys.readouterr().out.splitlines()[0])
+    assert file.is_relative_to(tmp_path)
+    text = file.read_text("utf-8")
+    live = [re.sub(r'^  // (?=["} ])', "  ", line) for line in text.splitlines()]
+    for content in (text, "\n".join(live)):
+        shown = eca(tmp_path, "doctor", "--json", ECA_CONFIG=content)
+        assert json.loads(shown.stdout)["sources"]["ECA_CONFIG"] == "used", content
+    file.write_text("mine", "utf-8")
+    assert run(["config", "init"]) == 1
+    assert "exists and stays as it is" in capsys.readouterr().err
+    assert file.read_text("utf-8") == "mine"
+
+
+def test_the_text_of_a_pipe_is_the_context_of_the_message(tmp_path: Path) -> None:
+    with provider_in_thread([reply("Fine")]) as provider:
+        providers = {"p": {"url": provider.url, "key": "planted-key-1", "models": {"m": {}}}}
+        config = json.dumps({"providers": providers, "defaultModel": "p/m"})
+        done = eca(tmp_path, "chat", "Review this", said="+a line\n@b.txt", ECA_CONFIG=config)
+        (request,) = provider.requests
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Fine\n", "")
+    assert "+a line" in str(request.body)
+    assert "Review this" in str(request.body)
+
+
+def test_an_approved_command_s_output_is_shown(tmp_path: Path) -> None:
+    script = r'call eca_shell_command {"command": "printf \"out\\033[2J\""}' + "\nsay done"
+    done = eca(tmp_path, "chat", "--approve", "--model", "simulator/script", script)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "\n  out\n" in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 @pytest.mark.parametrize("mode", ["off", "auto"])
@@ -340,8 +405,9 @@ def test_a_chat_that_fails_exits_1_with_the_reason(
 ) -> None:
     done = eca(tmp_path, "chat", *arguments)
     assert done.returncode == 1
-    assert reason in done.stdout
-    assert done.stdout.strip()
+    assert reason in done.stderr
+    assert done.stderr.strip()
+    assert reason == "" or reason not in done.stdout
 
 
 def test_chat_takes_its_prompts_from_a_pipe(tmp_path: Path) -> None:
@@ -349,13 +415,13 @@ def test_chat_takes_its_prompts_from_a_pipe(tmp_path: Path) -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert (lines[0], lines[1], lines[-1]) == ("one", "two", "three")
-    assert "no-such-command" in done.stdout
+    assert "no-such-command" in done.stderr
     assert ">" not in done.stderr
 
 
 def test_a_configuration_that_is_broken_is_reported_on_stderr(tmp_path: Path) -> None:
     done = eca(tmp_path, "chat", "hi", ECA_CONFIG="{oops")
-    assert (done.returncode, done.stdout) == (0, "hi\n")
+    assert (done.returncode, done.stdout) == (1, "")
     assert "ECA_CONFIG" in done.stderr
 
 
@@ -493,7 +559,7 @@ def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
     tty.type(b"repeat 99999999 word\n")
     tty.until(b"wordword")
     tty.type(b"\x03")
-    tty.until(b"\n> ")
+    tty.until(b"\nStopped.\r\n> ")
     tty.type(b"say after the stop\n")
     tty.until(b"\nafter the stop\r\n")
     tty.until(b"> ")

@@ -14,6 +14,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from eca_server.ecp.cli import run
+
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEMO = "tests/examples/customer_support_demo/manifest.yaml"
 
@@ -105,10 +107,10 @@ def test_the_example_passes_and_writes_every_report(tmp_path: Path) -> None:
 def test_exit_codes_distinguish_the_outcomes(tmp_path: Path) -> None:
     bad = manifest(tmp_path, "good", "wrong")
     done = ecp("run", "-m", bad, cwd=tmp_path)
-    assert (done.returncode, "1 of 2 scenarios" in done.stderr) == (2, True)
+    assert (done.returncode, "1 of 2 scenarios" in done.stdout, done.stderr) == (2, True, "")
     assert ecp("run", "-m", bad, "--no-fail-on-error", cwd=tmp_path).returncode == 0
     assert ecp("run", "-m", bad, "--scenario", "s0", cwd=tmp_path).returncode == 0
-    done = ecp("run", "-m", bad, "--scenario", "no*", cwd=tmp_path)
+    done = ecp("run", bad, "--scenario", "no*", cwd=tmp_path)
     assert (done.returncode, "nothing to check" in done.stderr) == (2, True)
     done = ecp("run", "-m", bad, "--json-out", tmp_path / "none" / "r.json", cwd=tmp_path)
     assert (done.returncode, "does not exist" in done.stderr) == (1, True)
@@ -143,10 +145,10 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(
     report = tmp_path / "r.json"
     arguments = command("run", "-m", file, "--json-out", report, "--verbose")
     running = subprocess.Popen(
-        arguments, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+        arguments, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
     )
-    assert running.stderr is not None
-    assert "passed s0" in running.stderr.readline()
+    assert running.stdout is not None
+    assert "passed s0" in running.stdout.readline()
     mine = tmp_path / "agent.py"
     while not agents_of(mine.parent):
         time.sleep(0.01)
@@ -154,7 +156,7 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(
     started = time.monotonic()
     assert running.wait(20) == code
     assert time.monotonic() - started < 5
-    running.stderr.close()
+    running.stdout.close()
     values = json.loads(report.read_text("utf-8"))
     assert values["exit_reason"] == "interrupted"
     assert [scenario["name"] for scenario in values["scenarios"]] == ["s0"]
@@ -260,27 +262,123 @@ def test_the_served_chat_reports_a_bad_configuration_and_ends_on_a_signal(tmp_pa
         assert (running.wait(20), running.stderr.read()) == (130, "")
 
 
-def test_a_closed_stderr_ends_nothing_and_keys_are_masked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_closed_stream_ends_nothing_and_keys_are_masked(tmp_path: Path, stream: str) -> None:
     file = manifest(tmp_path, "good", "wrong")
     report = tmp_path / "r.json"
-    run = command("run", "-m", file, "--json-out", report, "--verbose")
+    line = command("run", "-m", file, "--json-out", report, "--verbose")
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(run, cwd=tmp_path, env=ENVIRONMENT, stderr=full, check=False)
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: full}
+        done = subprocess.run(line, cwd=tmp_path, env=ENVIRONMENT, check=False, **streams)
     assert done.returncode == 2
     assert json.loads(report.read_text("utf-8"))["passed"] == 1
     last = "import sys; sys.exit(' my-own-password' * 600 + '12345')"  # cut within a word
     (tmp_path / "agent.py").write_text(last, "utf-8")
     secret = ENVIRONMENT | {"DESK_PASSWORD": "my-own-password"}
-    errors = subprocess.run(
-        [*run, "--fail-fast"],
+    results = subprocess.run(
+        [*line, "--fail-fast"],
         cwd=tmp_path,
         env=secret,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
         check=False,
-    ).stderr
-    assert (errors.count("exit code 1; the end of its error output"), "password" in errors) == (
+    ).stdout
+    assert (results.count("exit code 1; the end of its error output"), "password" in results) == (
         1,
         False,
     )
     assert "password" not in report.read_text("utf-8")
+
+
+ERRING = """
+from eca_protocol.ecp import Result, agent, on_step, serve_stdio
+
+@agent(name="erring")
+class Erring:
+    @on_step
+    def answer(self, text: str) -> Result:
+        if text == "raise":
+            raise LookupError("no such\\x1b book")
+        open("count", "a").write("x")
+        return Result(public_output="good" if len(open("count").read()) % 2 else "bad")
+
+serve_stdio(Erring)
+"""
+
+
+def test_a_traceback_stays_readable_and_a_flaky_scenario_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = manifest(tmp_path, "raise", "other")
+    (tmp_path / "agent.py").write_text(ERRING, "utf-8")
+    file.write_text(file.read_text("utf-8").replace(" -S -E", ""), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    assert run(["run", "m.yaml", "--repeat", "3"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    lines = printed.out.splitlines()
+    assert '        File "' in printed.out
+    assert lines.count("      LookupError: no such\\x1b book") == 1  # once, not per repetition
+    assert lines[-2:-1] == ["flaky 2 of 3 passed: s1"]
+    assert "      expected 'good'" in lines
+    assert "      got 'bad'" in lines
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        (f"{sys.executable} -X dev -S none.py", "the script 'none.py' does not exist in"),
+        (f"{sys.executable} /none/none.py", "the script '/none/none.py' does not exist\n"),
+        (f"{sys.executable} -m none", ""),
+        (f"{sys.executable} -c pass none.py", ""),
+        ("no-such-command", "is not on PATH"),
+        ("http://${env:NO_SUCH_HOST}/ecp", "the variable NO_SUCH_HOST is not set"),
+        ("http://127.0.0.1:1/ecp", ""),
+        ("a | b", "pass --shell"),
+    ],
+)
+def test_validate_finds_a_target_that_cannot_start(
+    target: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = manifest(tmp_path, "good")
+    lines = file.read_text("utf-8").splitlines()
+    lines[2] = f"target: {json.dumps(target)}"
+    file.write_text("\n".join(lines), "utf-8")
+    assert run(["validate", str(file)]) == bool(problem)
+    assert problem in capsys.readouterr().err
+
+
+def test_a_terminal_shows_the_progress_beside_the_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = manifest(tmp_path, "good", "wrong")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert run(["run", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("\r\x1b[K0 of 2 scenarios, 0 failed, 0 s")
+    assert printed.err.endswith("\r\x1b[K")
+    assert "\x1b" not in printed.out
+    assert [line.partition(":")[0] for line in printed.out.splitlines()][:2] == [
+        "passed s0",
+        "FAILED s1",
+    ]
+
+
+def test_a_mistyped_command_or_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, near in {
+        ("runn", "m.yaml"): "unknown command 'runn'; did you mean `run`?",
+        ("run", "m.yaml", "--reprt", "x"): "unknown option '--reprt'; did you mean `--report`?",
+        ("schema", "manifst"): "invalid choice: 'manifst'; did you mean `manifest`?",
+        ("run",): "expected one manifest, got none",
+        ("run", "a", "-m", "b"): "expected one manifest, got two",
+    }.items():
+        try:
+            code = run(words)
+        except SystemExit as left:
+            code = left.code  # type: ignore[assignment] - argparse leaves with a number
+        assert code == 2
+        assert near in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_a_failure_fails_the_run_until_it_is_known(capsys, tmp_path):
     [
         ([], "expected `-- COMMAND`"),
         (["my-server", "--stdio"], "expected `--` before the command: `-- my-server --stdio`"),
-        (["--jsonout", "x", "--", "x"], "unknown options: --jsonout x"),
+        (["--jsonout", "x", "--", "x"], "unknown option '--jsonout'; did you mean `--json-out`?"),
         (["--compare", "README.md", "--", "x"], "README.md: expected the records of a run"),
         (["--known-failures", "README.md", "--", "x"], "README.md: line 3: expected the id"),
         (["--only", "W-9999", "--", "x"], "no case or requirement is called W-9999"),
