@@ -1,8 +1,8 @@
-"""Real server processes that are forked from one in which the modules are already imported.
+"""Real processes of `eca-server`, forked from one in which its modules are already imported.
 
-Importing them is most of a start, so a test of what a server does later starts it from here. It
-has its own pipes, environment, directory and arguments, and exits as an interpreter exits. What a
-test shows about the start itself needs a command.
+Importing them is most of a start, so a test of what a command does later starts it from here. It
+has its own pipes, environment, directory and arguments, and exits as an interpreter exits. A test
+of the start itself runs the command.
 """
 
 from __future__ import annotations
@@ -20,22 +20,55 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+ECA = (sys.executable, "-P", "-m", "eca_server")
 PACKAGES = ("agent", "cli", "client", "config", "connection", "models", "system", "workspace")
 LIBRARIES = ("httpx", "h11", "sqlite3", "yaml", "regex", "eca_protocol.http")
 
 
-class ForkedServer:
-    """One server process, with the members of `subprocess.Popen` that tests use."""
+def can_fork(command: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Return whether a command is ours, in an interpreter like that of all others."""
+    odd = [name for name in env if name.startswith(("PYTHON", "LD_", "SSL"))]
+    return tuple(command[: len(ECA)]) == ECA and odd == ["PYTHONPATH"]
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    said: str = "",
+    timeout: float = 30,
+) -> subprocess.CompletedProcess[str]:
+    """Run one of our commands to its end, as `subprocess.run` does."""
+    assert can_fork(command, env)
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        process = ForkedProcess(
+            command, cwd=cwd, env=env, stdout=stdout.fileno(), stderr=stderr.fileno()
+        )
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(said.encode())
+        process.stdin.close()
+        code = process.wait(timeout)
+        texts = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            texts.append(file.read())
+        return subprocess.CompletedProcess(command, code, *texts)
+
+
+class ForkedProcess:
+    """One process, with the members of `subprocess.Popen` that tests use."""
 
     def __init__(
         self,
-        arguments: Sequence[str],
+        command: Sequence[str],
         *,
         cwd: Path,
         env: Mapping[str, str],
@@ -44,7 +77,7 @@ class ForkedServer:
     ) -> None:
         theirs, ours = os.pipe()
         self._status, status = os.pipe()
-        order = json.dumps({"arguments": arguments, "cwd": str(cwd), "env": dict(env)})
+        order = json.dumps({"arguments": command[len(ECA) :], "cwd": str(cwd), "env": dict(env)})
         starter = _starter()
         socket.send_fds(starter, [order.encode()], [theirs, stdout, stderr, status])
         os.close(theirs)
@@ -56,7 +89,7 @@ class ForkedServer:
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
             if not select.select([self._status], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("a forked server", timeout or 0)
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0)
             self.returncode = int(os.read(self._status, 32))
             os.close(self._status)
         return self.returncode
@@ -76,11 +109,12 @@ class ForkedServer:
 
 @functools.cache
 def _starter() -> socket.socket:
-    """Start the process that forks the servers of this one; it ends with this one."""
+    """Start the process that forks all others; it ends with this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
         (sys.executable, "-P", __file__),
         stdin=theirs,
+        stdout=subprocess.DEVNULL,
         env={"PATH": os.defpath, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"},
     )
     theirs.close()
@@ -110,11 +144,11 @@ def _become_server(order: Mapping[str, Any], fds: Sequence[int]) -> None:
     os.environ.clear()
     os.environ.update(order["env"])
     time.tzset()
-    sys.argv[1:] = order["arguments"]
+    sys.argv = [str(REPOSITORY / "eca_server/__main__.py"), *order["arguments"]]
 
 
 def _fork_servers(orders: socket.socket) -> bool:
-    """Fork a server for each order until there are no more; return whether this is a server."""
+    """Fork a server for each order until there are no more; return whether this is one."""
     running: dict[int, tuple[int, int]] = {}
     while True:
         readable, _, _ = select.select([orders, *running], [], [])

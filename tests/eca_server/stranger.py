@@ -15,7 +15,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,10 +22,10 @@ from typing import Any
 
 import pytest
 
-from tests.eca_server.fork_server import ForkedServer
+from tests.eca_server.fork_server import ECA, ForkedProcess, can_fork
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-SERVE = (sys.executable, "-P", "-m", "eca_server", "server")
+SERVE = (*ECA, "server")
 HEADER = re.compile(rb"Content-Length: (0|[1-9][0-9]*)\r\n\r\n")
 START_SECONDS = 30.0
 SECONDS = 10.0
@@ -74,13 +73,6 @@ def packet_pipe() -> tuple[int, int]:
     return os.pipe2(os.O_DIRECT)
 
 
-def _is_plain(env: Mapping[str, str]) -> bool:
-    """Return whether an interpreter starts with this environment as with any."""
-    return not any(
-        name.startswith(("PYTHON", "LD_", "SSL")) for name in env if name != "PYTHONPATH"
-    )
-
-
 class Stranger:
     """One server process and what it wrote.
 
@@ -111,13 +103,9 @@ class Stranger:
         self._ended = False
         ours, theirs = connect()
         with errors.open("wb") as stderr:
-            if tuple(command[: len(SERVE)]) == SERVE and _is_plain(env):
-                self.process: subprocess.Popen[bytes] | ForkedServer = ForkedServer(
-                    command[len(SERVE) - 1 :],
-                    cwd=cwd,
-                    env=env,
-                    stdout=theirs,
-                    stderr=stderr.fileno(),
+            if can_fork(command, env):
+                self.process: subprocess.Popen[bytes] | ForkedProcess = ForkedProcess(
+                    command, cwd=cwd, env=env, stdout=theirs, stderr=stderr.fileno()
                 )
             else:
                 self.process = subprocess.Popen(
