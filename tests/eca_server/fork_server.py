@@ -28,13 +28,23 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ECA = (sys.executable, "-P", "-m", "eca_server")
-PACKAGES = ("agent", "cli", "client", "config", "connection", "models", "system", "workspace")
+PACKAGES = (
+    "agent",
+    "cli",
+    "client",
+    "config",
+    "connection",
+    "ecp",
+    "models",
+    "system",
+    "workspace",
+)
 LIBRARIES = ("httpx", "h11", "sqlite3", "yaml", "regex", "eca_protocol.http")
 
 
 def can_fork(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Return whether a command is ours, in an interpreter like that of all others."""
-    odd = [name for name in env if name.startswith(("PYTHON", "LD_", "SSL"))]
+    odd = [name for name in env if name.startswith(("PYTHON", "LD_PRELOAD"))]
     return tuple(command[: len(ECA)]) == ECA and odd == ["PYTHONPATH"]
 
 
