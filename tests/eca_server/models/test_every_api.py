@@ -21,7 +21,7 @@ from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.error_kinds import TRANSIENT
-from eca_server.models.events import Event, Progress, Usage
+from eca_server.models.events import Event
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.retry import RetryPolicy, stream_with_retries
@@ -99,43 +99,6 @@ def test_an_answer_that_reached_its_limit_says_so(api):
     script = ScriptedAnswer(thoughts=["Hm"], text=["Hel"], cut=True)
     events, _ = read(api, api.say(script))
     assert read_answer(answer_of(events)) == expected(script)
-
-
-def check_cut(api: ScriptedAPI, events: list[Event], error: str | None, whole: list[Event]) -> None:
-    """Check a truncated answer: a prefix, complete only if nothing but counts is missing."""
-    if error is None:
-        assert uncounted(events) == uncounted(whole)
-    else:
-        assert error == "premature_stop" or (error == "protocol" and not events)
-        assert events == whole[: len(events)]
-
-
-def uncounted(events: Iterable[Event]) -> list[Event]:
-    return [event for event in events if not isinstance(event, Usage | Progress)]
-
-
-def check_cuts(api: ScriptedAPI, stride: int) -> None:
-    stream = b"".join(api.say(ALL))
-    whole, error = read(api, [stream])
-    assert error is None
-    assert read(api, [stream[at : at + 1] for at in range(len(stream))]) == (whole, None)
-    ended_well = 0
-    for end in range(0, len(stream), stride):
-        events, error = read(api, [stream[:end]])
-        check_cut(api, events, error, whole)
-        ended_well += error is None
-    assert ended_well * stride < len(stream) / 3
-
-
-@each_api
-def test_an_answer_cut_anywhere_gives_what_came_and_breaks_off(api):
-    check_cuts(api, stride=17)
-
-
-@pytest.mark.long
-@each_api
-def test_an_answer_cut_at_every_byte_gives_what_came_and_breaks_off(api):
-    check_cuts(api, stride=1)
 
 
 def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
