@@ -104,7 +104,8 @@ def findings(path: Path, *, names: bool, texts: bool) -> Iterator[Finding]:
     """
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
-    docstrings = dict(_docstrings(tree))
+    nodes = [*ast.walk(tree)]
+    docstrings = dict(_docstrings(nodes))
     for node, text in docstrings.items():
         first = _FIRST_WORD.match(text)
         if first is not None and first[1] in OPENINGS:
@@ -112,18 +113,18 @@ def findings(path: Path, *, names: bool, texts: bool) -> Iterator[Finding]:
     sentences = [(node.lineno, text) for node, text in docstrings.items()]
     sentences += _comments(source)
     if texts:
-        literals = (each for each in _texts(tree) if each[0] not in docstrings)
+        literals = (each for each in _texts(nodes) if each[0] not in docstrings)
         sentences += ((node.lineno, text) for node, text in literals)
     for line, text in sentences:
         for match in _IDIOM.finditer(_CODE.sub("", text)):
             yield Finding(path, line, f"{match[0]!r}: write {_instead(match[0], IDIOMS)}")
-    for line, name in sorted(set(_names(tree))):
+    for line, name in sorted(set(_names(nodes))):
         if name.startswith("test_"):
             for match in _IDIOM_OF_TESTS.finditer(name.replace("_", " ")):
                 instead = _instead(match[0], IDIOMS_OF_TESTS)
                 yield Finding(path, line, f"{match[0]!r} in the name of a test: write {instead}")
     if names:
-        for line, name in sorted(set(_names(tree))):
+        for line, name in sorted(set(_names(nodes))):
             if name.strip("_").lower() in PARTICIPLES:
                 yield Finding(path, line, f"the name {name!r} hides what it holds")
 
@@ -132,9 +133,9 @@ def _instead(idiom: str, idioms: Mapping[str, str]) -> str:
     return next(text for each, text in idioms.items() if re.fullmatch(each, idiom, re.IGNORECASE))
 
 
-def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
+def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Constant, str]]:
     """Yield each docstring, those behind a constant or an attribute included."""
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
@@ -155,16 +156,16 @@ def _comments(source: str) -> list[tuple[int, str]]:
     return [(each.start[0], each.string) for each in tokens if each.type == tokenize.COMMENT]
 
 
-def _texts(tree: ast.Module) -> Iterator[tuple[ast.Constant, str]]:
+def _texts(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Constant, str]]:
     """Yield each string literal of more than one word."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node, node.value
 
 
-def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield each name that a module gives to something."""
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.lineno, node.name

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.language import ROOT, findings, modules
+from tests.language import ROOT, Finding, findings, modules
 
 OWN = ("tests/language.py", "tests/test_language.py")
 """The list of what is not written has to be written."""
+
+TOPS = ("docs", "eca_protocol", "eca_server", "fuzz", "tests")
+SHARES = 8
+"""Parts of the check, which run side by side."""
 
 WIRE_NAMES = ("eca_protocol/messages/",)
 """Packages whose attributes have the names of members on the wire."""
@@ -25,17 +30,15 @@ def is_checked(path: Path) -> bool:
     return name not in OWN and not is_foreign
 
 
-@pytest.mark.parametrize("top", ["docs", "eca_protocol", "eca_server", "fuzz", "tests"])
-def test_sentences_and_names_are_plain(top: str) -> None:
-    is_product = top.startswith("eca")
-    assert not [
-        str(finding)
-        for path in modules([ROOT / top])
-        if is_checked(path)
-        for finding in findings(
-            path, names=is_product and has_checked_names(path), texts=is_product
-        )
-    ]
+def findings_of(path: Path) -> Iterator[Finding]:
+    is_product = path.relative_to(ROOT).parts[0].startswith("eca")
+    return findings(path, names=is_product and has_checked_names(path), texts=is_product)
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_sentences_and_names_are_plain(share: int) -> None:
+    paths = [path for path in modules([ROOT / top for top in TOPS]) if is_checked(path)]
+    assert not [str(each) for path in paths[share::SHARES] for each in findings_of(path)]
 
 
 def test_what_is_not_plain_is_found(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ that server stays valid.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from eca_server.config.reading import Reader, settings_of
@@ -20,8 +22,9 @@ _SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
-def config_schema() -> dict[str, Any]:
-    """Return the schema of the whole file (JSON Schema, edition 2020-12).
+@functools.cache
+def config_schema() -> Mapping[str, Any]:
+    """Return the schema of the whole file (JSON Schema, edition 2020-12), made once.
 
     Every key is optional, and null unsets the value of an earlier file.
     """

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.eca_server.stranger import Stranger, environment, packet_sockets
-
-SERVE = (sys.executable, "-P", "-m", "eca_server", "server")
+from tests.eca_server.stranger import SERVE, Stranger, environment, packet_sockets
 
 Start = Callable[..., Stranger]
 
@@ -57,30 +54,7 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
         raise failures[0]
 
 
-@pytest.fixture(scope="session")
-def next_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Stranger]]:
-    """Gives a server that was started while the test before ran: starting is most of their time."""
-    ahead: list[Stranger] = []
-
-    def start() -> None:
-        home = tmp_path_factory.mktemp("home")
-        errors = home / "stderr.txt"
-        ahead.append(Stranger(SERVE, cwd=home, env=environment(home), errors=errors))
-
-    def take() -> Stranger:
-        if not ahead:
-            start()
-        start()
-        return ahead.pop(0)
-
-    yield take
-    for stranger in ahead:
-        stranger.stop()
-
-
 @pytest.fixture
-def server(next_server: Callable[[], Stranger]) -> Iterator[Stranger]:
+def server(start_server: Start, tmp_path: Path) -> Stranger:
     """One server, just started, with a home and a folder in which there is nothing."""
-    stranger = next_server()
-    yield stranger
-    stranger.stop()
+    return start_server(cwd=tmp_path)

@@ -22,7 +22,10 @@ from typing import Any
 
 import pytest
 
+from tests.eca_server.fork_server import ECA, ForkedProcess, can_fork
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+SERVE = (*ECA, "server")
 HEADER = re.compile(rb"Content-Length: (0|[1-9][0-9]*)\r\n\r\n")
 START_SECONDS = 30.0
 SECONDS = 10.0
@@ -100,16 +103,21 @@ class Stranger:
         self._ended = False
         ours, theirs = connect()
         with errors.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                command,
-                cwd=cwd,
-                env=env,
-                stdin=subprocess.PIPE,
-                stdout=theirs,
-                stderr=stderr,
-                # Undo an inherited ignored SIGHUP, as under nohup.
-                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509
-            )
+            if can_fork(command, env):
+                self.process: subprocess.Popen[bytes] | ForkedProcess = ForkedProcess(
+                    command, cwd=cwd, env=env, stdout=theirs, stderr=stderr.fileno()
+                )
+            else:
+                self.process = subprocess.Popen(
+                    command,
+                    cwd=cwd,
+                    env=env,
+                    stdin=subprocess.PIPE,
+                    stdout=theirs,
+                    stderr=stderr,
+                    # Undo an inherited ignored SIGHUP, as under nohup.
+                    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509
+                )
         os.close(theirs)
         assert self.process.stdin is not None
         self._input = self.process.stdin.fileno()

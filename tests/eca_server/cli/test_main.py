@@ -24,26 +24,17 @@ from eca_protocol.testing.provider import Reply, provider_in_thread, reply
 from eca_server.agent.sandbox import capability
 from eca_server.cli import terminal
 from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, run
+from tests.eca_server import fork_server
 from tests.eca_server.conftest import Start
+from tests.eca_server.fork_server import ECA
 from tests.eca_server.stranger import environment
-
-ECA = (sys.executable, "-P", "-m", "eca_server")
 
 
 def eca(
     home: Path, *arguments: str, said: str = "", **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, on a machine where only `env` is set."""
-    done = subprocess.run(
-        [*ECA, *arguments],
-        input=said,
-        capture_output=True,
-        text=True,
-        cwd=home,
-        env=environment(home, **env),
-        timeout=30,
-        check=False,
-    )
+    done = fork_server.run((*ECA, *arguments), cwd=home, env=environment(home, **env), said=said)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

@@ -15,11 +15,12 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from eca_server.ecp.cli import run
+from tests.eca_server import fork_server
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEMO = "tests/examples/customer_support_demo/manifest.yaml"
 
-ENVIRONMENT = os.environ | {
+ENVIRONMENT = {name: text for name, text in os.environ.items() if "PYTHON" not in name} | {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "PYTHONPATH": str(REPOSITORY),
 }
@@ -59,19 +60,11 @@ signal.pause()
 
 
 def ecp(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return fork_server.run(command(*arguments), cwd=cwd, env=ENVIRONMENT, timeout=60)
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "eca_server", "ecp", *map(str, arguments)]
+    return [*fork_server.ECA, "ecp", *map(str, arguments)]
 
 
 def manifest(folder: Path, *inputs: str) -> Path:

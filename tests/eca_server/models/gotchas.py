@@ -4,16 +4,15 @@ Tests are named relative to this directory; a text without `::` is the reason fo
 """
 
 GOTCHAS: dict[str, str] = {
-    "1": "openai_chat/test_backend.py::test_a_stream_that_breaks_keeps_its_text_and_is_no_success",
+    "1": "test_every_api.py::test_an_answer_that_breaks_off_on_its_way_ends_at_once",
     "2": "test_every_api.py::test_an_answer_that_breaks_off_on_its_way_ends_at_once",
-    "3": "test_every_api.py::test_an_answer_cut_anywhere_gives_what_came_and_breaks_off",
+    "3": "test_streams.py::"
+    "test_a_stream_that_is_cut_gives_a_prefix_of_its_events_and_a_premature_stop",
     "4": "test_every_api.py::test_the_same_script_is_the_same_answer",
-    "5": "openai_chat/test_stream.py::"
-    "test_every_line_end_and_every_single_byte_give_the_same_events",
+    "5": "test_streams.py::test_line_ends_of_every_kind_and_single_bytes_give_the_same_events",
     "6": "../../eca_protocol/test_sse.py::test_events_are_read_by_the_standard",
-    "7": "google/test_stream.py::test_the_last_blank_line_may_be_missing",
-    "8": "openai_chat/test_backend.py::"
-    "test_a_server_that_holds_the_line_after_done_does_not_hold_the_turn",
+    "7": "test_streams.py::test_line_ends_of_every_kind_and_single_bytes_give_the_same_events",
+    "8": "test_every_api.py::test_an_answer_ends_though_its_connection_stays_open",
     "9": "openai_chat/test_backend.py::test_an_answer_in_plain_json_is_the_same_answer",
     "10": "test_every_api.py::test_an_error_has_the_same_class_over_every_api",
     "11": "../../eca_protocol/test_http.py::test_a_compressed_stream_is_read_all_the_same",
@@ -63,8 +62,7 @@ GOTCHAS: dict[str, str] = {
     "41": "openai_responses/test_decoder.py::"
     "test_what_was_never_streamed_is_taken_from_the_whole_items",
     "42": "openai_responses/test_decoder.py::test_an_incomplete_answer_ends_with_its_reason",
-    "43": "openai_responses/test_backend.py::"
-    "test_a_failure_before_anything_was_seen_is_tried_again_and_later_one_is_reported",
+    "43": "test_every_api.py::test_an_overload_is_retried_and_no_answer_that_breaks_off",
     "44": "openai_responses/test_decoder.py::"
     "test_reasoning_without_text_is_begun_ended_and_stored_as_it_is_when_done",
     "45": "openai_responses/test_request.py::"
@@ -76,8 +74,7 @@ GOTCHAS: dict[str, str] = {
     "47": "openai_responses/test_decoder.py::"
     "test_unknown_events_are_passed_over_and_unknown_items_stored_as_they_are",
     "48": "anthropic/test_decoder.py::test_pings_and_what_is_new_are_passed_over",
-    "49": "anthropic/test_backend.py::"
-    "test_overload_is_retried_before_the_first_output_and_not_after_it",
+    "49": "test_every_api.py::test_an_overload_is_retried_and_no_answer_that_breaks_off",
     "50": "anthropic/test_decoder.py::"
     "TestCalls::test_arguments_are_the_pieces_or_else_what_the_start_says",
     "51": "anthropic/test_request.py::"

@@ -21,9 +21,10 @@ from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.error_kinds import TRANSIENT
-from eca_server.models.events import Event, Progress, Usage
-from eca_server.models.history import Message, TextPart
+from eca_server.models.events import Event
+from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from eca_server.models.http_backend import HTTPBackend
+from eca_server.models.retry import RetryPolicy, stream_with_retries
 from tests.eca_server.models.every_api import (
     EVERY_API,
     HELLO,
@@ -98,43 +99,6 @@ def test_an_answer_that_reached_its_limit_says_so(api):
     script = ScriptedAnswer(thoughts=["Hm"], text=["Hel"], cut=True)
     events, _ = read(api, api.say(script))
     assert read_answer(answer_of(events)) == expected(script)
-
-
-def check_cut(api: ScriptedAPI, events: list[Event], error: str | None, whole: list[Event]) -> None:
-    """Check a truncated answer: a prefix, complete only if nothing but counts is missing."""
-    if error is None:
-        assert uncounted(events) == uncounted(whole)
-    else:
-        assert error == "premature_stop" or (error == "protocol" and not events)
-        assert events == whole[: len(events)]
-
-
-def uncounted(events: Iterable[Event]) -> list[Event]:
-    return [event for event in events if not isinstance(event, Usage | Progress)]
-
-
-def check_cuts(api: ScriptedAPI, stride: int) -> None:
-    stream = b"".join(api.say(ALL))
-    whole, error = read(api, [stream])
-    assert error is None
-    assert read(api, [stream[at : at + 1] for at in range(len(stream))]) == (whole, None)
-    ended_well = 0
-    for end in range(0, len(stream), stride):
-        events, error = read(api, [stream[:end]])
-        check_cut(api, events, error, whole)
-        ended_well += error is None
-    assert ended_well * stride < len(stream) / 3
-
-
-@each_api
-def test_an_answer_cut_anywhere_gives_what_came_and_breaks_off(api):
-    check_cuts(api, stride=17)
-
-
-@pytest.mark.long
-@each_api
-def test_an_answer_cut_at_every_byte_gives_what_came_and_breaks_off(api):
-    check_cuts(api, stride=1)
 
 
 def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
@@ -264,6 +228,64 @@ async def test_a_key_that_is_quoted_back_is_masked(api):
     async with api.talking([refusal]) as (_, backend):
         _, error = await ask_in_vain(backend)
     assert "sk-planted" not in f"{error} {error.message} {error.raw}"
+
+
+AFTER_RESULTS = Request(
+    messages=[
+        *HELLO.messages,
+        Message(
+            role="assistant",
+            parts=(ToolCallPart(id="c", name="f", raw="{}", arguments={}),),
+        ),
+        Message(role="tool", parts=(ToolResultPart(call_id="c", parts=(TextPart("r"),)),)),
+    ]
+)
+
+
+@pytest.mark.trio
+@each_api
+async def test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_error(api):
+    async with api.talking([api.reply(ScriptedAnswer())] * 2) as (_, backend):
+        _, error = await ask_in_vain(backend)
+        answer, _ = await ask(backend, AFTER_RESULTS)
+    assert error is not None
+    assert error.kind == "empty_response"
+    assert (answer.text, answer.finished.reason) == ("", "stop")
+
+
+@pytest.mark.trio
+@each_api
+async def test_an_overload_is_retried_and_no_answer_that_breaks_off(api):
+    async def ask_with_retries(answer: Answer) -> None:
+        async with stream_with_retries(backend, HELLO, policy=RetryPolicy(base=0)) as events:
+            async for event in events:
+                answer.feed(event)
+
+    pieces = api.say(ScriptedAnswer(text=["Hel"] * 20))
+    cut = api.replying([*map(raw, pieces[: len(pieces) // 2]), reset()])
+    whole, partial = Answer(), Answer()
+    script = [api.refusing(*api.overloaded), api.reply(ALL), cut]
+    async with api.talking(script) as (provider, backend):
+        await ask_with_retries(whole)
+        with pytest.raises(BackendError) as caught:
+            await ask_with_retries(partial)
+        assert len(provider.requests) == 3
+    assert read_answer(whole) == expected(ALL)
+    assert partial.text.startswith("HelHel")
+    assert caught.value.kind == "premature_stop"
+
+
+@pytest.mark.trio
+@each_api
+async def test_an_answer_ends_though_its_connection_stays_open(api, monkeypatch):
+    monkeypatch.setattr(answer_reader, "DRAIN", 0.01)
+    monkeypatch.setattr(answer_reader, "TAIL", 0.01)
+    held = api.replying([*map(raw, api.say(ALL)), hang()])
+    async with api.talking([held]) as (provider, backend):
+        answer, error = await ask_in_vain(backend)
+        assert error is None
+        await provider.until(lambda: provider.requests[0].closed_by_client)
+    assert read_answer(answer) == expected(ALL)
 
 
 class SlowAccess:

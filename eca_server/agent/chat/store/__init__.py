@@ -17,6 +17,7 @@ from eca_server.agent.chat.store.rows import (
     UndoStep,
 )
 from eca_server.agent.chat.store.store import Store
+from eca_server.agent.chat.store.worker import Limits
 
 __all__ = [
     "BeforeImage",
@@ -24,6 +25,7 @@ __all__ = [
     "Change",
     "ChatSettings",
     "ChatSummary",
+    "Limits",
     "Rollback",
     "Store",
     "StoredChat",

@@ -30,7 +30,7 @@ from eca_server.agent.chat.store.rows import (
     TurnUsage,
 )
 from eca_server.agent.chat.store.running import Piece, Running
-from eca_server.agent.chat.store.worker import Call, Worker
+from eca_server.agent.chat.store.worker import LIMITS, Call, Limits, Worker
 from eca_server.models.estimate import BYTES_PER_TOKEN, tokens_in
 
 if TYPE_CHECKING:
@@ -48,15 +48,18 @@ class Store:
     A cancelled call stops waiting; its work is still done.
     """
 
-    def __init__(self, path: Path, *, on_problem: Callable[[str], None]) -> None:
+    def __init__(
+        self, path: Path, *, on_problem: Callable[[str], None], limits: Limits = LIMITS
+    ) -> None:
         """Open nothing before the first call.
 
         Args:
             path: the file; see `store_path`.
             on_problem: called with a sentence for the user, once for each kind of problem.
+            limits: the seconds to wait for the disk.
         """
         self._path = path
-        self._worker = Worker(path, on_problem)
+        self._worker = Worker(path, on_problem, limits)
         self._backlog: list[Call[bool]] = []
 
     async def append(

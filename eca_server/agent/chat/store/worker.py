@@ -13,22 +13,17 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
+import attrs
 import trio
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
-__all__ = ["Call", "Worker"]
+__all__ = ["LIMITS", "Call", "Limits", "Worker"]
 
 _log = logging.getLogger("eca_server.agent.chat.store")
-
-WRITE_SECONDS = 1.0
-"""Seconds to wait for a write before the chat continues without it."""
-
-READ_SECONDS = 3.0
-"""Seconds to wait for a stored chat."""
 
 SLOW_DISK = 8 * 1024 * 1024
 """Bytes a second of a slow disk: waits are longer by this rate while large texts are written."""
@@ -36,15 +31,32 @@ SLOW_DISK = 8 * 1024 * 1024
 MOST_LONGER = 6.0
 """The largest extension of a wait, in seconds."""
 
-LATE_SECONDS = 0.1
-"""Seconds to wait for a chat while the disk is late."""
 
-CLOSE_SECONDS = 1.0
-"""Seconds to wait for the last writes."""
+@attrs.frozen(kw_only=True)
+class Limits:
+    """The seconds of a store.
 
-_REWRITE_SECONDS = 0.7  # of them
-_IDLE_SECONDS = 2.0
-_LOG_SECONDS = 60.0  # how long the log may grow: never idle, or while another server is in the way
+    Attributes:
+        write: to wait for a write before the chat continues without it.
+        read: to wait for a stored chat.
+        late: to wait for a chat while the disk is late.
+        close: to wait for the last writes.
+        rewrite: to rewrite the file at the end, a part of `close`.
+        idle: without a call, before the file is tidied.
+        log: until the log is emptied of a store that is never idle, or beside another server.
+    """
+
+    write: float = 1.0
+    read: float = 3.0
+    late: float = 0.1
+    close: float = 1.0
+    rewrite: float = 0.7
+    idle: float = 2.0
+    log: float = 60.0
+
+
+LIMITS: Final = Limits()
+
 
 Result = TypeVar("Result")
 Query: TypeAlias = "Callable[[ChatFile], Result]"
@@ -66,8 +78,9 @@ class Worker:
     A cancelled call stops waiting; its work is still done.
     """
 
-    def __init__(self, path: Path, on_problem: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, on_problem: Callable[[str], None], limits: Limits) -> None:
         """Start nothing before the first call; `on_problem` is called with a sentence."""
+        self.limits = limits
         self._path = path
         self._on_problem = on_problem
         self._calls: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()
@@ -99,7 +112,7 @@ class Worker:
 
     async def read(self, query: Query[Result]) -> Result | None:
         """Return the result of a query; None if it is not there in time."""
-        return await self._wait(self.queue(lambda file: file.read(query)), READ_SECONDS)
+        return await self._wait(self.queue(lambda file: file.read(query)), self.limits.read)
 
     async def read_unless_late(
         self, query: Query[Result], *, first: Query[object] | None = None
@@ -112,7 +125,7 @@ class Worker:
             query: the query.
             first: a query before it, which may fail.
         """
-        with trio.move_on_after(LATE_SECONDS):
+        with trio.move_on_after(self.limits.late):
             await self._on_time.wait()
         result = None
         if not self.is_late:
@@ -146,21 +159,21 @@ class Worker:
 
     async def written(self, call: Call[bool]) -> bool:
         """Wait for a write, unless the disk is late already."""
-        return await self._wait(call, WRITE_SECONDS, waits=not self.is_late) or False
+        return await self._wait(call, self.limits.write, waits=not self.is_late) or False
 
     async def close(self) -> bool:
         """Finish writing; return whether everything is on disk.
 
-        This takes at most `CLOSE_SECONDS`, and cannot be cancelled. Later calls do nothing.
+        This takes at most `Limits.close` seconds, and cannot be cancelled. Later calls do nothing.
         """
         if self._closed or self._token is None:
             self._closed = True
             return True
-        ending = time.monotonic() + _REWRITE_SECONDS
+        ending = time.monotonic() + self.limits.rewrite
         call = self.queue(lambda file: file.close(lambda: time.monotonic() > ending))
         self._closed = True
         self._calls.put(None)
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.limits.close):
             await call.done.wait()
         return bool(call.result)
 
@@ -194,7 +207,7 @@ class Worker:
             return
         file = ChatFile(self._path, lambda text: self._in_trio(self._on_problem, text))
         emptied = time.monotonic()  # the log, or it was tried
-        pause = _IDLE_SECONDS
+        pause = self.limits.idle
         while True:
             is_due = file.rewrite_is_due or file.log_is_due
             try:
@@ -203,9 +216,9 @@ class Worker:
                 file.tidy(lambda: not self._calls.empty())
                 file.empty_log()
                 emptied = time.monotonic()
-                pause = _LOG_SECONDS if file.log_is_due else _IDLE_SECONDS
+                pause = self.limits.log if file.log_is_due else self.limits.idle
                 continue
-            pause = _IDLE_SECONDS
+            pause = self.limits.idle
             if call is None:
                 return
             result = None
@@ -214,7 +227,7 @@ class Worker:
             except Exception:  # noqa: BLE001 - an internal error must not end the thread
                 _log.exception("an internal error of the store")
             self._in_trio(self._finish, call, result)
-            if time.monotonic() - emptied > _LOG_SECONDS:  # never idle
+            if time.monotonic() - emptied > self.limits.log:  # never idle
                 file.empty_log()
                 emptied = time.monotonic()
 

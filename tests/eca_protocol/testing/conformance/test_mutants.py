@@ -180,7 +180,7 @@ def test_the_whole_suite_catches_each_mutant_by_that_row_alone(name: str) -> Non
     assert judged_mutant(name) == {MUTANTS[name].breaks}, MUTANTS[name].does
 
 
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", OF_CURRENT)
 def test_the_whole_suite_catches_each_mutant_of_current_by_that_row_alone(name: str) -> None:
     assert judged_mutant(name) == {MUTANTS[name].breaks}, MUTANTS[name].does

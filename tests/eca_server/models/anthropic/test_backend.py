@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, close, raw
+from eca_protocol.testing.provider import Provider, Reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.anthropic import Anthropic
@@ -28,17 +28,14 @@ from eca_server.models.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 from tests.eca_server.models.anthropic.scripted import (
-    answer,
     citation,
     redacted,
     reply,
     search,
     search_result,
     started,
-    steps,
     text,
     thinking,
     tool_use,
@@ -313,42 +310,6 @@ async def test_an_error_is_of_its_class(status, kind, words, expected, retryable
     assert (error.kind, error.retryable, error.status) == (expected, retryable, status)
     assert error.code == kind
     assert words in error.message
-
-
-async def test_overload_is_retried_before_the_first_output_and_not_after_it():
-    overloaded = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    unseen = Reply(steps=steps([started(), overloaded]))
-    partial_reply = Reply(steps=steps([*answer(text("Hel"))[:-2], overloaded]))
-    policy = RetryPolicy(base=0)
-    result = Answer()
-
-    async def ask_again_and_again(backend: Anthropic) -> None:
-        async with stream_with_retries(backend, HELLO, policy=policy) as events:
-            async for event in events:
-                result.feed(event)
-
-    async with talking(unseen, reply(text("Hi")), partial_reply) as (provider, backend):
-        await ask_again_and_again(backend)
-        assert result.text == "Hi"
-        with pytest.raises(BackendError) as caught:
-            await ask_again_and_again(backend)
-        assert len(provider.requests) == 3
-    assert caught.value.kind == "overloaded"
-    assert result.text == "HiHel"
-
-
-async def test_a_stream_that_is_cut_is_a_premature_stop():
-    whole = wire(answer(text("Hello")))
-    cut = Reply(steps=[raw(whole[:-120]), close()], close_delimited=True)
-    async with talking(cut) as (_, backend):
-        assert (await failure(backend)).kind == "premature_stop"
-
-
-async def test_an_empty_answer_behind_results_is_fine_and_behind_a_prompt_not():
-    async with talking(reply(), reply()) as (_, backend):
-        assert (await failure(backend)).kind == "empty_response"
-        result, _ = await ask(backend, thoughtful())
-    assert (result.text, result.finished.reason) == ("", "stop")
 
 
 async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():

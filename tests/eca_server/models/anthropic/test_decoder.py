@@ -474,42 +474,6 @@ def bytes_of(newline="\n") -> bytes:
 WHOLE = decode([bytes_of()])
 
 
-def test_the_whole_stream_is_read():
-    events, error = WHOLE
-    assert error is None
-    assert calls_of(events) == [("f", {"n": 1}, '{"n":1}'), ("g", {}, "")]
-    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == (
-        "a\u0085b\u2028c\u000bcited"
-    )
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_line_ends_of_every_kind_and_single_bytes_are_the_same(newline):
-    data = bytes_of(newline)
-    assert decode([data]) == WHOLE
-    assert decode([data[n : n + 1] for n in range(len(data))]) == WHOLE
-
-
-@given(st.lists(st.integers(0, len(bytes_of())), max_size=6))
-def test_bytes_may_be_cut_anywhere(cuts):
-    data = bytes_of()
-    marks = sorted({0, len(data), *cuts})
-    assert decode([data[a:b] for a, b in itertools.pairwise(marks)]) == WHOLE
-
-
-def test_a_truncated_stream_is_a_beginning_and_then_a_premature_stop():
-    data, (whole, _) = bytes_of(), WHOLE
-    reason_at = data.index(b'"stop_reason": "tool_use"')
-    for length in range(len(data)):
-        events, error = decode([data[:length]])
-        if error is None:
-            assert length > reason_at
-            assert events == whole
-        else:
-            assert error == "premature_stop" or (error == "protocol" and not events)
-            assert events == whole[: len(events)]
-
-
 def test_an_answer_that_was_not_streamed_is_the_same_one():
     content = [
         {"type": "thinking", "thinking": "Hm", "signature": "s"},

@@ -1,15 +1,12 @@
 """Anthropic's own types as oracles, for the events of our tests and for our requests."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from anthropic.lib.streaming._messages import accumulate_event
-from anthropic.types import ModelInfo, RawMessageStreamEvent
-from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from eca_server.models.anthropic.models import read_model
 from eca_server.models.anthropic.thinking import thinking_support
@@ -36,9 +33,22 @@ from tests.eca_server.models.anthropic.scripted import (
 )
 from tests.eca_server.models.anthropic.test_decoder import decoder, items
 from tests.eca_server.models.anthropic.test_request import histories, write
+from tests.lazy import LazyModule
 
-EVENT = TypeAdapter(RawMessageStreamEvent)
-REQUEST = TypeAdapter(MessageCreateParamsStreaming)
+pydantic = LazyModule("pydantic")
+streaming = LazyModule("anthropic.lib.streaming._messages")
+types = LazyModule("anthropic.types")
+params = LazyModule("anthropic.types.message_create_params")
+
+
+@functools.cache
+def event_type() -> Any:
+    return pydantic.TypeAdapter(types.RawMessageStreamEvent)
+
+
+@functools.cache
+def request_type() -> Any:
+    return pydantic.TypeAdapter(params.MessageCreateParamsStreaming)
 
 
 def walked(value: Any) -> Any:
@@ -46,7 +56,7 @@ def walked(value: Any) -> Any:
 
     Blocks of an answer, which a request may contain, too, are read as objects.
     """
-    if isinstance(value, BaseModel):
+    if isinstance(value, pydantic.BaseModel):
         return value.model_dump(exclude_unset=True)
     if isinstance(value, Mapping):
         return {name: walked(member) for name, member in value.items()}
@@ -60,8 +70,10 @@ def read_by_the_sdk(stream: list[dict]) -> Any:
     buffers: dict[int, bytes] = {}
     for event in stream:
         if event["type"] != "ping":
-            checked = EVENT.validate_python(event)
-            snapshot = accumulate_event(event=checked, current_snapshot=snapshot, json_bufs=buffers)
+            checked = event_type().validate_python(event)
+            snapshot = streaming.accumulate_event(
+                event=checked, current_snapshot=snapshot, json_bufs=buffers
+            )
     return snapshot
 
 
@@ -130,7 +142,7 @@ def test_the_sdk_takes_every_request_that_we_write(history, search_too, model, e
     )
     known = thinking_support(model, Capabilities())
     payload = write(request, known=known, web_search=search_too)
-    assert walked(REQUEST.validate_python(payload)) == payload
+    assert walked(request_type().validate_python(payload)) == payload
 
 
 def test_a_call_without_an_id_is_refused_so_that_the_oracle_is_one():
@@ -141,14 +153,14 @@ def test_a_call_without_an_id_is_refused_so_that_the_oracle_is_one():
         "stream": True,
         "messages": [{"role": "assistant", "content": [block]}],
     }
-    with pytest.raises(ValidationError):
-        walked(REQUEST.validate_python(payload))
+    with pytest.raises(pydantic.ValidationError):
+        walked(request_type().validate_python(payload))
 
 
 def test_a_listed_model_is_read_as_the_sdk_reads_it():
     can = {"supported": True}
     cannot = {"supported": False}
-    types = {"adaptive": can, "between_tools": cannot, "disabled": can, "enabled": cannot}
+    modes = {"adaptive": can, "between_tools": cannot, "disabled": can, "enabled": cannot}
     efforts = {"low": can, "medium": can, "high": can, "max": can, "xhigh": None}
     capabilities = {
         "batch": can,
@@ -160,7 +172,7 @@ def test_a_listed_model_is_read_as_the_sdk_reads_it():
         "pdf_input": can,
         "server_tools": {"supported": True, "code_execution": can, "web_search": can},
         "structured_outputs": can,
-        "thinking": {"supported": True, "types": types},
+        "thinking": {"supported": True, "types": modes},
     }
     listed = {
         "id": "claude-a",
@@ -172,7 +184,7 @@ def test_a_listed_model_is_read_as_the_sdk_reads_it():
         "max_tokens": 64_000,
         "capabilities": capabilities,
     }
-    theirs = ModelInfo.model_validate(listed)
+    theirs = types.ModelInfo.model_validate(listed)
     ours = read_model(listed)
     assert ours.name == theirs.id
     assert ours.facts == ModelFacts(

@@ -5,15 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, close, hang, reply, reset, wait
+from eca_protocol.testing.provider import Provider, Reply, reply
 from eca_server import config
 from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.events import Note, ReasoningFinished, ReasoningStarted, Started, TextDelta
+from eca_server.models.events import Note, ReasoningFinished, ReasoningStarted, Started
 from eca_server.models.google import Google
 from eca_server.models.google.messages import UNSIGNED
 from eca_server.models.history import Message, Origin, TextPart, ToolCallPart, ToolResultPart
@@ -262,13 +261,6 @@ async def test_a_tool_whose_name_is_not_legal_is_called_by_its_own():
     assert part.name == "9f"
 
 
-async def test_an_empty_answer_behind_results_is_an_end():
-    async with talking([gemini(), gemini()]) as (_, backend):
-        assert (await failure(backend)).kind == "empty_response"
-        read, _ = await ask(backend, Request(messages=SIGNED_HISTORY))
-    assert read.finished.reason == "stop"
-
-
 async def test_tools_are_declared_in_openapi_where_json_schema_is_not_known():
     unknown = 'Invalid JSON payload received. Unknown name "parametersJsonSchema"'
     script = [refused(400, "INVALID_ARGUMENT", unknown), gemini(text_part("a"))]
@@ -356,42 +348,12 @@ async def test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not():
     assert waits == [17, None]
 
 
-@pytest.mark.parametrize("ending", [close(), reset()], ids=["close", "reset"])
-async def test_a_stream_that_breaks_off_is_a_premature_stop(ending):
-    script = [steps(answer(text_part("a"), text_part("b"))[:1], wait("go"), ending)]
-    async with talking(script) as (provider, backend), backend.stream(HELLO) as events:
-        result = [await anext(events), await anext(events)]
-        provider.open("go")
-        with pytest.raises(BackendError) as caught:
-            await anext(events)
-    assert result[1] == TextDelta("a")
-    assert (caught.value.kind, caught.value.retryable) == ("premature_stop", True)
-
-
 async def test_a_body_that_ends_with_its_connection_ends_well_only_behind_a_finish_reason():
     whole = answer(text_part("a"), text_part("b"))
     script = [steps(whole, close_delimited=True), steps(whole[:1], close_delimited=True)]
     async with talking(script) as (_, backend):
         assert (await ask(backend))[0].text == "ab"
         assert (await failure(backend)).kind == "premature_stop"
-
-
-async def test_an_answer_ends_though_the_connection_stays_open_behind_it(monkeypatch):
-    monkeypatch.setattr("eca_server.models.answer_reader.TAIL", 0.05)
-    async with talking([steps(answer(text_part("ab")), hang())]) as (_, backend):
-        with trio.fail_after(4):
-            assert (await ask(backend))[0].text == "ab"
-
-
-async def test_stop_ends_the_request():
-    script = [steps(answer(text_part("a"), text_part("b"))[:1], wait("never"))]
-    async with talking(script) as (provider, backend):
-        with trio.CancelScope() as scope:
-            async with backend.stream(HELLO) as events:
-                async for event in events:
-                    if isinstance(event, TextDelta):
-                        scope.cancel()
-        await provider.until(lambda: provider.requests[0].closed_by_client)
 
 
 async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monkeypatch):

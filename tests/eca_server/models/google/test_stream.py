@@ -49,7 +49,6 @@ EVENTS = answer(
     text_part("", **SIGNED),
     groundingMetadata=grounding("http://u", text="b"),
 )
-TEXT = "a\u0085b\u2028c\u000bd"
 
 
 def wire(newline="\n") -> bytes:
@@ -76,35 +75,6 @@ def decode(pieces, content_type="") -> tuple[list, str | None]:
 
 
 WHOLE = decode([as_bytes(EVENTS)])
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_every_line_end_and_every_single_byte_give_the_same_events(newline):
-    stream = wire(newline)
-    text = [event.text for event in WHOLE[0] if isinstance(event, TextDelta)]
-    assert ("".join(text), WHOLE[1]) == (TEXT, None)
-    assert decode([stream[at : at + 1] for at in range(len(stream))]) == WHOLE
-
-
-def test_the_last_blank_line_may_be_missing():
-    assert decode([as_bytes(EVENTS).rstrip()]) == WHOLE
-
-
-@given(st.lists(st.integers(0, len(wire("\r\n")))))
-def test_bytes_may_be_cut_anywhere(cuts):
-    stream = wire("\r\n")
-    marks = sorted({0, len(stream), *cuts})
-    assert decode([stream[a:b] for a, b in itertools.pairwise(marks)]) == WHOLE
-
-
-def test_a_stream_cut_anywhere_gives_a_prefix_of_its_events_and_a_premature_stop():
-    stream = as_bytes(EVENTS)
-    whole = len(stream.rstrip())
-    for end in range(whole):
-        events, error = decode([stream[:end]], "text/event-stream")
-        assert error in ("premature_stop", "protocol")
-        assert events == WHOLE[0][: len(events)]
-    assert decode([stream[:whole]]) == WHOLE
 
 
 @pytest.mark.parametrize("as_array", [True, False])

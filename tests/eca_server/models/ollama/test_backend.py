@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, close, raw, wait
+from eca_protocol.testing.provider import Provider, Reply, wait
 from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
@@ -21,7 +21,6 @@ from eca_server.models.facts import Capabilities, ModelFacts
 from eca_server.models.history import ImagePart, Message, Origin, TextPart, ToolResultPart
 from eca_server.models.ollama import Ollama
 from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
-from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 from tests.eca_server.models.ollama.scripted import (
     call,
@@ -32,7 +31,6 @@ from tests.eca_server.models.ollama.scripted import (
     shown,
     text,
     thinking,
-    wire,
 )
 
 pytestmark = pytest.mark.trio
@@ -378,34 +376,6 @@ async def test_an_error_is_of_its_class(status, words, kind, retryable):
         error = await failure(backend)
     assert (error.kind, error.retryable, error.status) == (kind, retryable, status)
     assert words in error.message
-
-
-async def test_a_stream_that_is_cut_is_a_premature_stop():
-    cut = Reply(steps=[raw(wire([text("Hel")])), raw('{"mess'), close()], close_delimited=True)
-    async with talking(cut) as (_, backend):
-        assert (await failure(backend)).kind == "premature_stop"
-
-
-async def test_an_error_before_the_first_output_is_tried_again_where_that_may_help():
-    async def ask_again_and_again(backend: Ollama) -> Answer:
-        answer = Answer()
-        policy = RetryPolicy(base=0)
-        async with stream_with_retries(backend, HELLO, policy=policy) as events:
-            async for event in events:
-                answer.feed(event)
-        return answer
-
-    async with talking(refusal("server busy", 503), reply(text("Hi"))) as (provider, backend):
-        assert (await ask_again_and_again(backend)).text == "Hi"
-        assert len(provider.requests) == 2
-
-
-async def test_an_empty_answer_behind_results_is_fine_and_behind_a_prompt_not():
-    results = Message(role="tool", parts=(ToolResultPart(call_id="c", parts=(TextPart("r"),)),))
-    async with talking(reply(), reply()) as (_, backend):
-        assert (await failure(backend)).kind == "empty_response"
-        answer, _ = await ask(backend, Request(messages=[*HELLO.messages, results]))
-    assert (answer.text, answer.finished.reason) == ("", "stop")
 
 
 async def test_installed_models_are_listed():

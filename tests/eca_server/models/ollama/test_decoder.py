@@ -298,33 +298,6 @@ DATA = wire(STREAM)
 WHOLE = decode([DATA])
 
 
-def test_the_whole_stream_is_read():
-    events, error = WHOLE
-    assert error is None
-    assert text_of(events) == "a\u0085b\u2028c\u000b"
-    assert len([e for e in events if isinstance(e, ToolCallFinished)]) == 2
-
-
-def test_line_ends_of_both_kinds_and_single_bytes_are_the_same():
-    for data in (DATA, wire(STREAM, "\r\n"), wire(STREAM, "\n\n"), DATA.rstrip(b"\n")):
-        assert decode([data]) == WHOLE
-        assert decode([data[n : n + 1] for n in range(len(data))]) == WHOLE
-
-
-@given(st.lists(st.integers(0, len(DATA)), max_size=6))
-def test_bytes_may_be_cut_anywhere(cuts):
-    marks = sorted({0, len(DATA), *cuts})
-    assert decode([DATA[a:b] for a, b in itertools.pairwise(marks)]) == WHOLE
-
-
-def test_a_truncated_stream_is_a_beginning_and_then_a_premature_stop():
-    whole, _ = WHOLE
-    for length in range(len(DATA) - 1):
-        events, error = decode([DATA[:length]])
-        assert error == "premature_stop" or (error == "protocol" and not events)
-        assert events == whole[: len(events)]
-
-
 words = st.text("ab <>{}", max_size=4)
 objects = st.lists(
     st.builds(text, words)

@@ -5,8 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ollama._types import ChatRequest, ChatResponse, ListResponse, Message, ShowResponse
-from pydantic import ValidationError
 
 from eca_server.models.backend import Request, Tool
 from eca_server.models.encoding import HistoryEncoder, encoded
@@ -26,7 +24,10 @@ from tests.eca_server.models.ollama.scripted import (
     thinking,
 )
 from tests.eca_server.models.ollama.test_decoder import objects, play
+from tests.lazy import LazyModule
 
+pydantic = LazyModule("pydantic")
+types = LazyModule("ollama._types")
 TOOL = Tool(
     name="f",
     description="d",
@@ -55,9 +56,9 @@ def test_the_sdk_takes_every_request_that_we_write(history, think, tools):
         options={"temperature": 0.5},
     )
     sent = json.loads(encoded(made))
-    taken = ChatRequest.model_validate(sent)
+    taken = types.ChatRequest.model_validate(sent)
     assert taken.options["num_ctx"] == 16_384
-    messages = [Message.model_validate(read_back(message)) for message in taken.messages]
+    messages = [types.Message.model_validate(read_back(message)) for message in taken.messages]
     for message, ours in zip(messages, sent["messages"], strict=True):
         assert (message.role, message.content) == (ours["role"], ours["content"])
         assert message.tool_name == ours.get("tool_name")
@@ -69,12 +70,12 @@ def test_the_sdk_takes_every_request_that_we_write(history, think, tools):
 
 def test_arguments_as_text_are_refused_so_that_the_oracle_is_one():
     call_ = {"function": {"name": "f", "arguments": "{}"}}
-    with pytest.raises(ValidationError):
-        Message.model_validate({"role": "assistant", "tool_calls": [call_]})
+    with pytest.raises(pydantic.ValidationError):
+        types.Message.model_validate({"role": "assistant", "tool_calls": [call_]})
 
 
 def check_that_both_read_the_same(stream: list[dict]) -> None:
-    theirs = [ChatResponse.model_validate(each) for each in stream]
+    theirs = [types.ChatResponse.model_validate(each) for each in stream]
     ours = play(stream, may_be_empty=True)
     content = "".join(each.message.content or "" for each in theirs)
     thought = "".join(each.message.thinking or "" for each in theirs)
@@ -104,13 +105,13 @@ def test_both_read_the_same_in_every_answer(made):
 
 def test_a_listed_model_is_read_as_the_sdk_reads_it():
     listed = {"models": [installed("qwen3:8b", "completion"), installed("old:latest")]}
-    theirs = ListResponse.model_validate(listed)
+    theirs = types.ListResponse.model_validate(listed)
     assert [each.name for each in read_installed(listed)] == [each.model for each in theirs.models]
 
 
 def test_a_shown_model_is_read_as_the_sdk_reads_it():
     details = shown("completion", "tools", context=40_960)
-    theirs = ShowResponse.model_validate(details)
+    theirs = types.ShowResponse.model_validate(details)
     ours = read_details(details)
     assert ours.tools == ("tools" in theirs.capabilities)
     assert ours.images == ("vision" in theirs.capabilities)

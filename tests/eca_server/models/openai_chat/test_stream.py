@@ -89,37 +89,6 @@ def decode(pieces) -> tuple[list, str | None]:
 WHOLE = decode([wire()])
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("last_blank", [True, False])
-def test_every_line_end_and_every_single_byte_give_the_same_events(newline, last_blank):
-    stream = wire(newline, last_blank=last_blank)
-    assert WHOLE[1] is None
-    assert text_of(WHOLE[0]) == "a\u0085b\u2028c"
-    assert decode([stream[at : at + 1] for at in range(len(stream))]) == WHOLE
-
-
-@given(st.lists(st.integers(0, len(wire("\r\n")))))
-def test_bytes_may_be_cut_anywhere(cuts):
-    stream = wire("\r\n")
-    marks = sorted({0, len(stream), *cuts})
-    assert decode([stream[a:b] for a, b in itertools.pairwise(marks)]) == WHOLE
-
-
-def test_a_stream_cut_anywhere_gives_a_prefix_of_its_events_and_a_premature_stop():
-    stream = wire()
-    finish_at = stream.index(b'"tool_calls"}]}')
-    for end in range(len(stream)):
-        events, error = decode([stream[:end]])
-        if error is None:
-            assert end > finish_at, "only the API's own mark ends an answer"
-            assert [event for event in events if not isinstance(event, Usage)] == [
-                event for event in WHOLE[0] if not isinstance(event, Usage)
-            ]
-        else:
-            assert error == "premature_stop" or (error == "protocol" and not events)
-            assert events == WHOLE[0][: len(events)]
-
-
 def test_bytes_that_are_not_unicode_are_replaced_and_end_nothing():
     body = json.dumps(delta(content="aXb")).encode().replace(b"X", b"\xff")
     events, error = decode([b"data: " + body + b"\n\n", b"data: [DONE]\n\n"])

@@ -4,18 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, close, hang, reset, wait
+from eca_protocol.testing.provider import Provider, Reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import Note, TextDelta
+from eca_server.models.events import Note
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message, Origin, TextPart, ToolResultPart
 from eca_server.models.openai_responses import OpenAIResponses
-from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 from tests.eca_server.models.openai_responses.scripted import (
     answer,
@@ -23,8 +21,6 @@ from tests.eca_server.models.openai_responses.scripted import (
     message,
     reasoning,
     reply,
-    response,
-    steps,
 )
 
 pytestmark = pytest.mark.trio
@@ -203,43 +199,6 @@ async def test_tools_of_the_configuration_are_added_to_ours():
     body = server.requests[0].body
     assert body["tools"] == [{"type": "web_search"}, *extra["tools"]]
     assert body["seed"] == 1
-
-
-async def test_a_failure_before_anything_was_seen_is_tried_again_and_later_one_is_reported():
-    error = {"code": "rate_limit_exceeded", "message": "Please try again in 1ms."}
-    failed = [{"type": "response.failed", "response": response("failed", error=error)}]
-    begun = answer(message("Hel", "lo"))[:5]
-    async with talking([steps(failed), reply(message("Hi"))]) as (server, backend):
-        async with stream_with_retries(backend, HELLO, policy=RetryPolicy()) as events:
-            emitted = [event async for event in events]
-        assert "".join(each.text for each in emitted if isinstance(each, TextDelta)) == "Hi"
-        assert len(server.requests) == 2
-    async with talking([steps(begun, failed)]) as (server, backend):
-        received = []
-        with pytest.raises(BackendError, match="try again"):
-            async with stream_with_retries(backend, HELLO, policy=RetryPolicy()) as events:
-                received += [event async for event in events]
-        assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize("end", [close(), reset()])
-@pytest.mark.parametrize("close_delimited", [True, False])
-async def test_a_stream_that_breaks_is_a_premature_stop(end, close_delimited):
-    broken = steps(answer(message("Hi"))[:6], end, close_delimited=close_delimited)
-    async with talking([broken]) as (_, backend):
-        assert (await failure(backend)).kind == "premature_stop"
-
-
-async def test_stop_closes_the_connection_at_once():
-    async with talking([steps(answer(message("Hi"))[:6], wait("here"), hang())]) as (
-        server,
-        backend,
-    ):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, backend)
-            await server.until(lambda: "here" in server.reached)
-            nursery.cancel_scope.cancel()
-        await server.until(lambda: server.requests[0].closed_by_client)
 
 
 @pytest.mark.parametrize(

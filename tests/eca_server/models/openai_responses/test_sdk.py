@@ -1,13 +1,11 @@
 """OpenAI's own types as oracles, for the events of our tests and for our requests."""
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
-from openai.types.responses import ResponseStreamEvent
-from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
-from pydantic import TypeAdapter, ValidationError
 
 from eca_server.models.backend import Request, Tool
 from eca_server.models.facts import Capabilities
@@ -24,9 +22,21 @@ from tests.eca_server.models.openai_responses.scripted import (
 )
 from tests.eca_server.models.openai_responses.test_decoder import play, text_of
 from tests.eca_server.models.openai_responses.test_request import histories, write
+from tests.lazy import LazyModule
 
-EVENT = TypeAdapter(ResponseStreamEvent)
-REQUEST = TypeAdapter(ResponseCreateParamsStreaming)
+pydantic = LazyModule("pydantic")
+types = LazyModule("openai.types.responses")
+params = LazyModule("openai.types.responses.response_create_params")
+
+
+@functools.cache
+def event_type() -> Any:
+    return pydantic.TypeAdapter(types.ResponseStreamEvent)
+
+
+@functools.cache
+def request_type() -> Any:
+    return pydantic.TypeAdapter(params.ResponseCreateParamsStreaming)
 
 
 def walked(value: Any) -> Any:
@@ -46,13 +56,13 @@ def test_the_scripted_answers_are_what_the_sdk_reads_and_read_as_it_reads_them()
         message(" there"),
         call("f", '{"n": 1}'),
     )
-    events = [EVENT.validate_python(event) for event in stream]
+    events = [event_type().validate_python(event) for event in stream]
     assert all(type(event).__name__ != "dict" for event in events)
     content = [part.text for item in events[-1].response.output if item.type == "message"
             for part in item.content]  # fmt: skip
     assert text_of(play(stream)) == "\n\n".join(content)
     for event in (*answer(refusal("no")), *cut(message("a"))):
-        EVENT.validate_python(event)
+        event_type().validate_python(event)
 
 
 @given(histories)
@@ -71,17 +81,17 @@ def test_the_sdk_takes_every_request_that_we_write(history):
     for item in payload["input"]:
         if item.get("type") == "web_search_call":
             item |= {"status": "completed", "action": {"type": "search", "query": "q"}}
-    assert walked(REQUEST.validate_python(payload)) == payload
+    assert walked(request_type().validate_python(payload)) == payload
 
 
 def test_the_sdk_takes_files_and_the_search():
     file = FilePart(name="a.pdf", media_type="application/pdf", data=b"%PDF")
     request = Request(messages=[Message(role="user", parts=(TextPart("See"), file))])
     payload = write(request, capabilities=Capabilities(web_search=True))
-    assert walked(REQUEST.validate_python(payload)) == payload
+    assert walked(request_type().validate_python(payload)) == payload
 
 
 def test_the_oracle_refuses_what_is_wrong():
     payload = {"model": "m", "stream": True, "input": [{"type": "function_call", "name": "f"}]}
-    with pytest.raises(ValidationError):
-        walked(REQUEST.validate_python(payload))
+    with pytest.raises(pydantic.ValidationError):
+        walked(request_type().validate_python(payload))

@@ -12,7 +12,14 @@ from uuid import uuid4
 import attrs
 import pytest
 
-from eca_server.agent.chat.store import BeforeImage, Store, StoredChat, StoredMessage, queries
+from eca_server.agent.chat.store import (
+    BeforeImage,
+    Limits,
+    Store,
+    StoredChat,
+    StoredMessage,
+    queries,
+)
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.rows import ChatRow
 from eca_server.models.history import (
@@ -25,13 +32,8 @@ from eca_server.models.history import (
 )
 
 WORKSPACE = "w"
-PATIENCE = {
-    "WRITE_SECONDS": 30.0,
-    "READ_SECONDS": 30.0,
-    "CLOSE_SECONDS": 30.0,
-    "_REWRITE_SECONDS": 30.0,
-}
-"""Seconds that the store may take under test."""
+PATIENT = Limits(write=30.0, read=30.0, close=30.0, rewrite=30.0)
+"""A busy machine is no dead disk: a test waits long, unless it is about waiting."""
 
 
 @attrs.define
@@ -40,6 +42,11 @@ class Kept:
 
     store: Store
     problems: list[str]
+
+    def set_limits(self, **limits: float) -> None:
+        """Change limits of the open store."""
+        worker = self.store._worker
+        worker.limits = attrs.evolve(worker.limits, **limits)
 
     async def texts(self, chat_id: str) -> list[str]:
         """The texts of a chat that is kept."""
@@ -51,10 +58,10 @@ class Kept:
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncIterator[Kept]:
-    """A store on that file, closed at the end."""
+async def opened(path: Path, **limits: float) -> AsyncIterator[Kept]:
+    """Open a store on that file, with these limits, and close it at the end."""
     problems: list[str] = []
-    store = Store(path, on_problem=problems.append)
+    store = Store(path, on_problem=problems.append, limits=attrs.evolve(PATIENT, **limits))
     try:
         yield Kept(store, problems)
     finally:

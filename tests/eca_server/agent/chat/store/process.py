@@ -16,9 +16,7 @@ from typing import Any
 
 import trio
 
-from eca_server.agent.chat.store import worker
 from tests.eca_server.agent.chat.store.keeping import (
-    PATIENCE,
     WORKSPACE,
     Kept,
     image,
@@ -116,7 +114,6 @@ ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
 
 
 async def main(role: str, path: str, *arguments: str) -> None:
-    vars(worker).update(PATIENCE)
     async with opened(Path(path)) as kept:
         await ROLES[role](kept, *arguments)
 

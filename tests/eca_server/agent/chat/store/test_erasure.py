@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.agent.chat.store import StoredMessage, queries, worker
+from eca_server.agent.chat.store import StoredMessage, queries
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.store.keeping import (
@@ -134,9 +134,8 @@ async def test_the_file_is_rewritten_while_nothing_is_asked_for(
         token.run_sync_soon(rewritten.set)
 
     monkeypatch.setattr(ChatFile, "tidy", tidy_and_tell)
-    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
     fill(path)
-    async with opened(path) as ours:
+    async with opened(path, idle=0.05) as ours:
         await delete_all(ours)
         rewritten = trio.Event()
         with trio.fail_after(10):
@@ -144,14 +143,10 @@ async def test_the_file_is_rewritten_while_nothing_is_asked_for(
         assert left(path) == set()
 
 
-async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(path: Path) -> None:
     fill(path)
-    with monkeypatch.context() as patched:
-        patched.setattr(worker, "_REWRITE_SECONDS", 0)
-        async with opened(path) as ours:
-            await delete_all(ours)
+    async with opened(path, rewrite=0) as ours:
+        await delete_all(ours)
     assert due(path) == len(DELETED)
     async with opened(path) as ours:
         assert await ours.before_images("chat 1")

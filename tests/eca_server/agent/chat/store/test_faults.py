@@ -17,13 +17,13 @@ import trio.testing
 
 from eca_server.agent.chat.store import (
     ChatSettings,
+    Limits,
     Rollback,
     StoredMessage,
     UndoStep,
     queries,
     schema,
     store,
-    worker,
 )
 from eca_server.models.history import BlockPart, Message
 from tests.eca_server.agent.chat.store.keeping import (
@@ -263,15 +263,13 @@ async def test_a_migration_that_fails_leaves_the_older_file_as_it_was(
 async def test_a_disk_that_does_not_answer_holds_nothing_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit in ("WRITE_SECONDS", "READ_SECONDS", "CLOSE_SECONDS"):
-        monkeypatch.setattr(worker, limit, 0.02)
-    async with opened(path) as ours:
+    async with opened(path, write=0.02, read=0.02, close=0.02) as ours:
         await ours.store.append("c", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN EXCLUSIVE")
             for number in range(1, 4):
                 assert not await ours.store.append("c", WORKSPACE, said(f"{number}"))
-            monkeypatch.setattr(worker, "READ_SECONDS", 30)
+            ours.set_limits(read=30)
             with trio.fail_after(10):  # known to be late: reads do not wait again
                 assert await ours.store.load("c") is None
                 assert await ours.store.list(WORKSPACE, 5) == ()
@@ -283,11 +281,11 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(
             late, unread = ours.problems
             assert late == f"{path} does not answer: chats stay only in memory until it does."
             assert unread.startswith(f"Stored chats cannot be listed or opened until {path} ans")
-        monkeypatch.setattr(worker, "LATE_SECONDS", 10)
+        ours.set_limits(late=10)
         assert await ours.texts("c") == ["0", "1", "2", "3"]
         assert await ours.before_images("c") == (images[0],)
         assert (waiting.numbers, too_much.numbers) == ((1,), None)
-        monkeypatch.setattr(worker, "WRITE_SECONDS", 10)
+        ours.set_limits(write=10)
         assert await ours.store.append("c", WORKSPACE, said("4"))
         assert not ours.store.is_late
         assert len(ours.problems) == 2
@@ -298,12 +296,9 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
     path: Path,
     kib: int,
     is_late: bool,
-    monkeypatch: pytest.MonkeyPatch,
     mock_clock: trio.testing.MockClock,
 ) -> None:
-    monkeypatch.setattr(worker, "WRITE_SECONDS", 1)
-    monkeypatch.setattr(worker, "READ_SECONDS", 1)
-    async with opened(path) as ours:
+    async with opened(path, write=1, read=1) as ours:
         await ours.store.append("c", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN EXCLUSIVE")
@@ -318,21 +313,18 @@ async def test_a_large_text_is_waited_for_longer_by_all_calls_behind_it(
                 assert ours.store.is_late == is_late
                 holder.rollback()
         assert bool(ours.problems) == is_late
-        monkeypatch.setattr(worker, "READ_SECONDS", 60)
+        ours.set_limits(read=60)
         assert await ours.texts("d") == ["small"]
         await ours.store.append("d", WORKSPACE, said("more"))
         assert ours.store._worker._queued_bytes == 0
 
 
-async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker, "WRITE_SECONDS", 0)
-    monkeypatch.setattr(worker, "CLOSE_SECONDS", 0.05)
+async def test_closing_does_not_wait_for_a_disk_that_does_not_answer(path: Path) -> None:
     problems: list[str] = []
     async with opened(path) as ours:
         await ours.store.load("c")
-    late = store.Store(path, on_problem=problems.append)
+    limits = Limits(write=0, close=0.05)
+    late = store.Store(path, on_problem=problems.append, limits=limits)
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         assert not await late.append("c", WORKSPACE, said("late"))

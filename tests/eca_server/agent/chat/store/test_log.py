@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.agent.chat.store import wal, worker
+from eca_server.agent.chat.store import wal
 from eca_server.agent.chat.store.file import ChatFile
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, append, opened, opened_file, said
 
@@ -56,11 +56,9 @@ def chats_without_log(path: Path) -> int:
 
 
 async def test_an_idle_store_has_all_chats_in_the_file_itself(
-    path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
+    path: Path, emptied: Callable[[], trio.Event]
 ) -> None:
-    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.05)
-    monkeypatch.setattr(worker, "_LOG_SECONDS", 3600)
-    async with opened(path) as ours:
+    async with opened(path, idle=0.05, log=3600) as ours:
         for name in CHATS:
             assert await ours.store.append(name, WORKSPACE, said(name))
         with trio.fail_after(30):
@@ -72,11 +70,9 @@ async def test_an_idle_store_has_all_chats_in_the_file_itself(
 
 
 async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
-    path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
+    path: Path, emptied: Callable[[], trio.Event]
 ) -> None:
-    monkeypatch.setattr(worker, "_IDLE_SECONDS", 3600)
-    monkeypatch.setattr(worker, "_LOG_SECONDS", 0)
-    async with opened(path) as ours:
+    async with opened(path, idle=3600, log=0) as ours:
         for number, name in enumerate(CHATS, 1):
             done = emptied()
             assert await ours.store.append(name, WORKSPACE, said(name))
@@ -86,11 +82,9 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
 
 
 async def test_a_log_that_another_server_reads_is_no_error_and_waits(
-    path: Path, monkeypatch: pytest.MonkeyPatch, emptied: Callable[[], trio.Event]
+    path: Path, emptied: Callable[[], trio.Event]
 ) -> None:
-    monkeypatch.setattr(worker, "_IDLE_SECONDS", 0.02)
-    monkeypatch.setattr(worker, "_LOG_SECONDS", 0.05)
-    async with opened(path) as ours:
+    async with opened(path, idle=0.02, log=0.05) as ours:
         assert await ours.store.append("0", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("BEGIN")

@@ -15,7 +15,7 @@ import trio
 from eca_server.agent.chat.store import Store, StoredChat
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.models.history import ToolCallPart, ToolResultPart, repair
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, texts_of, turn
+from tests.eca_server.agent.chat.store.keeping import PATIENT, WORKSPACE, opened, texts_of, turn
 from tests.eca_server.agent.chat.store.process import spawn
 
 pytestmark = pytest.mark.requirement
@@ -195,7 +195,7 @@ async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_
 
 @pytest.mark.trio
 async def test_one_server_waits_while_another_writes(tmp_path: Path) -> None:
-    stores = [Store(tmp_path / "c", on_problem=pytest.fail) for _ in range(3)]
+    stores = [Store(tmp_path / "c", on_problem=pytest.fail, limits=PATIENT) for _ in range(3)]
     async with trio.open_nursery() as nursery:
         for number, each in enumerate(stores):
             for place in range(10):

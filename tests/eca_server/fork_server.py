@@ -1,0 +1,196 @@
+"""Real processes of `eca-server`, forked from one in which its modules are already imported.
+
+Importing them is most of a start, so a test of what a command does later starts it from here. It
+has its own pipes, environment, directory and arguments, and exits as an interpreter exits. A test
+of the start itself runs the command.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ECA = (sys.executable, "-P", "-m", "eca_server")
+PACKAGES = (
+    "agent",
+    "cli",
+    "client",
+    "config",
+    "connection",
+    "ecp",
+    "models",
+    "system",
+    "workspace",
+)
+LIBRARIES = ("httpx", "h11", "sqlite3", "yaml", "regex", "eca_protocol.http")
+
+
+def can_fork(command: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Return whether a command is ours, in an interpreter like that of all others."""
+    odd = [name for name in env if name.startswith(("PYTHON", "LD_PRELOAD"))]
+    return tuple(command[: len(ECA)]) == ECA and odd == ["PYTHONPATH"]
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    said: str = "",
+    timeout: float = 30,
+) -> subprocess.CompletedProcess[str]:
+    """Run one of our commands to its end, as `subprocess.run` does."""
+    assert can_fork(command, env)
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        process = ForkedProcess(
+            command, cwd=cwd, env=env, stdout=stdout.fileno(), stderr=stderr.fileno()
+        )
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(said.encode())
+        process.stdin.close()
+        code = process.wait(timeout)
+        texts = []
+        for file in (stdout, stderr):
+            file.seek(0)
+            texts.append(file.read())
+        return subprocess.CompletedProcess(command, code, *texts)
+
+
+class ForkedProcess:
+    """One process, with the members of `subprocess.Popen` that tests use."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+    ) -> None:
+        theirs, ours = os.pipe()
+        self._status, status = os.pipe()
+        order = json.dumps({"arguments": command[len(ECA) :], "cwd": str(cwd), "env": dict(env)})
+        starter = _starter()
+        socket.send_fds(starter, [order.encode()], [theirs, stdout, stderr, status])
+        os.close(theirs)
+        os.close(status)
+        self.stdin = open(ours, "wb", buffering=0)  # noqa: SIM115, PTH123 - closed by its user
+        self.pid = int(starter.recv(32))
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0)
+            self.returncode = int(os.read(self._status, 32))
+            os.close(self._status)
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+
+@functools.cache
+def _starter() -> socket.socket:
+    """Start the process that forks all others; it ends with this one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        (sys.executable, "-P", __file__),
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        env={"PATH": os.defpath, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"},
+    )
+    theirs.close()
+    atexit.register(_stop, ours, process)
+    return ours
+
+
+def _stop(starter: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    starter.close()
+    process.wait()
+
+
+def _import_all() -> None:
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    for name in PACKAGES:
+        package = importlib.import_module(f"eca_server.{name}")
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(found.name)
+
+
+def _become_server(order: Mapping[str, Any], fds: Sequence[int]) -> None:
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+    os.closerange(3, 2**20)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    time.tzset()
+    sys.argv = [str(REPOSITORY / "eca_server/__main__.py"), *order["arguments"]]
+
+
+def _fork_servers(orders: socket.socket) -> bool:
+    """Fork a server for each order until there are no more; return whether this is one."""
+    running: dict[int, tuple[int, int]] = {}
+    while True:
+        readable, _, _ = select.select([orders, *running], [], [])
+        for pidfd in {*readable} & {*running}:
+            pid, status = running.pop(pidfd)
+            os.close(pidfd)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            with contextlib.suppress(BrokenPipeError):
+                os.write(status, str(code).encode())
+            os.close(status)
+        if orders not in readable:
+            continue
+        data, fds, _, _ = socket.recv_fds(orders, 2**20, 4)
+        if not data:
+            return False
+        pid = os.fork()
+        if not pid:
+            _become_server(json.loads(data), fds[:3])
+            return True
+        for fd in fds[:3]:
+            os.close(fd)
+        running[os.pidfd_open(pid)] = (pid, fds[3])
+        orders.send(str(pid).encode())
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    _import_all()
+    from eca_server.__main__ import main
+
+    gc.freeze()
+    connection = socket.socket(fileno=os.dup(0))
+    if _fork_servers(connection):
+        connection.detach()  # it is closed in a server
+        main()
