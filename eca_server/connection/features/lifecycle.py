@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from eca_protocol import platforms
 from eca_protocol.codec import MessageCodec
 from eca_protocol.draft import codec_for
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
@@ -221,13 +222,13 @@ class Connection:
 
     def _watch_client(self, process_id: int | None) -> None:
         """End the server with the client's process, if that is alive now (W-14)."""
-        if process_id is not None and process_id > 0 and _is_alive(process_id):
+        if process_id is not None and process_id > 0 and platforms.is_alive(process_id):
             self._host.nursery.start_soon(self._end_with, process_id)
 
     async def _end_with(self, process_id: int) -> None:
         descriptor = watch_descriptor(process_id)
         if descriptor is None:
-            while _is_alive(process_id):  # noqa: ASYNC110 - a foreign process has no event
+            while platforms.is_alive(process_id):  # noqa: ASYNC110 - a foreign process has no event
                 await trio.sleep(WATCH_SECONDS)
         else:
             try:
@@ -256,15 +257,3 @@ def _fitting(codec: MessageCodec, size: int) -> MessageCodec:
     from eca_server.connection.fitting import FittingCodec  # noqa: PLC0415 - few clients need it
 
     return FittingCodec(codec, size)
-
-
-def _is_alive(process_id: int) -> bool:
-    if os.name == "nt":
-        return False
-    try:
-        os.kill(process_id, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
