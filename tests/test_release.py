@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -131,3 +132,71 @@ def test_a_workflow_pins_each_action_by_commit_and_has_no_right_by_default(path:
 def test_the_scripts_that_a_workflow_runs_exist(path: Path) -> None:
     for name in re.findall(r"(?<![\w/])\.ci/[\w./-]+", path.read_text("utf-8")):
         assert (REPOSITORY / name).is_file(), name
+
+
+BINARY = script("binary")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "name"),
+    [
+        ("Linux", "x86_64", "eca-native-static-linux-amd64.zip"),
+        ("Linux", "aarch64", "eca-native-linux-aarch64.zip"),
+        ("Darwin", "arm64", "eca-native-macos-aarch64.zip"),
+        ("Windows", "AMD64", "eca-native-windows-amd64.zip"),
+    ],
+)
+def test_the_binary_has_the_name_that_editors_download(
+    system: str, machine: str, name: str
+) -> None:
+    assert BINARY.archive_name(system, machine) == name
+
+
+def test_the_binary_has_the_dependencies_and_no_tool_of_the_checks() -> None:
+    unwanted = set(BINARY.unwanted_modules())
+    assert {"pytest", "hypothesis", "mypy", "twine"} <= unwanted
+    assert not {"trio", "anyio", "httpx", "cattrs", "regex", "certifi", "eca_server"} & unwanted
+
+
+ENTRY = REPOSITORY / ".ci" / "packages" / "eca" / "eca.py"
+
+
+def run_binary_entry(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the binary's program with this interpreter."""
+    return subprocess.run(
+        [sys.executable, str(ENTRY), *arguments],
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["server", "--version"]])
+def test_the_binary_names_itself_as_upstreams(arguments: list[str]) -> None:
+    done = run_binary_entry(*arguments)
+    assert done.returncode == 0
+    assert re.fullmatch(r"eca \d+\.\d+\.\d+\S*\n", done.stdout)
+
+
+def test_the_binary_starts_itself_as_the_package_starts_its_module() -> None:
+    ours = run_binary_entry("-P", "-m", "eca_server", "schema", "--revision", "2025-09")
+    assert ours.returncode == 0
+    assert ours.stdout == run_binary_entry("schema", "--revision", "2025-09").stdout
+
+
+def test_children_of_the_binary_have_the_environment_that_it_was_started_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = importlib.util.spec_from_file_location("eca_entry", ENTRY)
+    assert spec is not None
+    assert spec.loader is not None
+    entry = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(entry)
+    environ = {"LD_LIBRARY_PATH": "bundle", "LD_LIBRARY_PATH_ORIG": "mine", "_PYI_X": "1", "A": "b"}
+    monkeypatch.setattr(os, "environ", environ)
+    entry.restore_environment()
+    assert environ == {"LD_LIBRARY_PATH": "mine", "A": "b"}
+    environ["LD_LIBRARY_PATH"] = "bundle"
+    entry.restore_environment()
+    assert environ == {"A": "b"}
