@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -148,7 +149,7 @@ class Guard:
     def _start(self) -> None:
         """Start a watcher, in place of one that has ended or does not read."""
         self._stop()
-        if os.name == "nt":
+        if sys.platform == "win32":  # there a group ends with us; see `platforms`
             return
         with suppress(OSError):
             self._watcher = subprocess.Popen(

@@ -23,6 +23,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from eca_protocol import platforms
 from eca_protocol.errors import StartFailed
 from eca_protocol.guard import GUARD
 from eca_protocol.process_table import ProcessTable, process_table
@@ -31,7 +32,6 @@ from eca_protocol.streams import FdTransport, Transport
 __all__ = [
     "Child",
     "GracePeriods",
-    "is_alive",
     "spawn",
     "wait_for_end",
     "watch_descriptor",
@@ -67,6 +67,7 @@ class Child:
         self._fd_transport = transport
         self._stderr = stderr
         self.pid = popen.pid
+        self._group = platforms.ProcessGroup(popen.pid)
         self._watch = watch_descriptor(popen.pid)
         self._watched = False
         self._watcher_left = anyio.Event()
@@ -90,7 +91,7 @@ class Child:
         """Wait for the child's end; return its exit code. Several tasks may wait."""
         while self._popen.returncode is None:
             if self._watch is None:
-                if self._has_ended():
+                if platforms.has_ended(self._popen, self._group):
                     await self._reap()
                 else:
                     await anyio.sleep(0.02)
@@ -111,31 +112,15 @@ class Child:
             self._watcher_left.set()
             self._watcher_left = anyio.Event()
 
-    def _has_ended(self) -> bool:
-        """Return True if the child has ended.
-
-        Where the system can tell, the child is not reaped; elsewhere its group is killed, too.
-        """
-        if hasattr(os, "waitid"):
-            try:
-                looks = os.WEXITED | os.WNOHANG | os.WNOWAIT
-                return os.waitid(os.P_PID, self.pid, looks) is not None
-            except ChildProcessError:  # other code has reaped it: the number may be reused
-                return self._popen.poll() is not None
-        has_ended = self._popen.poll() is not None
-        if has_ended and os.name != "nt":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        return has_ended
-
     async def _reap(self) -> None:
         """Kill the rest of group and session, then reap, which frees the process number."""
         table = await process_table()
         if self._popen.returncode is None:
-            self._signal(signal.SIGKILL, table)
+            self._signal(platforms.KILL, table)
             GUARD.remove(self.pid)
             self._popen.wait()
-        GUARD.remove(self.pid)  # if `_has_ended` has reaped it
+        GUARD.remove(self.pid)  # if `has_ended` has reaped it
+        self._group.close()
         if self._watch is not None:
             os.close(self._watch)
             self._watch = None
@@ -148,19 +133,11 @@ class Child:
         table = await process_table()
         if self._popen.returncode is not None:
             return
-        if os.name == "nt":
-            self._popen.kill() if which == "kill" else self._popen.terminate()
-            return
         self._outside |= table.descendants(self.pid)
-        self._signal(signal.SIGKILL if which == "kill" else signal.SIGTERM, table)
+        self._signal(platforms.KILL if which == "kill" else signal.SIGTERM, table)
 
     def _signal(self, number: int, table: ProcessTable) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
-        for pid in self._outside | table.session(self.pid):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(pid) != self.pid:
-                    os.kill(pid, number)
+        self._group.signal(number, self._outside | table.session(self.pid))
 
     def send_now(self, data: bytes) -> int:
         """Send as much to stdin as is possible without waiting; see `FdTransport.send_now`."""
@@ -258,8 +235,7 @@ def spawn(
                 stderr=errors,
                 **working_directory(cwd),
                 env=GUARD.mark_environment(env) if guarded else None if env is None else dict(env),
-                start_new_session=os.name != "nt",
-                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+                **platforms.START_OF_A_GROUP,
             )
         except (OSError, ValueError) as error:
             raise StartFailed(f"cannot start {command[0]!r}: {_reason_of(error)}") from error
@@ -301,7 +277,7 @@ def working_directory(directory: str | os.PathLike[str] | int | None) -> Mapping
     by_descriptor = f"{_DESCRIPTORS}/{directory}"
     if os.path.isdir(by_descriptor):  # noqa: PTH112 (one call of the system, no object)
         return {"cwd": by_descriptor}
-    return {"preexec_fn": partial(os.fchdir, directory)}
+    return {"preexec_fn": partial(platforms.change_directory, directory)}
 
 
 def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
@@ -327,24 +303,11 @@ def watch_descriptor(pid: int) -> int | None:
         return None
 
 
-def is_alive(pid: int) -> bool:
-    """Return whether a process exists; False where the platform cannot tell."""
-    if os.name == "nt":
-        return False
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 async def wait_for_end(pid: int) -> None:
     """Wait until a process that is no child of ours does not exist."""
     descriptor = watch_descriptor(pid)
     if descriptor is None:
-        while is_alive(pid):  # noqa: ASYNC110 - a foreign process has no event
+        while platforms.is_alive(pid):  # noqa: ASYNC110 - a foreign process has no event
             await anyio.sleep(WATCH_SECONDS)
         return
     try:

@@ -48,6 +48,8 @@ class ProcessTable:
 
     @cached_property
     def _by_session(self) -> dict[int, list[int]]:
+        if sys.platform == "win32":
+            return {}
         return self._by(os.getsid)
 
     @cached_property

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import stat
 import sys
 from collections import deque
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from eca_protocol import platforms
 from eca_protocol.errors import LocalProtocolError, StartFailed
 
 __all__ = ["FdTransport", "Transport", "memory_pair", "owned_stdio"]
@@ -60,8 +60,8 @@ class FdTransport:
         self._was_blocking = [fd for fd in descriptors if _make_waitable(fd)]
         self._is_registered = False
         self._input: anyio.Event | None = None
-        self._waits_for_reading = not _blocking(read_fd)
-        self._waits_for_writing = write_fd is not None and not _blocking(write_fd)
+        self._waits_for_reading = not platforms.is_blocking(read_fd)
+        self._waits_for_writing = write_fd is not None and not platforms.is_blocking(write_fd)
 
     async def receive(self) -> bytes:
         """Return some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
@@ -157,23 +157,16 @@ class FdTransport:
         anyio.notify_closing(fd)
         if fd in self._was_blocking:
             with contextlib.suppress(OSError):
-                os.set_blocking(fd, True)
+                platforms.set_blocking(fd, True)
         os.close(fd)
 
 
 def _make_waitable(fd: int) -> bool:
     """Make a pipe or socket non-blocking; return True if its mode was changed."""
-    mode = os.fstat(fd).st_mode
-    if os.name == "nt" or not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+    if not (platforms.can_wait(fd) and platforms.is_blocking(fd)):
         return False
-    if not os.get_blocking(fd):
-        return False
-    os.set_blocking(fd, False)
+    platforms.set_blocking(fd, False)
     return True
-
-
-def _blocking(fd: int) -> bool:
-    return os.name == "nt" or os.get_blocking(fd)
 
 
 class _Pipe:
@@ -267,14 +260,14 @@ def owned_stdio(*, for_good: bool = False) -> Iterator[tuple[int, int]]:
         raise LocalProtocolError("the standard streams of this process are already in use")
     wire: list[int] = []
     try:
-        wire.append(_duplicate(0))
-        wire.append(_duplicate(1))
+        wire.append(platforms.duplicate(0))
+        wire.append(platforms.duplicate(1))
     except OSError as error:
         for fd in wire:
             os.close(fd)
         which = "output" if wire else "input"
         raise StartFailed(f"the standard {which} is closed: {error.strerror}") from error
-    restore = [] if for_good else [_duplicate(0), _duplicate(1)]
+    restore = [] if for_good else [platforms.duplicate(0), platforms.duplicate(1)]
     _stdio_is_owned = True
     try:
         _point_away()
@@ -292,15 +285,6 @@ def _flush_prints() -> None:
     if sys.stdout is not None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
-
-
-def _duplicate(fd: int) -> int:
-    """Return a duplicate above 2, so that the stream never takes the place of a closed stderr."""
-    if os.name == "nt":
-        return os.dup(fd)
-    import fcntl  # noqa: PLC0415 - POSIX only
-
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _point_away() -> None:

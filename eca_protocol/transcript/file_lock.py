@@ -6,30 +6,23 @@ The lock ends with the writer's process. It does not prevent reading.
 from __future__ import annotations
 
 import contextlib
-import os
+
+from eca_protocol import platforms
 
 __all__ = ["is_locked", "lock_file"]
 
 
 def lock_file(file: int) -> None:
     """Lock a file while the descriptor is open, if the platform supports locks."""
-    if os.name == "nt":
-        return
-    import fcntl  # noqa: PLC0415 - POSIX only
-
     with contextlib.suppress(OSError):  # not every file system has locks
-        fcntl.flock(file, fcntl.LOCK_EX)
+        platforms.lock(file, waits=True)
 
 
 def is_locked(file: int) -> bool:
     """Return True if a different descriptor holds the file's lock, or if that is unknown."""
-    if os.name == "nt":
-        return True
-    import fcntl  # noqa: PLC0415 - POSIX only
-
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        platforms.lock(file, shared=True)
     except OSError:
         return True
-    fcntl.flock(file, fcntl.LOCK_UN)
+    platforms.unlock(file)
     return False

@@ -19,6 +19,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 
+from eca_protocol import platforms
 from eca_protocol.process import Child, GracePeriods, spawn
 from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.transcript.entries import Side
@@ -31,8 +32,6 @@ PATIENCE: Final = 10.0
 
 DRAINING: Final = 3.0
 """The limit of silence after the server's end, in seconds; a grandchild may hold its output."""
-
-_SIGNALS = [signal.SIGTERM, signal.SIGINT, *([] if os.name == "nt" else [signal.SIGHUP])]
 
 
 async def tap(
@@ -99,7 +98,7 @@ class _Tap:
                 tasks.cancel_scope.cancel()
         finally:
             code = await self._child.end()
-            code = -signal.SIGKILL if code is None else code
+            code = -platforms.KILL if code is None else code
             self._recorder.record_exit(code)
         return code
 
@@ -140,7 +139,7 @@ class _Tap:
             self._held_up.discard(side)
 
     async def _pass_signals(self, *, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(*_SIGNALS) as signals:
+        with anyio.open_signal_receiver(*platforms.ENDING_SIGNALS) as signals:
             task_status.started()
             async for number in signals:
                 with contextlib.suppress(ProcessLookupError):

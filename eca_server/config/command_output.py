@@ -7,8 +7,6 @@ thread.
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import threading
 import time
@@ -17,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from eca_protocol import platforms
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
 from eca_server.system.child_process import find_program, harden_environment
@@ -86,10 +85,11 @@ class CommandOutputs:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                **platforms.START_OF_A_GROUP,
             )
         except (OSError, ValueError) as error:
             raise UnresolvedReference(f"could not run `{shown}`: {error}") from None
+        group = platforms.ProcessGroup(child.pid)
         chunks: list[bytes] = []
         reader = threading.Thread(target=_read, args=(child, chunks), daemon=True)
         reader.start()
@@ -101,7 +101,7 @@ class CommandOutputs:
                 child.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 is_late = True
-        _kill(child)
+        _kill(child, group)
         if is_late:
             raise UnresolvedReference(
                 f"`{shown}` took longer than {TIMEOUT_SECONDS:g} s and was ended"
@@ -124,13 +124,10 @@ def _read(child: subprocess.Popen[bytes], into: list[bytes]) -> None:
         into.append(output.read(LARGEST + 1))
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
+def _kill(child: subprocess.Popen[bytes], group: platforms.ProcessGroup) -> None:
     """Kill the command with its process group."""
-    with suppress(OSError):
-        if os.name == "nt":
-            child.kill()
-        else:
-            os.killpg(child.pid, signal.SIGKILL)
+    group.signal(platforms.KILL)
+    group.close()
     with suppress(subprocess.TimeoutExpired):
         child.wait(1)
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from eca_protocol import platforms
+
 __all__ = [
     "cache_directory",
     "data_directory",
@@ -37,7 +39,7 @@ def user_directory(environ: Mapping[str, str], home: Path | None = None) -> Path
 def data_directory(environ: Mapping[str, str], home: Path | None = None) -> Path:
     """Return the directory of the server's data: chats, logins, settings saved from the editor."""
     configured = Path(environ.get("XDG_DATA_HOME", ""))
-    default = (home or home_directory(environ)) / ".local" / "share"
+    default = platforms.data_home(environ, home or home_directory(environ))
     return (configured if configured.is_absolute() else default) / "eca-python"
 
 

@@ -6,7 +6,6 @@ Windows has none: of two simultaneous changes, one may be lost.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 import trio
+
+from eca_protocol import platforms
 
 __all__ = ["Locked", "lock", "lock_in_thread"]
 
@@ -73,12 +74,8 @@ async def _acquire(path: Path) -> int:
 def _try(path: Path) -> int | None:
     """Return the descriptor that holds the lock, or None if the lock is not free."""
     descriptor = os.open(path, _FLAGS, 0o600)
-    if sys.platform == "win32":
-        return descriptor
-    import fcntl  # noqa: PLC0415 - POSIX only
-
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        platforms.lock(descriptor)
     except BlockingIOError:
         os.close(descriptor)
         return None

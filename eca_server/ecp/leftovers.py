@@ -7,11 +7,12 @@ the end of the run, even if its parent, session and process group are gone.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from eca_protocol import platforms
 
 __all__ = ["MARK_VARIABLE", "kill_leftovers"]
 
@@ -29,7 +30,7 @@ def kill_leftovers(mark: str) -> None:
             return
         for pid in pids:
             with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, platforms.KILL)
 
 
 def _marked(variable: bytes) -> list[int]:

@@ -12,6 +12,7 @@ import select
 import time
 from typing import Final, TextIO
 
+from eca_protocol import platforms
 from eca_server.printable import printable_lines
 
 __all__ = ["log_handler"]
@@ -69,7 +70,9 @@ class _DescriptorHandler(logging.Handler):
                 patience = max(0.0, deadline - time.monotonic())
                 if not select.select([], [self._descriptor], [], patience)[1]:
                     return False
-                remaining = remaining[os.write(self._descriptor, remaining[: select.PIPE_BUF]) :]
+                remaining = remaining[
+                    os.write(self._descriptor, remaining[: platforms.ATOMIC_WRITE]) :
+                ]
         except (OSError, ValueError):
             return False
         return True

@@ -19,6 +19,8 @@ from typing import Final, TypeVar
 
 import attrs
 
+from eca_protocol import platforms
+
 __all__ = ["Outputs", "OutputsInvalid", "check_file", "write_file"]
 
 _Report = TypeVar("_Report")
@@ -132,7 +134,7 @@ def _replace(file: Path, text: str) -> None:
     try:
         with temporary.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
             with contextlib.suppress(FileNotFoundError):
-                os.fchmod(out.fileno(), stat.S_IMODE(file.stat().st_mode))
+                platforms.set_mode(out.fileno(), stat.S_IMODE(file.stat().st_mode))
             out.write(text)
             out.flush()
             os.fsync(out.fileno())

@@ -18,7 +18,7 @@ from typing import Any
 
 import trio
 
-from eca_protocol import json
+from eca_protocol import json, platforms
 from eca_protocol.errors import ECAError, InvalidJSON, StartFailed
 from eca_protocol.process import spawn
 from eca_protocol.streams import FdTransport, owned_stdio
@@ -97,7 +97,7 @@ def _inspected(transcript: Path, page: Sequence[str]) -> Iterator[None]:
         [sys.executable, "-P", "-m", "eca_server", "inspect", "--beside-tap", *page, transcript],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,
+        **platforms.START_OF_A_GROUP,
     )
     assert inspector.stdin is not None
     with inspector.stdin:

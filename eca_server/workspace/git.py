@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from eca_protocol import platforms
 from eca_protocol.guard import GUARD
 from eca_protocol.process import working_directory
 from eca_server.system.child_process import find_program
@@ -23,7 +24,7 @@ from eca_server.workspace.reading import Checkpoint
 __all__ = ["GitUnavailable", "list_paths"]
 
 _SECONDS = 10.0
-_BETWEEN_CHECKPOINTS = 50  # milliseconds
+_BETWEEN_CHECKPOINTS = 0.05  # seconds
 _PIECE = 1 << 16
 _INHERITED = ("PATH", "HOME", "XDG_CONFIG_HOME", "USER", "LOGNAME", "TMPDIR")
 _SET = {
@@ -73,7 +74,7 @@ def list_paths(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            **platforms.START_OF_A_GROUP,
         ) as process,
         GUARD.guarding(process.pid),
     ):
@@ -92,13 +93,11 @@ def list_paths(
 
 def _pieces(descriptor: int, checkpoint: Checkpoint) -> Iterator[bytes]:
     deadline = time.monotonic() + _SECONDS
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
     while True:
         checkpoint()
         if time.monotonic() > deadline:
             raise GitUnavailable(f"git took more than {_SECONDS:g} s")
-        if poll.poll(_BETWEEN_CHECKPOINTS):
+        if platforms.has_input(descriptor, _BETWEEN_CHECKPOINTS):
             piece = os.read(descriptor, _PIECE)
             if not piece:
                 return

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from eca_protocol import platforms
 from eca_server.config.directories import make_data_directory
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.opening import open_directory
@@ -103,7 +104,7 @@ class TemporaryFiles:
         except OSError:
             return False
         try:
-            _lock(descriptor)
+            platforms.lock(descriptor)
             path = Path(os.fsdecode(os.read(descriptor, _LONGEST)))
             is_whole = path.name == f".eca-{record.name}.tmp"
             if is_whole and not any(path.is_relative_to(root) for root in roots):
@@ -130,7 +131,7 @@ def _open_locked(record: Path) -> int:
     while True:
         descriptor = os.open(record, os.O_RDWR | os.O_CREAT | _UNFOLLOWED, 0o600)
         try:
-            _lock(descriptor)
+            platforms.lock(descriptor)
             if sys.platform == "win32" or os.fstat(descriptor).st_nlink:
                 return descriptor
             os.close(descriptor)  # it was removed before it was locked
@@ -167,17 +168,3 @@ def _is_ours(status: os.stat_result) -> bool:
 
 def _is_old(status: os.stat_result) -> bool:
     return time.time() - status.st_mtime >= MIN_AGE
-
-
-def _lock(descriptor: int) -> None:
-    """Lock a record; the end of the process releases the lock.
-
-    Raises:
-        BlockingIOError: another server has locked it.
-        OSError: the file system has no locks.
-    """
-    if sys.platform == "win32":
-        return
-    import fcntl  # noqa: PLC0415 - POSIX only
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 import attrs
 
+from eca_protocol import platforms
 from eca_server.workspace.boundary import Place, errors_naming
 from eca_server.workspace.errors import AlreadyExists, FileError, OutsideWorkspace
 from eca_server.workspace.opening import Directory, open_directory
@@ -303,10 +304,10 @@ def _temporary(
                         rest = rest[file.write(rest) :]
                 if like is not None:
                     with contextlib.suppress(PermissionError):
-                        os.fchown(fd, like.st_uid, like.st_gid)
+                        platforms.set_owner(fd, like)
                     bits = like.st_mode
                 if bits is not None:
-                    os.fchmod(fd, stat.S_IMODE(bits))
+                    platforms.set_mode(fd, stat.S_IMODE(bits))
                 os.fsync(fd)
             checkpoint()  # the sync may have taken long
             yield entry

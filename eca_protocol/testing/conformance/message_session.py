@@ -6,13 +6,13 @@ to its requests, the messages of its chats, and all messages without an owner.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 
+from eca_protocol import platforms
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.judge import Judge
@@ -212,7 +212,7 @@ class MessageSession:
         if self.process.pid is None:
             self.process.stop()
         else:
-            self.process.signal(signal.SIGKILL)
+            self.process.signal(platforms.KILL)
         await self.process.gone.wait()
 
     async def end(self) -> None:

@@ -11,12 +11,13 @@ import json
 import os
 import re
 import select
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from eca_protocol import platforms
 
 __all__ = ["DeadlineMissed", "Violation", "Wire"]
 
@@ -71,7 +72,7 @@ class Wire:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                start_new_session=True,
+                **platforms.START_OF_A_GROUP,
             )
         except OSError:
             self._errors.close()
@@ -79,12 +80,15 @@ class Wire:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
-        os.set_blocking(self._input, False)
+        platforms.set_blocking(self._input, False)
+        self._group = platforms.ProcessGroup(self.process.pid)
 
     def errors(self) -> str:
         """Return the end of the process's stderr."""
         size = os.fstat(self._errors.fileno()).st_size
-        return os.pread(self._errors.fileno(), 2000, max(0, size - 2000)).decode(errors="replace")
+        return platforms.read_at(self._errors.fileno(), 2000, max(0, size - 2000)).decode(
+            errors="replace"
+        )
 
     def write(self, data: bytes, *, until: float) -> None:
         """Write all bytes; read meanwhile, so that two full pipes cannot block both sides.
@@ -165,9 +169,9 @@ class Wire:
     def kill(self) -> None:
         """Kill the process and its children."""
         self.close_input()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        self._group.signal(platforms.KILL)
         self.process.wait()
+        self._group.close()
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._errors.close()

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from eca_protocol import json
+from eca_protocol import json, platforms
 from eca_protocol.errors import ECAError, InvalidJSON
 from eca_protocol.guard import GUARD
 from eca_protocol.process import working_directory
@@ -34,7 +34,7 @@ from eca_server.workspace.worktree import top_of_work_tree
 
 __all__ = ["RipgrepUnavailable", "find_ripgrep", "ripgrep"]
 
-_BETWEEN_CHECKPOINTS = 50  # milliseconds
+_BETWEEN_CHECKPOINTS = 0.05  # seconds
 _PIECE = 1 << 16
 _INHERITED = ("PATH", "HOME", "XDG_CONFIG_HOME")
 _OPTIONS = (
@@ -97,7 +97,7 @@ def ripgrep(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                **platforms.START_OF_A_GROUP,
             ) as process,
             GUARD.guarding(process.pid),
         ):
@@ -147,12 +147,10 @@ def _message(line: bytes) -> Any:
 
 
 def _lines(descriptor: int, checkpoint: Checkpoint) -> Iterator[bytes]:
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
     pieces: list[bytes] = []
     while True:
         checkpoint()
-        if not poll.poll(_BETWEEN_CHECKPOINTS):
+        if not platforms.has_input(descriptor, _BETWEEN_CHECKPOINTS):
             continue
         piece = os.read(descriptor, _PIECE)
         if not piece:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from eca_protocol import platforms
 from eca_protocol.codec import MessageCodec
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.messages import InitializationOptions, InitializeParams, InitializeResponse
 from eca_protocol.peer import Handler
-from eca_protocol.process import is_alive, wait_for_end
+from eca_protocol.process import wait_for_end
 from eca_protocol.server.greeting import Greeting
 from eca_protocol.server.roots import parse_roots
 from eca_server.client.profiles import profile_for
@@ -175,7 +176,7 @@ class Connection:
 
     def _watch_client(self, process_id: int | None) -> None:
         """End the server with the client's process, if that is alive now (W-14)."""
-        if process_id is not None and process_id > 0 and is_alive(process_id):
+        if process_id is not None and process_id > 0 and platforms.is_alive(process_id):
             self._host.nursery.start_soon(self._end_with, process_id)
 
     async def _end_with(self, process_id: int) -> None:

@@ -21,6 +21,7 @@ from typing import BinaryIO, Final
 
 import trio
 
+from eca_protocol import platforms
 from eca_protocol.http_server import serve
 from eca_protocol.transcript import is_locked
 from eca_server.config.directories import data_directory
@@ -193,9 +194,9 @@ def _has_display() -> bool:
 
 def _private_opener(path: str, flags: int) -> int:
     descriptor = os.open(path, flags, 0o600)
-    if os.name != "nt" and stat.S_ISREG(os.fstat(descriptor).st_mode):
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
         with contextlib.suppress(PermissionError):  # the file of another user, writable for us
-            os.fchmod(descriptor, 0o600)
+            platforms.set_mode(descriptor, 0o600)
     return descriptor
 
 

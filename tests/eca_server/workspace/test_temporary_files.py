@@ -18,6 +18,7 @@ import pytest
 import trio.testing
 
 from eca_protocol.server.roots import Root
+from eca_protocol import platforms
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
@@ -207,7 +208,7 @@ def test_a_record_that_another_server_removes_is_written_again(
     records: TemporaryFiles, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = records.directory / RECORD
-    locked = temporary_files._lock
+    locked = platforms.lock
     removals = [record]
 
     def remove_once(descriptor: int) -> None:
@@ -216,7 +217,7 @@ def test_a_record_that_another_server_removes_is_written_again(
         removals.clear()
         locked(descriptor)
 
-    monkeypatch.setattr(temporary_files, "_lock", remove_once)
+    monkeypatch.setattr(platforms, "lock", remove_once)
     with records.recorded(root / NAME):
         assert record.read_text() == str(root / NAME)
     assert not record.exists()
@@ -226,7 +227,7 @@ def test_a_record_that_another_server_removes_is_written_again(
 def another_server_cleans(record: Path) -> Iterator[threading.Thread]:
     record.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(record, os.O_RDWR | os.O_CREAT)
-    temporary_files._lock(descriptor)
+    platforms.lock(descriptor)
     letting_go = threading.Timer(0.05, lambda: (record.unlink(), os.close(descriptor)))
     letting_go.start()
     yield letting_go

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import anyio
 
+from eca_protocol import platforms
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
@@ -127,7 +128,7 @@ async def every_end_ends_commands(harness: Harness) -> None:
         how = "SIGTERM" if by_signal else "the end of its input"
         _judge(harness, "W-13l", f"the end of the command within 3 s of {how}", ended=ended)
         if not ended:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, platforms.KILL)
 
 
 def _judge(harness: Harness, row: str, expected: str, *, ended: bool) -> None:

@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import stat
-import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -18,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from eca_protocol import platforms
 from eca_protocol.errors import ECAError
 from eca_server.config import data_directory, make_data_directory
 from eca_server.workspace.worktree import in_main_worktree
@@ -165,9 +165,6 @@ def has_ended(path: Path, token: str) -> bool:
         return True
     file = _lock_file(path, token)
     try:
-        if sys.platform == "win32":  # an open file cannot be removed there: that is the lock
-            file.unlink()
-            return True
         descriptor = os.open(file, _OPEN)
     except FileNotFoundError:
         return True
@@ -202,12 +199,8 @@ def _lock_file(path: Path, token: str) -> Path:
 
 def _lock(descriptor: int, *, shared: bool = False) -> bool:
     """Lock a file for as long as it is open; return whether that was possible."""
-    if sys.platform == "win32":
-        return True
-    import fcntl  # noqa: PLC0415 - POSIX only
-
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        platforms.lock(descriptor, shared=shared)
     except BlockingIOError:
         return False
     return True

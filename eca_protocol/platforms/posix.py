@@ -1,0 +1,169 @@
+"""Linux and macOS. `eca_protocol.platforms` says what this module is for."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import subprocess
+
+__all__ = [
+    "ATOMIC_WRITE",
+    "ENDING_SIGNALS",
+    "KILL",
+    "START_OF_A_GROUP",
+    "ProcessGroup",
+    "can_wait",
+    "change_directory",
+    "data_home",
+    "duplicate",
+    "has_ended",
+    "has_input",
+    "is_alive",
+    "is_blocking",
+    "lock",
+    "read_at",
+    "set_blocking",
+    "set_mode",
+    "set_owner",
+    "unlock",
+]
+
+assert sys.platform != "win32"
+
+ATOMIC_WRITE: Final = select.PIPE_BUF
+"""The number of bytes that a pipe takes whole or not at all."""
+
+ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that ask a process to end."""
+
+KILL: Final = signal.SIGKILL
+"""The signal that a process cannot refuse."""
+
+START_OF_A_GROUP: Final[Mapping[str, Any]] = {"start_new_session": True}
+"""Arguments of `subprocess.Popen`: a session and a process group of its own."""
+
+
+class ProcessGroup:
+    """The process group of a child that was started with `START_OF_A_GROUP`."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def signal(self, number: int, others: Iterable[int] = ()) -> None:
+        """Send a signal to the group, and to other processes that are not in it."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._leader, number)
+        for pid in others:
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) != self._leader:
+                    os.kill(pid, number)
+
+    def close(self) -> None:
+        """Forget the group: the system keeps nothing for it."""
+
+
+def has_ended(child: subprocess.Popen[bytes], group: ProcessGroup) -> bool:
+    """Return whether a child has ended.
+
+    Where the system can tell, the child is not reaped; elsewhere its group is killed, too.
+    """
+    if hasattr(os, "waitid"):
+        try:
+            looks = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, child.pid, looks) is not None
+        except ChildProcessError:  # other code has reaped it: the number may be reused
+            return child.poll() is not None
+    ended = child.poll() is not None
+    if ended:
+        group.signal(KILL)
+    return ended
+
+
+def is_alive(process_id: int) -> bool:
+    """Return whether a process exists, possibly one of a different user."""
+    try:
+        os.kill(process_id, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def can_wait(descriptor: int) -> bool:
+    """Return whether the event loop can wait for a descriptor: a pipe or a socket."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def is_blocking(descriptor: int) -> bool:
+    """Return whether reading and writing wait."""
+    return os.get_blocking(descriptor)
+
+
+def set_blocking(descriptor: int, waits: bool) -> None:
+    """Let reading and writing wait, or not."""
+    os.set_blocking(descriptor, waits)
+
+
+def has_input(descriptor: int, seconds: float) -> bool:
+    """Return whether a pipe has input or has ended, after waiting at most so long."""
+    poll = select.poll()  # unlike `select`, it has no largest descriptor
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def duplicate(descriptor: int) -> int:
+    """Return a duplicate above 2, so that it never takes the place of a closed standard stream."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+
+
+def read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """Read at an offset; the file's position remains."""
+    return os.pread(descriptor, size, offset)
+
+
+def lock(descriptor: int, *, shared: bool = False, waits: bool = False) -> None:
+    """Lock a file for as long as the descriptor is open.
+
+    Raises:
+        BlockingIOError: a different descriptor holds the lock.
+        OSError: the file system has no locks.
+    """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(descriptor, kind | (0 if waits else fcntl.LOCK_NB))
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of a file."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def set_mode(descriptor: int, mode: int) -> None:
+    """Set the permissions of an open file."""
+    os.fchmod(descriptor, mode)
+
+
+def set_owner(descriptor: int, status: os.stat_result) -> None:
+    """Give an open file the owner and group of a different one."""
+    os.fchown(descriptor, status.st_uid, status.st_gid)
+
+
+def change_directory(descriptor: int) -> None:
+    """Make an open directory the current one."""
+    os.fchdir(descriptor)
+
+
+def data_home(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the directory of programs' data in the user's home."""
+    return home / ".local" / "share"

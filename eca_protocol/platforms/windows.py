@@ -1,0 +1,255 @@
+"""Windows. `eca_protocol.platforms` says what this module is for.
+
+A process group is a job object: it ends with its last handle, so that a killed server leaves no
+children. A lock is one byte far behind the end of a file, since a locked byte cannot be read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = [
+    "ATOMIC_WRITE",
+    "ENDING_SIGNALS",
+    "KILL",
+    "START_OF_A_GROUP",
+    "ProcessGroup",
+    "can_wait",
+    "change_directory",
+    "data_home",
+    "duplicate",
+    "has_ended",
+    "has_input",
+    "is_alive",
+    "is_blocking",
+    "lock",
+    "read_at",
+    "set_blocking",
+    "set_mode",
+    "set_owner",
+    "unlock",
+]
+
+assert sys.platform == "win32"
+
+import _winapi  # noqa: E402
+import msvcrt  # noqa: E402
+
+ATOMIC_WRITE: Final = 512
+"""The number of bytes that a pipe takes whole or not at all."""
+
+ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+"""The signals that ask a process to end."""
+
+KILL: Final = signal.SIGTERM
+"""The signal that a process cannot refuse: on Windows `os.kill` ends the process with it."""
+
+START_OF_A_GROUP: Final[Mapping[str, Any]] = {
+    "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+}
+"""Arguments of `subprocess.Popen`: no Ctrl-C of ours, and no window."""
+
+_LOCKED_BYTE: Final = 1 << 40
+_PAUSE: Final = 0.01  # seconds between two looks at a pipe
+
+_SET_QUOTA_AND_TERMINATE: Final = 0x0101  # of PROCESS_...
+_SYNCHRONIZE: Final = 0x0010_0000
+_EXTENDED_LIMITS: Final = 9  # JobObjectExtendedLimitInformation
+_KILL_ON_CLOSE: Final = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+_WAIT_TIMEOUT: Final = 0x102
+
+
+class _Limits(ctypes.Structure):
+    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION; only `flags` is set."""
+
+    _fields_ = (
+        ("times", ctypes.c_int64 * 2),
+        ("flags", ctypes.c_uint32),
+        ("working_set", ctypes.c_size_t * 2),
+        ("active_processes", ctypes.c_uint32),
+        ("affinity", ctypes.c_size_t),
+        ("classes", ctypes.c_uint32 * 2),
+        ("counters", ctypes.c_uint64 * 6),
+        ("memory", ctypes.c_size_t * 4),
+    )
+
+
+def _kernel() -> ctypes.WinDLL:
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    handle = ctypes.c_void_p
+    kernel.CreateJobObjectW.restype = handle
+    kernel.CreateJobObjectW.argtypes = (handle, ctypes.c_wchar_p)
+    kernel.OpenProcess.restype = handle
+    kernel.OpenProcess.argtypes = (ctypes.c_uint32, ctypes.c_int, ctypes.c_uint32)
+    kernel.AssignProcessToJobObject.argtypes = (handle, handle)
+    kernel.SetInformationJobObject.argtypes = (handle, ctypes.c_int, handle, ctypes.c_uint32)
+    kernel.TerminateJobObject.argtypes = (handle, ctypes.c_uint32)
+    kernel.WaitForSingleObject.argtypes = (handle, ctypes.c_uint32)
+    kernel.CloseHandle.argtypes = (handle,)
+    return kernel
+
+
+@contextmanager
+def _opened(kernel: ctypes.WinDLL, process_id: int, access: int) -> Iterator[int | None]:
+    process: int | None = kernel.OpenProcess(access, 0, process_id)
+    try:
+        yield process
+    finally:
+        if process:
+            kernel.CloseHandle(process)
+
+
+class ProcessGroup:
+    """A job with a child that was started with `START_OF_A_GROUP`, and the child's descendants."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+        self._kernel = _kernel()
+        self._job: int | None = self._kernel.CreateJobObjectW(None, None)
+        limits = _Limits(flags=_KILL_ON_CLOSE)
+        with _opened(self._kernel, leader, _SET_QUOTA_AND_TERMINATE) as process:
+            if not (
+                self._job
+                and process
+                and self._kernel.SetInformationJobObject(
+                    self._job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)
+                )
+                and self._kernel.AssignProcessToJobObject(self._job, process)
+            ):
+                self.close()
+
+    def signal(self, number: int, others: Iterable[int] = ()) -> None:
+        """End the group, whatever the signal: a process without a console has no gentle end."""
+        if self._job:
+            self._kernel.TerminateJobObject(self._job, number)
+        for pid in others if self._job else (self._leader, *others):
+            with suppress(OSError):
+                os.kill(pid, number)
+
+    def close(self) -> None:
+        """End what is left of the group."""
+        job, self._job = self._job, None
+        if job:
+            self._kernel.CloseHandle(job)
+
+
+def has_ended(child: subprocess.Popen[bytes], group: ProcessGroup) -> bool:
+    """Return whether a child has ended; the rest of its group is ended then."""
+    ended = child.poll() is not None
+    if ended:
+        group.close()
+    return ended
+
+
+def is_alive(process_id: int) -> bool:
+    """Return whether a process exists that this user may wait for."""
+    kernel = _kernel()
+    with _opened(kernel, process_id, _SYNCHRONIZE) as process:
+        return bool(process) and kernel.WaitForSingleObject(process, 0) == _WAIT_TIMEOUT
+
+
+def can_wait(descriptor: int) -> bool:
+    """Return whether the event loop can wait for a descriptor: it cannot, threads wait."""
+    return False
+
+
+def is_blocking(descriptor: int) -> bool:
+    """Return whether reading and writing wait: they always do."""
+    return True
+
+
+def set_blocking(descriptor: int, waits: bool) -> None:
+    """Do nothing: reading and writing always wait."""
+
+
+def has_input(descriptor: int, seconds: float) -> bool:
+    """Return whether a pipe has input or has ended, after waiting at most so long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            if _winapi.PeekNamedPipe(msvcrt.get_osfhandle(descriptor))[0]:
+                return True
+        except OSError:  # the other side has closed it
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_PAUSE)
+
+
+def duplicate(descriptor: int) -> int:
+    """Return a duplicate that children do not inherit."""
+    return os.dup(descriptor)
+
+
+@contextmanager
+def _position(descriptor: int, offset: int) -> Iterator[None]:
+    """Set the position of a file inside the block."""
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    try:
+        yield
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """Read at an offset; the file's position remains."""
+    with _position(descriptor, offset):
+        return os.read(descriptor, size)
+
+
+def lock(descriptor: int, *, shared: bool = False, waits: bool = False) -> None:
+    """Lock a file for as long as the descriptor is open.
+
+    A shared lock is none here: a request for one gives an exclusive lock up.
+
+    Raises:
+        BlockingIOError: a different descriptor holds the lock.
+    """
+    if shared:
+        with suppress(OSError):  # it was not locked
+            unlock(descriptor)
+        return
+    try:
+        with _position(descriptor, _LOCKED_BYTE):
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
+    except OSError as error:
+        raise BlockingIOError(*error.args) from error
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of a file."""
+    with _position(descriptor, _LOCKED_BYTE):
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+
+def set_mode(descriptor: int, mode: int) -> None:
+    """Do nothing: a file has the permissions of its directory."""
+
+
+def set_owner(descriptor: int, status: os.stat_result) -> None:
+    """Do nothing: a file has the owner of its directory."""
+
+
+def change_directory(descriptor: int) -> None:
+    """Refuse: a directory has no descriptor on Windows.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError(f"{descriptor}: a directory has no descriptor on Windows")
+
+
+def data_home(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the directory of programs' data: %LOCALAPPDATA%."""
+    local = environ.get("LOCALAPPDATA", "")
+    return Path(local) if local else home / "AppData" / "Local"

@@ -1,0 +1,95 @@
+"""The POSIX half of `platforms`, with the branches of macOS."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eca_protocol import platforms
+
+pytest.importorskip("fcntl")  # Windows has a half of its own
+
+FOREVER = ["sleep", "600"]
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(FOREVER, **platforms.START_OF_A_GROUP) as process:
+        yield process
+        process.kill()
+
+
+def test_a_signal_reaches_the_group_and_processes_outside_of_it(
+    child: subprocess.Popen[bytes],
+) -> None:
+    with subprocess.Popen(FOREVER, start_new_session=True) as outside:
+        platforms.ProcessGroup(child.pid).signal(platforms.KILL, [outside.pid, child.pid])
+        assert outside.wait(10) == -signal.SIGKILL
+    assert child.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("has_waitid", [True, False], ids=["waitid", "older macOS"])
+def test_the_end_of_a_child_is_seen(
+    monkeypatch: pytest.MonkeyPatch, child: subprocess.Popen[bytes], has_waitid: bool
+) -> None:
+    if not has_waitid:
+        monkeypatch.delattr(os, "waitid", raising=False)
+    group = platforms.ProcessGroup(child.pid)
+    assert not platforms.has_ended(child, group)
+    child.kill()
+    while not platforms.has_ended(child, group):
+        pass
+    assert (child.returncode is None) is has_waitid
+    assert child.wait(10) == -signal.SIGKILL
+
+
+def test_this_process_is_alive_and_an_ended_one_is_not() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    assert platforms.is_alive(os.getpid())
+    assert not platforms.is_alive(ended.pid)
+    assert not platforms.is_alive(1 << 70)
+
+
+def test_a_pipe_has_input_when_written_to_and_at_its_end() -> None:
+    read_fd, write_fd = os.pipe()
+    try:
+        assert platforms.can_wait(read_fd)
+        assert not platforms.has_input(read_fd, 0)
+        os.write(write_fd, b"x")
+        assert platforms.has_input(read_fd, 60)
+        assert os.read(read_fd, 2) == b"x"
+    finally:
+        os.close(write_fd)
+    assert platforms.has_input(read_fd, 60)
+    os.close(read_fd)
+
+
+def test_a_lock_is_exclusive_or_shared(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with path.open("wb") as first, path.open("rb") as second:
+        platforms.lock(first.fileno())
+        with pytest.raises(BlockingIOError):
+            platforms.lock(second.fileno(), shared=True)
+        platforms.unlock(first.fileno())
+        platforms.lock(second.fileno(), shared=True)
+        platforms.lock(first.fileno(), shared=True)
+        with pytest.raises(BlockingIOError):
+            platforms.lock(first.fileno())
+
+
+def test_a_duplicate_is_above_the_standard_streams_and_not_inherited(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("wb") as file:
+        copy = platforms.duplicate(file.fileno())
+    assert copy > 2
+    assert not os.get_inheritable(copy)
+    os.close(copy)
+
+
+def test_data_is_below_the_home() -> None:
+    assert platforms.data_home({}, Path("home")) == Path("home/.local/share")

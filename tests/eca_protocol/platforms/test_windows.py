@@ -1,0 +1,281 @@
+"""The Windows half of `platforms`, on any system: a pretended kernel, `msvcrt` and `_winapi`."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib.util
+import inspect
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from eca_protocol import platforms
+
+posix: Any = pytest.importorskip("eca_protocol.platforms.posix")  # compared with the other half
+
+SOURCE = Path(platforms.__file__).with_name("windows.py")
+JOB, PROCESS = 7000, 8000
+NO_WINDOW, OWN_GROUP = 0x0800_0000, 0x0200
+
+
+class Function:
+    """A function of the kernel that records its calls and returns one value."""
+
+    def __init__(self, name: str, calls: list[tuple[Any, ...]], result: Any) -> None:
+        self._name, self._calls, self.result = name, calls, result
+
+    def __call__(self, *arguments: Any) -> Any:
+        self._calls.append((self._name, *arguments))
+        return self.result
+
+
+class Kernel:
+    """A `kernel32` in which everything succeeds unless a test says otherwise."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        for name, result in {
+            "CreateJobObjectW": JOB,
+            "OpenProcess": PROCESS,
+            "SetInformationJobObject": 1,
+            "AssignProcessToJobObject": 1,
+            "TerminateJobObject": 1,
+            "WaitForSingleObject": 0x102,
+            "CloseHandle": 1,
+        }.items():
+            setattr(self, name, Function(name, self.calls, result))
+
+    def called(self, name: str) -> list[tuple[Any, ...]]:
+        return [arguments for called, *arguments in self.calls if called == name]
+
+
+class Locks(ModuleType):
+    """A `msvcrt` with exclusive locks of single bytes, one holder a descriptor."""
+
+    LK_UNLCK, LK_LOCK, LK_NBLCK = 0, 1, 2
+
+    def __init__(self) -> None:
+        super().__init__("msvcrt")
+        self.holders: dict[tuple[int, int], int] = {}
+
+    def locking(self, descriptor: int, mode: int, size: int) -> None:
+        assert size == 1
+        place = os.fstat(descriptor).st_ino, os.lseek(descriptor, 0, os.SEEK_CUR)
+        if mode == self.LK_UNLCK:
+            if self.holders.pop(place, None) != descriptor:
+                raise PermissionError(errno.EACCES, "not locked")
+        elif place in self.holders:
+            raise PermissionError(errno.EACCES, "locked")
+        else:
+            self.holders[place] = descriptor
+
+    def get_osfhandle(self, descriptor: int) -> int:
+        return descriptor + 1000
+
+
+class Pipes(ModuleType):
+    """A `_winapi` whose pipe has this many bytes at each look."""
+
+    def __init__(self) -> None:
+        super().__init__("_winapi")
+        self.looks: list[int | OSError] = []
+
+    def PeekNamedPipe(self, handle: int) -> tuple[int, int]:
+        assert handle == 1005
+        look = self.looks.pop(0)
+        if isinstance(look, OSError):
+            raise look
+        return look, 0
+
+
+@pytest.fixture
+def kernel() -> Kernel:
+    return Kernel()
+
+
+@pytest.fixture
+def pipes() -> Pipes:
+    return Pipes()
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch, kernel: Kernel, pipes: Pipes) -> Any:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "msvcrt", Locks())
+    monkeypatch.setitem(sys.modules, "_winapi", pipes)
+    monkeypatch.setattr(ctypes, "WinDLL", lambda *_, **__: kernel, raising=False)
+    monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", NO_WINDOW, raising=False)
+    monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", OWN_GROUP, raising=False)
+    spec = importlib.util.spec_from_file_location("windows_half", SOURCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    kills: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *arguments: kills.append(arguments))
+    return kills
+
+
+class Popen:
+    """A child whose end a test decides."""
+
+    pid = 42
+    code: int | None = None
+
+    def poll(self) -> int | None:
+        return self.code
+
+
+def test_both_halves_have_the_same_names_and_parameters(windows: Any) -> None:
+    assert windows.__all__ == posix.__all__
+    for name in posix.__all__:
+        ours, theirs = getattr(posix, name), getattr(windows, name)
+        assert callable(ours) == callable(theirs), name
+        if inspect.isfunction(ours):
+            assert inspect.signature(ours) == inspect.signature(theirs), name
+        elif inspect.isclass(ours):
+            methods = {key for key in vars(ours) if not key.startswith("_")}
+            assert methods == {key for key in vars(theirs) if not key.startswith("_")}
+
+
+def test_each_name_of_this_system_is_exported() -> None:
+    assert set(posix.__all__) <= set(dir(platforms))
+
+
+def test_a_child_starts_without_a_window_and_without_our_ctrl_c(windows: Any) -> None:
+    assert windows.START_OF_A_GROUP == {"creationflags": NO_WINDOW | OWN_GROUP}
+
+
+def test_a_group_is_a_job_that_ends_with_its_last_handle(windows: Any, kernel: Kernel) -> None:
+    windows.ProcessGroup(42)
+    assert ctypes.sizeof(windows._Limits) == 144  # as the system's header has it, on 64 bits
+    (set_information,) = kernel.called("SetInformationJobObject")
+    assert set_information[:2] == [JOB, 9]
+    assert set_information[3] == 144
+    assert set_information[2]._obj.flags == 0x2000
+    assert windows._Limits.flags.offset == 16
+    assert kernel.called("AssignProcessToJobObject") == [[JOB, PROCESS]]
+    assert kernel.called("CloseHandle") == [[PROCESS]]
+
+
+def test_a_signal_ends_the_job_and_the_others(
+    windows: Any, kernel: Kernel, killed: list[tuple[int, int]]
+) -> None:
+    windows.ProcessGroup(42).signal(windows.KILL, [43])
+    assert kernel.called("TerminateJobObject") == [[JOB, signal.SIGTERM]]
+    assert killed == [(43, signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(
+    "failing",
+    ["CreateJobObjectW", "OpenProcess", "SetInformationJobObject", "AssignProcessToJobObject"],
+)
+def test_without_a_job_the_child_itself_is_ended(
+    windows: Any, kernel: Kernel, killed: list[tuple[int, int]], failing: str
+) -> None:
+    getattr(kernel, failing).result = None
+    group = windows.ProcessGroup(42)
+    group.signal(windows.KILL)
+    group.close()
+    assert killed == [(42, signal.SIGTERM)]
+    assert not kernel.called("TerminateJobObject")
+    closed = [handle for (handle,) in kernel.called("CloseHandle")]
+    opened = {"CreateJobObjectW": [PROCESS], "OpenProcess": [JOB]}.get(failing, [JOB, PROCESS])
+    assert sorted(closed) == opened
+
+
+def test_the_end_of_a_child_ends_the_rest_of_its_group(windows: Any, kernel: Kernel) -> None:
+    child, group = Popen(), windows.ProcessGroup(42)
+    assert not windows.has_ended(child, group)
+    assert [JOB] not in kernel.called("CloseHandle")
+    child.code = 0
+    assert windows.has_ended(child, group)
+    assert [JOB] in kernel.called("CloseHandle")
+
+
+@pytest.mark.parametrize(
+    ("process", "waited", "alive"), [(PROCESS, 0x102, True), (PROCESS, 0, False), (None, 0, False)]
+)
+def test_a_process_is_alive_while_its_handle_is_not_signalled(
+    windows: Any, kernel: Kernel, process: int | None, waited: int, alive: bool
+) -> None:
+    kernel.OpenProcess.result = process
+    kernel.WaitForSingleObject.result = waited
+    assert windows.is_alive(42) is alive
+
+
+def test_a_lock_excludes_others_and_leaves_the_position_and_the_size(
+    windows: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"text")
+    with path.open("r+b", buffering=0) as first, path.open("r+b", buffering=0) as second:
+        first.seek(2)
+        windows.lock(first.fileno())
+        assert first.read() == b"xt"
+        with pytest.raises(BlockingIOError):
+            windows.lock(second.fileno(), waits=True)
+        windows.lock(first.fileno(), shared=True)
+        windows.lock(first.fileno(), shared=True)
+        windows.lock(second.fileno())
+        windows.unlock(second.fileno())
+        assert second.read() == b"text"
+    assert path.stat().st_size == 4
+
+
+def test_reading_at_an_offset_leaves_the_position(windows: Any, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    with path.open("rb", buffering=0) as file:
+        file.seek(1)
+        assert windows.read_at(file.fileno(), 3, 5) == b"567"
+        assert file.read(1) == b"1"
+
+
+@pytest.mark.parametrize(
+    ("looks", "has_input"),
+    [([5], True), ([0, 0, 5], True), ([OSError()], True), ([0, OSError()], True)],
+)
+def test_a_wait_for_a_pipe_ends_with_input_or_its_end(
+    windows: Any, pipes: Pipes, looks: list[int | OSError], has_input: bool
+) -> None:
+    pipes.looks = looks
+    assert windows.has_input(5, 60) is has_input
+    assert not pipes.looks
+
+
+def test_a_wait_for_a_silent_pipe_ends_at_its_limit(windows: Any, pipes: Pipes) -> None:
+    pipes.looks = [0]
+    assert windows.has_input(5, 0) is False
+
+
+def test_descriptors_block_and_have_neither_mode_nor_owner(windows: Any, tmp_path: Path) -> None:
+    assert windows.is_blocking(5)
+    assert not windows.can_wait(5)
+    windows.set_blocking(5, False)
+    windows.set_mode(5, 0o600)
+    windows.set_owner(5, tmp_path.stat())
+    with pytest.raises(NotImplementedError):
+        windows.change_directory(5)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [({"LOCALAPPDATA": "local"}, Path("local")), ({}, Path("home/AppData/Local"))],
+)
+def test_data_is_in_the_local_application_data(
+    windows: Any, environ: dict[str, str], expected: Path
+) -> None:
+    assert windows.data_home(environ, Path("home")) == expected
