@@ -176,14 +176,20 @@ class Workspace:
 
 
 def _resolved(absolute: str, shown: str) -> Path:
+    _check(absolute, shown)
+    real_path = real_path_of(absolute)
+    _check(str(real_path), shown)  # a circle behind a directory that does not exist
+    return real_path
+
+
+def _check(path: str, shown: str) -> None:
     try:
-        os.stat(absolute)  # noqa: PTH116 (the unchanged text, for the kernel to judge)
+        os.stat(path)  # noqa: PTH116 (the unchanged text, for the kernel to judge)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise InvalidPath(f"the symbolic links of {shown} form a circle") from None
         if error.errno == errno.ENAMETOOLONG:
             raise InvalidPath(f"a name in {shown} is too long for its file system") from None
-    return real_path_of(absolute)
 
 
 def _normalised(absolute: str) -> Path:

@@ -161,8 +161,10 @@ def test_a_text_that_is_no_path_is_refused(workspace: Workspace, text: str, word
 def test_links_in_a_circle_are_refused(workspace: Workspace, project: Path) -> None:
     (project / "a").symlink_to("b")
     (project / "b").symlink_to("a")
-    with pytest.raises(InvalidPath, match="circle"):
-        workspace.locate("a/x")
+    (project / "c").symlink_to("c/d")
+    for path in ("a/x", "none/../c/.."):
+        with pytest.raises(InvalidPath, match="circle"):
+            workspace.locate(path)
 
 
 def test_a_name_that_is_no_utf8_is_found(workspace: Workspace, project: Path) -> None:

@@ -277,7 +277,8 @@ class ChatsShareTheirPast(Chat):
     def __init__(self, chat_id: str, server: Server) -> None:
         super().__init__(chat_id, server)
         for other in server.chats.values():
-            self.history = list(other.history)
+            if any("It was the" in str(message) for message in other.history):  # one of its case
+                self.history = list(other.history)
 
 
 @breaks("CHAT-3")
