@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from eca_protocol.acp import messages as m
@@ -28,54 +29,57 @@ RESOURCE_NOT_FOUND: Final = -32002
 """The error code of an unknown session or file."""
 
 
-def _request(name: str, direction: Direction, params: Any, result: Any) -> Method:
-    return Method(name=name, kind="request", direction=direction, types=lambda: (params, result))
+_Types = Callable[[], tuple[Any, Any]]
 
 
-def _agent(name: str, params: Any, result: Any) -> Method:
-    return _request(name, "client_to_server", params, result)
+def _agent(name: str, types: _Types) -> Method:
+    return Method(name=name, kind="request", direction="client_to_server", types=types)
 
 
-def _client(name: str, params: Any, result: Any) -> Method:
-    return _request(name, "server_to_client", params, result)
+def _client(name: str, types: _Types) -> Method:
+    return Method(name=name, kind="request", direction="server_to_client", types=types)
 
 
-def _notification(name: str, direction: Direction, params: Any) -> Method:
-    return Method(name=name, kind="notification", direction=direction, types=lambda: (params, None))
+def _notification(name: str, direction: Direction, types: _Types) -> Method:
+    return Method(name=name, kind="notification", direction=direction, types=types)
 
 
 ACP: Final = Table(
     [
-        _agent("initialize", m.InitializeRequest, m.InitializeResponse),
-        _agent("authenticate", m.AuthenticateRequest, m.Empty),
-        _agent("logout", m.Empty, m.Empty),
-        _agent("session/new", m.NewSessionRequest, m.NewSessionResponse),
-        _agent("session/load", m.LoadSessionRequest, m.SessionState),
-        _agent("session/resume", m.ResumeSessionRequest, m.SessionState),
-        _agent("session/list", m.ListSessionsRequest, m.ListSessionsResponse),
-        _agent("session/delete", m.SessionReference, m.Empty),
-        _agent("session/close", m.SessionReference, m.Empty),
-        _agent("session/set_mode", m.SetSessionModeRequest, m.Empty),
+        _agent("initialize", lambda: (m.InitializeRequest, m.InitializeResponse)),
+        _agent("authenticate", lambda: (m.AuthenticateRequest, m.Empty)),
+        _agent("logout", lambda: (m.Empty, m.Empty)),
+        _agent("session/new", lambda: (m.NewSessionRequest, m.NewSessionResponse)),
+        _agent("session/load", lambda: (m.LoadSessionRequest, m.SessionState)),
+        _agent("session/resume", lambda: (m.ResumeSessionRequest, m.SessionState)),
+        _agent("session/list", lambda: (m.ListSessionsRequest, m.ListSessionsResponse)),
+        _agent("session/delete", lambda: (m.SessionReference, m.Empty)),
+        _agent("session/close", lambda: (m.SessionReference, m.Empty)),
+        _agent("session/set_mode", lambda: (m.SetSessionModeRequest, m.Empty)),
         _agent(
             "session/set_config_option",
-            m.SetSessionConfigOptionRequest,
-            m.SetSessionConfigOptionResponse,
+            lambda: (m.SetSessionConfigOptionRequest, m.SetSessionConfigOptionResponse),
         ),
-        _agent("session/prompt", m.PromptRequest, m.PromptResponse),
-        _notification("session/cancel", "client_to_server", m.SessionReference),
-        _notification("session/update", "server_to_client", m.SessionNotification),
+        _agent("session/prompt", lambda: (m.PromptRequest, m.PromptResponse)),
+        _notification("session/cancel", "client_to_server", lambda: (m.SessionReference, None)),
+        _notification("session/update", "server_to_client", lambda: (m.SessionNotification, None)),
         _client(
-            "session/request_permission", m.RequestPermissionRequest, m.RequestPermissionResponse
+            "session/request_permission",
+            lambda: (m.RequestPermissionRequest, m.RequestPermissionResponse),
         ),
-        _client("fs/read_text_file", m.ReadTextFileRequest, m.ReadTextFileResponse),
-        _client("fs/write_text_file", m.WriteTextFileRequest, m.Empty),
-        _client("terminal/create", m.CreateTerminalRequest, m.CreateTerminalResponse),
-        _client("terminal/output", m.TerminalReference, m.TerminalOutputResponse),
-        _client("terminal/release", m.TerminalReference, m.Empty),
-        _client("terminal/wait_for_exit", m.TerminalReference, m.TerminalExitStatus),
-        _client("terminal/kill", m.TerminalReference, m.Empty),
-        _client("elicitation/create", m.CreateElicitationRequest, m.CreateElicitationResponse),
-        _notification("elicitation/complete", "server_to_client", m.CompleteElicitation),
+        _client("fs/read_text_file", lambda: (m.ReadTextFileRequest, m.ReadTextFileResponse)),
+        _client("fs/write_text_file", lambda: (m.WriteTextFileRequest, m.Empty)),
+        _client("terminal/create", lambda: (m.CreateTerminalRequest, m.CreateTerminalResponse)),
+        _client("terminal/output", lambda: (m.TerminalReference, m.TerminalOutputResponse)),
+        _client("terminal/release", lambda: (m.TerminalReference, m.Empty)),
+        _client("terminal/wait_for_exit", lambda: (m.TerminalReference, m.TerminalExitStatus)),
+        _client("terminal/kill", lambda: (m.TerminalReference, m.Empty)),
+        _client(
+            "elicitation/create", lambda: (m.CreateElicitationRequest, m.CreateElicitationResponse)
+        ),
+        _notification(
+            "elicitation/complete", "server_to_client", lambda: (m.CompleteElicitation, None)
+        ),
     ]
 )
 

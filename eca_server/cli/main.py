@@ -57,6 +57,11 @@ Print the answer to one message as it arrives. Without a message, hold a
 conversation: each line is a prompt. Ctrl-C stops the answer, a second one exits.
 """
 
+_ACP = """\
+Serve an editor that speaks the Agent Client Protocol (ACP), over stdin and stdout.
+Each session has an ECA server of its own: this one, or the one that COMMAND starts.
+"""
+
 _DOCTOR = """\
 Report the configuration files, providers and keys in use (the name of a key's
 variable, never its value), and test the built-in model. With --online, also send
@@ -168,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_schemas(commands)
     _add_trust(commands)
     _add_tap(commands)
+    _add_acp(commands)
     commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
     commands.add_parser("conformance", help="test whether a server conforms to the protocol")
     commands.add_parser("ecp", help="evaluate agents (the same as the command `ecp`)")
@@ -203,6 +209,14 @@ def _add_serve(commands: _Commands) -> None:
             help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
             "2025-10 or current)",
         )
+
+
+def _add_acp(commands: _Commands) -> None:
+    acp = _add_command(commands, "acp", "serve an editor that speaks ACP (Zed, JetBrains)", _ACP)
+    _add_common(acp)
+    _add_trust_flag(acp)
+    acp.add_argument("--login", action="store_true", help="chat in the terminal, to type /login")
+    acp.add_argument("server", nargs="*", metavar="COMMAND", help="an ECA server to use, after --")
 
 
 def _add_chat(commands: _Commands) -> None:
@@ -374,6 +388,15 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
+def _acp(arguments: argparse.Namespace) -> int:
+    if arguments.login:
+        arguments.message = arguments.model = None
+        return _chat(arguments)
+    with _without_garbage_collection():
+        from eca_server.acp.cli import run  # noqa: PLC0415
+    return run(lambda: _options(arguments), arguments.server)
+
+
 def _chat(arguments: argparse.Namespace) -> int:
     from eca_server.cli.terminal import chat  # noqa: PLC0415
 
@@ -463,6 +486,7 @@ _WITH_PARSERS = {"conformance": _conformance, "ecp": _ecp, "inspect": _inspect}
 _COMMANDS = {
     "serve": _serve,
     "server": _serve,
+    "acp": _acp,
     "chat": _chat,
     "doctor": _doctor,
     "config": _config,
