@@ -143,6 +143,8 @@ class Agent:
         from eca_server.acp.session import Session  # noqa: PLC0415
 
         earlier = self._sessions.get(session_id)
+        if earlier is not None and earlier.client.closed:  # its server has ended
+            earlier.closing.set()
         if earlier is not None and earlier.closing.is_set():
             await earlier.closed.wait()
         elif earlier is not None:

@@ -141,3 +141,25 @@ async def test_a_server_that_cannot_start_or_dies_is_a_clear_error(tmp_path: Pat
             await editor.new()
         with pytest.raises(RPCError, match="open it first"):
             await editor.prompt("none", "hello")
+
+
+async def test_a_question_of_the_model_is_a_form(tmp_path: Path) -> None:
+    question = {"question": "Which?", "options": [{"label": "red"}, {"label": "blue"}]}
+    async with editing(tmp_path, SCRIPT) as editor:
+        editor.answers = {"answer": "blue"}
+        session = await editor.new()
+        script = f"call eca_ask_user {json.dumps(question)}"
+        assert await editor.prompt(session.session_id, script) == "end_turn"
+        (asked,) = editor.of(m.CreateElicitationRequest)
+        assert asked.message == "Which?"
+        assert "blue" in str(editor.of(m.ToolCallUpdate)[-1].content)
+
+
+async def test_a_session_takes_no_server_without_command_or_url(tmp_path: Path) -> None:
+    async with editing(tmp_path) as editor:
+        params = m.NewSessionRequest(cwd=str(tmp_path), mcp_servers=(m.McpServer(name="x"),))
+        with pytest.raises(RPCError, match="x has neither command nor url"):
+            await editor.call("session/new", params)
+        relative = m.NewSessionRequest(cwd="here", mcp_servers=())
+        with pytest.raises(RPCError, match="not an absolute path"):
+            await editor.call("session/new", relative)
