@@ -298,8 +298,10 @@ class Session:
         assert isinstance(value, str)
         if option_id == "mode":
             self._agent = value
+            self.update(acp.CurrentModeUpdate(current_mode_id=value))
         elif option_id == "model":
             self._chat.model = value
+            self._variant = None  # a variant belongs to its model
         else:
             self._variant = value or None
 

@@ -108,6 +108,7 @@ async def test_settings_modes_and_lists(tmp_path: Path) -> None:
             "session/set_mode",
             m.SetSessionModeRequest(session_id=session.session_id, mode_id="plan"),
         )
+        assert editor.of(m.CurrentModeUpdate)[-1].current_mode_id == "plan"
         await editor.prompt(session.session_id, "say from the script")
         assert editor.text() == "from the script"
         listing = m.ListSessionsRequest(cwd=str(tmp_path))
