@@ -31,6 +31,7 @@ from eca_protocol.messages.shapes import (
     fields_of,
     lacks,
     shape_of,
+    tag_key_of,
     window_of_class,
 )
 from eca_protocol.methods import ECA
@@ -177,15 +178,16 @@ class _Walk:
         if not isinstance(tag, str):
             yield from self._fields(cls, raw, path, set())
             return
-        if raw.get("type") != tag:  # a member of a union, used outside of the union
+        key = tag_key_of(cls)
+        if raw.get(key) != tag:  # a member of a union, used outside of the union
             yield Departure(
-                path=f"{path}.type",
-                kind="unknown value" if "type" in raw else "missing",
+                path=f"{path}.{key}",
+                kind="unknown value" if key in raw else "missing",
                 expected=_describe(tag),
-                got=_describe(raw["type"]) if "type" in raw else "nothing",
+                got=_describe(raw[key]) if key in raw else "nothing",
                 ruling=self.lenience,
             )
-        yield from self._fields(cls, raw, path, {"type"})
+        yield from self._fields(cls, raw, path, {key})
 
     def _object(self, raw: Any, path: str, rules: WireRules) -> Iterator[Departure]:
         if isinstance(raw, list) and rules.list_as_empty:
@@ -240,8 +242,8 @@ class _Walk:
         if not isinstance(raw, dict):
             yield _refused(path, "an object", raw)
             return
-        tag = raw.get("type")
-        place = f"{path}.type"
+        tag = raw.get(shape.key)
+        place = f"{path}.{shape.key}"
         if tag is not None and not isinstance(tag, str):
             yield _refused(place, "a string", tag)
             return
@@ -251,13 +253,13 @@ class _Walk:
                 path=place,
                 kind="unknown type",
                 expected=" or ".join(_describe(member) for member in shape.members),
-                got="nothing" if "type" not in raw else _describe(tag),
+                got="nothing" if shape.key not in raw else _describe(tag),
                 ruling=rules.ruling,
             )
             return
         if not window_of_class(cls).holds(self.revision):
             yield self._other_revision(place, _describe(tag), window_of_class(cls), rules)
-        departures = self._fields(cls, raw, path, {"type"})
+        departures = self._fields(cls, raw, path, {shape.key})
         if rules.incomplete_items and lacks(Model(cls), raw):
             departures = (_skipped(each, rules.incomplete_items) for each in departures)
         yield from departures

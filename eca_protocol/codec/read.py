@@ -157,6 +157,7 @@ class _Members(dict[Any, Read]):
         super().__init__()
         self._members = shape.members
         self._unknown = shape.unknown
+        self._key = shape.key
         self._incomplete = incomplete
 
     def __missing__(self, tag: Any) -> Read:
@@ -181,17 +182,17 @@ class _Members(dict[Any, Read]):
         return attempt
 
     def _read_unknown(self, value: dict[str, Any], _: Any) -> Any:
-        return self._unknown(type=value.get("type"), raw=value)
+        return self._unknown(type=value.get(self._key), raw=value)
 
 
 def _read_tagged(shape: Tagged, *, incomplete: bool = False) -> Read:
-    members = _Members(shape, incomplete=incomplete)
+    members, key = _Members(shape, incomplete=incomplete), shape.key
 
     def read(value: Any, _: Any) -> Any:
         if not isinstance(value, dict):
             raise Mismatch
         try:
-            read_member = members[value.get("type")]
+            read_member = members[value.get(key)]
         except TypeError:  # a list or an object as the tag
             raise Mismatch from None
         return read_member(value, None)

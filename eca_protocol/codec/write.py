@@ -28,6 +28,7 @@ from eca_protocol.messages.shapes import (
     Shape,
     Tagged,
     fields_of,
+    tag_key_of,
     window_of_class,
 )
 from eca_protocol.revisions import Revision
@@ -159,7 +160,7 @@ def _write_model(cls: ModelClass, revision: Revision) -> Write:
     tag = getattr(cls, "type", None)  # only members of a union have one
     names: dict[str, Any] = {"cls": cls, "reject": _reject}
     head = ["if value.__class__ is not cls: reject(value, cls)"]
-    entries = [f"'type': {tag!r}"] if isinstance(tag, str) else []
+    entries = [f"{tag_key_of(cls)!r}: {tag!r}"] if isinstance(tag, str) else []
     tail: list[str] = []
     for field in fields_of(cls):
         if field.rules.rest:

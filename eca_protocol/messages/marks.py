@@ -24,6 +24,7 @@ __all__ = [
     "null_as_empty",
     "object_as_true",
     "rest",
+    "wire_name",
     "wire_rules_of",
     "with_alias",
 ]
@@ -80,6 +81,8 @@ class WireRules:
     """A key that some clients write instead; read if the field's own key is absent."""
     rest: bool = False
     """The field contains all keys that belong to no other field."""
+    wire: str | None = None
+    """The key of the field, if it is not the name in camelCase."""
 
     def required_in(self, revision: Revision) -> bool:
         """Return True if the text of the edition requires the field."""
@@ -92,6 +95,11 @@ class WireRules:
 
 _KEY = "eca_wire_rules"
 _PLAIN = WireRules()
+
+
+def wire_name(key: str) -> dict[str, Any]:
+    """Return metadata of a field whose key is not its name in camelCase."""
+    return {_KEY: WireRules(wire=key)}
 
 
 def lenient(

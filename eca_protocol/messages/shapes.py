@@ -32,6 +32,7 @@ __all__ = [
     "fields_of",
     "lacks",
     "shape_of",
+    "tag_key_of",
     "window_of_class",
 ]
 
@@ -88,10 +89,14 @@ class Model:
 
 @attrs.frozen
 class Tagged:
-    """One of several objects with different `type`; any other is read as `unknown`."""
+    """One of several objects with different tags; any other is read as `unknown`.
+
+    `key` is the member that holds the tag.
+    """
 
     members: Mapping[str, ModelClass]
     unknown: ModelClass
+    key: str = "type"
 
 
 @attrs.frozen
@@ -153,7 +158,7 @@ def _shape_of_union(arguments: tuple[Any, ...]) -> Shape:
         return Scalar(tuple(_SCALARS[argument] for argument in arguments))
     members = {cls.type: cls for cls in arguments if isinstance(getattr(cls, "type", None), str)}
     (unknown,) = set(arguments) - set(members.values())
-    return Tagged(members, unknown)
+    return Tagged(members, unknown, tag_key_of(next(iter(members.values()))))
 
 
 def _values_of(arguments: tuple[Any, ...]) -> dict[str, ValueWindow | None]:
@@ -165,6 +170,13 @@ def _values_of(arguments: tuple[Any, ...]) -> dict[str, ValueWindow | None]:
         elif argument is not UnknownValue:
             values.update(dict.fromkeys(get_args(argument)))
     return values
+
+
+def tag_key_of(cls: ModelClass) -> str:
+    """Return the wire key of the tag of a union's member."""
+    key = getattr(cls, "tag_key", "type")
+    assert isinstance(key, str)
+    return key
 
 
 @functools.cache
@@ -192,11 +204,12 @@ def _lacks_field(field: Field, entry: Any) -> bool:
 
 def _field(attribute: Any) -> Field:
     factory = getattr(attribute.default, "factory", None)
+    rules = wire_rules_of(attribute)
     return Field(
         name=attribute.name,
-        wire=_camel_case(attribute.name),
+        wire=rules.wire or _camel_case(attribute.name),
         shape=shape_of(attribute.type),
-        rules=wire_rules_of(attribute),
+        rules=rules,
         window=window_of(attribute.metadata),
         has_default=attribute.default is not attrs.NOTHING,
         default=None if factory else attribute.default,

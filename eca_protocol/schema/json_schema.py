@@ -29,6 +29,7 @@ from eca_protocol.messages.shapes import (
     Tagged,
     fields_of,
     shape_of,
+    tag_key_of,
     window_of_class,
 )
 from eca_protocol.methods import ECA
@@ -165,8 +166,9 @@ class _Definitions:
         ]
         tag = getattr(cls, "type", None)
         if isinstance(tag, str):
-            properties = {"type": {"const": tag}, **properties}
-            required = ["type", *required]
+            key = tag_key_of(cls)
+            properties = {key: {"const": tag}, **properties}
+            required = [key, *required]
         schema: dict[str, Any] = {
             "description": _description(cls),
             "type": "object",

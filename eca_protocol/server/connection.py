@@ -10,12 +10,13 @@ import anyio
 import anyio.abc
 
 from eca_protocol import messages as m
+from eca_protocol import platforms
 from eca_protocol.errors import ConnectionClosed
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
-from eca_protocol.process import is_alive, wait_for_end
+from eca_protocol.process import wait_for_end
 from eca_protocol.revisions import Revision
 from eca_protocol.server.chat_requests import ChatRequests
 from eca_protocol.server.connected_client import ConnectedClient
@@ -126,7 +127,7 @@ class Connection:
         options = params.initialization_options or m.InitializationOptions()
         self._chats.meet(client, agent=options.chat_agent or options.chat_behavior)
         pid = params.process_id
-        if pid is not None and pid > 0 and is_alive(pid):
+        if pid is not None and pid > 0 and platforms.is_alive(pid):
             self._tasks.start_soon(self._end_with, pid)
         return m.InitializeResponse(chat_welcome_message=self._declarations.welcome)
 

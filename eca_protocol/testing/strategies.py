@@ -272,13 +272,13 @@ def _members(shape: Tagged, revision: Revision, *, unknown: bool) -> st.SearchSt
 
 def _unknown_objects(shape: Tagged) -> st.SearchStrategy[dict[str, Any]]:
     tags = st.text().filter(lambda text: text not in shape.members)
-    typed = st.builds(lambda tag, rest: {**rest, "type": tag}, st.none() | tags, json_objects())
-    untyped = json_objects().filter(lambda raw: "type" not in raw)
+    typed = st.builds(lambda tag, rest: {**rest, shape.key: tag}, st.none() | tags, json_objects())
+    untyped = json_objects().filter(lambda raw: shape.key not in raw)
     return untyped | typed
 
 
 def _unknown_member(shape: Tagged, raw: dict[str, Any]) -> Any:
-    return shape.unknown(type=raw.get("type"), raw=raw)
+    return shape.unknown(type=raw.get(shape.key), raw=raw)
 
 
 @st.composite
@@ -297,8 +297,8 @@ def _with_noise(draw: st.DrawFn, shape: Shape, raw: Any) -> Any:
             return None if raw is None else _with_noise(draw, inner, raw)
         case Model(cls):
             return _object_with_noise(draw, cls, raw)
-        case Tagged(members) if raw.get("type") in members:
-            return _object_with_noise(draw, members[raw["type"]], raw)
+        case Tagged(members, _, key) if raw.get(key) in members:
+            return _object_with_noise(draw, members[raw[key]], raw)
         case _:
             return raw
 

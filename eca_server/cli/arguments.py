@@ -99,6 +99,11 @@ TypeScript. It describes valid messages of that revision; the deviations that
 this server also accepts are not in it.
 """
 
+_ACP = """\
+Serve an editor that speaks the Agent Client Protocol (ACP), over stdin and stdout.
+Each session has an ECA server of its own: this one, or the one that COMMAND starts.
+"""
+
 _TRUST = """\
 A folder's own settings that can run programs, send your data or skip your
 approval have no effect until you accept them, in the editor or here. `add` prints
@@ -149,6 +154,7 @@ def make_parser() -> Parser:
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
     _add_trust(commands)
     _add_tap(commands)
+    _add_acp(commands)
     commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
     commands.add_parser("conformance", help="test whether a server conforms to the protocol")
     commands.add_parser("ecp", help="evaluate agents (the same as the command `ecp`)")
@@ -184,6 +190,14 @@ def _add_serve(commands: _Commands) -> None:
             help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
             "2025-10 or current)",
         )
+
+
+def _add_acp(commands: _Commands) -> None:
+    acp = _add_command(commands, "acp", "serve an editor that speaks ACP (Zed, JetBrains)", _ACP)
+    _add_common(acp)
+    _add_trust_flag(acp)
+    acp.add_argument("--login", action="store_true", help="chat in the terminal, to type /login")
+    acp.add_argument("server", nargs="*", metavar="COMMAND", help="an ECA server to use, after --")
 
 
 def _add_chat(commands: _Commands) -> None:

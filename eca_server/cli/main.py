@@ -142,6 +142,15 @@ def _without_garbage_collection() -> Iterator[None]:
         gc.enable()
 
 
+def _acp(arguments: argparse.Namespace) -> int:
+    if arguments.login:
+        arguments.message, arguments.model, arguments.approve = None, None, False
+        return _chat(arguments)
+    with _without_garbage_collection():
+        from eca_server.acp.cli import run  # noqa: PLC0415
+    return run(lambda: _options(arguments), arguments.server)
+
+
 def _chat(arguments: argparse.Namespace) -> int:
     from eca_server.cli.terminal import chat  # noqa: PLC0415
 
@@ -248,6 +257,7 @@ _COMMANDS = {
     "serve": _serve,
     "server": _serve,
     "chat": _chat,
+    "acp": _acp,
     "doctor": _doctor,
     "config": _config,
     "completion": _completion,

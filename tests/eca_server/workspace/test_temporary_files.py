@@ -17,8 +17,8 @@ from typing import Any, cast
 import pytest
 import trio.testing
 
-from eca_protocol.server.roots import Root
 from eca_protocol import platforms
+from eca_protocol.server.roots import Root
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings

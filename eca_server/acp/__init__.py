@@ -1,0 +1,1 @@
+"""`acp`: an agent of the Agent Client Protocol (ACP) whose chats are those of an ECA server."""

@@ -1,0 +1,348 @@
+"""The ACP agent: its methods over sessions, each with an ECA server of its own.
+
+A session has its own working directory and MCP servers, so it has its own server: in this process,
+or started by a command. The server ends with the session.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from eca_protocol.acp import PROTOCOL_VERSION, RESOURCE_NOT_FOUND, open_peer
+from eca_protocol.acp import messages as acp
+from eca_protocol.errors import ECAError, RPCError
+from eca_protocol.jsonrpc import ErrorCode
+from eca_protocol.peer import End
+from eca_protocol.streams import Transport
+from eca_server.version import version
+
+if TYPE_CHECKING:
+    from eca_protocol.client.connecting import InProcessServer
+    from eca_protocol.messages import ChatOpenResponse
+    from eca_server.acp.session import Session
+
+__all__ = ["Agent"]
+
+_EMPTY: Final = acp.Empty()
+
+# The client of ECA is imported with the first session: `initialize` is answered without it.
+
+
+class Agent:
+    """An ACP agent for one client.
+
+    Args:
+        transport: the byte stream to the client.
+        server: makes an ECA server in this process.
+        command: starts any other ECA server, in place of `server`.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        server: Callable[[], InProcessServer] | None = None,
+        command: Sequence[str] | None = None,
+    ) -> None:
+        self._server = server
+        self._command = command
+        self._sessions: dict[str, Session] = {}
+        self._client_capabilities = acp.ClientCapabilities()
+        self._nursery: trio.Nursery
+        self._peer = open_peer(
+            transport,
+            side="server",
+            handlers={
+                "initialize": self._initialize,
+                "authenticate": self._authenticate,
+                "session/new": self._new,
+                "session/load": self._load,
+                "session/resume": self._resume,
+                "session/list": self._list,
+                "session/delete": self._delete,
+                "session/close": self._close,
+                "session/set_mode": self._set_mode,
+                "session/set_config_option": self._set_option,
+                "session/prompt": self._prompt,
+                "session/cancel": self._cancel,
+            },
+        )
+
+    async def serve(self) -> End:
+        """Serve the client until its end, then end all sessions."""
+        async with trio.open_nursery() as self._nursery:
+            async with self._peer:
+                end = await self._peer.serve()
+            for session in self._sessions.values():
+                session.closing.set()
+        return end
+
+    def _initialize(self, params: acp.InitializeRequest) -> acp.InitializeResponse:
+        self._client_capabilities = params.client_capabilities
+        methods = [
+            acp.AuthMethod(
+                id="environment",
+                name="Keys of the environment or the configuration",
+                description="The server reads its keys by itself",
+            )
+        ]
+        if params.client_capabilities.auth.terminal:
+            methods.append(
+                acp.AuthMethod(
+                    id="terminal",
+                    type="terminal",
+                    name="Log in in a terminal",
+                    description="Type /login",
+                    args=("--login",),
+                )
+            )
+        return acp.InitializeResponse(
+            protocol_version=PROTOCOL_VERSION,
+            agent_capabilities=acp.AgentCapabilities(
+                load_session=True,
+                prompt_capabilities=acp.PromptCapabilities(image=True, embedded_context=True),
+                mcp_capabilities=acp.McpCapabilities(http=True, sse=True),
+                session_capabilities=acp.SessionCapabilities(
+                    list=_EMPTY,
+                    delete=_EMPTY,
+                    resume=_EMPTY,
+                    close=_EMPTY,
+                    additional_directories=_EMPTY,
+                ),
+            ),
+            auth_methods=tuple(methods),
+            agent_info=acp.Implementation(name="eca", title="ECA", version=version()),
+        )
+
+    def _authenticate(self, params: acp.AuthenticateRequest) -> acp.Empty:
+        if params.method_id not in {"environment", "terminal"}:
+            raise RPCError(ErrorCode.INVALID_PARAMS, f"no login method {params.method_id!r}")
+        return _EMPTY  # a new session reads keys and logins when it starts
+
+    def _session(self, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None or session.closing.is_set():
+            raise RPCError(RESOURCE_NOT_FOUND, f"no session {session_id!r}: open it first")
+        return session
+
+    async def _open(self, session_id: str, params: Any) -> Session:
+        """Start the ECA server of a session.
+
+        Raises:
+            RPCError: the server cannot be started, or the session is open.
+        """
+        from eca_server.acp.blocks import mcp_configuration  # noqa: PLC0415
+        from eca_server.acp.session import Session  # noqa: PLC0415
+
+        earlier = self._sessions.get(session_id)
+        if earlier is not None and earlier.client.closed:  # its server has ended
+            earlier.closing.set()
+        if earlier is not None and earlier.closing.is_set():
+            await earlier.closed.wait()
+        elif earlier is not None:
+            raise RPCError(ErrorCode.INVALID_REQUEST, f"the session {session_id!r} is open")
+        if not Path(params.cwd).is_absolute():
+            raise RPCError(ErrorCode.INVALID_PARAMS, f"cwd: not an absolute path: {params.cwd!r}")
+        session = Session(session_id, params.cwd, self._peer)
+        servers = mcp_configuration(params.mcp_servers)
+        folders = [params.cwd, *params.additional_directories]
+        start = partial(self._run_session, session, folders, servers)
+        await self._nursery.start(_reporting, start)
+        return session
+
+    async def _run_session(
+        self, session: Session, folders: list[str], servers: Any, started: Callable[[], None]
+    ) -> None:
+        """Hold the connection of a session until the session or the connection ends."""
+        from eca_protocol import messages as eca  # noqa: PLC0415
+        from eca_protocol.client import connect  # noqa: PLC0415
+
+        has_forms = (
+            self._client_capabilities.elicitation is not None
+            and self._client_capabilities.elicitation.form is not None
+        )
+        options = eca.InitializationOptions(extras={"mcpServers": servers} if servers else {})
+        connection = connect(
+            command=self._command,
+            server=None if self._server is None else self._server(),
+            cwd=folders[0] if self._command else None,
+            workspace_folders=folders,
+            client_info=eca.ClientInfo(name="eca-server acp", version=version()),
+            initialization_options=options,
+            on_approval=session.decide,
+            on_question=session.answer if has_forms else None,
+            idle_deadline=None,
+        )
+        try:
+            async with connection as client:
+                await client.wait_for_config()
+                session.attach(client)
+                self._sessions[session.id] = session
+                started()
+                await session.closing.wait()
+        finally:
+            self._sessions.pop(session.id, None)
+            session.closed.set()
+
+    async def _new(self, params: acp.NewSessionRequest) -> acp.NewSessionResponse:
+        session = await self._open(str(uuid.uuid4()), params)
+        self._nursery.start_soon(_quietly, session.announce_commands)
+        return acp.NewSessionResponse(
+            session_id=session.id, modes=session.modes(), config_options=session.options()
+        )
+
+    async def _reopen(self, params: Any, *, replays: bool) -> acp.SessionState:
+        from eca_protocol import messages as eca  # noqa: PLC0415
+        from eca_protocol.methods import CHAT_OPEN  # noqa: PLC0415
+        from eca_server.acp.session import failure  # noqa: PLC0415
+
+        session = await self._open(params.session_id, params)
+        try:
+            opened = await session.client.request(CHAT_OPEN, eca.ChatOpenParams(chat_id=session.id))
+            _check_found(opened)
+            if replays:
+                await session.replay()
+        except BaseException as error:
+            session.closing.set()
+            if isinstance(error, ECAError) and not isinstance(error, RPCError):
+                raise failure(error) from error
+            raise
+        self._nursery.start_soon(_quietly, session.announce_commands)
+        return acp.SessionState(modes=session.modes(), config_options=session.options())
+
+    async def _load(self, params: acp.LoadSessionRequest) -> acp.SessionState:
+        return await self._reopen(params, replays=True)
+
+    async def _resume(self, params: acp.ResumeSessionRequest) -> acp.SessionState:
+        return await self._reopen(params, replays=False)
+
+    async def _with_client(self, cwd: str, act: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Call a function with the connection of any session, or of one made for it."""
+        from eca_protocol.client import connect  # noqa: PLC0415
+        from eca_server.acp.session import failure  # noqa: PLC0415
+
+        try:
+            for session in self._sessions.values():
+                if session.cwd == cwd and not session.closing.is_set():
+                    return await act(session.client)
+            async with connect(
+                command=self._command,
+                server=None if self._server is None else self._server(),
+                workspace_folders=[cwd],
+            ) as client:
+                await client.wait_for_config()
+                return await act(client)
+        except ECAError as error:
+            raise failure(error) from error
+
+    async def _list(self, params: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
+        from eca_protocol.messages import ChatListParams  # noqa: PLC0415
+        from eca_protocol.methods import CHAT_LIST  # noqa: PLC0415
+
+        cwd = params.cwd or str(Path.cwd())
+        listed = await self._with_client(
+            cwd, lambda client: client.request(CHAT_LIST, ChatListParams())
+        )
+        return acp.ListSessionsResponse(
+            sessions=tuple(
+                acp.SessionInfo(
+                    session_id=chat.id,
+                    cwd=cwd,
+                    title=chat.title,
+                    updated_at=_time(chat.updated_at),
+                )
+                for chat in listed.chats
+            )
+        )
+
+    async def _delete(self, params: acp.SessionReference) -> acp.Empty:
+        from eca_protocol.messages import ChatDeleteParams  # noqa: PLC0415
+        from eca_protocol.methods import CHAT_DELETE  # noqa: PLC0415
+
+        session = self._sessions.get(params.session_id)
+        await self._with_client(
+            str(Path.cwd()) if session is None else session.cwd,
+            lambda client: client.request(CHAT_DELETE, ChatDeleteParams(chat_id=params.session_id)),
+        )
+        if session is not None:
+            session.closing.set()
+        return _EMPTY
+
+    def _close(self, params: acp.SessionReference) -> acp.Empty:
+        session = self._session(params.session_id)
+        session.cancel()
+        session.closing.set()
+        return _EMPTY
+
+    def _set_mode(self, params: acp.SetSessionModeRequest) -> acp.Empty:
+        self._session(params.session_id).set_mode(params.mode_id)
+        return _EMPTY
+
+    def _set_option(
+        self, params: acp.SetSessionConfigOptionRequest
+    ) -> acp.SetSessionConfigOptionResponse:
+        session = self._session(params.session_id)
+        session.set_option(params.config_id, params.value)
+        return acp.SetSessionConfigOptionResponse(config_options=session.options())
+
+    def _prompt(self, params: acp.PromptRequest) -> Awaitable[acp.PromptResponse]:
+        session = self._session(params.session_id)
+        return session.run(session.begin(params))
+
+    def _cancel(self, params: acp.SessionReference) -> None:
+        session = self._sessions.get(params.session_id)
+        if session is not None:
+            session.cancel()
+
+
+async def _reporting(
+    run: Callable[[Callable[[], None]], Awaitable[None]],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run a session; an error before its start is raised to the starter, a later one logged.
+
+    Raises:
+        RPCError: the session did not start.
+    """
+    has_started = False
+
+    def started() -> None:
+        nonlocal has_started
+        has_started = True
+        task_status.started()
+
+    try:
+        await run(started)
+    except (ECAError, TimeoutError, OSError) as error:
+        if not has_started:
+            raise RPCError(
+                ErrorCode.INTERNAL_ERROR, f"the ECA server did not start: {error}"
+            ) from error
+        sys.stderr.write(f"eca-server acp: {error}\n")
+
+
+async def _quietly(act: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await act()
+    except ECAError as error:
+        sys.stderr.write(f"eca-server acp: {error}\n")
+
+
+def _check_found(opened: ChatOpenResponse) -> None:
+    if not opened.found:
+        raise RPCError(RESOURCE_NOT_FOUND, "no such session is stored")
+
+
+def _time(milliseconds: int | None) -> str | None:
+    if milliseconds is None:
+        return None
+    return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC).isoformat()

@@ -1,0 +1,91 @@
+"""The blocks of an ACP prompt as a message with contexts, and MCP servers as configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from eca_protocol import messages as eca
+from eca_protocol.acp import messages as acp
+from eca_protocol.errors import RPCError
+from eca_protocol.jsonrpc import ErrorCode
+
+__all__ = ["mcp_configuration", "message_of"]
+
+
+def message_of(blocks: Iterable[acp.ContentBlock]) -> tuple[str, tuple[eca.ChatContext, ...]]:
+    """Return the text of a prompt and its contexts.
+
+    Raises:
+        RPCError: -32602, a block is of a kind that `initialize` did not announce.
+    """
+    texts: list[str] = []
+    contexts: list[eca.ChatContext] = []
+    for block in blocks:
+        match block:
+            case acp.TextContent():
+                texts.append(block.text)
+            case acp.ImageContent():
+                contexts.append(eca.ImageContext(media_type=block.mime_type, base64=block.data))
+            case acp.ResourceLink():
+                texts.append(f"@{block.name}")
+                contexts.append(_linked(block.uri))
+            case acp.EmbeddedResource(resource=resource) if resource.text is not None:
+                texts.append(f"@{resource.uri}")
+                contexts.append(eca.TextContext(label=resource.uri, content=resource.text))
+            case _:
+                kind = getattr(block, "type", None)
+                raise RPCError(
+                    ErrorCode.INVALID_PARAMS, f"prompt: a block of type {kind!r} is not supported"
+                )
+    return "".join(_separated(texts)), tuple(contexts)
+
+
+def _separated(texts: list[str]) -> Iterable[str]:
+    """Yield the texts; a space separates two that would grow together."""
+    last = ""
+    for text in texts:
+        if last and text and not last[-1].isspace() and not text[0].isspace():
+            yield " "
+        yield text
+        last = text or last
+
+
+def _linked(uri: str) -> eca.ChatContext:
+    parts = urlsplit(uri)
+    if parts.scheme in {"http", "https"}:
+        return eca.WebContext(url=uri)
+    if parts.scheme != "file":
+        return eca.TextContext(label=uri, content=uri)
+    path = unquote(parts.path)
+    if Path(path).is_dir():
+        return eca.DirectoryContext(path=path)
+    return eca.FileContext(path=path)
+
+
+def mcp_configuration(servers: Iterable[acp.McpServer]) -> Mapping[str, Any]:
+    """Return the `mcpServers` of the server's configuration.
+
+    Raises:
+        RPCError: -32602, a server has neither a command nor a URL.
+    """
+    return {server.name: _mcp_server(server) for server in servers}
+
+
+def _mcp_server(server: acp.McpServer) -> dict[str, Any]:
+    if server.url is not None:
+        return {
+            "url": server.url,
+            "headers": {header.name: header.value for header in server.headers or ()},
+        }
+    if server.command is None:
+        raise RPCError(
+            ErrorCode.INVALID_PARAMS, f"mcpServers: {server.name} has neither command nor url"
+        )
+    return {
+        "command": server.command,
+        "args": list(server.args or ()),
+        "env": {variable.name: variable.value for variable in server.env or ()},
+    }

@@ -1,0 +1,317 @@
+"""One ACP session: an ECA server with one chat, its settings and its running prompt."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import attrs
+import trio
+
+from eca_protocol import messages as eca
+from eca_protocol.acp import AUTHENTICATION_REQUIRED
+from eca_protocol.acp import messages as acp
+from eca_protocol.client import Chat, Client, Turn
+from eca_protocol.client.approvals import ApprovalDecision
+from eca_protocol.errors import ECAError, RPCError
+from eca_protocol.jsonrpc import ErrorCode
+from eca_protocol.peer import Peer
+from eca_server.acp.blocks import message_of
+from eca_server.acp.updates import Updates, shown_call
+
+__all__ = ["STOP_SECONDS", "Session", "failure"]
+
+_log = logging.getLogger("eca_server.acp")
+
+STOP_SECONDS: Final = 1.0
+"""The limit for the last contents of a cancelled prompt; then it is answered without them."""
+
+_CHOICES: Final[tuple[tuple[str, str, acp.PermissionOptionKind], ...]] = (
+    ("allow", "Allow once", "allow_once"),
+    ("allow_session", "Allow in this session", "allow_always"),
+    ("reject", "Reject", "reject_once"),
+)
+_OPTIONS: Final = tuple(
+    acp.PermissionOption(option_id=option_id, name=name, kind=kind)
+    for option_id, name, kind in _CHOICES
+)
+
+
+def failure(error: ECAError) -> RPCError:
+    """Return an error for the client that says what the ECA server did."""
+    if isinstance(error, RPCError):
+        return RPCError(error.code, f"the ECA server refused: {error.message}")
+    return RPCError(ErrorCode.INTERNAL_ERROR, f"the ECA server failed: {error}")
+
+
+@attrs.define(eq=False)
+class _Prompt:
+    """A running prompt."""
+
+    turn: Turn
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    asking: trio.CancelScope | None = None
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Stop the turn; its prompt is answered when the turn has ended, or soon anyway."""
+        if self.is_cancelled:
+            return
+        self.is_cancelled = True
+        self.scope.deadline = min(self.scope.deadline, trio.current_time() + STOP_SECONDS)
+        try:
+            self.turn.stop()
+        except ECAError as error:
+            _log.info("a prompt could not be stopped: %s", error)
+        if self.asking is not None:
+            self.asking.cancel()
+
+
+class Session:
+    """A session of an ACP client.
+
+    Attributes:
+        id: the id of the session and of its chat.
+        cwd: the first workspace folder.
+        closing: set to end the session.
+        closed: set when its server has ended.
+    """
+
+    def __init__(self, session_id: str, cwd: str, peer: Peer) -> None:
+        self.id = session_id
+        self.cwd = cwd
+        self.closing = trio.Event()
+        self.closed = trio.Event()
+        self._peer = peer
+        self._client: Client
+        self._chat: Chat
+        self._prompt: _Prompt | None = None
+        self._updates = Updates()
+        self._agent: str | None = None
+        self._variant: str | None = None
+
+    def attach(self, client: Client) -> None:
+        """Use a connected ECA server."""
+        self._client = client
+        self._chat = client.chat(self.id)
+        client.on(eca.ConfigUpdatedParams, self._announce_options)
+
+    def update(self, update: acp.SessionUpdate) -> None:
+        """Send an update to the client."""
+        params = acp.SessionNotification(session_id=self.id, update=update)
+        self._peer.notify("session/update", params)
+
+    @property
+    def client(self) -> Client:
+        """The connection to the ECA server."""
+        return self._client
+
+    def begin(self, params: acp.PromptRequest) -> _Prompt:
+        """Register a prompt, so that a `session/cancel` right behind it finds it.
+
+        Raises:
+            RPCError: a prompt is running, or a block is not supported.
+        """
+        if self._prompt is not None:
+            raise RPCError(ErrorCode.INVALID_REQUEST, "a prompt of this session is running")
+        message, contexts = message_of(params.prompt)
+        turn = self._chat.prompt(
+            message, contexts=contexts, behavior=self._behavior(), variant=self._variant
+        )
+        self._prompt = _Prompt(turn)
+        return self._prompt
+
+    def _behavior(self) -> eca.ChatBehavior | None:
+        return None if self._agent is None else eca.UnknownValue(self._agent)
+
+    async def run(self, prompt: _Prompt) -> acp.PromptResponse:
+        """Send a prompt and all its updates; return its answer after the last of them.
+
+        Raises:
+            RPCError: the ECA server refused the prompt, or has ended.
+        """
+        turn = prompt.turn
+        try:
+            with prompt.scope:
+                async for received in turn.contents_with_roles():
+                    if received.role != "user":
+                        for update in self._updates.of(received):
+                            self.update(update)
+                        await self._peer.transport.drain()
+        except ECAError as error:
+            if not prompt.is_cancelled:
+                raise failure(error) from error
+        finally:
+            self._prompt = None
+        if prompt.is_cancelled:
+            return acp.PromptResponse(stop_reason="cancelled")
+        if turn.response is not None and turn.response.status == "login":
+            raise RPCError(AUTHENTICATION_REQUIRED, "log in to the provider of the model first")
+        return acp.PromptResponse(stop_reason="end_turn")
+
+    def cancel(self) -> None:
+        """Cancel the running prompt, if there is one."""
+        if self._prompt is not None:
+            self._prompt.cancel()
+
+    async def decide(self, call: eca.ChatToolCallRunContent) -> ApprovalDecision:
+        """Ask the user about a tool call; a failed or cancelled request rejects it."""
+        outcome = await self._ask(
+            "session/request_permission",
+            acp.RequestPermissionRequest(
+                session_id=self.id, tool_call=shown_call(call), options=_OPTIONS
+            ),
+        )
+        chosen = None if outcome is None else outcome.outcome.option_id
+        if chosen == "allow":
+            return "allow"
+        return "allow_session" if chosen == "allow_session" else "reject"
+
+    async def _ask(self, method: str, params: Any) -> Any:
+        """Return the client's answer; None if it failed or the prompt was cancelled."""
+        prompt = self._prompt
+        if prompt is not None and prompt.is_cancelled:
+            return None
+        with trio.CancelScope() as scope:
+            if prompt is not None:
+                prompt.asking = scope
+            try:
+                return await self._peer.start_call(method, params).result(deadline=None)
+            except ECAError as error:
+                _log.warning("%s: %s", method, error)
+        return None
+
+    async def answer(self, question: eca.ChatAskQuestionParams) -> str | None:
+        """Ask the user a question of the model."""
+        text: dict[str, Any] = {"type": "string", "title": "Answer"}
+        if question.options and not question.allow_freeform:
+            text["enum"] = [option.label for option in question.options]
+        elif question.options:
+            labels = ", ".join(option.label for option in question.options)
+            text["description"] = f"For example: {labels}"
+        response = await self._ask(
+            "elicitation/create",
+            acp.CreateElicitationRequest(
+                mode="form",
+                session_id=self.id,
+                tool_call_id=question.tool_call_id,
+                message=question.question,
+                requested_schema={
+                    "type": "object",
+                    "properties": {"answer": text},
+                    "required": ["answer"],
+                },
+            ),
+        )
+        if response is None or response.action != "accept":
+            return None
+        answer = (response.content or {}).get("answer")
+        return answer if isinstance(answer, str) else None
+
+    async def announce_commands(self) -> None:
+        """Send the slash commands of the chat."""
+        commands = await self._chat.query_commands()
+        available = tuple(
+            acp.AvailableCommand(
+                name=command.name,
+                description=command.description,
+                input=acp.AvailableCommandInput(
+                    hint=" ".join(argument.name for argument in command.arguments)
+                )
+                if command.arguments
+                else None,
+            )
+            for command in commands
+        )
+        self.update(acp.AvailableCommandsUpdate(available_commands=available))
+
+    async def replay(self) -> None:
+        """Send the stored contents of the chat.
+
+        Raises:
+            RPCError: the server has no history of the chat.
+        """
+        before: str | None = None
+        pages: list[tuple[eca.ChatContentReceivedParams, ...]] = []
+        while True:
+            page = await self._chat.history(before=before)
+            pages.append(page.contents or ())
+            before = None if page.meta is None else page.meta.before_cursor
+            if before is None or not page.contents:
+                break
+        for contents in reversed(pages):
+            for received in contents:
+                for update in self._updates.of(received):
+                    self.update(update)
+                await self._peer.transport.drain()
+
+    def modes(self) -> acp.SessionModeState | None:
+        """Return the agents of the server, as modes."""
+        agents = self._client.config.agents or ()
+        if not agents:
+            return None
+        current = self._agent or self._client.config.select_agent or agents[0]
+        modes = tuple(acp.SessionMode(id=name, name=name) for name in agents)
+        return acp.SessionModeState(current_mode_id=current, available_modes=modes)
+
+    def options(self) -> tuple[acp.ConfigOption, ...]:
+        """Return the agent, the model and the variant as settings."""
+        config = self._client.config
+        modes = self.modes()
+        rows = [
+            (
+                "mode",
+                "Agent",
+                config.agents or (),
+                None if modes is None else modes.current_mode_id,
+            ),
+            ("model", "Model", config.models or (), self._chat.model or config.select_model),
+            (
+                "thought_level",
+                "Variant",
+                ("", *(config.variants or ())) if config.variants else (),
+                self._variant or config.select_variant or "",
+            ),
+        ]
+        return tuple(
+            acp.SelectConfigOption(
+                id=category,
+                name=name,
+                category=category,
+                current_value=current,
+                options=tuple(acp.SelectEntry(value=v, name=v or "default") for v in values),
+            )
+            for category, name, values, current in rows
+            if values and current is not None
+        )
+
+    def set_option(self, option_id: str, value: str | bool) -> None:
+        """Change a setting.
+
+        Raises:
+            RPCError: -32602, there is no such setting or value.
+        """
+        known = {o.id: o for o in self.options() if isinstance(o, acp.SelectConfigOption)}
+        option = known.get(option_id)
+        if option is None or value not in {entry.value for entry in option.options}:
+            raise RPCError(ErrorCode.INVALID_PARAMS, f"no setting {option_id!r} = {value!r}")
+        assert isinstance(value, str)
+        if option_id == "mode":
+            self._agent = value
+            self.update(acp.CurrentModeUpdate(current_mode_id=value))
+        elif option_id == "model":
+            self._chat.model = value
+            self._variant = None  # a variant belongs to its model
+        else:
+            self._variant = value or None
+
+    def set_mode(self, mode: str) -> None:
+        """Change the agent of later prompts."""
+        self.set_option("mode", mode)
+        self._announce_options(None)
+
+    def _announce_options(self, _: object) -> None:
+        if self._peer.closed or self.closing.is_set():
+            return
+        if options := self.options():
+            self.update(acp.ConfigOptionUpdate(config_options=options))

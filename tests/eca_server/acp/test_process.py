@@ -1,0 +1,102 @@
+"""`eca-server acp` as a process over pipes, at its own server and at one of a command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.acp import messages as m
+from eca_protocol.errors import RPCError
+from tests.eca_server.acp.bench import editing
+
+pytestmark = pytest.mark.trio
+
+ACP = (sys.executable, "-P", "-m", "eca_server", "acp")
+SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
+
+
+@asynccontextmanager
+async def _process(tmp_path: Path, *arguments: str) -> AsyncIterator[trio.Process]:
+    environ = {**os.environ, "HOME": str(tmp_path)}
+    environ["ECA_CONFIG"] = json.dumps({"defaultModel": "simulator/script"})
+    process = await trio.lowlevel.open_process(
+        [*ACP, *arguments], stdin=-1, stdout=-1, env=environ, cwd=tmp_path
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _ask(
+    process: trio.Process, lines: list[Any], number: int, method: str, params: Any
+) -> Any:
+    """Send a request; return its answer, and append everything read to `lines`."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    await process.stdin.send_all(json.dumps(message).encode() + b"\n")
+    pending = b""
+    with trio.fail_after(60):
+        while True:
+            pending += await process.stdout.receive_some(65536)
+            *complete, pending = pending.split(b"\n")
+            lines += [json.loads(line) for line in complete]
+            for line in lines:
+                if line.get("id") == number and "method" not in line:
+                    return line["result"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--", *SERVER)], ids=["own server", "command"])
+async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str]) -> None:
+    lines: list[Any] = []
+    async with _process(tmp_path, *arguments) as process:
+        hello = await _ask(process, lines, 1, "initialize", {"protocolVersion": 1})
+        assert hello["protocolVersion"] == 1
+        new = {"cwd": str(tmp_path), "mcpServers": []}
+        session = (await _ask(process, lines, 2, "session/new", new))["sessionId"]
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "say a b c"}]}
+        answer = await _ask(process, lines, 3, "session/prompt", prompt)
+        assert answer == {"stopReason": "end_turn"}
+        updates = [line["params"]["update"] for line in lines if "method" in line]
+        texts = [
+            u["content"]["text"] for u in updates if u["sessionUpdate"] == "agent_message_chunk"
+        ]
+        assert "".join(texts) == "a b c"
+        assert process.stdin is not None
+        await process.stdin.aclose()
+        with trio.fail_after(20):
+            assert await process.wait() == 0
+
+
+async def test_a_server_that_dies_in_a_prompt_fails_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ECA_CONFIG", json.dumps({"defaultModel": "simulator/script"}))
+    pid_file = tmp_path / "pid"
+    command = ["/bin/sh", "-c", f'echo $$ > {pid_file}; exec "$@"', "sh", *SERVER]
+    async with editing(tmp_path, command=command) as editor:
+        session = await editor.new()
+        call = editor.start_prompt(session.session_id, "say x\nwait forever")
+        await editor.wait_for(m.AgentMessageChunk)
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
+        with pytest.raises(RPCError, match="the ECA server failed"):
+            await call.result(deadline=10)
+        with trio.fail_after(10):
+            with pytest.raises(RPCError):
+                await editor.prompt(session.session_id, "say again")
+        resumed = m.ResumeSessionRequest(session_id=session.session_id, cwd=str(tmp_path))
+        await editor.call("session/resume", resumed)
+        assert await editor.prompt(session.session_id, "say again") == "end_turn"
+        assert "again" in editor.text()
