@@ -150,6 +150,9 @@ def _become_server(order: Mapping[str, Any], fds: Sequence[int]) -> None:
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
     os.closerange(3, 2**20)
+    sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from eca_protocol.server.roots import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor
 
@@ -33,6 +35,13 @@ async def current(
     async with editor(config, started=False, keeps_chats=bool(kept), **kept) as ours:
         await ours.start(**{"capabilities": CURRENT, "workspaceFolders": folders, **params})
         yield ours
+
+
+def set_store_limits(ours: Editor, **limits: float) -> None:
+    """Change how long the server waits for its stored chats."""
+    assert ours.connection.chats.memory is not None
+    worker = ours.connection.chats.memory.store._worker
+    worker.limits = attrs.evolve(worker.limits, **limits)
 
 
 def since(ours: Editor, begun: int) -> list[tuple[str, Any]]:

@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from eca_server.agent.chat.store import queries
+from eca_server.agent.chat.store.worker import LIMITS
 from tests.eca_server.agent.chat.agent_session import decide
-from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.current import current, refused, set_store_limits, since
 from tests.eca_server.agent.chat.editor import SCRIPT, contents
 from tests.eca_server.agent.chat.test_rollback import (
     full_disk,
@@ -37,16 +38,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def test_the_previous_content_of_a_file_is_stored_though_another_server_delays_the_disk(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folder: Path
 ) -> None:
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
         with closing(sqlite3.connect(next(tmp_path.rglob("chats.sqlite")))) as holder:
             holder.execute("BEGIN IMMEDIATE")
-            with monkeypatch.context() as patched:
-                patched.setattr("eca_server.agent.chat.store.worker.WRITE_SECONDS", 0.02)
-                second = await said(ours, writes(b="new"))
+            set_store_limits(ours, write=0.02)
+            second = await said(ours, writes(b="new"))
+            set_store_limits(ours, write=LIMITS.write)
         assert tree(folder) == {"b": "new"}
         assert shown(await rolled_back(ours, second)) == ["1 file restored."]
         assert tree(folder) == {"b": "old"}

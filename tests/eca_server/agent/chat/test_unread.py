@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from eca_server.agent.chat.store import queries
-from tests.eca_server.agent.chat.current import current, since
+from eca_server.agent.chat.store.worker import LIMITS
+from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, Editor, text
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
 
@@ -37,13 +38,13 @@ async def shown(ours: Editor) -> tuple[str, list[str]]:
     return answer["title"], [words for name, words in told if name in ("text", "flag")]
 
 
-def fails_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
+def fails_once(_ours: Editor, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A disk that cannot be read; called, it can be."""
     patch.setattr(queries, "load", full_disk)
     return patch.undo
 
 
-def hangs_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
+def hangs_once(ours: Editor, patch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A disk that does not answer; called, it does."""
     goes_on, load = threading.Event(), queries.load
 
@@ -52,11 +53,11 @@ def hangs_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
         return load(*given)
 
     patch.setattr(queries, "load", late)
-    patch.setattr("eca_server.agent.chat.store.worker.READ_SECONDS", 0.1)
-    patch.setattr("eca_server.agent.chat.store.worker.WRITE_SECONDS", 0.1)
+    set_store_limits(ours, read=0.1, write=0.1)
 
     def go_on() -> None:
         patch.undo()
+        set_store_limits(ours, read=LIMITS.read, write=LIMITS.write)
         goes_on.set()
 
     return go_on
@@ -64,12 +65,12 @@ def hangs_once(patch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.mark.parametrize("trouble", [fails_once, hangs_once])
 async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(
-    tmp_path: Path, trouble: Callable[[pytest.MonkeyPatch], Callable[[], None]]
+    tmp_path: Path, trouble: Callable[[Editor, pytest.MonkeyPatch], Callable[[], None]]
 ) -> None:
     await stored(tmp_path)
     async with current(TITLES, data=tmp_path) as ours:
         with pytest.MonkeyPatch.context() as patch:
-            mend = trouble(patch)
+            mend = trouble(ours, patch)
             await ours.turn("two", model=ECHO)
             chat = ours.connection.chats.open("c")
             assert [each.role for each in chat.history] == ["user", "assistant"]
@@ -84,15 +85,13 @@ async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(
         assert await shown(ours) == ("mine", texts)
 
 
-async def test_a_late_disk_holds_up_no_list_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path: Path) -> None:
     await stored(tmp_path)
     async with current(data=tmp_path) as ours:
         with pytest.MonkeyPatch.context() as patch:
-            mend = hangs_once(patch)
+            mend = hangs_once(ours, patch)
             await ours.turn("two", model=ECHO)
-            patch.setattr("eca_server.agent.chat.store.worker.READ_SECONDS", 25)
+            set_store_limits(ours, read=25)
             with trio.fail_after(15):  # ten waits of 0.1 seconds, none of 25
                 listed = await ours.ask("chat/list")
                 assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
@@ -106,7 +105,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(
             ]
             assert sum("Stored chats cannot be listed or opened" in each for each in said) == 1
             mend()
-        monkeypatch.setattr("eca_server.agent.chat.store.worker.LATE_SECONDS", 30)
+        set_store_limits(ours, late=30)
         listed = await ours.ask("chat/list")
         assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
 
