@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 
 import anyio
 import anyio.abc
 
+from eca_protocol import platforms
 from eca_protocol.errors import StartFailed
 from eca_protocol.server.connection import Connection
 from eca_protocol.server.endings import leave_in_time
@@ -43,7 +43,7 @@ async def _end_by_signals(
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
     """End the connection at the first signal; ignore further ones."""
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    with anyio.open_signal_receiver(*platforms.ENDING_SIGNALS) as signals:
         task_status.started()
         async for number in signals:
             connection.end_by_signal(number)
