@@ -27,7 +27,7 @@ from eca_protocol.messages import (
 )
 from eca_server.client.profiles import ClientProfile
 from eca_server.printable import LONGEST_NAME, printable_line
-from eca_server.workspace import path_of
+from eca_server.workspace.roots import path_of
 
 __all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "ContentFormatter", "Role", "pieces"]
 

@@ -22,7 +22,7 @@ from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision, window_of
 from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile
-from eca_server.workspace import Root
+from eca_server.workspace.roots import Root
 
 if TYPE_CHECKING:
     from eca_protocol.messages import ChatContent, ChatImageContent

@@ -249,7 +249,8 @@ def _add_small(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace) -> int:
     from eca_server.ecp.datasets import load_datasets  # noqa: PLC0415 - see above
-    from eca_server.ecp.manifest import ManifestInvalid, load_manifest  # noqa: PLC0415 - see above
+    from eca_server.ecp.manifest.model import ManifestInvalid  # noqa: PLC0415 - see above
+    from eca_server.ecp.manifest.reading import load_manifest  # noqa: PLC0415 - see above
 
     try:
         manifest = load_manifest(options.manifest)

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
-from eca_server.config import Config
 from eca_server.config.reading import deep_merge
+from eca_server.config.settings import Config
 from eca_server.models.access import (
     VERSION,
     Access,

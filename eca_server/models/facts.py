@@ -8,7 +8,7 @@ from typing import Self
 import attrs
 from attrs.converters import optional
 
-from eca_server import config as configuration
+from eca_server.config import settings as configuration
 from eca_server.models.events import Usage
 
 __all__ = ["Capabilities", "ModelFacts", "Price"]

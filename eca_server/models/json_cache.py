@@ -14,7 +14,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_server.config import make_data_directory
+from eca_server.config.directories import make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.private_file import replace_file
 

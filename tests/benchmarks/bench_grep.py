@@ -24,7 +24,8 @@ from eca_protocol.messages import WorkspaceFolder
 from eca_server.agent.tools import grep
 from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.grep import Grep
-from eca_server.workspace import Workspace, parse_roots, uri_of
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import parse_roots, uri_of
 
 FILES = 50_000
 IN_DIRECTORY = 50

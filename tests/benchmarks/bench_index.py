@@ -19,7 +19,8 @@ import trio
 from report import Row, machine, print_rows, print_table
 from rig import BareClient, rig
 
-from eca_server.workspace import FileIndex, Root
+from eca_server.workspace.index import FileIndex
+from eca_server.workspace.roots import Root
 
 WORDS = ["alpha", "beta", "gamma", "delta", "users", "models", "views", "client", "server", "index"]
 BOUND = 0.2

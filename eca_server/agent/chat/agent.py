@@ -26,7 +26,7 @@ from eca_server.agent.chat.steering import take_steers
 from eca_server.agent.chat.steps import PendingChanges, Step, in_order
 from eca_server.agent.chat.tool_call import CallState, Naming, ToolCall
 from eca_server.agent.chat.turn import Turn
-from eca_server.agent.context import PromptContext
+from eca_server.agent.context.contexts import PromptContext
 from eca_server.agent.tools.approval import BUILT_IN, NATIVE, Decision
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.schema_check import check_arguments

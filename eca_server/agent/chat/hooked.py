@@ -16,14 +16,11 @@ from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionS
 from eca_server.agent.chat.tool_call import Naming
 from eca_server.agent.chat.turn import Steer, Turn
 from eca_server.agent.context.block import Section, render
-from eca_server.agent.hooks import (
-    ActionResult,
-    BackgroundHooks,
-    HookResults,
-    Hooks,
-    Outcome,
-    ToolCallEvent,
-)
+from eca_server.agent.hooks.action import ActionResult
+from eca_server.agent.hooks.background import BackgroundHooks
+from eca_server.agent.hooks.hooks import HookResults, Hooks
+from eca_server.agent.hooks.matching import ToolCallEvent
+from eca_server.agent.hooks.outcome import Outcome
 from eca_server.agent.tools.approval import Decision, Verdict
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.agent.tools.tool import ToolOutput

@@ -10,10 +10,11 @@ import trio
 
 from eca_server.agent.context.provenance import NOTICE
 from eca_server.agent.tools.files import printable
-from eca_server.config import Behavior, Config
 from eca_server.config.files import Unreadable
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import Behavior
 from eca_server.config.workspace_files import read_named
-from eca_server.workspace import Root
+from eca_server.workspace.roots import Root
 
 __all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from eca_server.agent.chat.store import ChatSettings, StoredMessage, TurnUsage
+from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
 from eca_server.agent.chat.store.running import Running
 from eca_server.models.history import Message
 

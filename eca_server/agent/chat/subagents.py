@@ -49,7 +49,7 @@ from eca_server.agent.tools.tool import (
     running_call,
 )
 from eca_server.client.content_formatting import Role
-from eca_server.config import Behavior
+from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import Subagent, TextPart
 
 __all__ = ["SPAWN_TOOL", "SpawnAgent", "SubagentChat", "Task", "run_task"]

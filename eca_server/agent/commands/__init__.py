@@ -49,7 +49,8 @@ from eca_server.agent.commands.subagents import SUBAGENTS
 from eca_server.agent.commands.trust import TRUST
 from eca_server.agent.commands.unsupported import UNSUPPORTED
 from eca_server.agent.context.limits import limit_notes
-from eca_server.agent.skills import Skill, SkillFiles
+from eca_server.agent.skills.files import SkillFiles
+from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of, fenced
-from eca_server.config import AGENT_ALIASES
+from eca_server.config.tool_settings import AGENT_ALIASES
 
 __all__ = ["AGENT"]
 

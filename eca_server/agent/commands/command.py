@@ -13,15 +13,16 @@ from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Chat, Turn
 from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.memory import Memory
-from eca_server.agent.chat.store import ChatSettings
+from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.commands.custom import CommandFiles
-from eca_server.agent.skills import SkillFiles
-from eca_server.config import LoadedConfig, Source
-from eca_server.models.credentials import Logins
+from eca_server.agent.skills.files import SkillFiles
+from eca_server.config.loading import LoadedConfig
+from eca_server.config.problems import Source
+from eca_server.models.credentials.logins import Logins
 from eca_server.models.history import Message
 from eca_server.models.models import Models
 from eca_server.secret import Secret, mask
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.manager import Manager

@@ -16,7 +16,7 @@ from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, mask_keys, source_lines
 from eca_server.agent.tools.files import printable
-from eca_server.config import LoadedConfig
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.problems import dotted
 from eca_server.secret import HIDDEN, Secret
 

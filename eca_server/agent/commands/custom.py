@@ -27,7 +27,7 @@ from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
-from eca_server.workspace import Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace
 
 __all__ = ["CommandFiles", "CommandList", "CustomCommand", "TooLong", "parse_command", "words_of"]
 

@@ -24,12 +24,12 @@ from eca_server.agent.commands.command import (
 )
 from eca_server.agent.commands.provider_check import check_providers
 from eca_server.agent.commands.trust import report_trust
-from eca_server.agent.sandbox import capability
+from eca_server.agent.sandbox.detect import capability
 from eca_server.agent.tools.approval import policy_of
-from eca_server.config import Problem, Source
+from eca_server.config.problems import Problem, Source
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.credentials import Credential, Location
+from eca_server.models.credentials.lookup import Credential, Location
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
 from eca_server.models.provider import Provider

@@ -25,7 +25,9 @@ from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message
 from eca_server.version import version
-from eca_server.workspace import AlreadyExists, Place, Workspace, replace_file
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import AlreadyExists
+from eca_server.workspace.writing import replace_file
 
 __all__ = ["EXPORT"]
 

@@ -13,11 +13,12 @@ import attrs
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.exchange.reading import BadExport, ImportedChat, read_export
-from eca_server.agent.chat.store import ChatSettings
+from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of
 from eca_server.agent.tools.files import checkpoint, in_thread
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Workspace, read_file
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.reading import read_file
 
 __all__ = ["IMPORT"]
 

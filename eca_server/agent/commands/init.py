@@ -5,7 +5,7 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of, ask_model
-from eca_server.config import apply_behavior
+from eca_server.config.effective import apply_behavior
 
 __all__ = ["INIT"]
 

@@ -17,10 +17,11 @@ from eca_protocol.errors import HTTPError
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of, named_command
-from eca_server.config import Provider
-from eca_server.models.credentials import LOGIN as STORED
-from eca_server.models.credentials import LoginsError, OAuthError, TokenSet
+from eca_server.config.settings import Provider
 from eca_server.models.credentials.flows import KEY_HINTS, Flow, LoginInstructions, flow_of
+from eca_server.models.credentials.logins import LoginsError
+from eca_server.models.credentials.lookup import LOGIN as STORED
+from eca_server.models.credentials.oauth import OAuthError, TokenSet
 from eca_server.models.credentials.server_secrets import is_server_entry
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 from eca_server.models.models import Models

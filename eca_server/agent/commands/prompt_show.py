@@ -8,7 +8,7 @@ from eca_protocol import json
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of, fenced
-from eca_server.agent.context import PromptContext
+from eca_server.agent.context.contexts import PromptContext
 from eca_server.models.backend import Tool
 from eca_server.models.history import Message, Part, TextPart, ToolCallPart, ToolResultPart
 

@@ -6,7 +6,7 @@ import trio
 
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.agent.context import draw_roots
+from eca_server.agent.context.disk import draw_roots
 
 __all__ = ["REPO_MAP_SHOW"]
 

@@ -7,7 +7,7 @@ import attrs
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.memory import Memory, line_of
-from eca_server.agent.chat.store import StoredChat
+from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.commands.command import Command, CommandContext
 
 __all__ = ["RESUME"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.agent.context import read_instruction_files
 from eca_server.agent.context.block import Section
+from eca_server.agent.context.instructions_files import read_instruction_files
 from eca_server.agent.tools.files import printable
 
 __all__ = ["RULES", "SYNC_SYSTEM_PROMPT"]

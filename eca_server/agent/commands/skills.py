@@ -18,8 +18,8 @@ from eca_server.agent.commands.command import (
     fenced,
 )
 from eca_server.agent.commands.custom import CustomCommand
-from eca_server.agent.skills import Skill
-from eca_server.config import apply_behavior
+from eca_server.agent.skills.skill import Skill
+from eca_server.config.effective import apply_behavior
 
 __all__ = ["SKILL_CREATE", "SkillCommand", "skills_command"]
 

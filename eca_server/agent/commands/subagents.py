@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.config import Behavior
+from eca_server.config.tool_settings import Behavior
 
 __all__ = ["SUBAGENTS"]
 

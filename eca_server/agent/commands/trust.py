@@ -14,7 +14,7 @@ from eca_protocol.errors import ECAError
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of
-from eca_server.config import LoadedConfig
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_texts import PREFIX, count, guards_off, shown, summary, unique_roots
 

@@ -26,19 +26,13 @@ from eca_server.models.attachments import (
     make_attachment,
     media_type_of,
 )
-from eca_server.workspace import (
-    Checkpoint,
-    Directory,
-    FileError,
-    Place,
-    Root,
-    Workspace,
-    list_files,
-    open_file,
-    open_place,
-    read_file,
-)
+from eca_server.workspace.boundary import Place, Workspace, open_place
 from eca_server.workspace.descent import Descent
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory
+from eca_server.workspace.reading import Checkpoint, open_file, read_file
+from eca_server.workspace.roots import Root
 
 __all__ = ["PathContent", "PathReader", "draw_roots"]
 

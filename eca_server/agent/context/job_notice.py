@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eca_server.agent.context.block import Section, render
-from eca_server.agent.jobs import Jobs
+from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.tools.background import job_status, lines_text
 from eca_server.agent.tools.output import Cap, cut_middle
 

@@ -15,7 +15,7 @@ from eca_server.models.attachments import (
     make_attachment,
     media_type_of,
 )
-from eca_server.workspace import NotText, TooLarge
+from eca_server.workspace.errors import NotText, TooLarge
 
 __all__ = ["pasted_attachment"]
 

@@ -15,7 +15,9 @@ from eca_protocol.messages import (
     FileContext,
     McpResourceContext,
 )
-from eca_server.workspace import FileError, FileIndex, FileMatch, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.index import FileIndex, FileMatch
 
 __all__ = ["query_contexts"]
 

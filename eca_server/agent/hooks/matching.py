@@ -10,9 +10,9 @@ import attrs
 from eca_protocol import json
 from eca_server.agent.tools.approval import spellings
 from eca_server.client.content_formatting import NATIVE
-from eca_server.config import ApprovalRule
 from eca_server.config.hook_settings import Hook, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.config.tool_settings import ApprovalRule
 
 __all__ = ["ToolCallEvent", "matches_event"]
 

@@ -33,7 +33,7 @@ from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
 from eca_server.agent.mcp.streamable_http import StreamableHTTP
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.config.directories import home_directory
-from eca_server.workspace import Root
+from eca_server.workspace.roots import Root
 
 __all__ = ["connect"]
 

@@ -35,7 +35,7 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.transport import ServerTransport
-from eca_server.workspace import Root, uri_of
+from eca_server.workspace.roots import Root, uri_of
 
 __all__ = ["ANSWER_SECONDS", "MAX_NOISE", "MAX_ROUNDS", "Changed", "Conversation"]
 

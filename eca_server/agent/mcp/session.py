@@ -32,7 +32,7 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.printable import visible
-from eca_server.workspace import Root
+from eca_server.workspace.roots import Root
 
 __all__ = ["MAX_CALLS", "MAX_CALL_SECONDS", "MAX_ITEMS", "MAX_PAGES", "Session"]
 

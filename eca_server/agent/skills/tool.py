@@ -11,8 +11,8 @@ from eca_server.agent.skills.files import SkillFiles
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.config import Behavior
 from eca_server.config.matchers import matches_name
+from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import TextPart
 
 __all__ = ["SKILL_TOOL", "LoadSkill", "is_allowed"]

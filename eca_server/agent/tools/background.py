@@ -9,7 +9,9 @@ import attrs
 import trio
 
 from eca_protocol.errors import StartFailed
-from eca_server.agent.jobs import Job, JobRefused, Jobs, Line
+from eca_server.agent.jobs.job import Job
+from eca_server.agent.jobs.jobs import JobRefused, Jobs
+from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
 from eca_server.agent.tools.tool import ToolError, ToolOutput

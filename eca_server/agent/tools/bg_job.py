@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.agent.jobs import Job
+from eca_server.agent.jobs.job import Job
 from eca_server.agent.tools.background import Background, job_label, job_status
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput

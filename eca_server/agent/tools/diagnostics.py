@@ -23,7 +23,8 @@ from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import Session
 from eca_server.models.history import TextPart
-from eca_server.workspace import Place, Workspace, path_of, uri_of
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.roots import path_of, uri_of
 
 __all__ = ["EditorDiagnostics", "editor_has_diagnostics"]
 

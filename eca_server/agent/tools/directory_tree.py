@@ -11,7 +11,9 @@ from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, counted, cut_end, cut_mark
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Directory, Place, list_files, open_place
+from eca_server.workspace.boundary import Place, open_place
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory
 
 __all__ = ["DirectoryTree"]
 

@@ -17,7 +17,7 @@ import attrs
 
 from eca_server.agent.tools.diff import equal_runs, split_lines
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Text
+from eca_server.workspace.reading import Text
 
 __all__ = ["EditResult", "edit", "with_newline"]
 

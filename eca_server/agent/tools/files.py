@@ -19,15 +19,11 @@ from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
 from eca_server.printable import LONGEST_NAME, printable_line
-from eca_server.workspace import (
-    Directory,
-    FileError,
-    FileSnapshot,
-    Place,
-    Workspace,
-    list_files,
-    read_file,
-)
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory
+from eca_server.workspace.reading import FileSnapshot, read_file
 
 __all__ = [
     "LARGEST",

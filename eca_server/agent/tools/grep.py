@@ -25,8 +25,10 @@ from eca_server.agent.tools.search import (
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.tracked import IgnoredAndTracked
 from eca_server.models.history import TextPart
-from eca_server.workspace import Checkpoint, Directory, Place, list_files, open_place
-from eca_server.workspace.opening import open_directory
+from eca_server.workspace.boundary import Place, open_place
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory, open_directory
+from eca_server.workspace.reading import Checkpoint
 
 __all__ = ["Grep"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eca_server.workspace import Fingerprint
+from eca_server.workspace.reading import Fingerprint
 
 __all__ = ["Ledger"]
 

@@ -12,7 +12,8 @@ import attrs
 from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable, short_name
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Place, move_file
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.writing import move_file
 
 __all__ = ["MoveFile"]
 

@@ -30,7 +30,10 @@ from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import Session
 from eca_server.models.history import TextPart
-from eca_server.workspace import FileError, Workspace, decode, path_of, read_file, uri_of
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.reading import decode, read_file
+from eca_server.workspace.roots import path_of, uri_of
 
 __all__ = ["EditorDefinition", "EditorReferences", "editor_navigates"]
 

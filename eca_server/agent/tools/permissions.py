@@ -12,7 +12,7 @@ from eca_protocol.messages import ShellCommandDetails, ToolCallDetails
 from eca_server.agent.tools.approval import NATIVE, Call, Decision, Memo, Policy
 from eca_server.agent.tools.shell_words import touched_paths
 from eca_server.agent.tools.tool import PreparedCall, Tool
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 __all__ = ["Permissions"]
 

@@ -14,7 +14,7 @@ from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Place
+from eca_server.workspace.boundary import Place
 
 __all__ = ["PreviewFileChange"]
 

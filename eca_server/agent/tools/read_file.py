@@ -25,7 +25,9 @@ from eca_server.models.attachments import (
     media_type_of,
 )
 from eca_server.models.history import TextPart
-from eca_server.workspace import NotRegularFile, NotText, Place, TooLarge, decode, read_file
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
+from eca_server.workspace.reading import decode, read_file
 
 __all__ = ["ReadFile", "attachment_output"]
 

@@ -11,14 +11,15 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
-from eca_server.agent.sandbox import Sandbox
+from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.script import Script, run_script, shell_in
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.config.directories import home_directory
-from eca_server.workspace import FileError, Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
 
 __all__ = ["SANDBOX_PLACES", "ShellCommand", "default_directory", "ensure_sandbox_works"]
 

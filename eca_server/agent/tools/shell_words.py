@@ -17,7 +17,8 @@ from eca_server.agent.tools.shell_expansion import Unsure, glob_matches
 from eca_server.agent.tools.shell_syntax import Unreadable, tokenize
 from eca_server.agent.tools.shell_variables import all_variables
 from eca_server.agent.tools.shell_walk import MOST_PATHS, Walk
-from eca_server.workspace import FileError, Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
 from eca_server.workspace.guarded import may_match_guarded
 from eca_server.workspace.repository import makes_bare_repository, unsafe_git_reason
 

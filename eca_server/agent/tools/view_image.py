@@ -16,7 +16,9 @@ from eca_server.models.attachments import (
     SIGNATURE_BYTES,
     media_type_of,
 )
-from eca_server.workspace import NotRegularFile, Place, TooLarge, read_file
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import NotRegularFile, TooLarge
+from eca_server.workspace.reading import read_file
 
 __all__ = ["ViewImage"]
 

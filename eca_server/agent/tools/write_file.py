@@ -14,14 +14,10 @@ from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_t
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import (
-    Fingerprint,
-    NotText,
-    Place,
-    Text,
-    decode,
-    replace_file,
-)
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import NotText
+from eca_server.workspace.reading import Fingerprint, Text, decode
+from eca_server.workspace.writing import replace_file
 
 __all__ = ["WriteFile"]
 

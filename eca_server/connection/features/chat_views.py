@@ -19,7 +19,7 @@ from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.pages import Page, page_of
 from eca_server.agent.chat.replay import ReplayedContent, replayed
-from eca_server.agent.chat.store import ChatSettings
+from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.chat.title import title_of_fork
 from eca_server.agent.chat.tool_call import Naming
 from eca_server.agent.tools.approval import NATIVE, policy_of

@@ -18,9 +18,9 @@ from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import Flag, anchor_of, end_of
 from eca_server.agent.chat.pages import CursorExpired, Page, page_of
-from eca_server.agent.chat.store import ChatSummary
+from eca_server.agent.chat.store.rows import ChatSummary
 from eca_server.agent.chat.subagents import SubagentChat
-from eca_server.agent.jobs import Jobs
+from eca_server.agent.jobs.jobs import Jobs
 from eca_server.client.session import Session
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.chat_views import ChatViews

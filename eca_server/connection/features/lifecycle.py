@@ -23,17 +23,17 @@ from eca_protocol.process import watch_descriptor
 from eca_protocol.revisions import Revision, detect, forced_revision
 from eca_server.client.profiles import profile_for
 from eca_server.client.session import Session
-from eca_server.config import load
+from eca_server.config.loading import load
 from eca_server.connection.features.gate import ConfigurationGate
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.system.telemetry import configure
-from eca_server.workspace import parse_roots
+from eca_server.workspace.roots import parse_roots
 
 if TYPE_CHECKING:
     from eca_server.connection.features.composition import Composition
-    from eca_server.models.credentials import Logins
+    from eca_server.models.credentials.logins import Logins
 
 __all__ = ["Connection", "Greeting"]
 
@@ -131,7 +131,7 @@ class Connection:
         return parts
 
     def _make_logins(self) -> Logins:
-        from eca_server.models.credentials import Logins  # noqa: PLC0415 - see the module's docstring
+        from eca_server.models.credentials.logins import Logins  # noqa: PLC0415 - see the module's docstring
 
         return Logins(self._host.options.environ, in_keyring=lambda: self.settings.config.keyring)
 

@@ -28,8 +28,8 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.features.mcp import MCPServers
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.trust import Trust
-from eca_server.models.credentials import Logins
-from eca_server.workspace import path_of
+from eca_server.models.credentials.logins import Logins
+from eca_server.workspace.roots import path_of
 
 __all__ = ["MCPControl"]
 

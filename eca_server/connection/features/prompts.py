@@ -37,7 +37,7 @@ from eca_server.connection.features.selection import Chosen, Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.trust import Trust
 from eca_server.models.backend import BackendError
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.models.models import Models
 from eca_server.models.simulator import DEFAULT
 from eca_server.printable import printable_line

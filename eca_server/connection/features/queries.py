@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.agent.commands import CommandFiles, matching_commands
-from eca_server.agent.context import query_contexts
+from eca_server.agent.context.queries import query_contexts
 
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers

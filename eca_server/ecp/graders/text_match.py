@@ -16,7 +16,7 @@ import trio
 
 from eca_protocol.ecp import Result
 from eca_server.ecp.graders.settings import GraderSettings
-from eca_server.ecp.manifest import Grader
+from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.results import Check
 

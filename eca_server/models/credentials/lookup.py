@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config import Problem, Provider
+from eca_server.config.problems import Problem
+from eca_server.config.settings import Provider
 from eca_server.models.credentials.netrc import NetrcError, password_in
 from eca_server.secret import Secret, mask, parse_key
 from eca_server.system.child_process import harden_environment

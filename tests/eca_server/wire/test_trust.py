@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, is_finished
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import GUARDED, Root, Workspace
-from eca_server.workspace.guarded import guard_of, may_match_guarded
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.guarded import GUARDED, guard_of, may_match_guarded
+from eca_server.workspace.roots import Root
 
 OF_THE_ISSUE = [
     ".eca/config.json", ".git/config", ".vscode/tasks.json", ".idea/workspace.xml",

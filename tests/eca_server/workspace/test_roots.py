@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
-from eca_server.workspace import Root, parse_roots, path_of, uri_of
+from eca_server.workspace.roots import Root, parse_roots, path_of, uri_of
 
 pytestmark = pytest.mark.requirement("W-15")
 

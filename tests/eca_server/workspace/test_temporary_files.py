@@ -20,9 +20,12 @@ import trio.testing
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
-from eca_server.workspace import Fingerprint, Workspace, replace_file, temporary_files
+from eca_server.workspace import temporary_files
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.reading import Fingerprint
 from eca_server.workspace.roots import Root
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
+from eca_server.workspace.writing import replace_file
 
 NAME = ".eca-0123456789abcdef.tmp"
 RECORD = "0123456789abcdef"
@@ -30,7 +33,8 @@ RECORD = "0123456789abcdef"
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from eca_server.workspace import Workspace, replace_file
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.writing import replace_file
 from eca_server.workspace.roots import Root
 from eca_server.workspace.temporary_files import TemporaryFiles
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_protocol.errors import ECAError
-from eca_server.config import data_directory, make_data_directory
+from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.workspace.worktree import in_main_worktree
 
 __all__ = [

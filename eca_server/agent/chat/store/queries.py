@@ -45,7 +45,7 @@ from eca_server.agent.chat.store.rows import (
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.running import update as update_running
 from eca_server.models.history import TextPart
-from eca_server.workspace import Fingerprint
+from eca_server.workspace.reading import Fingerprint
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eca_protocol.testing.provider import Provider, Reply, finish, reply, tool_call
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
 
 ALLOW: dict[str, Any] = {"toolCall": {"approval": {"byDefault": "allow"}}}

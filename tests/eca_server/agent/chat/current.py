@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor
 
 CURRENT: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.agent_session import calls, decide
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config

@@ -10,8 +10,8 @@ import pytest
 from eca_protocol import json
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.chat import breakdown
-from eca_server.agent.chat.store import Store
 from eca_server.agent.chat.store.running import Running
+from eca_server.agent.chat.store.store import Store
 from eca_server.client.content_formatting import Role
 from eca_server.client.session import Session
 from eca_server.models.backend import ErrorKind

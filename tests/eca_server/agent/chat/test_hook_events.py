@@ -17,7 +17,7 @@ from eca_server.agent.chat import turn
 from eca_server.agent.hooks import background
 from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.config.hook_settings import HookEvent
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (

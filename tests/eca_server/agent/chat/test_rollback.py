@@ -15,7 +15,8 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store import ChatSettings, Rollback, Store, StoredContent, UndoStep
+from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredContent, UndoStep
+from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.agent_session import calls, decide, session

@@ -21,9 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.chat.states import ChatState
-from eca_server.agent.chat.store import Store, store_path
+from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message
-from eca_server.workspace import Fingerprint, uri_of
+from eca_server.workspace.reading import Fingerprint
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor
 from tests.eca_server.agent.chat.session_model import Watch, check_history, tree_of

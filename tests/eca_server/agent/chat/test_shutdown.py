@@ -13,9 +13,11 @@ import trio
 
 from eca_protocol.process import Child
 from eca_server.agent.chat import Prompt, Turn
-from eca_server.agent.chat.store import Store, StoredChat, store_path
+from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.rows import StoredChat
+from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message, TextPart
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 
 pytestmark = pytest.mark.trio

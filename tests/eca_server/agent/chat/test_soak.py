@@ -26,7 +26,7 @@ from eca_protocol.testing.provider import (
     reset,
     wait,
 )
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor, finishes
 from tests.eca_server.agent.chat.test_switching import configured, model_of
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.eca_server.models.test_switching import GRAMMARS

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_server.agent.chat import undo
-from eca_server.agent.chat.store import Change, StoredContent
+from eca_server.agent.chat.store.rows import Change, StoredContent
 from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skipped_lines
-from eca_server.workspace import Fingerprint, Root, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.reading import Fingerprint
+from eca_server.workspace.roots import Root
 
 pytestmark = pytest.mark.requirement
 

@@ -8,7 +8,7 @@ import pytest
 
 from eca_server.agent.chat.instructions import instructions
 from eca_server.agent.context.provenance import NOTICE
-from eca_server.workspace import Root
+from eca_server.workspace.roots import Root
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
 

@@ -18,7 +18,8 @@ from eca_server.agent.commands.custom import (
     parse_command,
     words_of,
 )
-from eca_server.workspace import Workspace, parse_roots
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import parse_roots
 
 
 def command(text: str) -> CustomCommand:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import Root, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import Root
 
 
 def root_of(path: Path) -> Root:

@@ -26,7 +26,7 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
-from eca_server.workspace import parse_roots, uri_of
+from eca_server.workspace.roots import parse_roots, uri_of
 from tests.eca_server.agent.mcp.scripted import talking_to
 from tests.node import node, node_modules
 

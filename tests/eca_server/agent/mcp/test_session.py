@@ -18,7 +18,7 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import Progress, TextContent, ToolResult
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.stdio import StdioTransport
-from eca_server.workspace import parse_roots, uri_of
+from eca_server.workspace.roots import parse_roots, uri_of
 from tests.eca_server.agent.mcp.scripted import scripted, session_with, talking_to
 from tests.eca_server.agent.mcp.scripted_server import INFO
 

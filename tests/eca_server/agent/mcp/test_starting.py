@@ -18,7 +18,7 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.methods import CLIENT
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
-from eca_server.workspace import parse_roots, uri_of
+from eca_server.workspace.roots import parse_roots, uri_of
 from tests.eca_server.agent.mcp.scripted import (
     child_of,
     is_gone,

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.remembered_programs import ANY_ARGUMENTS, FORMS, NEVER
-from eca_server.workspace import Root, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import Root
 
 PROGRAMS = (
     *(name for name in FORMS),

@@ -14,7 +14,8 @@ from eca_protocol.messages import WorkspaceFolder
 from eca_server.agent.tools.diagnostics import EditorDiagnostics, editor_has_diagnostics
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Workspace, parse_roots, uri_of
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import parse_roots, uri_of
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Editor, editor
 

@@ -14,7 +14,8 @@ import trio.testing
 from eca_protocol.messages import WorkspaceFolder
 from eca_server.agent.tools.navigation import EditorDefinition, EditorReferences, editor_navigates
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Workspace, parse_roots, uri_of
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import parse_roots, uri_of
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Editor, editor
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from eca_server.agent.tools.shell_expansion import Unsure, glob_matches, matches_parent, with_braces
 from eca_server.agent.tools.shell_syntax import Word, tokenize
 from eca_server.agent.tools.shell_words import TouchedPaths, touched_paths
-from eca_server.workspace import Root, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import Root
 
 BASH = shutil.which("bash")
 needs_bash = pytest.mark.skipif(BASH is None, reason="there is no bash")

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.tools.shell_words import NamedPaths, TouchedPaths, paths_in, touched_paths
-from eca_server.workspace import Root, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.roots import Root
 
 ENVIRON = {"HOME": "/home/me", "SECRETS": "/var/secrets"}
 

@@ -22,7 +22,7 @@ from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wa
 from eca_server.agent.tools.custom import CustomCommand
 from eca_server.connection.features.settings import Watcher
 from eca_server.secret import Secret
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor
 
 NAMES = {"models": {"m": {}, "n": {}}}

@@ -14,7 +14,7 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import lifecycle
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import editor, provider_config
 
 pytestmark = pytest.mark.trio

@@ -17,7 +17,7 @@ from eca_server.config.trust_store import TrustStore
 from eca_server.config.trust_texts import NEVER, NOT_NOW, PREFIX, TRUST
 from eca_server.connection.features import mcp, trust
 from eca_server.connection.features.settings import Watcher
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT

@@ -11,7 +11,7 @@ import pytest
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
-from eca_server.workspace import uri_of
+from eca_server.workspace.roots import uri_of
 from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.agent.mcp.fake import Place

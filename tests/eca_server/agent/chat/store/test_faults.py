@@ -15,16 +15,8 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store import (
-    ChatSettings,
-    Rollback,
-    StoredMessage,
-    UndoStep,
-    queries,
-    schema,
-    store,
-    worker,
-)
+from eca_server.agent.chat.store import queries, schema, store, worker
+from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredMessage, UndoStep
 from eca_server.models.history import BlockPart, Message
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
