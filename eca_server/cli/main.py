@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     _Commands: TypeAlias = argparse._SubParsersAction[Parser]
 
-__all__ = ["run"]
-
 _DESCRIPTION = """\
 ECA (Editor Code Assistant): lets an editor chat with language models.
 

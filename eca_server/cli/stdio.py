@@ -9,10 +9,9 @@ import trio
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.streams import FdTransport, owned_stdio
-from eca_server.connection.server import Options, serve
+from eca_server.connection.features.host import Options
+from eca_server.connection.server import serve
 from eca_server.system.signals import ignore_signals
-
-__all__ = ["serve_stdio"]
 
 LAST_SECONDS = 2.7
 """Limit from the end of the connection to the exit of the process (W-13)."""

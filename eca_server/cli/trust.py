@@ -16,8 +16,6 @@ from eca_server.config.trust_texts import count, guards_off, list_items, shown
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 
-__all__ = ["run_trust"]
-
 _WHOLE: Final = 10**7  # characters; a terminal can scroll
 _ACCEPTED, _DECLINED, _USAGE = 0, 1, 2
 

@@ -29,8 +29,6 @@ from eca_server.client.profiles import ClientProfile
 from eca_server.printable import LONGEST_NAME, printable_line
 from eca_server.workspace.roots import path_of
 
-__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "ContentFormatter", "Role", "pieces"]
-
 Role = Literal["user", "system", "assistant"]
 
 _MOST_JSON_BYTES = 6  # of one character

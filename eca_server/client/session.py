@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from eca_protocol.messages import ChatContent, ChatImageContent
     from eca_server.client.content_formatting import ContentFormatter, Role
 
-__all__ = ["MessageKind", "Session"]
-
 _log = logging.getLogger("eca_server")
 
 _NEWEST = Codec(ECA, Revision.CURRENT)

@@ -7,14 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = [
-    "cache_directory",
-    "data_directory",
-    "home_directory",
-    "make_data_directory",
-    "user_directory",
-]
-
 
 def home_directory(environ: Mapping[str, str]) -> Path:
     """Return the user's home; `/` if there is none, as in a container with an unlisted user."""

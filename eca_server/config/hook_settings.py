@@ -27,8 +27,6 @@ from eca_server.config.reading import (
 )
 from eca_server.config.tool_settings import RULE, ApprovalRule
 
-__all__ = ["HOOKS", "Hook", "HookAction", "HookEvent", "Matcher"]
-
 HookEvent: TypeAlias = Literal[
     "sessionStart",
     "sessionEnd",

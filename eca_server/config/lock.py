@@ -15,8 +15,6 @@ from typing import Final
 
 import trio
 
-__all__ = ["Locked", "lock", "lock_in_thread"]
-
 _PAUSE: Final = 0.02
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 

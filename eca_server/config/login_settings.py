@@ -10,8 +10,6 @@ from eca_protocol.tls import ClientCertificate
 from eca_server.config.reading import COUNT, NAME, PATH, SECRET, setting
 from eca_server.secret import Secret
 
-__all__ = ["Auth", "Network"]
-
 
 @attrs.frozen(kw_only=True)
 class Auth:

@@ -32,8 +32,6 @@ from eca_server.config.reading import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["MCP_SERVERS", "MCPServer", "find_errors", "is_secret", "original_text", "server_keys"]
-
 _OURS = "eca"
 _SHORTEST_SECRET = 8  # masking shorter ones would hide ordinary text
 _IS_SECRET = re.compile(r"key|token|secret|pass|auth|credential", re.IGNORECASE)

@@ -20,34 +20,6 @@ from eca_server.config.interpolation import ReferenceResolver, UnresolvedReferen
 from eca_server.config.problems import kind_of
 from eca_server.secret import Secret, parse_key
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "KEY",
-    "NAME",
-    "NUMBER",
-    "OBJECT",
-    "PATH",
-    "PERCENT",
-    "PRICE",
-    "SECONDS",
-    "SECRET",
-    "TEXT",
-    "InvalidValue",
-    "KeyPath",
-    "Place",
-    "Reader",
-    "Setting",
-    "Workspace",
-    "choice",
-    "deep_merge",
-    "each",
-    "listing",
-    "record",
-    "setting",
-    "settings_of",
-]
-
 KeyPath = tuple[str | int, ...]
 JSONSchema = Mapping[str, Any]
 _SETTING = "eca_setting"

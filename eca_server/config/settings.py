@@ -46,18 +46,6 @@ from eca_server.config.tool_settings import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = [
-    "CatalogSettings",
-    "Config",
-    "Cost",
-    "InlineChats",
-    "Limit",
-    "Model",
-    "Prompts",
-    "Provider",
-    "Retry",
-]
-
 
 def _masked(url: str | None) -> str:
     return repr(url and mask(url))

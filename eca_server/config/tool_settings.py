@@ -30,27 +30,6 @@ from eca_server.config.reading import (
     setting,
 )
 
-__all__ = [
-    "AGENT_ALIASES",
-    "BEHAVIORS",
-    "BUILT_IN_AGENTS",
-    "BUILT_IN_SUBAGENTS",
-    "RULE",
-    "Approval",
-    "ApprovalRule",
-    "Behavior",
-    "CustomTool",
-    "IgnoreFile",
-    "NamedFile",
-    "OutputTruncation",
-    "ReadFile",
-    "SandboxSettings",
-    "ShellCommand",
-    "ToolCall",
-    "Verdict",
-    "cautious_approval",
-]
-
 Verdict: TypeAlias = Literal["ask", "allow", "deny"]
 NAMES = listing(NAME)
 

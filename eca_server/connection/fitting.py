@@ -15,8 +15,6 @@ from eca_protocol.codec import MessageCodec
 from eca_server.agent.tools.output import cut_mark
 from eca_server.client.content_formatting import pieces
 
-__all__ = ["FittingCodec", "fit"]
-
 ENVELOPE = 160
 """Bytes of a frame besides its params or its result."""
 

@@ -26,8 +26,6 @@ from eca_server.printable import printable_json, printable_line, printable_lines
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 
-__all__ = ["ConformanceCheck", "ConformanceReport", "check_agent", "run_conformance"]
-
 
 @attrs.frozen(kw_only=True)
 class ConformanceCheck:

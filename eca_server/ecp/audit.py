@@ -16,8 +16,6 @@ from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.version import version
 
-__all__ = ["AUDIT_VERSION", "RunFacts", "make_audit", "sum_usage"]
-
 AUDIT_VERSION: Final = "1"
 
 _COUNTS: Final = ("input_tokens", "output_tokens", "total_tokens")

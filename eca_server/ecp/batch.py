@@ -15,8 +15,6 @@ from eca_server.ecp.leftovers import MARK_VARIABLE
 from eca_server.ecp.manifest.model import Scenario
 from eca_server.ecp.target import Target
 
-__all__ = ["Batch", "PlannedScenario", "RunLimits"]
-
 
 @attrs.frozen(kw_only=True)
 class RunLimits:

@@ -18,8 +18,6 @@ from eca_protocol.ecp.schema import SCHEMAS
 from eca_server.printable import printable_line, printable_lines
 from eca_server.system.command_line import Parser, port, repair_streams, run_to_end, seconds
 
-__all__ = ["main", "run"]
-
 _DESCRIPTION: Final = """\
 Evaluate agents by the Evaluation Context Protocol. A manifest lists the inputs for an
 agent and the checks of its answers. To begin: `ecp init`, then

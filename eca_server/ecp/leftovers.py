@@ -13,8 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MARK_VARIABLE", "kill_leftovers"]
-
 MARK_VARIABLE: Final = "ECP_RUN_MARK"
 """The environment variable with a run's mark."""
 

@@ -42,8 +42,6 @@ from eca_server.workbench.report_files import Outputs, OutputsInvalid
 if TYPE_CHECKING:
     from eca_server.ecp.cluster import Cluster
 
-__all__ = ["run_manifest"]
-
 PASSED: Final = 0
 UNUSABLE: Final = 1
 FAILED: Final = 2

@@ -24,8 +24,6 @@ from eca_server.ecp.manifest.model import Scenario, Step
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.results import Check, ExitReason, ScenarioReport, StepReport
 
-__all__ = ["make_skipped_report", "needed_capabilities", "run_batch", "run_scenario"]
-
 _log = logging.getLogger("eca_server.ecp")
 
 _LOG_EXCERPT: Final = 4096  # characters of the agent's log in the report of a failed scenario

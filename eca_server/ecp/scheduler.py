@@ -26,8 +26,6 @@ from eca_server.ecp.results import ExitReason, ScenarioReport
 from eca_server.ecp.scenario import make_skipped_report, run_batch
 from eca_server.system.signals import until_a_signal
 
-__all__ = ["OnReport", "Outcome", "plan", "run_all", "run_in_worker"]
-
 OnReport = Callable[[ScenarioReport], None]
 MakeExecutor = Callable[[], Executor]
 

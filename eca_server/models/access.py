@@ -21,16 +21,6 @@ from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.errors import error_from_fault
 from eca_server.secret import Secret
 
-__all__ = [
-    "VERSION",
-    "Access",
-    "KeyAccess",
-    "LoginAccessConfig",
-    "Target",
-    "TokenAccess",
-    "join_url",
-]
-
 VERSION = re.compile(r"v\d\w*")
 """The version of an API as a part of a path."""
 

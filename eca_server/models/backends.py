@@ -26,8 +26,6 @@ from eca_server.models.known_providers import KnownProvider
 from eca_server.models.provider import Provider, is_local
 from eca_server.secret import Secret
 
-__all__ = ["Backends", "Timers"]
-
 
 @attrs.frozen(kw_only=True)
 class Timers:

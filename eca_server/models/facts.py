@@ -11,8 +11,6 @@ from attrs.converters import optional
 from eca_server.config import settings as configuration
 from eca_server.models.events import Usage
 
-__all__ = ["Capabilities", "ModelFacts", "Price"]
-
 _MILLION = 1_000_000
 
 

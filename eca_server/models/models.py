@@ -39,8 +39,6 @@ from eca_server.models.simulator import Simulator
 from eca_server.models.tracing import traced
 from eca_server.secret import Secret
 
-__all__ = ["Model", "Models"]
-
 _EFFORTS = ("low", "medium", "high")
 """The efforts of a model that reasons, if nothing else is known: every API accepts these."""
 

@@ -41,8 +41,6 @@ from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.think_tags import THINK_TAGS
 from eca_server.secret import Secret, secrets_in
 
-__all__ = ["Provider", "is_local", "resolve_providers"]
-
 
 def is_local(url: str) -> bool:
     """Return whether a URL leads to this machine or its private network."""

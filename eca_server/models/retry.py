@@ -23,8 +23,6 @@ from eca_server.config.settings import Config
 from eca_server.models.backend import Backend, BackendError, ErrorKind, Request
 from eca_server.models.events import Event, Progress, Started, Usage
 
-__all__ = ["RetryPolicy", "Wait", "stream_with_retries"]
-
 _log = logging.getLogger("eca_server.models")
 
 _FEWER: Mapping[ErrorKind, int] = {"empty_response": 2, "network": 3, "premature_stop": 3}

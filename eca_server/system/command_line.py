@@ -12,8 +12,6 @@ from typing import NoReturn, TextIO
 
 from eca_server.printable import printable_line, printable_lines
 
-__all__ = ["Parser", "port", "repair_streams", "run_to_end", "seconds", "silence", "write_to_user"]
-
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line and the command that prints the help."""

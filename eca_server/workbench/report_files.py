@@ -19,8 +19,6 @@ from typing import Final, TypeVar
 
 import attrs
 
-__all__ = ["Outputs", "OutputsInvalid", "check_file", "write_file"]
-
 _Report = TypeVar("_Report")
 
 _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}

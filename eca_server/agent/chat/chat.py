@@ -33,8 +33,6 @@ from eca_server.agent.chat.usage import SessionUsage
 from eca_server.agent.tools.ledger import Ledger
 from eca_server.models.history import Message
 
-__all__ = ["Chat"]
-
 
 class Chat(Outlet):
     """One chat of the connected client: the outlet of its turns.

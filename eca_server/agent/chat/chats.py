@@ -19,8 +19,6 @@ from eca_server.agent.chat.turn import STOP_SECONDS, TOOL_STOP_SECONDS, Turn
 from eca_server.client.session import Session
 from eca_server.models.history import Message
 
-__all__ = ["Chats"]
-
 _MOST_TITLES = 200  # of stored chats
 
 

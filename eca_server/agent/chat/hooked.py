@@ -28,8 +28,6 @@ from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.config.hook_settings import HookEvent
 from eca_server.models.history import Message, TextPart
 
-__all__ = ["CallVerdict", "Trigger", "TurnHooks"]
-
 Trigger: TypeAlias = Literal["manual", "auto"]
 """The trigger of a compaction: `/compact`, or a request that would be too long."""
 

@@ -16,8 +16,6 @@ from eca_server.config.tool_settings import Behavior
 from eca_server.config.workspace_files import read_named
 from eca_server.workspace.roots import Root
 
-__all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
-
 LARGEST_PROMPT = 256 * 1024
 """Bytes of the largest file with a prompt."""
 

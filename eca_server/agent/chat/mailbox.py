@@ -18,8 +18,6 @@ import trio
 from eca_server.agent.chat.states import TRANSITIONS, Action, ChatState, Input
 from eca_server.agent.chat.turn import Prompt
 
-__all__ = ["Mailbox"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 Work: TypeAlias = Callable[[], Awaitable[None]]

@@ -24,8 +24,6 @@ from eca_server.agent.chat.stored_messages import ChatRecord, stored
 from eca_server.agent.tools.tool import FileChange
 from eca_server.workspace.boundary import Workspace
 
-__all__ = ["Memory", "RestoreState", "Storage", "line_of"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 LARGEST_IMAGE = 1024 * 1024

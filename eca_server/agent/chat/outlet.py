@@ -21,8 +21,6 @@ from eca_server.agent.tools.ledger import Ledger
 from eca_server.client.content_formatting import Role
 from eca_server.client.session import Session
 
-__all__ = ["ChatServices", "Outlet", "Selection"]
-
 
 @attrs.frozen(kw_only=True)
 class ChatServices:

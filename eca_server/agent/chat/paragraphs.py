@@ -9,8 +9,6 @@ from __future__ import annotations
 from eca_protocol.messages import ChatContent, ChatTextContent
 from eca_server.client.content_formatting import Role
 
-__all__ = ["Paragraphs"]
-
 
 class Paragraphs:
     """The blank lines between the texts of one turn."""

@@ -21,8 +21,6 @@ from eca_server.config.lock import Locked, lock
 from eca_server.models.history import Message
 from eca_server.workspace.boundary import Workspace
 
-__all__ = ["RollbackRefused", "Rollbacks"]
-
 LOCK_SECONDS = 2.0
 """Seconds to wait for a server that restores files, before a chat is read."""
 

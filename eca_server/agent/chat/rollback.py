@@ -21,8 +21,6 @@ from eca_server.agent.tools.output import counted
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.history import Message, ToolCallPart, ToolResultPart
 
-__all__ = ["RollbackRequest", "RollbackResult", "roll_back"]
-
 BODY_SECONDS = 2.0
 """Seconds to wait for a stopped call, which may still be writing."""
 

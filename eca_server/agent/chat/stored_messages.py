@@ -12,8 +12,6 @@ from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUs
 from eca_server.agent.chat.store.running import Running
 from eca_server.models.history import Message
 
-__all__ = ["ChatRecord", "restored", "stored"]
-
 _GENERATED: Final = "-"
 """The beginning of the id of a stored message that has no content id."""
 

@@ -52,8 +52,6 @@ from eca_server.client.content_formatting import Role
 from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import Subagent, TextPart
 
-__all__ = ["SPAWN_TOOL", "SpawnAgent", "SubagentChat", "Task", "run_task"]
-
 SPAWN_TOOL: Final = "spawn_agent"
 """The tool's name."""
 

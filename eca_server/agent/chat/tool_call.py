@@ -41,17 +41,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = [
-    "TRANSITIONS",
-    "CallInput",
-    "CallState",
-    "Calls",
-    "Naming",
-    "Reason",
-    "ToolCall",
-    "milliseconds_since",
-]
-
 Reason: TypeAlias = Literal["user-choice", "user-config", "hookRejected", "interrupted"]
 
 

@@ -37,8 +37,6 @@ from eca_server.agent.tools.tool import FileChange
 from eca_server.models.events import Usage
 from eca_server.models.history import Message, TextPart
 
-__all__ = ["Body", "Prompt", "Steer", "SteeredCommand", "Turn"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 STOP_SECONDS = 0.3

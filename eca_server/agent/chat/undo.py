@@ -22,8 +22,6 @@ from eca_server.workspace.errors import FileError, TooLarge
 from eca_server.workspace.reading import Checkpoint, Fingerprint, read_file
 from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
 
-__all__ = ["Disk", "Plan", "SkippedFile", "apply_step", "plan", "skipped_lines"]
-
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of the largest file that is compared; no tool of ours writes a larger one."""
 

@@ -29,8 +29,6 @@ from eca_server.agent.chat.paragraphs import Paragraphs
 from eca_server.agent.chat.tool_call import milliseconds_since
 from eca_server.client.content_formatting import Role
 
-__all__ = ["Writer"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 _ENDED_BY_A_STOP = 143

@@ -7,8 +7,6 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of, fenced
 from eca_server.config.tool_settings import AGENT_ALIASES
 
-__all__ = ["AGENT"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     requested = arguments_of(context.text).lower()

@@ -6,8 +6,6 @@ from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of
 
-__all__ = ["BTW", "ask_aside"]
-
 
 async def ask_aside(turn: Turn, context: CommandContext) -> None:
     """Ask the question in a fork of the turn's chat; the turn continues."""

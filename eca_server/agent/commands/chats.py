@@ -10,8 +10,6 @@ from eca_server.agent.chat.memory import line_of
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of
 from eca_server.agent.tools.files import printable
 
-__all__ = ["CHATS"]
-
 MAX_LISTED: Final = 50
 _MAX_SEARCHED: Final = 5_000
 

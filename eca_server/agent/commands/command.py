@@ -29,22 +29,6 @@ if TYPE_CHECKING:
     from eca_server.config.trust_items import TrustItem
     from eca_server.config.trust_texts import Listing
 
-__all__ = [
-    "ChatActions",
-    "Command",
-    "CommandContext",
-    "MakeAgent",
-    "Run",
-    "Steering",
-    "TrustControl",
-    "arguments_of",
-    "ask_model",
-    "fenced",
-    "mask_keys",
-    "named_command",
-    "source_lines",
-]
-
 _MIN_MASKED = 8  # characters of a key
 
 MakeAgent: TypeAlias = Callable[[Turn, str], Awaitable[Agent | None]]

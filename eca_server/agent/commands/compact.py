@@ -9,8 +9,6 @@ from eca_server.agent.chat.reply import limit_of
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of
 from eca_server.models.backend import Request
 
-__all__ = ["COMPACT"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     if not has_past(turn):

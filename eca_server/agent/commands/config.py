@@ -20,8 +20,6 @@ from eca_server.config.loading import LoadedConfig
 from eca_server.config.problems import dotted
 from eca_server.secret import HIDDEN, Secret
 
-__all__ = ["CONFIG", "report"]
-
 _Path: TypeAlias = "tuple[str, ...]"
 
 _MAX_VALUE = 400  # characters of one value

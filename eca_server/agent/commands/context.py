@@ -8,8 +8,6 @@ from eca_server.agent.chat.breakdown import breakdown
 from eca_server.agent.commands.command import Command, CommandContext
 from eca_server.models.backend import Request
 
-__all__ = ["CONTEXT"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     agent = await context.make_agent(turn, "")

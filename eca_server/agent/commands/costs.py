@@ -6,8 +6,6 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.chat.usage import money
 from eca_server.agent.commands.command import Command, CommandContext
 
-__all__ = ["COSTS"]
-
 _WHY = (
     "Each request sends the whole chat again, so the sum grows faster than the chat. `/context` "
     "shows the size of the next request."

@@ -29,8 +29,6 @@ from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
 from eca_server.workspace.boundary import Place, Workspace
 
-__all__ = ["CommandFiles", "CommandList", "CustomCommand", "TooLong", "parse_command", "words_of"]
-
 _MAX_FILES = 200  # in one directory
 _MAX_CHARACTERS = 4 * 2**20  # characters of an expanded text
 _MAX_DESCRIPTION = 200

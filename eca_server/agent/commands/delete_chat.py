@@ -9,8 +9,6 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of
 from eca_server.agent.tools.files import printable
 
-__all__ = ["DELETE_CHAT"]
-
 YES: Final = "yes"
 _DELETE: Final = "Delete it"
 _KEEP: Final = "Keep it"

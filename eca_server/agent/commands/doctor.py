@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from eca_server.agent.mcp.manager import Manager
     from eca_server.agent.mcp.server import Server
 
-__all__ = ["DOCTOR", "report"]
-
 _MAX_MODELS = 10
 _MAX_REASON = 500  # characters
 

@@ -29,8 +29,6 @@ from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import AlreadyExists
 from eca_server.workspace.writing import replace_file
 
-__all__ = ["EXPORT"]
-
 _MAX_NAMES: Final = 100
 _MAX_NAME: Final = 60
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext
 
-__all__ = ["FORK"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     chat = context.chat

@@ -8,8 +8,6 @@ from eca_server.agent.commands.command import Command, CommandContext, fenced
 from eca_server.agent.commands.trust import report_withheld
 from eca_server.config.hook_settings import Hook
 
-__all__ = ["HOOKS"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     hooks = context.loaded.config.hooks

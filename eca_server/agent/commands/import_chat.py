@@ -20,8 +20,6 @@ from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import read_file
 
-__all__ = ["IMPORT"]
-
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Maximum size of a file, in bytes."""
 

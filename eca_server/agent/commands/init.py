@@ -7,8 +7,6 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of, ask_model
 from eca_server.config.effective import apply_behavior
 
-__all__ = ["INIT"]
-
 _INSTRUCTION = """\
 Write the file {path}: instructions for coding agents that are new to this repository.
 

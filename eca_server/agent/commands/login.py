@@ -27,16 +27,6 @@ from eca_server.models.known_providers import KNOWN_PROVIDERS
 from eca_server.models.models import Models
 from eca_server.secret import Secret, parse_key
 
-__all__ = [
-    "LOGIN",
-    "LOGOUT",
-    "MASKED",
-    "LoginPrompt",
-    "key_problem",
-    "login_flows",
-    "login_prompt",
-]
-
 MASKED = "••••"
 """The replacement for a key in a prompt; its length does not depend on the key."""
 

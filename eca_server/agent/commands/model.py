@@ -9,8 +9,6 @@ from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, arguments_of, fenced
 
-__all__ = ["MODEL"]
-
 MAX_LISTED: Final = 100
 
 

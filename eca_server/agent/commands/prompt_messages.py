@@ -22,8 +22,6 @@ from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import FilePart, ImagePart, Message, TextPart
 from eca_server.workspace.errors import FileError
 
-__all__ = ["messages_of"]
-
 _LONGEST_URI = 2000
 _CONTINUE = TextPart("Continue.")
 

@@ -12,8 +12,6 @@ from eca_server.agent.context.contexts import PromptContext
 from eca_server.models.backend import Tool
 from eca_server.models.history import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
-__all__ = ["PROMPT_SHOW"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     agent = await context.make_agent(turn, arguments_of(context.text))

@@ -8,8 +8,6 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, fenced
 from eca_server.agent.context.disk import draw_roots
 
-__all__ = ["REPO_MAP_SHOW"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     workspace = context.workspace

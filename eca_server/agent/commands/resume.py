@@ -10,8 +10,6 @@ from eca_server.agent.chat.memory import Memory, line_of
 from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.commands.command import Command, CommandContext
 
-__all__ = ["RESUME"]
-
 MAX_LISTED = 20
 
 

@@ -8,8 +8,6 @@ from eca_server.agent.context.block import Section
 from eca_server.agent.context.instructions_files import read_instruction_files
 from eca_server.agent.tools.files import printable
 
-__all__ = ["RULES", "SYNC_SYSTEM_PROMPT"]
-
 
 async def _list(turn: Turn, context: CommandContext) -> None:
     config = context.loaded.config

@@ -21,8 +21,6 @@ from eca_server.agent.commands.custom import CustomCommand
 from eca_server.agent.skills.skill import Skill
 from eca_server.config.effective import apply_behavior
 
-__all__ = ["SKILL_CREATE", "SkillCommand", "skills_command"]
-
 _INSTRUCTION = """\
 Write the skill {{skillName}} in the file {{skillFilePath}}. A skill contains instructions that a \
 model loads before it does one kind of task.

@@ -8,8 +8,6 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import Command, CommandContext, fenced
 from eca_server.config.tool_settings import Behavior
 
-__all__ = ["SUBAGENTS"]
-
 
 async def _run(turn: Turn, context: CommandContext) -> None:
     behaviors = context.loaded.config.behaviors

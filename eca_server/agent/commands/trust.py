@@ -18,8 +18,6 @@ from eca_server.config.loading import LoadedConfig
 from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_texts import PREFIX, count, guards_off, shown, summary, unique_roots
 
-__all__ = ["TRUST", "report_trust", "report_withheld"]
-
 YES: Final = "yes"
 NO: Final = "no"
 REMOVE: Final = "remove"

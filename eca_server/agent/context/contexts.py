@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from eca_server.agent.context.resources import ResourceReader, Resources
     from eca_server.agent.mcp.messages import ResourceContents
 
-__all__ = ["PromptContext", "build_context"]
-
 _LONGEST_NAME = 200  # characters of a path or URL in a note
 _ORDER = (
     FileContext,

@@ -20,8 +20,6 @@ from eca_server.workspace.errors import FileError, OutsideWorkspace, TooLarge
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.reading import Checkpoint, decode, read_file
 
-__all__ = ["DefinitionFiles", "InvalidDefinition"]
-
 _LARGEST = 64 * 1024  # bytes of one file
 _TOTAL = 8 * 2**20  # bytes of all files of one search
 

@@ -34,8 +34,6 @@ from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint, open_file, read_file
 from eca_server.workspace.roots import Root
 
-__all__ = ["PathContent", "PathReader", "draw_roots"]
-
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it
 

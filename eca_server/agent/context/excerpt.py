@@ -22,8 +22,6 @@ from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import FileError, NotText, TooLarge
 from eca_server.workspace.reading import Checkpoint, decode, open_file
 
-__all__ = ["Excerpt", "LinesOutOfRange", "read_excerpt"]
-
 _LOOKED_AT = 1 << 16  # bytes read to detect the encoding
 _PIECE = 1 << 18  # bytes read between two checkpoints
 _FARTHEST = 1 << 28  # bytes read to reach a line

@@ -34,8 +34,6 @@ from eca_server.workspace.ignore import list_files
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.roots import Root
 
-__all__ = ["InstructionFiles", "read_instruction_files"]
-
 _LARGEST = 64 * 1024  # bytes of one file; the rest is cut
 _TOTAL = 256 * 1024  # bytes of all files
 _MOST_MENTIONED = 50  # files that one AGENTS.md mentions

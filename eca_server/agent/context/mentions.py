@@ -22,8 +22,6 @@ from eca_server.agent.tools.files import printable
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 
-__all__ = ["Mention", "ResolvedMention", "Target", "find_mentions", "resolve_mention"]
-
 _FENCED = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 _MENTION = re.compile(
     r"""(?<![^\s(\[{<"'`,;:=*>])@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s,"'`<>|]+))"""

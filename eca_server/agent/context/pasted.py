@@ -17,8 +17,6 @@ from eca_server.models.attachments import (
 )
 from eca_server.workspace.errors import NotText, TooLarge
 
-__all__ = ["pasted_attachment"]
-
 _HEAD = SIGNATURE_BYTES * 4
 
 

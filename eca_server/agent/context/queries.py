@@ -19,8 +19,6 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.index import FileIndex, FileMatch
 
-__all__ = ["query_contexts"]
-
 _MOST = 200
 _MOST_EXISTING = 10_000
 

@@ -19,8 +19,6 @@ from eca_server.workspace.errors import OutsideWorkspace
 from eca_server.workspace.roots import Root
 from eca_server.workspace.worktree import top_of_work_tree
 
-__all__ = ["ANYWHERE", "Boundaries", "Reach"]
-
 
 @attrs.frozen(kw_only=True)
 class Reach:

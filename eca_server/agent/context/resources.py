@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from eca_server.agent.mcp.messages import Resource, ResourceContents, ResourceTemplate
     from eca_server.agent.mcp.server import Server
 
-__all__ = [
-    "ResourceContent",
-    "ResourceReader",
-    "Resources",
-    "matching_resources",
-    "read_resources",
-    "resource_content",
-]
-
 Key: TypeAlias = tuple[str, str]
 """The server's name and the resource's URI."""
 

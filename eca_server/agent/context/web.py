@@ -26,8 +26,6 @@ from eca_server.agent.context.html_text import Page, html_to_text
 from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import decode
 
-__all__ = ["PageError", "fetch_page"]
-
 _LARGEST = 2 * 2**20  # bytes of a page
 _SECONDS = 20.0  # in total, redirects included
 _REDIRECTS = 5

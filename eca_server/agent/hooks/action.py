@@ -28,8 +28,6 @@ from eca_server.config.hook_settings import HookAction
 from eca_server.config.private_file import replace_file
 from eca_server.config.workspace_files import WorkspaceFile
 
-__all__ = ["FAILED", "LARGEST", "ActionResult", "run_action"]
-
 LARGEST = 64 * 1024
 """Maximum number of bytes of stdout, and of stderr, that are stored."""
 

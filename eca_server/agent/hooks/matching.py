@@ -14,8 +14,6 @@ from eca_server.config.hook_settings import Hook, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
 from eca_server.config.tool_settings import ApprovalRule
 
-__all__ = ["ToolCallEvent", "matches_event"]
-
 _SECONDS = 0.1  # for one pattern; after that it counts as a match, since most hooks are guards
 
 

@@ -37,8 +37,6 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.workspace.roots import Root, uri_of
 
-__all__ = ["ANSWER_SECONDS", "MAX_NOISE", "MAX_ROUNDS", "Changed", "Conversation"]
-
 Changed: TypeAlias = Literal["tools", "prompts", "resources"]
 
 ANSWER_SECONDS: Final = 30.0

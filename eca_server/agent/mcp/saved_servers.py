@@ -29,8 +29,6 @@ from eca_server.models.credentials.logins import Logins, LoginsError
 from eca_server.models.credentials.server_secrets import drop_secrets, store_secrets
 from eca_server.secret import mask
 
-__all__ = ["SavedServers", "ServerSettings"]
-
 _log = logging.getLogger("eca_server")
 
 ServerSettings: TypeAlias = dict[str, Any]

@@ -30,8 +30,6 @@ from eca_server.agent.mcp.resource_changes import ResourceChanges
 from eca_server.agent.mcp.states import TRANSITIONS, Input, State
 from eca_server.config.mcp_settings import MCPServer
 
-__all__ = ["RESTART_SECONDS", "Connect", "Server", "ServerSession"]
-
 _log = logging.getLogger("eca_server.agent.mcp")
 
 RESTART_SECONDS: Final = (1.0, 4.0, 16.0)

@@ -18,8 +18,6 @@ from eca_server.agent.skills.skill import SKILL_FILE, InvalidSkill, Skill, parse
 from eca_server.agent.tools.files import printable
 from eca_server.workspace.boundary import Place, Workspace
 
-__all__ = ["SkillFiles", "SkillList"]
-
 _MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
 _MAX_SKILLS = 200  # skills
 _OF_ROOTS = (".eca/skills", ".agents/skills")

@@ -15,8 +15,6 @@ from eca_server.config.matchers import matches_name
 from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import TextPart
 
-__all__ = ["SKILL_TOOL", "LoadSkill", "is_allowed"]
-
 SKILL_TOOL: Final = "skill"
 """The tool's name."""
 

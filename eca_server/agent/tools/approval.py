@@ -28,18 +28,6 @@ from eca_server.printable import printable_line
 if TYPE_CHECKING:
     import regex
 
-__all__ = [
-    "BUILT_IN",
-    "NATIVE",
-    "Call",
-    "Decision",
-    "Memo",
-    "Policy",
-    "Verdict",
-    "policy_of",
-    "spellings",
-]
-
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}

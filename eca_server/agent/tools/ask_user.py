@@ -25,8 +25,6 @@ from eca_server.client.session import Session
 from eca_server.config.trust_texts import PREFIX, TRUST
 from eca_server.models.history import TextPart
 
-__all__ = ["AskUser", "client_asks_questions", "imitates_trust"]
-
 PATIENCE = 24 * 3600.0
 """Seconds after which the question is abandoned."""
 

@@ -17,8 +17,6 @@ from eca_server.agent.tools.script import Script, enter_sandbox, open_working_di
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.history import TextPart
 
-__all__ = ["Background", "job_label", "job_status", "lines_text"]
-
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
 _SHOWN_NAME = 80
 _MARKS_SIZE = 200  # bytes

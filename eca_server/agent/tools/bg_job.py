@@ -13,8 +13,6 @@ from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
 
-__all__ = ["BgJob"]
-
 _SHOWN_COMMAND = 200
 _SUMMARIES = {"read_output": "Reading output of", "kill": "Killing"}
 

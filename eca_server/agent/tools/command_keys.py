@@ -35,8 +35,6 @@ from eca_server.system.child_process import find_program
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import FileError
 
-__all__ = ["CommandPart", "command_parts"]
-
 _LONGEST = 4096
 _LONGEST_KEY = 100
 _MOST_PARTS = 50

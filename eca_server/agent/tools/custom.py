@@ -20,8 +20,6 @@ from eca_server.config.problems import kind_of
 from eca_server.config.tool_settings import CustomTool
 from eca_server.workspace.boundary import Workspace
 
-__all__ = ["CustomCommand", "custom_commands"]
-
 _TIMEOUT = 600.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # valid for every provider, with our prefix
 _UPSTREAM = frozenset({"compact_chat", "fetch_rule"})  # native tools of upstream's server

@@ -26,8 +26,6 @@ from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.roots import path_of, uri_of
 
-__all__ = ["EditorDiagnostics", "editor_has_diagnostics"]
-
 
 def editor_has_diagnostics(session: Session) -> bool:
     """Return True if the client supports `editor/getDiagnostics`."""

@@ -15,8 +15,6 @@ from eca_server.workspace.boundary import Place, open_place
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 
-__all__ = ["DirectoryTree"]
-
 _DEPTH = 10
 _MOST = 50_000  # files listed
 

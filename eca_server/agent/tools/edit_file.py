@@ -19,8 +19,6 @@ from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import Fingerprint, decode
 from eca_server.workspace.writing import replace_file
 
-__all__ = ["PARAMETERS", "EditFile", "EditRequest", "PlannedEdit", "plan_edit"]
-
 PARAMETERS: Mapping[str, Any] = {
     "type": "object",
     "properties": {

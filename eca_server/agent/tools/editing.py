@@ -19,8 +19,6 @@ from eca_server.agent.tools.diff import equal_runs, split_lines
 from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.reading import Text
 
-__all__ = ["EditResult", "edit", "with_newline"]
-
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _INDENT = re.compile(r"[ \t]*")
 _COMPARED = 10_000  # lines compared roughly in the search for a similar one

@@ -25,16 +25,6 @@ from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import FileSnapshot, read_file
 
-__all__ = [
-    "LARGEST",
-    "Files",
-    "action_summary",
-    "checkpoint",
-    "in_thread",
-    "printable",
-    "short_name",
-]
-
 LARGEST = 16 * 1024 * 1024
 """The maximum size of a text file that is read or changed, in bytes."""
 

@@ -30,8 +30,6 @@ from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
 
-__all__ = ["Grep"]
-
 _MAX_RESULTS = 1_000
 _SECONDS = 30.0
 _CONFIRMING_SECONDS = 10.0

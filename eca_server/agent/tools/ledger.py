@@ -10,8 +10,6 @@ from pathlib import Path
 
 from eca_server.workspace.reading import Fingerprint
 
-__all__ = ["Ledger"]
-
 
 class Ledger:
     """The known contents of one chat, by real path; safe for threads."""

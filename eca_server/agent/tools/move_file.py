@@ -15,8 +15,6 @@ from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.writing import move_file
 
-__all__ = ["MoveFile"]
-
 
 @attrs.frozen(kw_only=True)
 class MoveFile:

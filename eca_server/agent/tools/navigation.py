@@ -35,8 +35,6 @@ from eca_server.workspace.errors import FileError
 from eca_server.workspace.reading import decode, read_file
 from eca_server.workspace.roots import path_of, uri_of
 
-__all__ = ["EditorDefinition", "EditorReferences", "editor_navigates"]
-
 Answer: TypeAlias = EditorGetDefinitionResponse | EditorGetReferencesResponse
 
 MOST_PLACES = 500

@@ -16,8 +16,6 @@ from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOut
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 
-__all__ = ["PreviewFileChange"]
-
 
 @attrs.frozen(kw_only=True)
 class PreviewFileChange:

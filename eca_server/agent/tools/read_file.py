@@ -29,8 +29,6 @@ from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
 from eca_server.workspace.reading import decode, read_file
 
-__all__ = ["ReadFile", "attachment_output"]
-
 
 @attrs.frozen(kw_only=True)
 class ReadFile:

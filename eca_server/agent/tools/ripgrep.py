@@ -33,8 +33,6 @@ from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
 
-__all__ = ["RipgrepUnavailable", "find_ripgrep", "ripgrep"]
-
 _BETWEEN_CHECKPOINTS = 50  # milliseconds
 _PIECE = 1 << 16
 _INHERITED = ("PATH", "HOME", "XDG_CONFIG_HOME")

@@ -27,8 +27,6 @@ from eca_server.models.history import TextPart
 from eca_server.system.child_process import find_program
 from eca_server.workspace.opening import open_directory
 
-__all__ = ["Script", "enter_sandbox", "open_working_directory", "run_script", "shell_in"]
-
 _HINT = "request less output, or write it to a file and read that in parts"
 
 

@@ -29,17 +29,6 @@ from eca_server.workspace.reading import Checkpoint, open_regular
 if TYPE_CHECKING:
     import regex
 
-__all__ = [
-    "LARGEST_SEARCHED",
-    "MOST_MATCHES",
-    "Include",
-    "LineMatch",
-    "Pattern",
-    "confirm",
-    "search",
-    "shorten_line",
-]
-
 LARGEST_SEARCHED = 10 * 1024 * 1024
 """The maximum size of a searched file in bytes, unless the file itself was requested."""
 

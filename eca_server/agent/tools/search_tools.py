@@ -22,8 +22,6 @@ from eca_server.agent.tools.toolbox import ServedTool
 from eca_server.models.history import TextPart
 from eca_server.printable import printable_line
 
-__all__ = ["CallTool", "SearchTools", "searchable"]
-
 _MOST_MATCHES: Final = 10
 _LONGEST_DESCRIPTION: Final = 600  # characters
 _LONGEST_LIST: Final = 2_000  # characters of names in the description of the search

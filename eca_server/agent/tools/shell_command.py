@@ -21,8 +21,6 @@ from eca_server.config.directories import home_directory
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 
-__all__ = ["SANDBOX_PLACES", "ShellCommand", "default_directory", "ensure_sandbox_works"]
-
 SANDBOX_PLACES = (" outside of the sandbox", " in the sandbox")
 """The ends of summaries, if a sandbox is configured."""
 

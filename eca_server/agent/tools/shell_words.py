@@ -22,8 +22,6 @@ from eca_server.workspace.errors import FileError
 from eca_server.workspace.guarded import may_match_guarded
 from eca_server.workspace.repository import makes_bare_repository, unsafe_git_reason
 
-__all__ = ["NamedPaths", "TouchedPaths", "paths_in", "touched_paths"]
-
 _MOST_FOLDERS = 16
 _MOST_REPOSITORIES = 100
 _HARMLESS = re.compile(r"/dev/(null|stdin|stdout|stderr|fd/\d+)")

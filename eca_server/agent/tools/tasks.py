@@ -20,8 +20,6 @@ from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOut
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 
-__all__ = ["TASK_TOOL", "TaskTool", "Tasks", "lists_in", "reserved_for"]
-
 TASK_TOOL: Final = "task"
 """The tool's name."""
 

@@ -22,17 +22,6 @@ from eca_server.models.history import FilePart, ImagePart, TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.reading import FileSnapshot, Fingerprint
 
-__all__ = [
-    "Effect",
-    "FileChange",
-    "InnerCall",
-    "PreparedCall",
-    "Tool",
-    "ToolError",
-    "ToolOutput",
-    "running_call",
-]
-
 running_call: ContextVar[str] = ContextVar("running_call")
 """The id of the current call, for a tool that sends it to the client."""
 

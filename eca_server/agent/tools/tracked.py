@@ -18,8 +18,6 @@ from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
 
-__all__ = ["IgnoredAndTracked"]
-
 _SECONDS = 60.0
 _MOST_FOLDERS = 50
 _WATCHED = (".git/index", ".git/info/exclude", ".gitignore")

@@ -20,8 +20,6 @@ from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotRegularFile, TooLarge
 from eca_server.workspace.reading import read_file
 
-__all__ = ["ViewImage"]
-
 
 @attrs.frozen(kw_only=True)
 class ViewImage:

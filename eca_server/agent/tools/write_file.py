@@ -19,8 +19,6 @@ from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import Fingerprint, Text, decode
 from eca_server.workspace.writing import replace_file
 
-__all__ = ["WriteFile"]
-
 
 @attrs.frozen(kw_only=True)
 class _PlannedWrite:

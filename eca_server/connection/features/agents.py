@@ -34,7 +34,7 @@ from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.skills.listing import list_skills
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed
-from eca_server.agent.tools.approval import NATIVE, Call, Policy, policy_of
+from eca_server.agent.tools.approval import Call, Policy, policy_of
 from eca_server.agent.tools.ask_user import AskUser
 from eca_server.agent.tools.native import NativeTools
 from eca_server.agent.tools.output import Cap
@@ -44,6 +44,7 @@ from eca_server.agent.tools.tasks import TASK_TOOL, lists_in
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.agent.tools.view_image import ViewImage
+from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior
 from eca_server.config.settings import Config
@@ -63,9 +64,6 @@ from eca_server.system.child_process import chat_environment
 
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers
-
-__all__ = ["Agents"]
-
 
 SUBAGENT_INSTRUCTIONS: Final = (
     "You work for another agent, which receives only your last message: put the complete result "

@@ -28,8 +28,6 @@ from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.hooks import SessionHooks
 from eca_server.connection.features.selection import Selection
 
-__all__ = ["ChatRequests"]
-
 MOST_LISTED = 1000
 LONGEST_TITLE = 200
 

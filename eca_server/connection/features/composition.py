@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from eca_server.connection.features.editing import Editing
     from eca_server.connection.features.mcp import MCPServers
 
-__all__ = ["MOST_SUBAGENTS", "Composition"]
-
 MOST_SUBAGENTS: Final = 8
 """Limit of concurrent subagents in all chats; further ones wait."""
 

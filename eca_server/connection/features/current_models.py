@@ -23,8 +23,6 @@ from eca_server.models.discovery import Discovery
 from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
 
-__all__ = ["CurrentModels"]
-
 
 class CurrentModels:
     """The models available with the present configuration and keys.

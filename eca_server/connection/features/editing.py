@@ -32,8 +32,6 @@ from eca_server.models.backend import BackendError
 from eca_server.models.models import Model
 from eca_server.models.simulator import Simulator
 
-__all__ = ["Editing"]
-
 MOST_SELECTED: Final = 512 * 1024
 """Limit of a selection, in characters."""
 

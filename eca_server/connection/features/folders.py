@@ -26,8 +26,6 @@ from eca_server.workspace.index import FileIndex
 from eca_server.workspace.roots import Root, parse_roots, path_of
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
 
-__all__ = ["Folders"]
-
 
 class Folders:
     """The workspace folders, known since `initialize`.

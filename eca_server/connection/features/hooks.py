@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from eca_server.agent.hooks.hooks import Hooks
     from eca_server.config.hook_settings import HookEvent
 
-__all__ = ["SessionHooks"]
-
 
 @attrs.define(eq=False)
 class SessionHooks:

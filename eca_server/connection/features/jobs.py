@@ -15,8 +15,6 @@ from eca_server.agent.jobs.job import Job
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.tools.output import cut_mark
 
-__all__ = ["make_handlers", "summaries"]
-
 MOST_LINES = 2000
 LONGEST_LABEL = 1000
 """Limit of a command, in characters: each change announces all jobs."""

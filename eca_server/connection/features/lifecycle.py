@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from eca_server.connection.features.composition import Composition
     from eca_server.models.credentials.logins import Logins
 
-__all__ = ["Connection", "Greeting"]
-
 WATCH_SECONDS = 2.0
 
 LOAD_SECONDS = 2.0

@@ -40,8 +40,6 @@ from eca_server.system.browser import open_page
 if TYPE_CHECKING:
     from eca_server.agent.mcp.authorization.login import Login
 
-__all__ = ["MCPServers"]
-
 _TRANSPORTS: Final[Mapping[str | None, Literal["http", "sse"]]] = {
     "http": "http",
     "streamable-http": "http",

@@ -31,8 +31,6 @@ from eca_server.connection.features.trust import Trust
 from eca_server.models.credentials.logins import Logins
 from eca_server.workspace.roots import path_of
 
-__all__ = ["MCPControl"]
-
 _log = logging.getLogger("eca_server")
 
 _Params = TypeVar("_Params")

@@ -29,8 +29,6 @@ from eca_server.config.settings import Config
 from eca_server.connection.features.mcp_announcements import withheld_reason
 from eca_server.secret import mask
 
-__all__ = ["MOST_TOOLS", "ResourceReader", "TurnServers"]
-
 MOST_TOOLS: Final = 128
 """Limit of tools in a request, that of the strictest API."""
 

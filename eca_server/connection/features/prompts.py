@@ -45,8 +45,6 @@ from eca_server.printable import printable_line
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers
 
-__all__ = ["Prompts"]
-
 _NO_MODEL = (
     "No model is configured. This answer comes from the built-in `simulator/echo`, which "
     "repeats what you write. To use a model, send `/login`, or set a key such as "

@@ -32,8 +32,6 @@ from eca_server.models.provider import Provider, is_local
 from eca_server.models.simulator import PROVIDER as EMBEDDED
 from eca_server.secret import Secret
 
-__all__ = ["Providers"]
-
 _log = logging.getLogger("eca_server")
 
 _WITH_A_KEY: Final = "api-key"

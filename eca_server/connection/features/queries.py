@@ -18,8 +18,6 @@ from eca_server.client.session import Session
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.settings import Settings
 
-__all__ = ["Queries", "command_files"]
-
 
 @attrs.frozen(eq=False)
 class Queries:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from eca_server.agent.chat import Chat
     from eca_server.agent.chat.outlet import Outlet
 
-__all__ = ["Chosen", "Selection"]
-
 
 @attrs.frozen(kw_only=True)
 class Chosen:

@@ -19,8 +19,6 @@ from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.settings import Config
 from eca_server.connection.features.host import Options
 
-__all__ = ["Settings", "Turnstile", "Watcher"]
-
 
 class Settings:
     """The configuration in force.

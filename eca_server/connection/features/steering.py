@@ -16,8 +16,6 @@ from eca_server.agent.commands import arguments_of, named_command, run_command, 
 from eca_server.agent.commands.btw import ask_aside
 from eca_server.connection.features.prompts import Prompts
 
-__all__ = ["make_handlers"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 

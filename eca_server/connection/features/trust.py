@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from eca_server.config.settings import Config
     from eca_server.config.trust_items import TrustItem
 
-__all__ = ["Ask", "Trust"]
-
 _log = logging.getLogger("eca_server")
 
 Ask: TypeAlias = Callable[[ChatAskQuestionParams], Awaitable[str | None]]

@@ -19,8 +19,6 @@ from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.manifest.reading import GRADER_GROUP
 from eca_server.ecp.results import Check
 
-__all__ = ["run_installed"]
-
 _SECONDS: Final = 60.0
 
 

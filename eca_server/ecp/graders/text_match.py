@@ -20,8 +20,6 @@ from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.results import Check
 
-__all__ = ["field_text", "match_text", "shorten"]
-
 _MAX_SHOWN: Final = 400
 _MAX_MASKED: Final = 8192
 _LITERAL_BRACE: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!(?:\d+|\d*,\d*)\})", re.DOTALL)

@@ -16,8 +16,6 @@ from eca_server.ecp.graders.text_match import shorten
 from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.results import Check
 
-__all__ = ["equal_json", "match_calls"]
-
 
 def equal_json(one: Any, other: Any) -> bool:
     """Return True if two JSON values are equal."""

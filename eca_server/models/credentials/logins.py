@@ -29,8 +29,6 @@ from eca_server.models.credentials import system_keyring
 from eca_server.models.credentials.oauth import Authentication, Client, TokenSet
 from eca_server.secret import Secret, parse_key
 
-__all__ = ["Logins", "LoginsError", "StoredKeys"]
-
 _LOCK_SECONDS = 2.0
 _IN_KEYRING: Final = {"in": "keyring"}
 """The file's entry for a login that is in the system's keyring."""

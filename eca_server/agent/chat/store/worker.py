@@ -20,8 +20,6 @@ import trio
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
-__all__ = ["Call", "Worker"]
-
 _log = logging.getLogger("eca_server.agent.chat.store")
 
 WRITE_SECONDS = 1.0

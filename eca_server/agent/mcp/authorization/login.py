@@ -43,8 +43,6 @@ from eca_server.models.credentials.redirect import Redirect, redirect_page
 from eca_server.models.credentials.tokens import Tokens
 from eca_server.secret import Secret
 
-__all__ = ["MAX_STEP_UPS", "Login"]
-
 _log = logging.getLogger("eca_server.agent.mcp")
 
 MAX_STEP_UPS: Final = 2
