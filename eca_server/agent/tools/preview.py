@@ -42,7 +42,7 @@ class PreviewFileChange:
             ToolError: the edit cannot be applied.
         """
         request = EditRequest.of(arguments)
-        place, details = await in_thread(lambda: self._plan(request))
+        place, details = await in_thread(self._plan, request)
 
         async def run() -> ToolOutput:
             return ToolOutput(
