@@ -166,6 +166,27 @@ class Command:
     arguments: tuple[CommandArgument, ...] = ()
 
 
+def command(
+    name: str,
+    *arguments: CommandArgument,
+    asks_model: bool = False,
+    steering: Steering = "refused",
+) -> Callable[[Run], Command]:
+    """Declare a native command: the body of its turn, whose docstring is the description."""
+
+    def declare(run: Run) -> Command:
+        return Command(
+            name=name,
+            description=run.__doc__ or "",
+            run=run,
+            asks_model=asks_model,
+            steering=steering,
+            arguments=arguments,
+        )
+
+    return declare
+
+
 def named_command(message: str) -> str | None:
     """Return the name of a prompt's command, in lower case, or None.
 

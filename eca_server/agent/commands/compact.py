@@ -6,11 +6,18 @@ from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.compaction import NO_PAST, has_past
 from eca_server.agent.chat.reply import limit_of
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of
+from eca_server.agent.commands.command import CommandContext, arguments_of, command
 from eca_server.models.backend import Request
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "compact",
+    CommandArgument(name="instructions", description="Instructions for the summary."),
+    asks_model=True,
+    steering="between requests",
+)
+async def compact_chat(turn: Turn, context: CommandContext) -> None:
+    """Summarize this chat to free space in the model's context."""
     if not has_past(turn):
         turn.say(NO_PAST, role="system")
         return
@@ -27,13 +34,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         turn.failed = True
     else:
         turn.say(summary, role="system")
-
-
-COMPACT = Command(
-    name="compact",
-    description="Summarize this chat to free space in the model's context.",
-    run=_run,
-    asks_model=True,
-    steering="between requests",
-    arguments=(CommandArgument(name="instructions", description="Instructions for the summary."),),
-)

@@ -6,7 +6,7 @@ from typing import Final
 
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of
+from eca_server.agent.commands.command import CommandContext, arguments_of, command
 from eca_server.agent.tools.files import printable
 
 YES: Final = "yes"
@@ -14,7 +14,13 @@ _DELETE: Final = "Delete it"
 _KEEP: Final = "Keep it"
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "delete-chat",
+    CommandArgument(name="id", description="Id of another chat, as listed by `/chats`."),
+    CommandArgument(name=YES, description=f"`{YES}` deletes without a confirmation."),
+)
+async def delete_stored_chat(turn: Turn, context: CommandContext) -> None:
+    """Delete this chat or another one, after a confirmation."""
     words = arguments_of(context.text).split()
     is_confirmed = words[-1:] == [YES]
     chat_name = " ".join(words[:-1] if is_confirmed else words)
@@ -43,14 +49,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     else:
         context.chats.delete(chat_id)
         turn.say(f"The chat {title} was deleted.", role="system")
-
-
-DELETE_CHAT = Command(
-    name="delete-chat",
-    description="Delete this chat or another one, after a confirmation.",
-    run=_run,
-    arguments=(
-        CommandArgument(name="id", description="Id of another chat, as listed by `/chats`."),
-        CommandArgument(name=YES, description=f"`{YES}` deletes without a confirmation."),
-    ),
-)

@@ -16,9 +16,9 @@ from eca_protocol import json
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import (
-    Command,
     CommandContext,
     arguments_of,
+    command,
     mask_keys,
     source_lines,
 )
@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 
 _MAX_MODELS = 10
 _MAX_REASON = 500  # characters
+
+SERVER_SECONDS = 2.0
+EMBEDDED = "simulator/echo"
+TRIAL_SECONDS = 5.0
+ONLINE = "online"
 
 
 def report(
@@ -166,7 +171,13 @@ def _server(server: Server) -> str:
     return f"{summary}: {reason[:_MAX_REASON]}.{link}"
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "doctor",
+    CommandArgument(name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."),
+    steering="between requests",
+)
+async def check_setup(turn: Turn, context: CommandContext) -> None:
+    """Check the configuration, providers, keys, MCP servers and the sandbox."""
     stored = await trio.to_thread.run_sync(context.logins.read)
     problems = [*context.loaded.problems, *([stored.problem] if stored.problem else [])]
     text = report(
@@ -212,21 +223,3 @@ async def _embedded_model(models: Models) -> str:
     except (BackendError, trio.TooSlowError) as error:
         answer = f"failed ({error})"
     return f"Built-in test model: {answer}"
-
-
-SERVER_SECONDS = 2.0
-EMBEDDED = "simulator/echo"
-TRIAL_SECONDS = 5.0
-ONLINE = "online"
-
-DOCTOR = Command(
-    name="doctor",
-    description="Check the configuration, providers, keys, MCP servers and the sandbox.",
-    run=_run,
-    steering="between requests",
-    arguments=(
-        CommandArgument(
-            name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."
-        ),
-    ),
-)

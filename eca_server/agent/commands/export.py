@@ -19,7 +19,7 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.written import Hide, envelope, markdown
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of, mask_keys
+from eca_server.agent.commands.command import CommandContext, arguments_of, command, mask_keys
 from eca_server.agent.tools.files import checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import ToolError
@@ -34,7 +34,13 @@ _MAX_NAME: Final = 60
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "export",
+    CommandArgument(name="path", description="Path of a new file, or a folder for it."),
+    steering="between requests",
+)
+async def export_chat(turn: Turn, context: CommandContext) -> None:
+    """Export this chat to a file: .edn or .json for /import, .md for reading."""
     chat, messages = context.chat, tuple(context.chat.history)
     if not messages:
         turn.fail("There is nothing to export: this chat has no messages.")
@@ -130,14 +136,3 @@ def _markdown(
 
 
 _FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
-
-
-EXPORT = Command(
-    name="export",
-    description="Export this chat to a file: .edn or .json for /import, .md for reading.",
-    run=_run,
-    steering="between requests",
-    arguments=(
-        CommandArgument(name="path", description="Path of a new file, or a folder for it."),
-    ),
-)

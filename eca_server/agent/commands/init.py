@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of, ask_model
+from eca_server.agent.commands.command import CommandContext, arguments_of, ask_model, command
 from eca_server.config.effective import apply_behavior
 
 _INSTRUCTION = """\
@@ -25,7 +25,13 @@ page at most.\
 """
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "init",
+    CommandArgument(name="wishes", description="Additional instructions for the model."),
+    asks_model=True,
+)
+async def write_instructions(turn: Turn, context: CommandContext) -> None:
+    """Let the model write an AGENTS.md for this workspace."""
     roots = context.workspace.roots
     if not roots:
         turn.fail("No folder is open. Open a folder, and send `/init` again.")
@@ -34,14 +40,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
     wishes = arguments_of(context.text)
     await ask_model(turn, context, f"{text}\n\n{wishes}" if wishes else text)
-
-
-INIT = Command(
-    name="init",
-    description="Let the model write an AGENTS.md for this workspace.",
-    run=_run,
-    asks_model=True,
-    arguments=(
-        CommandArgument(name="wishes", description="Additional instructions for the model."),
-    ),
-)

@@ -16,7 +16,13 @@ import trio
 from eca_protocol.errors import HTTPError
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of, named_command
+from eca_server.agent.commands.command import (
+    Command,
+    CommandContext,
+    arguments_of,
+    command,
+    named_command,
+)
 from eca_server.config.settings import Provider
 from eca_server.models.credentials.flows import KEY_HINTS, Flow, LoginInstructions, flow_of
 from eca_server.models.credentials.logins import LoginsError
@@ -208,7 +214,12 @@ async def _store(
     turn.say(text, role="system")
 
 
-async def _log_out(turn: Turn, context: CommandContext) -> None:
+@command(
+    "logout",
+    CommandArgument(name="provider", description="Provider whose key is removed.", required=True),
+)
+async def log_out(turn: Turn, context: CommandContext) -> None:
+    """Remove a key that /login stored."""
     logins, query = context.logins, arguments_of(context.text)
     keys = (await trio.to_thread.run_sync(logins.read)).keys
     stored = [name for name in keys if not is_server_entry(name)]
@@ -241,17 +252,6 @@ LOGIN = Command(
     arguments=(
         CommandArgument(
             name="provider", description="Name of the provider; without one, all are listed."
-        ),
-    ),
-)
-
-LOGOUT = Command(
-    name="logout",
-    description="Remove a key that /login stored.",
-    run=_log_out,
-    arguments=(
-        CommandArgument(
-            name="provider", description="Provider whose key is removed.", required=True
         ),
     ),
 )

@@ -15,6 +15,7 @@ from eca_server.agent.commands.command import (
     CommandContext,
     arguments_of,
     ask_model,
+    command,
     fenced,
 )
 from eca_server.agent.commands.custom import CustomCommand
@@ -100,7 +101,14 @@ def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> 
     )
 
 
-async def _create(turn: Turn, context: CommandContext) -> None:
+@command(
+    "skill-create",
+    CommandArgument(name="name", description="Name of the skill: letters, digits and `-`."),
+    CommandArgument(name="wishes", description="Purpose of the skill, and when to load it."),
+    asks_model=True,
+)
+async def create_skill(turn: Turn, context: CommandContext) -> None:
+    """Let the model write a new skill."""
     name, _, purpose = arguments_of(context.text).partition(" ")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", name) or not purpose.strip():
         turn.fail("Send `/skill-create NAME DESCRIPTION`, with a name of letters, digits and `-`.")
@@ -117,15 +125,3 @@ async def _create(turn: Turn, context: CommandContext) -> None:
 
 def _place(context: CommandContext, name: str) -> Path:
     return context.skill_files.user_directory / "skills" / name / "SKILL.md"
-
-
-SKILL_CREATE = Command(
-    name="skill-create",
-    description="Let the model write a new skill.",
-    run=_create,
-    asks_model=True,
-    arguments=(
-        CommandArgument(name="name", description="Name of the skill: letters, digits and `-`."),
-        CommandArgument(name="wishes", description="Purpose of the skill, and when to load it."),
-    ),
-)

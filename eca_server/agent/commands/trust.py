@@ -13,7 +13,7 @@ from typing import Final
 from eca_protocol.errors import ECAError
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, arguments_of
+from eca_server.agent.commands.command import CommandContext, arguments_of, command
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_texts import PREFIX, count, guards_off, shown, summary, unique_roots
@@ -27,7 +27,16 @@ _BARRED: Final = (
 )
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "trust",
+    CommandArgument(
+        name="decision",
+        description=f"`{YES}` accepts the listed settings, `{NO}` refuses them, "
+        f"`{REMOVE}` removes the trust in the folder.",
+    ),
+)
+async def review_trust(turn: Turn, context: CommandContext) -> None:
+    """Review and accept settings of the opened folder."""
     word = arguments_of(context.text).lower()
     if word not in {"", YES, NO, REMOVE}:
         turn.fail(f"Send `/trust`, `/trust {YES}`, `/trust {NO}` or `/trust {REMOVE}`.")
@@ -114,17 +123,3 @@ def report_withheld(loaded: LoadedConfig, items: Sequence[TrustItem]) -> Iterato
     for item in items:
         why = "you refused it" if item.is_refused else "waits for your trust"
         yield f"{shown(item.key)} ({shown(item.source)}): {why}"
-
-
-TRUST = Command(
-    name="trust",
-    description="Review and accept settings of the opened folder.",
-    run=_run,
-    arguments=(
-        CommandArgument(
-            name="decision",
-            description=f"`{YES}` accepts the listed settings, `{NO}` refuses them, "
-            f"`{REMOVE}` removes the trust in the folder.",
-        ),
-    ),
-)

@@ -67,7 +67,7 @@ def _command(prompts: Prompts, chat: Chat, text: str) -> SteeredCommand:
 
 async def _ask_aside(prompts: Prompts, chat: Chat, turn: Turn, text: str) -> None:
     try:
-        await ask_aside(turn, prompts.command_context(chat, text))
+        await ask_aside.run(turn, prompts.command_context(chat, text))
     except Exception:  # noqa: BLE001 - a bug must not end the server
         _log.exception("a side question of chat %s failed", chat.id)
         turn.say("The side question failed; see the server's log.", role="system")
