@@ -9,14 +9,6 @@ import attrs
 
 from eca_protocol import messages as m
 
-__all__ = [
-    "DefinitionHandler",
-    "DiagnosticsHandler",
-    "QuestionHandler",
-    "ReferencesHandler",
-    "RequestHandlers",
-]
-
 _Params = TypeVar("_Params")
 _Result = TypeVar("_Result")
 _Handler: TypeAlias = "Callable[[_Params], _Result | Awaitable[_Result]]"

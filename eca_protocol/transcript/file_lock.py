@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 
-__all__ = ["is_locked", "lock_file"]
-
 
 def lock_file(file: int) -> None:
     """Lock a file while the descriptor is open, if the platform supports locks."""
