@@ -215,7 +215,7 @@ async def nothing(*_: Any) -> None:
     [
         ("undo.replace_file", full_disk, "No space left on device", {"b": "4"}),
         (
-            "store.Store.content",
+            "store.store.Store.content",
             nothing,
             "its previous content cannot be read now",
             {"a": "1", "b": "4"},
