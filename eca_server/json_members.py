@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["count_in", "flag_in", "list_in", "object_in", "text_in"]
-
 
 def object_in(holder: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return an object; an absent one is empty."""

@@ -18,16 +18,6 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = [
-    "LONGEST_NAME",
-    "Printer",
-    "printable_json",
-    "printable_line",
-    "printable_lines",
-    "rows",
-    "visible",
-]
-
 LONGEST_NAME: Final = 80
 """Characters of a file's name in the title of a tool call."""
 

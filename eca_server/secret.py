@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["MaskingFilter", "Secret", "mask", "mask_url", "parse_key", "secrets_in"]
-
 HIDDEN = "***"
 _ANYWHERE = 8  # known secrets from this length on are also hidden inside longer words
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["version"]
-
 
 def version() -> str:
     """Return the installed version, or a note if the package is not installed."""

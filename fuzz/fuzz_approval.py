@@ -15,9 +15,9 @@ with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
     from eca_server.agent.tools.approval import Call, Decision, Policy, policy_of
-    from eca_server.config import Config
     from eca_server.config.interpolation import ReferenceResolver
     from eca_server.config.reading import Place, deep_merge, record
+    from eca_server.config.settings import Config
 
 CONFIG = record(Config)
 DENY = {"toolCall": {"approval": {"deny": {"eca": {"argsMatchers": {"command": [".*rm -rf.*"]}}}}}}

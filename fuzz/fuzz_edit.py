@@ -10,7 +10,8 @@ with instrumented():
     from eca_server.agent.tools.diff import split_lines
     from eca_server.agent.tools.editing import EditResult, edit, with_newline
     from eca_server.agent.tools.tool import ToolError
-    from eca_server.workspace import NotText, Text, decode
+    from eca_server.workspace.errors import NotText
+    from eca_server.workspace.reading import Text, decode
 
 SEPARATOR = b"\x00\xff"
 

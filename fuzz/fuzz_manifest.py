@@ -10,7 +10,8 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_server.config.problems import Problem
-    from eca_server.ecp.manifest import Manifest, ManifestInvalid, read_manifest
+    from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
+    from eca_server.ecp.manifest.reading import read_manifest
 
 PATH = Path("/manifest.yaml")
 LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")

@@ -23,8 +23,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from eca_server.config import load
-from eca_server.ecp.manifest import load_manifest
+from eca_server.config.loading import load
+from eca_server.ecp.manifest.reading import load_manifest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = [

@@ -16,17 +16,6 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.errors import ApprovalNeeded, LocalProtocolError
 
-__all__ = [
-    "ApprovalDecision",
-    "ApprovalHandler",
-    "OnApproval",
-    "Rejection",
-    "WaitingCall",
-    "WaitingCalls",
-    "check_handler",
-    "decide",
-]
-
 
 @attrs.frozen
 class Rejection:

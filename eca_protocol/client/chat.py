@@ -28,8 +28,6 @@ from eca_protocol.methods import (
     CHAT_UPDATE,
 )
 
-__all__ = ["Chat", "Turn"]
-
 _Content = TypeVar("_Content")
 
 

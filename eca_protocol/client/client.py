@@ -46,8 +46,6 @@ from eca_protocol.process import Child, GracePeriods
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
 
-__all__ = ["Client"]
-
 _EventT = TypeVar("_EventT", bound=Event)
 
 _GRACE_PERIODS = GracePeriods(after_stdin=2.0, after_term=1.0, after_kill=1.0)

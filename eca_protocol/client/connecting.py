@@ -31,8 +31,6 @@ from eca_protocol.process import spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport, memory_pair
 
-__all__ = ["SERVER_COMMAND", "ConnectionOptions", "InProcessServer", "connect"]
-
 SERVER_COMMAND: Final = (sys.executable, "-P", "-m", "eca_server", "server")
 """The command of the server in this Python environment, which need not be activated."""
 

@@ -14,8 +14,6 @@ import anyio
 from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
 
-__all__ = ["Event", "EventQueue", "Events"]
-
 _log = logging.getLogger("eca_protocol.client")
 
 Event: TypeAlias = """(

@@ -14,8 +14,6 @@ from eca_protocol.calls import PendingCall
 from eca_protocol.client.approvals import WaitingCalls
 from eca_protocol.errors import DeadlineExceeded, ECAError
 
-__all__ = ["Inbox"]
-
 CONTENT_WEIGHT = 512
 """The bytes by which a content counts in addition to its text."""
 

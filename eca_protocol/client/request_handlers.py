@@ -15,14 +15,6 @@ from eca_protocol.methods import (
     EDITOR_GET_REFERENCES,
 )
 
-__all__ = [
-    "DefinitionHandler",
-    "DiagnosticsHandler",
-    "QuestionHandler",
-    "ReferencesHandler",
-    "RequestHandlers",
-]
-
 _Params = TypeVar("_Params")
 _Result = TypeVar("_Result")
 _Handler: TypeAlias = "Callable[[_Params], _Result | Awaitable[_Result]]"

@@ -8,8 +8,6 @@ import anyio
 
 from eca_protocol.streams import Transport
 
-__all__ = ["ServerTask"]
-
 LEAVE_SECONDS = 10.0
 """The limit of the wait for the server's end after the client has left."""
 

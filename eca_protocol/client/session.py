@@ -25,8 +25,6 @@ from eca_protocol.peer import Peer, PendingCall
 from eca_protocol.revisions import Revision, detect_server
 from eca_protocol.streams import Transport
 
-__all__ = ["CONFIGURED", "Session"]
-
 P = TypeVar("P")
 R = TypeVar("R")
 

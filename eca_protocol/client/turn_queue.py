@@ -12,8 +12,6 @@ from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, ECAError
 
-__all__ = ["TurnQueue"]
-
 
 class TurnQueue:
     """The turns of one chat.

@@ -19,8 +19,6 @@ from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed
 from eca_protocol.jsonrpc import error_response
 from eca_protocol.revisions import Revision
 
-__all__ = ["Codec", "MessageCodec"]
-
 
 class MessageCodec(Protocol):
     """The codec interface of a peer; `Codec` implements every revision but the draft."""

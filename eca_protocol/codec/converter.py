@@ -16,8 +16,6 @@ from eca_protocol.codec.write import writer
 from eca_protocol.messages.shapes import shape_of
 from eca_protocol.revisions import Revision
 
-__all__ = ["converter"]
-
 
 @functools.cache
 def converter(revision: Revision) -> cattrs.Converter:

@@ -37,8 +37,6 @@ from eca_protocol.messages.shapes import (
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, Window
 
-__all__ = ["Departure", "DepartureKind", "explain", "explain_failure"]
-
 DepartureKind: TypeAlias = Literal[
     "missing",
     "null",

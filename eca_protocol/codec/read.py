@@ -32,8 +32,6 @@ from eca_protocol.messages.shapes import (
     lacks,
 )
 
-__all__ = ["Mismatch", "Read", "reader"]
-
 Read: TypeAlias = Callable[[Any, Any], Any]
 """A cattrs structure hook; it takes the JSON value and its type, which our hooks ignore."""
 

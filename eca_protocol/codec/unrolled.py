@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["compile_function"]
-
 
 def compile_function(head: str, body: list[str], names: dict[str, Any]) -> Callable[..., Any]:
     """Compile the function `def {head}:` with the lines of `body`, which may use `names`."""

@@ -33,8 +33,6 @@ from eca_protocol.messages.shapes import (
 )
 from eca_protocol.revisions import Revision
 
-__all__ = ["NotInRevision", "Write", "writer"]
-
 Write: TypeAlias = Callable[[Any], Any]
 
 _STATES: Final = frozenset({"state", "status"})

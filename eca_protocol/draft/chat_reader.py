@@ -13,8 +13,6 @@ from typing import Any
 from eca_protocol import messages as m
 from eca_protocol.draft import models as d
 
-__all__ = ["ChatReader"]
-
 
 class ChatReader:
     """The state of one chat of a draft server.

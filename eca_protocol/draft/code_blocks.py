@@ -6,8 +6,6 @@ import re
 
 from eca_protocol.draft.models import CodeBlock
 
-__all__ = ["MAX_BLOCK", "CodeBlocks"]
-
 MAX_BLOCK = 65_536
 """The limit of a block, in characters; a longer one is omitted, to limit frames and memory."""
 

@@ -30,8 +30,6 @@ from eca_protocol.messages import ChatContentReceivedParams, ChatTextContent
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 
-__all__ = ["DraftCodec"]
-
 CONTENT = "chat/contentReceived"
 DECISIONS = ("chat/toolCallApprove", "chat/toolCallReject")
 OCTOBER_METHODS = ("chat/promptStop", *DECISIONS)

@@ -13,8 +13,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["CONTENTS", "CONTEXTS", "DRAFT_ONLY", "METHODS", "Counterpart"]
-
 
 @attrs.frozen
 class Counterpart:

@@ -12,8 +12,6 @@ import attrs
 
 from eca_protocol.draft.models import Change, LineRange
 
-__all__ = ["parse_changes"]
-
 _HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,(\d+))? @@.*")
 
 

@@ -13,8 +13,6 @@ from eca_protocol.codec.read import Mismatch
 from eca_protocol.draft import models as d
 from eca_protocol.revisions import Revision
 
-__all__ = ["read_initialize", "write_initialize"]
-
 
 def read_initialize(params: d.InitializeParams) -> m.InitializeParams:
     """Convert a draft client's params."""

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from eca_protocol.draft import models as d
 from eca_protocol.endpoint import Direction, Method, Table
 
-__all__ = ["DRAFT"]
-
 
 def _row(
     name: str,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages import UnknownContent, UnknownContext, UnknownValue
-from eca_protocol.messages.marks import lenient, object_as_true
+from eca_protocol.messages.marks import lenient, marked, object_as_true
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
@@ -60,7 +60,7 @@ ChangeKind: TypeAlias = Literal["create", "change", "delete"] | UnknownValue
 class ClientInfo:
     """The name and version of the client."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = marked(lenient("W-3"), default="")
     version: str | None = None
 
 
@@ -68,10 +68,10 @@ class ClientInfo:
 class CodeAssistantCapabilities:
     """The client's features; the draft defines only `chat`."""
 
-    chat: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
-    doc: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
-    edit: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
-    fix: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
+    chat: bool | None = marked(object_as_true("W-3"))
+    doc: bool | None = marked(object_as_true("W-3"))
+    edit: bool | None = marked(object_as_true("W-3"))
+    fix: bool | None = marked(object_as_true("W-3"))
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
@@ -85,23 +85,19 @@ class ClientCapabilities:
 class WorkspaceFolder:
     """A root of the user's project, with the members of LSP's `WorkspaceFolder`."""
 
-    uri: str = attrs.field(default="", metadata=lenient("W-3"))
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
+    uri: str = marked(lenient("W-3"), default="")
+    name: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
 class InitializeParams:
     """`initialize`; the options may be of any type."""
 
-    process_id: int | None = attrs.field(default=None, metadata=lenient("W-3", nullable=True))
+    process_id: int | None = marked(lenient("W-3", nullable=True))
     client_info: ClientInfo | None = None
     initialization_options: Any = None
-    capabilities: ClientCapabilities = attrs.field(
-        factory=ClientCapabilities, metadata=lenient("W-3")
-    )
-    workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
-        default=(), metadata=lenient("W-3")
-    )
+    capabilities: ClientCapabilities = marked(lenient("W-3"), factory=ClientCapabilities)
+    workspace_folders: tuple[WorkspaceFolder, ...] = marked(lenient("W-3"), default=())
 
 
 @attrs.frozen(kw_only=True)
@@ -157,7 +153,7 @@ class CodeContext:
     type: ClassVar[Literal["code"]] = "code"
     window: ClassVar[Window] = IN_DRAFT
     content: str
-    language: str = attrs.field(default="", metadata=lenient("W-3"))
+    language: str = marked(lenient("W-3"), default="")
     description: str | None = None
 
 
@@ -181,7 +177,7 @@ class ChatPromptResponse:
 
     chat_id: str
     status: ChatPromptStatus
-    result_message: str = attrs.field(default="", metadata=lenient("W-60"))
+    result_message: str = marked(lenient("W-60"), default="")
 
 
 @attrs.frozen(kw_only=True, field_transformer=_in_draft)
@@ -239,5 +235,5 @@ class ChatContentReceivedParams:
 
     chat_id: str
     content: ChatContent
-    is_complete: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    is_complete: bool = marked(lenient("W-60"), default=False)
     metadata: Metadata | None = None

@@ -9,14 +9,6 @@ from eca_protocol import messages as m
 from eca_protocol.draft import models as d
 from eca_protocol.errors import INTERNAL_ERROR, LocalProtocolError, RequestFailed
 
-__all__ = [
-    "LITERALS",
-    "read_prompt",
-    "read_response",
-    "write_prompt",
-    "write_response",
-]
-
 LITERALS: tuple[str, ...] = get_args(get_args(d.ChatModel)[0])
 """The draft's models; `auto` leaves the choice to the server."""
 

@@ -13,8 +13,6 @@ from eca_protocol.draft import models as d
 from eca_protocol.draft.code_blocks import CodeBlocks
 from eca_protocol.draft.file_changes import parse_changes
 
-__all__ = ["PREVIEWS", "TurnWriter"]
-
 PREVIEWS = frozenset({"eca_preview_file_change", "preview_file_change"})
 """Tools that show a change and do not make it."""
 

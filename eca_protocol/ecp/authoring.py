@@ -30,8 +30,6 @@ import attrs
 
 from eca_protocol.ecp.messages import Result
 
-__all__ = ["Agent", "agent", "as_agent", "on_initialize", "on_reset", "on_step"]
-
 _MARK: Final = "__ecp_hook__"
 _DESCRIPTION: Final = "__ecp_agent__"
 

@@ -14,8 +14,6 @@ from eca_protocol.client import Chat, Client
 from eca_protocol.ecp.authoring import Agent, Hooks
 from eca_protocol.ecp.messages import Result, ToolCall, Usage
 
-__all__ = ["chat_agent"]
-
 
 def chat_agent(
     client: Client,

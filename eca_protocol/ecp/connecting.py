@@ -8,8 +8,6 @@ from os import PathLike
 
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
 
-__all__ = ["connect_agent"]
-
 
 def connect_agent(
     target: Sequence[str] | str,

@@ -16,8 +16,6 @@ from eca_protocol.ecp.lines import MAX_MESSAGE
 from eca_protocol.ecp.messages import InitializeParams, InitializeResult, Result, StepParams
 from eca_protocol.ecp.methods import PROTOCOL_VERSION
 
-__all__ = ["AgentConnection", "AgentLimits"]
-
 
 @attrs.frozen(kw_only=True)
 class AgentLimits:

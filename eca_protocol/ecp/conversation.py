@@ -29,8 +29,6 @@ from eca_protocol.ecp.methods import AGENT_FAILED, negotiate_version
 from eca_protocol.errors import RPCError
 from eca_protocol.peer import Handler
 
-__all__ = ["Conversation"]
-
 _log = logging.getLogger("eca_protocol.ecp")
 
 _T = TypeVar("_T")

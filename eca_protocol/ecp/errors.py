@@ -6,8 +6,6 @@ from typing import Any, Literal, TypeAlias
 
 from eca_protocol.errors import ECAError
 
-__all__ = ["AgentError", "AgentErrorKind"]
-
 AgentErrorKind: TypeAlias = Literal["timeout", "transport_error", "protocol_error", "agent_error"]
 """The kinds of errors, as spelled in a report's `exit_reason`."""
 

@@ -27,8 +27,6 @@ from eca_protocol.sse import SSEDecoder
 if TYPE_CHECKING:  # saves importing the models of ECA
     from eca_protocol.codec import MessageCodec
 
-__all__ = ["connect_http"]
-
 _SESSION: Final = "ecp-session-id"
 _HEADERS: Final = {
     "accept": "application/json, text/event-stream",

@@ -24,8 +24,6 @@ from eca_protocol.errors import InvalidJSON, RemoteProtocolError, RPCError
 from eca_protocol.http_server import HTTPRequest, Responder
 from eca_protocol.sse import encode_comment, encode_event
 
-__all__ = ["SESSION_HEADER", "AgentEndpoint"]
-
 SESSION_HEADER: Final = "ecp-session-id"
 
 _MAX_SESSIONS: Final = 64

@@ -18,8 +18,6 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.framing import FrameError, Frames
 
-__all__ = ["MAX_MESSAGE", "AgentLineReader", "envelope_fault"]
-
 MAX_MESSAGE: Final = 16 * 2**20
 """The default limit of an agent's message, in bytes."""
 

@@ -16,26 +16,6 @@ import attrs
 
 from eca_protocol.errors import DecodeError
 
-__all__ = [
-    "InitializeParams",
-    "InitializeResult",
-    "Result",
-    "StepParams",
-    "StepStatus",
-    "ToolCall",
-    "Usage",
-    "is_version",
-    "read_initialize_params",
-    "read_initialize_result",
-    "read_reset_result",
-    "read_step_params",
-    "read_step_result",
-    "write_initialize_params",
-    "write_initialize_result",
-    "write_step_params",
-    "write_step_result",
-]
-
 StepStatus: TypeAlias = Literal["done", "paused"]
 
 _VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})")

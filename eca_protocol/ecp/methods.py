@@ -23,19 +23,6 @@ from eca_protocol.ecp.messages import (
 from eca_protocol.endpoint import Dialect, Method, Table
 from eca_protocol.errors import DecodeError, LocalProtocolError, RPCError
 
-__all__ = [
-    "AGENT_FAILED",
-    "ECP",
-    "ECP_CODEC",
-    "ECP_DIALECT",
-    "LEGACY_VERSION",
-    "PROTOCOL_VERSION",
-    "RAW_CODEC",
-    "VERSION_UNSUPPORTED",
-    "major_version",
-    "negotiate_version",
-]
-
 PROTOCOL_VERSION: Final = "1.0"
 """The newest supported version of the protocol."""
 

@@ -24,8 +24,6 @@ from eca_protocol.ecp.errors import AgentError
 from eca_protocol.ecp.messages import InitializeResult, Result
 from eca_protocol.errors import METHOD_NOT_FOUND
 
-__all__ = ["Agent", "ecp_agent"]
-
 _DEADLINE: Final = 30.0
 
 

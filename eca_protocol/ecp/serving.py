@@ -27,8 +27,6 @@ from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_protocol.streams import FdTransport, Transport, owned_stdio
 
-__all__ = ["run_conversation", "run_stdio", "serve_http", "serve_stdio", "serving_http"]
-
 KEEP_ALIVE: Final = 15.0
 """Seconds between two comments during a long step."""
 

@@ -35,8 +35,6 @@ from eca_protocol.message_transport import StreamTransport
 from eca_protocol.peer import Peer
 from eca_protocol.process import Child, GracePeriods, spawn
 
-__all__ = ["connect_stdio"]
-
 _LADDER: Final = GracePeriods(after_stdin=1.0, after_term=1.0, after_kill=1.0)
 _LOG_EXCERPT: Final = 2000  # characters of the error output that an error quotes
 _DRAIN: Final = 0.3  # seconds for reading the pipes of an agent that has ended

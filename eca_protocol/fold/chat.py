@@ -21,8 +21,6 @@ from eca_protocol.fold.views import (
     ThoughtView,
 )
 
-__all__ = ["FOLLOWING", "ROLES", "ChatFold", "ReportViolation"]
-
 ReportViolation: TypeAlias = Callable[[Rule, str], None]
 """A function that takes each broken rule and a description of the received content."""
 

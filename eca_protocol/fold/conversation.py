@@ -13,8 +13,6 @@ from eca_protocol.fold.rules import Violation
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, detect, forced_revision
 
-__all__ = ["Conversation"]
-
 _SELECTION_KEYS: Final = {
     "chat/selectedModelChanged": ("model", "model"),
     "chat/selectedAgentChanged": ("agent", "behavior"),

@@ -17,8 +17,6 @@ from eca_protocol.fold.chat import ChatFold
 from eca_protocol.fold.rules import Rule, Violation
 from eca_protocol.fold.views import ChatView
 
-__all__ = ["Fold"]
-
 
 class Fold:
     """The state that one connection shows.

@@ -6,8 +6,6 @@ import enum
 
 import attrs
 
-__all__ = ["Rule", "Violation"]
-
 
 class Rule(enum.Enum):
     """A rule of the stream; its value describes the expected contents."""

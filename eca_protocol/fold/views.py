@@ -9,18 +9,6 @@ import attrs
 
 from eca_protocol import messages as m
 
-__all__ = [
-    "CallState",
-    "CallView",
-    "ChatView",
-    "HookView",
-    "Item",
-    "LinkView",
-    "Pieces",
-    "TextView",
-    "ThoughtView",
-]
-
 CallState: TypeAlias = Literal["preparing", "waiting", "ready", "running", "called", "rejected"]
 """`waiting`: for the user's approval; `ready`: a complete call that needs no approval."""
 

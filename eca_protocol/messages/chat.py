@@ -14,6 +14,7 @@ from eca_protocol.messages.marks import (
     by_ruling,
     incomplete_items,
     lenient,
+    marked,
 )
 from eca_protocol.revisions import Revision, mark
 
@@ -54,15 +55,11 @@ class ChatPromptParams:
     chat_id: str | None = None
     message: str
     model: ChatModel | None = None
-    behavior: ChatBehavior | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10) | by_ruling("W-28")
-    )
-    agent: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-28")
-    )
-    variant: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
-    trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
-    contexts: tuple[ChatContext, ...] = attrs.field(default=(), metadata=incomplete_items("W-3"))
+    behavior: ChatBehavior | None = marked(mark(until=Revision.R2025_10) | by_ruling("W-28"))
+    agent: str | None = marked(mark(since=Revision.CURRENT) | by_ruling("W-28"))
+    variant: str | None = marked(mark(since=Revision.CURRENT))
+    trust: bool | None = marked(mark(since=Revision.CURRENT))
+    contexts: tuple[ChatContext, ...] = marked(incomplete_items("W-3"), default=())
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +77,7 @@ class ChatInlinePromptParams:
     agent: str | None = None
     variant: str | None = None
     trust: bool | None = None
-    contexts: tuple[ChatContext, ...] = attrs.field(default=(), metadata=incomplete_items("W-3"))
+    contexts: tuple[ChatContext, ...] = marked(incomplete_items("W-3"), default=())
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +85,7 @@ class ChatPromptResponse:
     """The answer to `chat/prompt`, which precedes the model's answer."""
 
     chat_id: str
-    model: ChatModel = attrs.field(default="", metadata=lenient("W-60"))
+    model: ChatModel = marked(lenient("W-60"), default="")
     status: ChatPromptStatus
 
 
@@ -97,9 +94,7 @@ class ChatToolCallApproveParams:
     """`chat/toolCallApprove`: approve a waiting tool call; `save` approves later calls, too."""
 
     chat_id: str
-    save: ToolCallApprovalSave | None = attrs.field(
-        default=None, metadata=mark(since=Revision.R2025_10)
-    )
+    save: ToolCallApprovalSave | None = marked(mark(since=Revision.R2025_10))
     tool_call_id: str
 
 
@@ -149,7 +144,7 @@ class ChatDeleteResponse:
 class ChatSelectedBehaviorChanged:
     """`chat/selectedBehaviorChanged`: the user has selected a behaviour."""
 
-    behavior: ChatBehavior = attrs.field(default=UnknownValue(), metadata=lenient("W-3"))
+    behavior: ChatBehavior = marked(lenient("W-3"), default=UnknownValue())
 
 
 @attrs.frozen(kw_only=True)
@@ -160,7 +155,7 @@ class ChatSelectedAgentChanged:
     """
 
     chat_id: str | None = None
-    agent: str = attrs.field(default="", metadata=lenient("W-3"))
+    agent: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -171,5 +166,5 @@ class ChatSelectedModelChanged:
     """
 
     chat_id: str | None = None
-    model: ChatModel = attrs.field(default="", metadata=lenient("W-3"))
+    model: ChatModel = marked(lenient("W-3"), default="")
     variant: str | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
-from eca_protocol.messages.marks import UnknownValue, ValueWindow, legacy, null_as_empty
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, legacy, marked, null_as_empty
 from eca_protocol.revisions import Revision, mark
 
 __all__ = ["ChatConfig", "ConfigUpdatedParams"]
@@ -31,30 +31,20 @@ class ChatConfig:
     """
 
     models: tuple[ChatModel, ...] | None = None
-    behaviors: tuple[ListedBehavior, ...] | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10, ruling="W-11")
+    behaviors: tuple[ListedBehavior, ...] | None = marked(
+        mark(until=Revision.R2025_10, ruling="W-11")
     )
-    agents: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-11")
-    )
+    agents: tuple[str, ...] | None = marked(mark(since=Revision.CURRENT, ruling="W-11"))
     select_model: ChatModel | None = None
-    select_behavior: ListedBehavior | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10, ruling="W-11")
-    )
-    select_agent: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-11")
-    )
-    variants: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT)
-    )
-    select_variant: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | null_as_empty("W-11")
-    )
-    select_trust: bool | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    select_behavior: ListedBehavior | None = marked(mark(until=Revision.R2025_10, ruling="W-11"))
+    select_agent: str | None = marked(mark(since=Revision.CURRENT, ruling="W-11"))
+    variants: tuple[str, ...] | None = marked(mark(since=Revision.CURRENT))
+    select_variant: str | None = marked(mark(since=Revision.CURRENT) | null_as_empty("W-11"))
+    select_trust: bool | None = marked(mark(since=Revision.CURRENT))
     welcome_message: str | None = None
-    default_model: ChatModel | None = attrs.field(default=None, metadata=legacy("W-60"))
-    default_behavior: ChatBehavior | None = attrs.field(default=None, metadata=legacy("W-60"))
-    default_agent: str | None = attrs.field(default=None, metadata=legacy("W-60"))
+    default_model: ChatModel | None = marked(legacy("W-60"))
+    default_behavior: ChatBehavior | None = marked(legacy("W-60"))
+    default_agent: str | None = marked(legacy("W-60"))
 
 
 @attrs.frozen(kw_only=True)
@@ -64,5 +54,5 @@ class ConfigUpdatedParams:
     With `chat_id` the selections are for that chat only.
     """
 
-    chat_id: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    chat_id: str | None = marked(mark(since=Revision.CURRENT))
     chat: ChatConfig | None = None

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.details import ToolCallDetails, ToolCallOutput
-from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
 from eca_protocol.revisions import Revision, Window, mark
 
 __all__ = [
@@ -78,9 +78,7 @@ class ChatTextContent:
 
     type: ClassVar[Literal["text"]] = "text"
     text: str
-    content_id: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-20")
-    )
+    content_id: str | None = marked(mark(since=Revision.CURRENT, ruling="W-20"))
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +96,7 @@ class ChatImageContent:
 
     type: ClassVar[Literal["image"]] = "image"
     window: ClassVar[Window] = _SINCE_CURRENT
-    media_type: str = attrs.field(default="", metadata=lenient("W-60"))
+    media_type: str = marked(lenient("W-60"), default="")
     base64: str
 
 
@@ -108,18 +106,15 @@ class ChatProgressContent:
 
     type: ClassVar[Literal["progress"]] = "progress"
     state: ProgressState
-    text: str = attrs.field(default="", metadata=lenient("W-60", optional_since=Revision.CURRENT))
+    text: str = marked(lenient("W-60", optional_since=Revision.CURRENT), default="")
 
 
 @attrs.frozen(kw_only=True)
 class UsageLimit:
     """The model's limits in tokens: of its whole context, and of its output."""
 
-    context: int | None = attrs.field(default=None, metadata=lenient("W-60"))
-    output: int | None = attrs.field(
-        default=None,
-        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
-    )
+    context: int | None = marked(lenient("W-60"))
+    output: int | None = marked(lenient("W-60", optional_since=Revision.CURRENT, omit_default=True))
 
 
 @attrs.frozen(kw_only=True)
@@ -128,8 +123,8 @@ class ContextCategory:
 
     name: str
     tokens: int
-    color: str = attrs.field(default="", metadata=lenient("W-60"))
-    emoji: str = attrs.field(default="", metadata=lenient("W-60"))
+    color: str = marked(lenient("W-60"), default="")
+    emoji: str = marked(lenient("W-60"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -157,21 +152,13 @@ class ChatUsageContent:
     sums: ClassVar[Window] = Window(until=Revision.R2025_10)
     """The editions in which `session_tokens` is the sum of the turns."""
     session_tokens: int
-    tokens_used: int | None = attrs.field(
-        default=None, metadata=mark(since=Revision.DRAFT, until=Revision.DRAFT)
-    )
+    tokens_used: int | None = marked(mark(since=Revision.DRAFT, until=Revision.DRAFT))
     last_message_cost: str | None = None
-    message_cost: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-27")
-    )
+    message_cost: str | None = marked(mark(since=Revision.CURRENT, ruling="W-27"))
     session_cost: str | None = None
     limit: UsageLimit | None = None
-    auto_compact_percentage: float | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT)
-    )
-    context_breakdown: ContextBreakdown | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT)
-    )
+    auto_compact_percentage: float | None = marked(mark(since=Revision.CURRENT))
+    context_breakdown: ContextBreakdown | None = marked(mark(since=Revision.CURRENT))
 
 
 @attrs.frozen(kw_only=True)
@@ -207,7 +194,7 @@ class ChatHookActionStartedContent:
     type: ClassVar[Literal["hookActionStarted"]] = "hookActionStarted"
     window: ClassVar[Window] = _SINCE_CURRENT
     id: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
+    name: str = marked(lenient("W-60"), default="")
     action_type: HookActionType
 
 
@@ -218,7 +205,7 @@ class ChatHookActionFinishedContent:
     type: ClassVar[Literal["hookActionFinished"]] = "hookActionFinished"
     window: ClassVar[Window] = _SINCE_CURRENT
     id: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
+    name: str = marked(lenient("W-60"), default="")
     action_type: HookActionType
     status: int
     output: str | None = None
@@ -230,12 +217,10 @@ class ChatHookActionFinishedContent:
 class _ToolCall:
     """The common fields of the contents of a tool call."""
 
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
+    origin: ToolCallOrigin = marked(lenient("W-60"), default=_NO_ORIGIN)
     id: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
-    server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
-    )
+    name: str = marked(lenient("W-60"), default="")
+    server: str = marked(mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60"), default="")
     summary: str | None = None
     details: ToolCallDetails | None = None
 
@@ -244,9 +229,7 @@ class _ToolCall:
 class _CompleteToolCall(_ToolCall):
     """The common fields after the call is complete."""
 
-    arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=lenient("W-32", list_as_empty=True)
-    )
+    arguments: Mapping[str, Any] = marked(lenient("W-32", list_as_empty=True), factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -254,7 +237,7 @@ class ChatToolCallPrepareContent(_ToolCall):
     """A piece of a tool call while the model writes it; pieces with one id are joined."""
 
     type: ClassVar[Literal["toolCallPrepare"]] = "toolCallPrepare"
-    arguments_text: str = attrs.field(default="", metadata=lenient("W-60"))
+    arguments_text: str = marked(lenient("W-60"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -262,7 +245,7 @@ class ChatToolCallRunContent(_CompleteToolCall):
     """A complete tool call before it runs; with `manual_approval` it waits for the user."""
 
     type: ClassVar[Literal["toolCallRun"]] = "toolCallRun"
-    manual_approval: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    manual_approval: bool = marked(lenient("W-60"), default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -277,20 +260,14 @@ class ChatToolCalledContent:
     """The end of the tool after `total_time_ms` milliseconds, or its failure (`error`)."""
 
     type: ClassVar[Literal["toolCalled"]] = "toolCalled"
-    origin: ToolCallOrigin = attrs.field(default=_NO_ORIGIN, metadata=lenient("W-60"))
-    id: str = attrs.field(default="", metadata=lenient("W-60"))
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
-    server: str = attrs.field(
-        default="", metadata=mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60")
-    )
-    arguments: Mapping[str, Any] = attrs.field(
-        factory=dict, metadata=lenient("W-32", list_as_empty=True)
-    )
-    error: bool = attrs.field(default=False, metadata=lenient("W-60"))
-    outputs: tuple[ToolCallOutput, ...] = attrs.field(
-        default=(), metadata=lenient("W-60", null_items=True)
-    )
-    total_time_ms: float = attrs.field(default=0, metadata=lenient("W-60"))
+    origin: ToolCallOrigin = marked(lenient("W-60"), default=_NO_ORIGIN)
+    id: str = marked(lenient("W-60"), default="")
+    name: str = marked(lenient("W-60"), default="")
+    server: str = marked(mark(since=Revision.R2025_10, ruling="W-30") | lenient("W-60"), default="")
+    arguments: Mapping[str, Any] = marked(lenient("W-32", list_as_empty=True), factory=dict)
+    error: bool = marked(lenient("W-60"), default=False)
+    outputs: tuple[ToolCallOutput, ...] = marked(lenient("W-60", null_items=True), default=())
+    total_time_ms: float = marked(lenient("W-60"), default=0)
     summary: str | None = None
     details: ToolCallDetails | None = None
 
@@ -360,7 +337,7 @@ class ChatContentReceivedParams:
     `parent_chat_id` is the chat whose subagent uses this chat.
     """
 
-    chat_id: str = attrs.field(default="", metadata=lenient("W-60"))
-    parent_chat_id: str | None = attrs.field(default=None, metadata=mark(since=Revision.CURRENT))
+    chat_id: str = marked(lenient("W-60"), default="")
+    parent_chat_id: str | None = marked(mark(since=Revision.CURRENT))
     role: ChatRole
     content: ChatContent

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.editor import Range
-from eca_protocol.messages.marks import lenient
+from eca_protocol.messages.marks import lenient, marked
 from eca_protocol.revisions import Revision, Window
 
 __all__ = [
@@ -81,9 +81,9 @@ class McpResourceContext:
 
     type: ClassVar[Literal["mcpResource"]] = "mcpResource"
     uri: str
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
-    description: str = attrs.field(default="", metadata=lenient("W-3"))
-    mime_type: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = marked(lenient("W-3"), default="")
+    description: str = marked(lenient("W-3"), default="")
+    mime_type: str = marked(lenient("W-3"), default="")
     server: str
 
 
@@ -93,7 +93,7 @@ class ImageContext:
 
     type: ClassVar[Literal["image"]] = "image"
     window: ClassVar[Window] = Window(since=Revision.CURRENT)
-    media_type: str = attrs.field(default="", metadata=lenient("W-3"))
+    media_type: str = marked(lenient("W-3"), default="")
     base64: str
 
 
@@ -103,7 +103,7 @@ class TextContext:
 
     type: ClassVar[Literal["text"]] = "text"
     window: ClassVar[Window] = Window(since=Revision.CURRENT)
-    label: str = attrs.field(default="", metadata=lenient("W-3"))
+    label: str = marked(lenient("W-3"), default="")
     content: str
 
 

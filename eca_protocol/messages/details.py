@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, lenient
+from eca_protocol.messages.marks import UnknownValue, lenient, marked
 from eca_protocol.revisions import Revision, Window
 
 __all__ = [
@@ -61,11 +61,11 @@ class SubagentDetails:
     type: ClassVar[Literal["subagent"]] = "subagent"
     window: ClassVar[Window] = _SINCE_CURRENT
     subagent_chat_id: str | None = None
-    agent_name: str = attrs.field(default="", metadata=lenient("W-60"))
-    model: str = attrs.field(default="", metadata=lenient("W-60"))
+    agent_name: str = marked(lenient("W-60"), default="")
+    model: str = marked(lenient("W-60"), default="")
     variant: str | None = None
     max_steps: int | None = None
-    step: int = attrs.field(default=0, metadata=lenient("W-60"))
+    step: int = marked(lenient("W-60"), default=0)
 
 
 @attrs.frozen(kw_only=True)
@@ -74,10 +74,10 @@ class TaskItem:
 
     id: int
     subject: str
-    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    description: str = marked(lenient("W-60"), default="")
     status: TaskStatus
     priority: TaskPriority
-    is_blocked: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    is_blocked: bool = marked(lenient("W-60"), default=False)
     blocked_by: tuple[int, ...] | None = None
 
 
@@ -85,10 +85,10 @@ class TaskItem:
 class TaskSummary:
     """The numbers of tasks by status."""
 
-    done: int = attrs.field(default=0, metadata=lenient("W-60"))
-    in_progress: int = attrs.field(default=0, metadata=lenient("W-60"))
-    pending: int = attrs.field(default=0, metadata=lenient("W-60"))
-    total: int = attrs.field(default=0, metadata=lenient("W-60"))
+    done: int = marked(lenient("W-60"), default=0)
+    in_progress: int = marked(lenient("W-60"), default=0)
+    pending: int = marked(lenient("W-60"), default=0)
+    total: int = marked(lenient("W-60"), default=0)
 
 
 @attrs.frozen(kw_only=True)
@@ -97,9 +97,9 @@ class TaskDetails:
 
     type: ClassVar[Literal["task"]] = "task"
     window: ClassVar[Window] = _SINCE_CURRENT
-    tasks: tuple[TaskItem, ...] = attrs.field(default=(), metadata=lenient("W-60"))
-    in_progress_task_ids: tuple[int, ...] = attrs.field(default=(), metadata=lenient("W-60"))
-    summary: TaskSummary = attrs.field(factory=TaskSummary, metadata=lenient("W-60"))
+    tasks: tuple[TaskItem, ...] = marked(lenient("W-60"), default=())
+    in_progress_task_ids: tuple[int, ...] = marked(lenient("W-60"), default=())
+    summary: TaskSummary = marked(lenient("W-60"), factory=TaskSummary)
     active_summary: str | None = None
 
 
@@ -108,7 +108,7 @@ class ShellCommandBreakdown:
     """One command of a shell line; an approval for the session stores its `approval_key`."""
 
     command: str
-    args: tuple[str, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    args: tuple[str, ...] = marked(lenient("W-60"), default=())
     approval_key: str | None = None
     remembered: bool | None = None
 
@@ -119,7 +119,7 @@ class ShellCommandDetails:
 
     type: ClassVar[Literal["shellCommand"]] = "shellCommand"
     window: ClassVar[Window] = _SINCE_CURRENT
-    commands: tuple[ShellCommandBreakdown, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    commands: tuple[ShellCommandBreakdown, ...] = marked(lenient("W-60"), default=())
     background: bool | None = None
 
 

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, by_ruling, lenient
+from eca_protocol.messages.marks import UnknownValue, by_ruling, lenient, marked
 
 __all__ = [
     "ChatAskQuestionOption",
@@ -65,9 +65,9 @@ class EditorDiagnostic:
 
     uri: str
     severity: DiagnosticSeverity = attrs.field(metadata=by_ruling("W-42"))
-    source: str = attrs.field(default="", metadata=lenient("W-42"))
+    source: str = marked(lenient("W-42"), default="")
     range: Range
-    code: str | int | None = attrs.field(default=None, metadata=by_ruling("W-42"))
+    code: str | int | None = marked(by_ruling("W-42"))
     message: str
 
 
@@ -143,12 +143,12 @@ class ChatAskQuestionParams:
     question: str
     options: tuple[ChatAskQuestionOption, ...] | None = None
     tool_call_id: str | None = None
-    allow_freeform: bool = attrs.field(default=True, metadata=lenient("W-60"))
+    allow_freeform: bool = marked(lenient("W-60"), default=True)
 
 
 @attrs.frozen(kw_only=True)
 class ChatAskQuestionResponse:
     """The answer to `chat/askQuestion`; null if the user gave none."""
 
-    answer: str | None = attrs.field(default=None, metadata=lenient("W-42", nullable=True))
-    cancelled: bool = attrs.field(default=False, metadata=lenient("W-42"))
+    answer: str | None = marked(lenient("W-42", nullable=True))
+    cancelled: bool = marked(lenient("W-42"), default=False)

@@ -11,7 +11,7 @@ import attrs
 
 from eca_protocol.messages.content import ChatContentReceivedParams
 from eca_protocol.messages.lifecycle import ChatModel
-from eca_protocol.messages.marks import UnknownValue, lenient
+from eca_protocol.messages.marks import UnknownValue, lenient, marked
 
 __all__ = [
     "ChatAddFlagParams",
@@ -60,9 +60,7 @@ class ChatRollbackParams:
 
     chat_id: str
     content_id: str
-    include: tuple[ChatRollbackInclude, ...] = attrs.field(
-        default=(), metadata=lenient("W-3", alias="includes")
-    )
+    include: tuple[ChatRollbackInclude, ...] = marked(lenient("W-3", alias="includes"), default=())
 
 
 @attrs.frozen(kw_only=True)
@@ -89,7 +87,7 @@ class ChatAddFlagParams:
 
     chat_id: str
     content_id: str
-    text: str = attrs.field(default="", metadata=lenient("W-3"))
+    text: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -130,7 +128,7 @@ class ChatClearedParams:
     """`chat/cleared`: the client removes the contents of the chat."""
 
     chat_id: str
-    messages: bool = attrs.field(default=True, metadata=lenient("W-60"))
+    messages: bool = marked(lenient("W-60"), default=True)
 
 
 @attrs.frozen(kw_only=True)
@@ -188,7 +186,7 @@ class ChatSummary:
     created_at: int | None = None
     updated_at: int | None = None
     model: ChatModel | None = None
-    message_count: int = attrs.field(default=0, metadata=lenient("W-60"))
+    message_count: int = marked(lenient("W-60"), default=0)
     kind: ChatKind | None = None
 
 
@@ -213,11 +211,11 @@ class ChatOpenParams:
 class ChatSelection:
     """The selections of a chat."""
 
-    model: ChatModel | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
-    agent: str = attrs.field(default="", metadata=lenient("W-60"))
-    variant: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
-    variants: tuple[str, ...] = attrs.field(default=(), metadata=lenient("W-60"))
-    trust: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    model: ChatModel | None = marked(lenient("W-60", nullable=True))
+    agent: str = marked(lenient("W-60"), default="")
+    variant: str | None = marked(lenient("W-60", nullable=True))
+    variants: tuple[str, ...] = marked(lenient("W-60"), default=())
+    trust: bool = marked(lenient("W-60"), default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -226,11 +224,9 @@ class ChatHistoryMeta:
 
     total: int
     returned: int
-    before_cursor: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
-    after_cursor: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
-    compaction_cursor: str | None = attrs.field(
-        default=None, metadata=lenient("W-60", nullable=True)
-    )
+    before_cursor: str | None = marked(lenient("W-60", nullable=True))
+    after_cursor: str | None = marked(lenient("W-60", nullable=True))
+    compaction_cursor: str | None = marked(lenient("W-60", nullable=True))
 
 
 @attrs.frozen(kw_only=True)

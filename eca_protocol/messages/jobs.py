@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, lenient, with_alias
+from eca_protocol.messages.marks import UnknownValue, lenient, marked, with_alias
 
 __all__ = [
     "JobStatus",
@@ -31,15 +31,15 @@ class JobSummary:
     """A job: `started_at` is a time in ISO 8601, `elapsed` a duration for people (`5m23s`)."""
 
     id: str
-    type: str = attrs.field(default="", metadata=lenient("W-60"))
+    type: str = marked(lenient("W-60"), default="")
     status: JobStatus
-    label: str = attrs.field(default="", metadata=lenient("W-60"))
-    summary: str | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
-    started_at: str = attrs.field(default="", metadata=lenient("W-60"))
-    elapsed: str = attrs.field(default="", metadata=lenient("W-60"))
-    exit_code: int | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
-    chat_id: str = attrs.field(default="", metadata=lenient("W-60"))
-    chat_label: str = attrs.field(default="", metadata=lenient("W-60"))
+    label: str = marked(lenient("W-60"), default="")
+    summary: str | None = marked(lenient("W-60", nullable=True))
+    started_at: str = marked(lenient("W-60"), default="")
+    elapsed: str = marked(lenient("W-60"), default="")
+    exit_code: int | None = marked(lenient("W-60", nullable=True))
+    chat_id: str = marked(lenient("W-60"), default="")
+    chat_label: str = marked(lenient("W-60"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -95,5 +95,5 @@ class JobsReadOutputResult:
     """The answer to `jobs/readOutput`; without lines and status for an unknown job (W-44)."""
 
     lines: tuple[OutputLine, ...]
-    status: JobStatus | None = attrs.field(default=None, metadata=lenient("W-44", nullable=True))
-    exit_code: int | None = attrs.field(default=None, metadata=lenient("W-60", nullable=True))
+    status: JobStatus | None = marked(lenient("W-44", nullable=True))
+    exit_code: int | None = marked(lenient("W-60", nullable=True))

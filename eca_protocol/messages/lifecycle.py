@@ -12,6 +12,7 @@ from eca_protocol.messages.marks import (
     by_ruling,
     legacy,
     lenient,
+    marked,
     object_as_true,
     rest,
 )
@@ -40,7 +41,7 @@ ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
 class ClientInfo:
     """The name and version of the client."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = marked(lenient("W-3"), default="")
     version: str | None = None
 
 
@@ -51,50 +52,36 @@ class InitializationOptions:
     The other keys (`extras`) are a layer of the server's configuration; they are not changed.
     """
 
-    chat_behavior: ChatBehavior | None = attrs.field(
-        default=None, metadata=mark(until=Revision.R2025_10) | by_ruling("W-28")
-    )
-    chat_agent: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-28")
-    )
-    protocol_revision: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-12")
-    )
-    extras: Mapping[str, Any] = attrs.field(factory=dict, metadata=rest())
+    chat_behavior: ChatBehavior | None = marked(mark(until=Revision.R2025_10) | by_ruling("W-28"))
+    chat_agent: str | None = marked(mark(since=Revision.CURRENT) | by_ruling("W-28"))
+    protocol_revision: str | None = marked(mark(since=Revision.CURRENT, ruling="W-12"))
+    extras: Mapping[str, Any] = marked(rest(), factory=dict)
 
 
 @attrs.frozen(kw_only=True)
 class EditorCapabilities:
     """The requests about files that the editor answers."""
 
-    diagnostics: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
-    definition: bool | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | object_as_true("W-3")
-    )
-    references: bool | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | object_as_true("W-3")
-    )
+    diagnostics: bool | None = marked(object_as_true("W-3"))
+    definition: bool | None = marked(mark(since=Revision.CURRENT) | object_as_true("W-3"))
+    references: bool | None = marked(mark(since=Revision.CURRENT) | object_as_true("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class ChatCapabilities:
     """The requests about a chat that the client answers."""
 
-    ask_question: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
+    ask_question: bool | None = marked(object_as_true("W-3"))
 
 
 @attrs.frozen(kw_only=True)
 class CodeAssistantCapabilities:
     """The protocol's features that the client supports."""
 
-    chat: bool | None = attrs.field(default=None, metadata=object_as_true("W-3"))
-    rewrite: bool | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | object_as_true("W-3")
-    )
+    chat: bool | None = marked(object_as_true("W-3"))
+    rewrite: bool | None = marked(mark(since=Revision.CURRENT) | object_as_true("W-3"))
     editor: EditorCapabilities | None = None
-    chat_capabilities: ChatCapabilities | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT)
-    )
+    chat_capabilities: ChatCapabilities | None = marked(mark(since=Revision.CURRENT))
 
 
 @attrs.frozen(kw_only=True)
@@ -108,8 +95,8 @@ class ClientCapabilities:
 class WorkspaceFolder:
     """A root of the user's project, as a URI, and the name shown for it."""
 
-    uri: str = attrs.field(default="", metadata=lenient("W-3"))
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
+    uri: str = marked(lenient("W-3"), default="")
+    name: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -119,18 +106,11 @@ class InitializeParams:
     `process_id` is the client's process; the server ends after it (W-14).
     """
 
-    process_id: int | None = attrs.field(
-        default=None,
-        metadata=lenient("W-3", nullable=True, optional_since=Revision.CURRENT),
-    )
+    process_id: int | None = marked(lenient("W-3", nullable=True, optional_since=Revision.CURRENT))
     client_info: ClientInfo | None = None
     initialization_options: InitializationOptions | None = None
-    capabilities: ClientCapabilities = attrs.field(
-        factory=ClientCapabilities, metadata=lenient("W-3")
-    )
-    workspace_folders: tuple[WorkspaceFolder, ...] = attrs.field(
-        default=(), metadata=lenient("W-3")
-    )
+    capabilities: ClientCapabilities = marked(lenient("W-3"), factory=ClientCapabilities)
+    workspace_folders: tuple[WorkspaceFolder, ...] = marked(lenient("W-3"), default=())
 
 
 @attrs.frozen(kw_only=True)
@@ -140,18 +120,12 @@ class InitializeResponse:
     `global_config_path` is the absolute path of the user's configuration file.
     """
 
-    chat_welcome_message: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT, ruling="W-10")
-    )
-    global_config_path: str | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT)
-    )
-    models: tuple[ChatModel, ...] | None = attrs.field(default=None, metadata=legacy("W-60"))
-    chat_behaviors: tuple[ChatBehavior, ...] | None = attrs.field(
-        default=None, metadata=legacy("W-60")
-    )
-    chat_default_model: ChatModel | None = attrs.field(default=None, metadata=legacy("W-60"))
-    chat_default_behavior: ChatBehavior | None = attrs.field(default=None, metadata=legacy("W-60"))
+    chat_welcome_message: str | None = marked(mark(since=Revision.CURRENT, ruling="W-10"))
+    global_config_path: str | None = marked(mark(since=Revision.CURRENT))
+    models: tuple[ChatModel, ...] | None = marked(legacy("W-60"))
+    chat_behaviors: tuple[ChatBehavior, ...] | None = marked(legacy("W-60"))
+    chat_default_model: ChatModel | None = marked(legacy("W-60"))
+    chat_default_behavior: ChatBehavior | None = marked(legacy("W-60"))
 
 
 @attrs.frozen(kw_only=True)

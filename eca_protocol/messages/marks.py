@@ -1,12 +1,13 @@
 """The metadata of the models' fields for the wire, and unknown values.
 
 A field without a default is required. A field with a default is optional, and omitted while it has
-that default. Metadata of a field change this: `lenient`, `by_ruling`, `legacy` and `rest`.
+that default. Marks of a field (`marked`) change this: `lenient`, `by_ruling`, `legacy` and `rest`.
 `revisions.mark` adds the editions of a field, `ValueWindow` those of a single value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -21,6 +22,7 @@ __all__ = [
     "incomplete_items",
     "legacy",
     "lenient",
+    "marked",
     "null_as_empty",
     "object_as_true",
     "rest",
@@ -100,6 +102,13 @@ _PLAIN = WireRules()
 def wire_name(key: str) -> dict[str, Any]:
     """Return metadata of a field whose key is not its name in camelCase."""
     return {_KEY: WireRules(wire=key)}
+
+
+def marked(marks: Mapping[str, Any], *, default: Any = None, **options: Any) -> Any:
+    """Return a field that may be missing, with marks; `options` are those of `attrs.field`."""
+    if "factory" not in options:
+        options["default"] = default
+    return attrs.field(metadata=marks, **options)
 
 
 def lenient(

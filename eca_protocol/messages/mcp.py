@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, lenient
+from eca_protocol.messages.marks import UnknownValue, lenient, marked
 from eca_protocol.messages.tools import MCPServerUpdatedParams
 
 __all__ = [
@@ -36,7 +36,7 @@ MCPScope: TypeAlias = Literal["global", "workspace"] | UnknownValue
 class _NamedServer:
     """The name of an MCP server."""
 
-    name: str = attrs.field(default="", metadata=lenient("W-3"))
+    name: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True)

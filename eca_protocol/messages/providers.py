@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, lenient
+from eca_protocol.messages.marks import UnknownValue, lenient, marked
 
 __all__ = [
     "InputField",
@@ -49,7 +49,7 @@ class LoginMethod:
     """A login method."""
 
     key: str
-    label: str = attrs.field(default="", metadata=lenient("W-60"))
+    label: str = marked(lenient("W-60"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -78,10 +78,10 @@ class ProviderAuth:
 class ModelCapabilities:
     """The capabilities of a model."""
 
-    reason: bool = attrs.field(default=False, metadata=lenient("W-60"))
-    vision: bool = attrs.field(default=False, metadata=lenient("W-60"))
-    tools: bool = attrs.field(default=False, metadata=lenient("W-60"))
-    web_search: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    reason: bool = marked(lenient("W-60"), default=False)
+    vision: bool = marked(lenient("W-60"), default=False)
+    tools: bool = marked(lenient("W-60"), default=False)
+    web_search: bool = marked(lenient("W-60"), default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -97,9 +97,7 @@ class ProviderModel:
     """A model of a provider; `settings` is the user's configuration of it."""
 
     id: str
-    capabilities: ModelCapabilities = attrs.field(
-        factory=ModelCapabilities, metadata=lenient("W-60")
-    )
+    capabilities: ModelCapabilities = marked(lenient("W-60"), factory=ModelCapabilities)
     cost: ModelCost | None = None
     settings: Mapping[str, Any] | None = None
 
@@ -110,10 +108,10 @@ class ProviderStatus:
 
     id: str
     label: str | None = None
-    configured: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    configured: bool = marked(lenient("W-60"), default=False)
     auth: ProviderAuth
     login: LoginMethods | None = None
-    models: tuple[ProviderModel, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    models: tuple[ProviderModel, ...] = marked(lenient("W-60"), default=())
     settings: Mapping[str, Any] | None = None
 
 
@@ -142,7 +140,7 @@ class InputField:
     """A field for the user's input; a `secret` is not shown."""
 
     key: str
-    label: str = attrs.field(default="", metadata=lenient("W-60"))
+    label: str = marked(lenient("W-60"), default="")
     type: InputFieldType
 
 
@@ -168,7 +166,7 @@ class ProvidersLoginInputParams:
     """`providers/loginInput`: the user's input by the fields' keys."""
 
     provider: str
-    data: Mapping[str, Any] = attrs.field(factory=dict, repr=False, metadata=lenient("W-3"))
+    data: Mapping[str, Any] = marked(lenient("W-3"), factory=dict, repr=False)
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 import attrs
 
 from eca_protocol.messages.contexts import ChatContext
-from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
 from eca_protocol.revisions import Revision
 
 __all__ = [
@@ -38,10 +38,8 @@ class ChatQueryContextParams:
     """`chat/queryContext`: the contexts that match a query; a blank query matches all."""
 
     chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=lenient("W-3"))
-    contexts: tuple[ChatContext, ...] = attrs.field(
-        default=(), metadata=lenient("W-3", incomplete=True)
-    )
+    query: str = marked(lenient("W-3"), default="")
+    contexts: tuple[ChatContext, ...] = marked(lenient("W-3", incomplete=True), default=())
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +55,7 @@ class ChatQueryFilesParams:
     """`chat/queryFiles`: the files and directories whose path contains `query`."""
 
     chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=lenient("W-3"))
+    query: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -73,7 +71,7 @@ class ChatQueryCommandsParams:
     """`chat/queryCommands`: the slash commands that match a query; a blank query matches all."""
 
     chat_id: str | None = None
-    query: str = attrs.field(default="", metadata=lenient("W-3"))
+    query: str = marked(lenient("W-3"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -82,9 +80,7 @@ class CommandArgument:
 
     name: str
     description: str | None = None
-    required: bool = attrs.field(
-        default=False, metadata=lenient("W-60", optional_since=Revision.CURRENT)
-    )
+    required: bool = marked(lenient("W-60", optional_since=Revision.CURRENT), default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -92,9 +88,9 @@ class ChatCommand:
     """A slash command."""
 
     name: str
-    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    description: str = marked(lenient("W-60"), default="")
     type: ChatCommandType = attrs.field(metadata=by_ruling("W-60"))
-    arguments: tuple[CommandArgument, ...] = attrs.field(default=(), metadata=lenient("W-60"))
+    arguments: tuple[CommandArgument, ...] = marked(lenient("W-60"), default=())
 
 
 @attrs.frozen(kw_only=True)

@@ -9,7 +9,7 @@ import attrs
 
 from eca_protocol.messages.editor import Range
 from eca_protocol.messages.lifecycle import ChatModel
-from eca_protocol.messages.marks import UnknownValue, lenient
+from eca_protocol.messages.marks import UnknownValue, lenient, marked
 
 __all__ = [
     "RewriteContent",
@@ -45,7 +45,7 @@ class RewritePromptResponse:
     """The answer to `rewrite/prompt`, which precedes the model's answer."""
 
     status: RewritePromptStatus
-    model: ChatModel = attrs.field(default="", metadata=lenient("W-60"))
+    model: ChatModel = marked(lenient("W-60"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -91,7 +91,7 @@ class RewriteFinishedContent:
     """The end of the new text, after `total_time_ms` milliseconds."""
 
     type: ClassVar[Literal["finished"]] = "finished"
-    total_time_ms: float = attrs.field(default=0, metadata=lenient("W-60"))
+    total_time_ms: float = marked(lenient("W-60"), default=0)
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient
+from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
 from eca_protocol.revisions import Revision, mark
 
 __all__ = [
@@ -39,7 +39,7 @@ class ServerTool:
     """A tool; `parameters` is the JSON Schema of its arguments, unchanged."""
 
     name: str
-    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    description: str = marked(lenient("W-60"), default="")
     parameters: Any
     disabled: bool | None = None
 
@@ -49,8 +49,8 @@ class PromptArgument:
     """An argument of a prompt."""
 
     name: str
-    description: str = attrs.field(default="", metadata=lenient("W-60"))
-    required: bool = attrs.field(default=False, metadata=lenient("W-60"))
+    description: str = marked(lenient("W-60"), default="")
+    required: bool = marked(lenient("W-60"), default=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +58,7 @@ class ServerPrompt:
     """A prompt of an MCP server."""
 
     name: str
-    description: str = attrs.field(default="", metadata=lenient("W-60"))
+    description: str = marked(lenient("W-60"), default="")
     arguments: tuple[PromptArgument, ...] | None = None
 
 
@@ -67,9 +67,9 @@ class ServerResource:
     """A resource of an MCP server."""
 
     uri: str
-    name: str = attrs.field(default="", metadata=lenient("W-60"))
-    description: str = attrs.field(default="", metadata=lenient("W-60"))
-    mime_type: str = attrs.field(default="", metadata=lenient("W-60"))
+    name: str = marked(lenient("W-60"), default="")
+    description: str = marked(lenient("W-60"), default="")
+    mime_type: str = marked(lenient("W-60"), default="")
 
 
 @attrs.frozen(kw_only=True)
@@ -92,31 +92,24 @@ class MCPServerUpdatedParams:
 
     type: ClassVar[Literal["mcp"]] = "mcp"
     name: str
-    command: str = attrs.field(
-        default="",
-        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
+    command: str = marked(
+        lenient("W-60", optional_since=Revision.CURRENT, omit_default=True), default=""
     )
-    args: tuple[str, ...] = attrs.field(
-        default=(),
-        metadata=lenient("W-60", optional_since=Revision.CURRENT, omit_default=True),
+    args: tuple[str, ...] = marked(
+        lenient("W-60", optional_since=Revision.CURRENT, omit_default=True), default=()
     )
-    url: str | None = attrs.field(
-        default=None,
-        metadata=mark(since=Revision.CURRENT) | by_ruling("W-36", fallback_key="command"),
+    url: str | None = marked(
+        mark(since=Revision.CURRENT) | by_ruling("W-36", fallback_key="command")
     )
     status: MCPServerStatus = attrs.field(metadata=by_ruling("W-60"))
-    disabled: bool = attrs.field(
-        default=False, metadata=mark(since=Revision.CURRENT) | lenient("W-60")
-    )
-    has_auth: bool = attrs.field(
-        default=False, metadata=mark(since=Revision.CURRENT) | lenient("W-60")
-    )
+    disabled: bool = marked(mark(since=Revision.CURRENT) | lenient("W-60"), default=False)
+    has_auth: bool = marked(mark(since=Revision.CURRENT) | lenient("W-60"), default=False)
     tools: tuple[ServerTool, ...] | None = None
-    prompts: tuple[ServerPrompt, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-60")
+    prompts: tuple[ServerPrompt, ...] | None = marked(
+        mark(since=Revision.CURRENT) | by_ruling("W-60")
     )
-    resources: tuple[ServerResource, ...] | None = attrs.field(
-        default=None, metadata=mark(since=Revision.CURRENT) | by_ruling("W-60")
+    resources: tuple[ServerResource, ...] | None = marked(
+        mark(since=Revision.CURRENT) | by_ruling("W-60")
     )
 
 

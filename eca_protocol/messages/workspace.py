@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
-from eca_protocol.messages.marks import lenient
+from eca_protocol.messages.marks import lenient, marked
 
 __all__ = ["WorkspaceDidChangeWorkspaceFoldersParams", "WorkspaceFoldersChangeEvent"]
 
@@ -14,14 +14,12 @@ __all__ = ["WorkspaceDidChangeWorkspaceFoldersParams", "WorkspaceFoldersChangeEv
 class WorkspaceFoldersChangeEvent:
     """The added and removed roots."""
 
-    added: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
-    removed: tuple[WorkspaceFolder, ...] = attrs.field(default=(), metadata=lenient("W-3"))
+    added: tuple[WorkspaceFolder, ...] = marked(lenient("W-3"), default=())
+    removed: tuple[WorkspaceFolder, ...] = marked(lenient("W-3"), default=())
 
 
 @attrs.frozen(kw_only=True)
 class WorkspaceDidChangeWorkspaceFoldersParams:
     """`workspace/didChangeWorkspaceFolders`: the project's roots have changed."""
 
-    event: WorkspaceFoldersChangeEvent = attrs.field(
-        factory=WorkspaceFoldersChangeEvent, metadata=lenient("W-3")
-    )
+    event: WorkspaceFoldersChangeEvent = marked(lenient("W-3"), factory=WorkspaceFoldersChangeEvent)

@@ -10,8 +10,6 @@ from typing import Any
 from eca_protocol.revisions import Revision
 from eca_protocol.schema.json_schema import json_schema
 
-__all__ = ["typescript"]
-
 _TYPES = {
     "string": "string",
     "integer": "number",

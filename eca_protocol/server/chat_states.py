@@ -12,8 +12,6 @@ from types import MappingProxyType
 
 from eca_protocol.messages import ChatStatus
 
-__all__ = ["STATUSES", "TRANSITIONS", "Action", "ChatState", "Input"]
-
 
 class ChatState(enum.Enum):
     """The state of a chat."""

@@ -18,8 +18,6 @@ import attrs
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 
-__all__ = ["Root", "parse_roots", "path_of", "uri_of"]
-
 _WINDOWS = os.name == "nt"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: `C:` is a drive
 _DRIVE = re.compile(r"/?([A-Za-z])[:|](?=[\\/]|$)")

@@ -28,20 +28,6 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.transcript.splitter import message_in
 
-__all__ = [
-    "VERSION",
-    "DataEntry",
-    "EndEntry",
-    "Entry",
-    "ExitEntry",
-    "Mask",
-    "Side",
-    "Transcript",
-    "encode_entry",
-    "encode_header",
-    "mask_entry",
-]
-
 VERSION: Final = 1
 
 Side: TypeAlias = Literal["client", "server"]

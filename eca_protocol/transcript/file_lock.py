@@ -9,8 +9,6 @@ import contextlib
 
 from eca_protocol import platforms
 
-__all__ = ["is_locked", "lock_file"]
-
 
 def lock_file(file: int) -> None:
     """Lock a file while the descriptor is open, if the platform supports locks."""

@@ -22,8 +22,6 @@ from eca_protocol.streams import Transport
 from eca_protocol.transcript.entries import DataEntry, EndEntry, Side, Transcript
 from eca_protocol.transcript.splitter import message_in
 
-__all__ = ["Player", "play"]
-
 _Step: TypeAlias = tuple[str, ...]
 _Message: TypeAlias = Mapping[str, Any]
 

@@ -25,8 +25,6 @@ from eca_protocol.streams import FdTransport, Transport
 from eca_protocol.transcript.entries import Side
 from eca_protocol.transcript.recorder import Recorder
 
-__all__ = ["PATIENCE", "tap"]
-
 PATIENCE: Final = 10.0
 """The limit of the server's silence after the end of its input or a TERM, in seconds."""
 

@@ -26,8 +26,6 @@ from eca_protocol.transcript.entries import (
 )
 from eca_protocol.transcript.splitter import header_of, message_in
 
-__all__ = ["TranscriptReader", "read_transcript"]
-
 _INVALID = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
 """The exceptions for JSON that is no entry; LocalProtocolError: its message cannot be written."""
 

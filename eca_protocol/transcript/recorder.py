@@ -33,8 +33,6 @@ from eca_protocol.transcript.entries import (
 from eca_protocol.transcript.file_lock import lock_file
 from eca_protocol.transcript.splitter import Piece, Splitter
 
-__all__ = ["RecordedTransport", "Recorder", "new_file"]
-
 MAX_UNWRITTEN: Final = 64 * 2**20
 """The limit of unwritten bytes; above it the disk is too slow, and the record ends."""
 

@@ -13,8 +13,6 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.framing import MAX_BODY, MAX_HEADER
 
-__all__ = ["Piece", "Splitter", "header_of", "message_in"]
-
 Piece: TypeAlias = tuple[bytes, bytes | None]
 """Bytes of the stream, and the body if they are a message."""
 

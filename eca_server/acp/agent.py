@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from eca_protocol.messages import ChatOpenResponse
     from eca_server.acp.session import Session
 
-__all__ = ["Agent"]
-
 _EMPTY: Final = acp.Empty()
 
 # The client of ECA is imported with the first session: `initialize` is answered without it.

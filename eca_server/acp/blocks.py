@@ -12,8 +12,6 @@ from eca_protocol.acp import messages as acp
 from eca_protocol.errors import RPCError
 from eca_protocol.jsonrpc import ErrorCode
 
-__all__ = ["mcp_configuration", "message_of"]
-
 
 def message_of(blocks: Iterable[acp.ContentBlock]) -> tuple[str, tuple[eca.ChatContext, ...]]:
     """Return the text of a prompt and its contexts.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from eca_server.connection.features.host import Options
     from eca_server.connection.server import Server
 
-__all__ = ["run"]
-
 
 def run(options: Callable[[], Options], command: Sequence[str]) -> int:
     """Serve the ACP client at stdin and stdout, and return the exit code.

@@ -19,8 +19,6 @@ from eca_protocol.peer import Peer
 from eca_server.acp.blocks import message_of
 from eca_server.acp.updates import Updates, shown_call
 
-__all__ = ["STOP_SECONDS", "Session", "failure"]
-
 _log = logging.getLogger("eca_server.acp")
 
 STOP_SECONDS: Final = 1.0

@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 from eca_protocol import messages as eca
 from eca_protocol.acp import messages as acp
 
-__all__ = ["Updates", "shown_call"]
-
 _Call: TypeAlias = (
     eca.ChatToolCallPrepareContent
     | eca.ChatToolCallRunContent

@@ -18,8 +18,6 @@ from eca_server.agent.tools.shell_command import SANDBOX_PLACES, ShellCommand
 from eca_server.client.content_formatting import PREFIX
 from eca_server.printable import printable_line, printable_lines, rows
 
-__all__ = ["call_rows", "question_of"]
-
 _ARGUMENT: Final = Cap(lines=200, size=20_000)
 _BEFORE_DIFF: Final = Cap(lines=6, size=500)  # of an argument, if a diff follows
 _DIFF: Final = Cap(lines=1000, size=100_000)

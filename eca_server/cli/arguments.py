@@ -11,8 +11,6 @@ from eca_server.system.command_line import Parser, port, seconds
 if TYPE_CHECKING:
     _Commands: TypeAlias = argparse._SubParsersAction[Parser]
 
-__all__ = ["LEVEL_SPELLINGS", "make_parser"]
-
 _DESCRIPTION = """\
 ECA (Editor Code Assistant): lets an editor chat with language models.
 

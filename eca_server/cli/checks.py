@@ -8,8 +8,6 @@ from eca_server.models.apis import APIS
 from eca_server.models.simulator import DEFAULT
 from eca_server.system.command_line import nearest
 
-__all__ = ["errors_of", "to_json"]
-
 
 def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
     """Return the errors of a connection's configuration, each with its key.

@@ -15,8 +15,6 @@ from eca_server.ecp.cli import make_parser as make_ecp_parser
 from eca_server.workbench.conformance.cli import make_parser as make_conformance_parser
 from eca_server.workbench.inspector.cli import make_parser as make_inspector_parser
 
-__all__ = ["completion_script"]
-
 
 def completion_script(shell: str) -> str:
     """Return the script for `bash`, `zsh` or `fish`."""

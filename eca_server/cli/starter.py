@@ -6,10 +6,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from eca_server.config import user_directory
+from eca_server.config.directories import user_directory
 from eca_server.printable import printable_line
-
-__all__ = ["STARTER", "write_starter"]
 
 STARTER = """\
 // The configuration of ECA: JSON with comments. Every setting is optional.

@@ -9,10 +9,9 @@ import trio
 from eca_protocol.errors import StartFailed
 from eca_protocol.server.endings import leave_in_time
 from eca_protocol.streams import FdTransport, owned_stdio
-from eca_server.connection.server import Options, serve
+from eca_server.connection.features.host import Options
+from eca_server.connection.server import serve
 from eca_server.system.signals import ignore_signals
-
-__all__ = ["serve_stdio"]
 
 
 def serve_stdio(options: Options) -> int:

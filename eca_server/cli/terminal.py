@@ -30,8 +30,6 @@ from eca_server.models.simulator import DEFAULT
 from eca_server.printable import Printer, printable_json, printable_line, printable_lines
 from eca_server.system.signals import until_a_signal
 
-__all__ = ["chat", "doctor"]
-
 _Outcome = Literal["well", "failed", "stopped", "left"]
 _EXIT_CODES: dict[_Outcome, int] = {"well": 0, "failed": 1, "stopped": 130, "left": 130}
 

@@ -10,8 +10,6 @@ import attrs
 from eca_protocol.messages import ChatAskQuestionParams
 from eca_server.printable import printable_line
 
-__all__ = ["Questions"]
-
 _LONGEST = 10_000  # characters of a line
 
 

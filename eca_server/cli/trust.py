@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from eca_server.config import LoadedConfig, load
+from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.trust_store import RootTrust, TrustStore, TrustStoreError, real_root
 from eca_server.config.trust_texts import count, guards_off, list_items, shown
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.models.known_providers import KNOWN_PROVIDERS
-
-__all__ = ["run_trust"]
 
 _WHOLE: Final = 10**7  # characters; a terminal can scroll
 _ACCEPTED, _DECLINED, _USAGE = 0, 1, 2

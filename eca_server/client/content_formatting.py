@@ -28,8 +28,6 @@ from eca_protocol.server.texts import Role, split
 from eca_server.client.profiles import ClientProfile
 from eca_server.printable import LONGEST_NAME, printable_line
 
-__all__ = ["LARGEST_PICTURE", "NATIVE", "PREFIX", "ContentFormatter"]
-
 NATIVE = "eca"
 """The server name of native tools in the contents of a call."""
 

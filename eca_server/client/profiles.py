@@ -15,8 +15,6 @@ import attrs
 from eca_protocol.outbox import WriteShape
 from eca_protocol.revisions import Revision
 
-__all__ = ["DEFAULT_PROFILE", "ClientProfile", "profile_for"]
-
 
 @attrs.frozen(kw_only=True)
 class ClientProfile:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from eca_protocol.server.texts import Role
     from eca_server.client.content_formatting import ContentFormatter
 
-__all__ = ["MessageKind", "Session"]
-
 _log = logging.getLogger("eca_server")
 
 _NEWEST = Codec(ECA, Revision.CURRENT)

@@ -16,8 +16,6 @@ import attrs
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["FOLDER", "LARGEST", "MOST", "Budget", "InvalidAgentFile", "parse_agent_file"]
-
 FOLDER: Final = "agents"
 LARGEST: Final = 64 * 1024
 """Bytes of one file."""

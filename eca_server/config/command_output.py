@@ -20,8 +20,6 @@ from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
 from eca_server.system.child_process import find_program, harden_environment
 
-__all__ = ["CACHE_SECONDS", "LARGEST", "TIMEOUT_SECONDS", "CommandOutputs"]
-
 TIMEOUT_SECONDS: Final = 10.0
 CACHE_SECONDS: Final = 300.0
 LARGEST: Final = 64 * 1024

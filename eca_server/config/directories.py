@@ -9,14 +9,6 @@ from pathlib import Path
 
 from eca_protocol import platforms
 
-__all__ = [
-    "cache_directory",
-    "data_directory",
-    "home_directory",
-    "make_data_directory",
-    "user_directory",
-]
-
 
 def home_directory(environ: Mapping[str, str]) -> Path:
     """Return the user's home; `/` if there is none, as in a container with an unlisted user."""

@@ -11,8 +11,6 @@ import attrs
 
 from eca_server.config.settings import Config
 
-__all__ = ["apply_behavior"]
-
 
 def apply_behavior(config: Config, behavior: str) -> Config:
     """Return the configuration with a behaviour's own prompts and limits of tools."""

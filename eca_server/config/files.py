@@ -12,19 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-__all__ = [
-    "MAX_BYTES",
-    "Stamp",
-    "Unreadable",
-    "as_text",
-    "expand_home",
-    "is_inside",
-    "read_bytes",
-    "read_real",
-    "read_text",
-    "stamp_of",
-]
-
 MAX_BYTES = 4 * 2**20
 _UNFOLLOWED = getattr(os, "O_NOFOLLOW", 0)
 # Without O_NONBLOCK, opening a pipe waits for its writer.

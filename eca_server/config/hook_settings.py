@@ -27,8 +27,6 @@ from eca_server.config.reading import (
 )
 from eca_server.config.tool_settings import RULE, ApprovalRule
 
-__all__ = ["HOOKS", "Hook", "HookAction", "HookEvent", "Matcher"]
-
 HookEvent: TypeAlias = Literal[
     "sessionStart",
     "sessionEnd",
@@ -84,10 +82,10 @@ class HookAction:
         timeout: in milliseconds; default: the hook's.
     """
 
-    type: Literal["shell"] = attrs.field(default="shell", metadata=setting(choice("shell"), "type"))
-    shell: str | None = attrs.field(default=None, metadata=setting(NAME, "shell"))
-    file: str | None = attrs.field(default=None, metadata=setting(PATH, "file"))
-    timeout: float | None = attrs.field(default=None, metadata=setting(NUMBER, "timeout"))
+    type: Literal["shell"] = setting(choice("shell"), "type", default="shell")
+    shell: str | None = setting(NAME, "shell")
+    file: str | None = setting(PATH, "file")
+    timeout: float | None = setting(NUMBER, "timeout")
 
 
 @attrs.frozen(kw_only=True)
@@ -106,18 +104,13 @@ class Hook:
         description: a note for people.
     """
 
-    type: HookEvent | None = attrs.field(
-        default=None,
-        metadata=setting(attrs.evolve(_EVENT, read=_read_event), "type"),
-    )
-    matcher: Matcher | None = attrs.field(default=None, metadata=setting(_MATCHER, "matcher"))
-    actions: tuple[HookAction, ...] = attrs.field(
-        default=(), metadata=setting(listing(record(HookAction)), "actions")
-    )
-    visible: bool = attrs.field(default=True, metadata=setting(FLAG, "visible"))
-    run_on_error: bool = attrs.field(default=False, metadata=setting(FLAG, "runOnError"))
-    timeout: float = attrs.field(default=30_000, metadata=setting(NUMBER, "timeout"))
-    description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
+    type: HookEvent | None = setting(attrs.evolve(_EVENT, read=_read_event), "type")
+    matcher: Matcher | None = setting(_MATCHER, "matcher")
+    actions: tuple[HookAction, ...] = setting(listing(record(HookAction)), "actions", default=())
+    visible: bool = setting(FLAG, "visible", default=True)
+    run_on_error: bool = setting(FLAG, "runOnError", default=False)
+    timeout: float = setting(NUMBER, "timeout", default=30_000)
+    description: str = setting(TEXT, "description", default="")
 
 
 HOOKS: Reader = each(record(Hook))

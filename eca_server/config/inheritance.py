@@ -18,8 +18,6 @@ from eca_server.config.tool_settings import (
     cautious_approval,
 )
 
-__all__ = ["inherit_path", "resolve_inheritance", "with_built_in"]
-
 _UNTIL_THEN: Final = (
     "(until this is fixed, each call that no rule of this agent allows needs approval)"
 )

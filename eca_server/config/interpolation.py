@@ -15,15 +15,6 @@ import attrs
 
 from eca_server.config.files import Unreadable, expand_home, read_text
 
-__all__ = [
-    "NullResolver",
-    "ReferenceResolver",
-    "ResolvedText",
-    "UnresolvedReference",
-    "has_reference",
-    "references_in",
-]
-
 # The kinds that the upstream server knows; any other `${...}` is plain text.
 _REFERENCE = re.compile(
     r"\$\{(env|file|kept|cmd|netrc|classpath|plugin):"

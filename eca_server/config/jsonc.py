@@ -13,8 +13,6 @@ from typing import NamedTuple
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 
-__all__ = ["InvalidText", "Position", "Positions", "blank_comments", "parse"]
-
 # A string, even an unterminated one, is matched first: slashes inside it are text.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 _COMMENT = re.compile(rf"{_STRING}|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<open>/\*)", re.DOTALL)

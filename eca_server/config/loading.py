@@ -32,8 +32,6 @@ from eca_server.config.workspace_sources import AcceptedItems, RootDecisions, Wo
 from eca_server.printable import printable_line
 from eca_server.secret import Secret
 
-__all__ = ["LoadedConfig", "load"]
-
 _ALL_OF_A_SERVER: Final = {field.name for field in attrs.fields(MCPServer) if field.metadata}
 
 

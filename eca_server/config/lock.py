@@ -16,8 +16,6 @@ import trio
 
 from eca_protocol import platforms
 
-__all__ = ["Locked", "lock", "lock_in_thread"]
-
 _PAUSE: Final = 0.02
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 

@@ -10,8 +10,6 @@ from eca_protocol.tls import ClientCertificate
 from eca_server.config.reading import COUNT, NAME, PATH, SECRET, setting
 from eca_server.secret import Secret
 
-__all__ = ["Auth", "Network"]
-
 
 @attrs.frozen(kw_only=True)
 class Auth:
@@ -32,14 +30,14 @@ class Auth:
         redirect_path: the path of the redirect URL.
     """
 
-    client_id: str | None = attrs.field(default=None, metadata=setting(NAME, "clientId"))
-    url: str | None = attrs.field(default=None, metadata=setting(NAME, "url"))
-    authorize_url: str | None = attrs.field(default=None, metadata=setting(NAME, "authorizeUrl"))
-    device_url: str | None = attrs.field(default=None, metadata=setting(NAME, "deviceUrl"))
-    token_url: str | None = attrs.field(default=None, metadata=setting(NAME, "tokenUrl"))
-    scope: str | None = attrs.field(default=None, metadata=setting(NAME, "scope"))
-    redirect_port: int = attrs.field(default=0, metadata=setting(COUNT, "redirectPort"))
-    redirect_path: str = attrs.field(default="/callback", metadata=setting(NAME, "redirectPath"))
+    client_id: str | None = setting(NAME, "clientId")
+    url: str | None = setting(NAME, "url")
+    authorize_url: str | None = setting(NAME, "authorizeUrl")
+    device_url: str | None = setting(NAME, "deviceUrl")
+    token_url: str | None = setting(NAME, "tokenUrl")
+    scope: str | None = setting(NAME, "scope")
+    redirect_port: int = setting(COUNT, "redirectPort", default=0)
+    redirect_path: str = setting(NAME, "redirectPath", default="/callback")
 
 
 @attrs.frozen(kw_only=True)
@@ -59,12 +57,10 @@ class Network:
         client_key_passphrase: the passphrase of the key (`ECA_CLIENT_KEY_PASSPHRASE`).
     """
 
-    ca_cert_file: str | None = attrs.field(default=None, metadata=setting(PATH, "caCertFile"))
-    client_cert: str | None = attrs.field(default=None, metadata=setting(PATH, "clientCert"))
-    client_key: str | None = attrs.field(default=None, metadata=setting(PATH, "clientKey"))
-    client_key_passphrase: Secret | None = attrs.field(
-        default=None, metadata=setting(SECRET, "clientKeyPassphrase")
-    )
+    ca_cert_file: str | None = setting(PATH, "caCertFile")
+    client_cert: str | None = setting(PATH, "clientCert")
+    client_key: str | None = setting(PATH, "clientKey")
+    client_key_passphrase: Secret | None = setting(SECRET, "clientKeyPassphrase")
 
     def client_certificate(self, environ: Mapping[str, str]) -> ClientCertificate | None:
         """Return the client certificate, or None if none is configured."""

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import regex
 
-__all__ = ["BadMatcher", "compile_matcher", "matches_name"]
-
 _LONGEST = 1_000
 _MOST_COPIES = 1_000  # of one part, the product of all its counted repetitions
 _NAME_SECONDS = 0.01  # for one name: there may be hundreds

@@ -32,8 +32,6 @@ from eca_server.config.reading import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = ["MCP_SERVERS", "MCPServer", "find_errors", "is_secret", "original_text", "server_keys"]
-
 _OURS = "eca"
 _SHORTEST_SECRET = 8  # masking shorter ones would hide ordinary text
 _IS_SECRET = re.compile(r"key|token|secret|pass|auth|credential", re.IGNORECASE)
@@ -92,14 +90,12 @@ class OAuthClient:
             here.
     """
 
-    client_id: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientId"))
-    client_secret: Secret | None = attrs.field(default=None, metadata=setting(KEY, "clientSecret"))
-    client_name: str | None = attrs.field(default=None, metadata=setting(_NAME, "clientName"))
-    client_metadata_url: str | None = attrs.field(
-        default=None, metadata=setting(_NAME, "clientMetadataUrl")
-    )
-    oauth_port: int = attrs.field(default=0, metadata=setting(COUNT, "oauthPort"))
-    auth_scope: str = attrs.field(default="global", metadata=setting(_NAME, "authScope"))
+    client_id: str | None = setting(_NAME, "clientId")
+    client_secret: Secret | None = setting(KEY, "clientSecret")
+    client_name: str | None = setting(_NAME, "clientName")
+    client_metadata_url: str | None = setting(_NAME, "clientMetadataUrl")
+    oauth_port: int = setting(COUNT, "oauthPort", default=0)
+    auth_scope: str = setting(_NAME, "authScope", default="global")
 
 
 @attrs.frozen(kw_only=True)
@@ -126,33 +122,23 @@ class MCPServer(OAuthClient):
             acceptance; then it does not start, and its texts are unresolved.
     """
 
-    command: str | None = attrs.field(default=None, metadata=setting(_NAME, "command"))
-    args: tuple[str, ...] = attrs.field(
-        default=(), repr=False, metadata=setting(listing(_TEXT), "args")
+    command: str | None = setting(_NAME, "command")
+    args: tuple[str, ...] = setting(listing(_TEXT), "args", default=(), repr=False)
+    env: Mapping[str, str | None] = setting(_VARIABLES, "env", factory=dict, repr=False)
+    cwd: str | None = setting(_NAME, "cwd")
+    url: str | None = setting(_NAME, "url", repr=_masked)
+    headers: Mapping[str, str] = setting(each(_TEXT), "headers", factory=dict, repr=False)
+    type: Literal["stdio", "http", "streamable-http", "sse"] | None = setting(
+        choice("stdio", "http", "streamable-http", "sse"), "type"
     )
-    env: Mapping[str, str | None] = attrs.field(
-        factory=dict, repr=False, metadata=setting(_VARIABLES, "env")
+    protocol: Literal["auto", "legacy", "2026-07-28"] = setting(
+        choice("auto", "legacy", "2026-07-28"), "protocol", default="auto"
     )
-    cwd: str | None = attrs.field(default=None, metadata=setting(_NAME, "cwd"))
-    url: str | None = attrs.field(default=None, repr=_masked, metadata=setting(_NAME, "url"))
-    headers: Mapping[str, str] = attrs.field(
-        factory=dict, repr=False, metadata=setting(each(_TEXT), "headers")
-    )
-    type: Literal["stdio", "http", "streamable-http", "sse"] | None = attrs.field(
-        default=None, metadata=setting(choice("stdio", "http", "streamable-http", "sse"), "type")
-    )
-    protocol: Literal["auto", "legacy", "2026-07-28"] = attrs.field(
-        default="auto", metadata=setting(choice("auto", "legacy", "2026-07-28"), "protocol")
-    )
-    disabled: bool = attrs.field(default=False, metadata=setting(FLAG, "disabled"))
-    start_timeout: float | None = attrs.field(
-        default=None, metadata=setting(SECONDS, "startTimeoutSeconds")
-    )
-    call_timeout: float = attrs.field(default=60, metadata=setting(SECONDS, "callTimeoutSeconds"))
-    tool_timeouts: Mapping[str, float] = attrs.field(
-        factory=dict, metadata=setting(each(SECONDS), "toolTimeoutSeconds")
-    )
-    max_calls: int = attrs.field(default=8, metadata=setting(COUNT, "maxConcurrency"))
+    disabled: bool = setting(FLAG, "disabled", default=False)
+    start_timeout: float | None = setting(SECONDS, "startTimeoutSeconds")
+    call_timeout: float = setting(SECONDS, "callTimeoutSeconds", default=60)
+    tool_timeouts: Mapping[str, float] = setting(each(SECONDS), "toolTimeoutSeconds", factory=dict)
+    max_calls: int = setting(COUNT, "maxConcurrency", default=8)
     is_damaged: bool = False
     awaits_trust: bool = False
 

@@ -15,8 +15,6 @@ import attrs
 
 from eca_server.printable import printable_line
 
-__all__ = ["Problem", "Source", "dotted", "kind_of"]
-
 _LONGEST = 8_000
 
 SourceState = Literal["used", "absent", "broken"]

@@ -20,34 +20,6 @@ from eca_server.config.interpolation import ReferenceResolver, UnresolvedReferen
 from eca_server.config.problems import kind_of
 from eca_server.secret import Secret, parse_key
 
-__all__ = [
-    "COUNT",
-    "FLAG",
-    "KEY",
-    "NAME",
-    "NUMBER",
-    "OBJECT",
-    "PATH",
-    "PERCENT",
-    "PRICE",
-    "SECONDS",
-    "SECRET",
-    "TEXT",
-    "InvalidValue",
-    "KeyPath",
-    "Place",
-    "Reader",
-    "Setting",
-    "Workspace",
-    "choice",
-    "deep_merge",
-    "each",
-    "listing",
-    "record",
-    "setting",
-    "settings_of",
-]
-
 KeyPath = tuple[str | int, ...]
 JSONSchema = Mapping[str, Any]
 _SETTING = "eca_setting"
@@ -163,13 +135,21 @@ class Setting(NamedTuple):
 
 
 def setting(
-    reader: Reader, *keys: str, workspace: Workspace = Workspace.NEEDS_TRUST
-) -> dict[str, Any]:
-    """Return metadata for `attrs.field`: the reader, the dotted keys and the trust class.
+    reader: Reader,
+    *keys: str,
+    default: Any = None,
+    workspace: Workspace = Workspace.NEEDS_TRUST,
+    **options: Any,
+) -> Any:
+    """Return a field of a settings class: the reader, the dotted keys and the trust class.
 
-    The last key wins. A setting without a trust class needs trust.
+    The last key wins. A setting without a trust class needs trust. `options` are those of
+    `attrs.field`; a `factory` replaces the default.
     """
-    return {_SETTING: (reader, tuple(tuple(key.split(".")) for key in keys), workspace)}
+    if "factory" not in options:
+        options["default"] = default
+    paths = tuple(tuple(key.split(".")) for key in keys)
+    return attrs.field(metadata={_SETTING: (reader, paths, workspace)}, **options)
 
 
 def settings_of(cls: type) -> Iterator[Setting]:

@@ -22,14 +22,6 @@ from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.config.reading import deep_merge
 
-__all__ = [
-    "SavedSettings",
-    "SavedSettingsError",
-    "SettingsByScope",
-    "parse_saved_settings",
-    "saved_settings_path",
-]
-
 _VERSION: Final = 1
 _LOCK_SECONDS: Final = 2.0
 

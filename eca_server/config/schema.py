@@ -16,8 +16,6 @@ from eca_server.config.reading import Reader, settings_of
 from eca_server.config.settings import Config
 from eca_server.config.upstream import UPSTREAM_KEYS
 
-__all__ = ["attribute_notes", "config_schema"]
-
 _SPECIFICATION = "https://json-schema.org/draft/2020-12/schema"
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 

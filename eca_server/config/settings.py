@@ -46,18 +46,6 @@ from eca_server.config.tool_settings import (
 )
 from eca_server.secret import Secret, mask
 
-__all__ = [
-    "CatalogSettings",
-    "Config",
-    "Cost",
-    "InlineChats",
-    "Limit",
-    "Model",
-    "Prompts",
-    "Provider",
-    "Retry",
-]
-
 
 def _masked(url: str | None) -> str:
     return repr(url and mask(url))
@@ -67,8 +55,8 @@ def _masked(url: str | None) -> str:
 class Limit:
     """A model's limits, in tokens."""
 
-    context: int | None = attrs.field(default=None, metadata=setting(COUNT, "context"))
-    output: int | None = attrs.field(default=None, metadata=setting(COUNT, "output"))
+    context: int | None = setting(COUNT, "context")
+    output: int | None = setting(COUNT, "output")
 
 
 @attrs.frozen(kw_only=True)
@@ -82,10 +70,10 @@ class Cost:
         cache_write: the price of input written to that cache; default: as other input.
     """
 
-    input: float | None = attrs.field(default=None, metadata=setting(PRICE, "input"))
-    output: float | None = attrs.field(default=None, metadata=setting(PRICE, "output"))
-    cache_read: float | None = attrs.field(default=None, metadata=setting(PRICE, "cacheRead"))
-    cache_write: float | None = attrs.field(default=None, metadata=setting(PRICE, "cacheWrite"))
+    input: float | None = setting(PRICE, "input")
+    output: float | None = setting(PRICE, "output")
+    cache_read: float | None = setting(PRICE, "cacheRead")
+    cache_write: float | None = setting(PRICE, "cacheWrite")
 
 
 @attrs.frozen(kw_only=True)
@@ -105,22 +93,18 @@ class Model:
         cost: the model's price; used only with both `input` and `output`.
     """
 
-    model_name: str | None = attrs.field(default=None, metadata=setting(NAME, "modelName"))
-    extra_payload: Mapping[str, Any] = attrs.field(
-        factory=dict, repr=False, metadata=setting(OBJECT, "extraPayload")
+    model_name: str | None = setting(NAME, "modelName")
+    extra_payload: Mapping[str, Any] = setting(OBJECT, "extraPayload", factory=dict, repr=False)
+    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict, repr=False)
+    variants: Mapping[str, Mapping[str, Any]] = setting(
+        each(OBJECT), "variants", factory=dict, repr=False
     )
-    extra_headers: Mapping[str, str] = attrs.field(
-        factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
+    reasoning_history: Literal["all", "turn", "off"] = setting(
+        choice("all", "turn", "off"), "reasoningHistory", default="all"
     )
-    variants: Mapping[str, Mapping[str, Any]] = attrs.field(
-        factory=dict, repr=False, metadata=setting(each(OBJECT), "variants")
-    )
-    reasoning_history: Literal["all", "turn", "off"] = attrs.field(
-        default="all", metadata=setting(choice("all", "turn", "off"), "reasoningHistory")
-    )
-    image_input: bool | None = attrs.field(default=None, metadata=setting(FLAG, "imageInput"))
-    limit: Limit = attrs.field(default=Limit(), metadata=setting(record(Limit), "limit"))
-    cost: Cost = attrs.field(default=Cost(), metadata=setting(record(Cost), "cost"))
+    image_input: bool | None = setting(FLAG, "imageInput")
+    limit: Limit = setting(record(Limit), "limit", default=Limit())
+    cost: Cost = setting(record(Cost), "cost", default=Cost())
 
 
 @attrs.frozen(kw_only=True)
@@ -134,12 +118,10 @@ class Retry:
         max_delay_ms: the longest delay, in milliseconds.
     """
 
-    max_retries: int | None = attrs.field(default=None, metadata=setting(COUNT, "maxRetries"))
-    base_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "baseDelayMs"))
-    backoff_multiplier: float | None = attrs.field(
-        default=None, metadata=setting(NUMBER, "backoffMultiplier")
-    )
-    max_delay_ms: float | None = attrs.field(default=None, metadata=setting(NUMBER, "maxDelayMs"))
+    max_retries: int | None = setting(COUNT, "maxRetries")
+    base_delay_ms: float | None = setting(NUMBER, "baseDelayMs")
+    backoff_multiplier: float | None = setting(NUMBER, "backoffMultiplier")
+    max_delay_ms: float | None = setting(NUMBER, "maxDelayMs")
 
 
 @attrs.frozen(kw_only=True)
@@ -165,31 +147,23 @@ class Provider:
         models: models by the user's name for each.
     """
 
-    api: str | None = attrs.field(default=None, metadata=setting(NAME, "api"))
-    url: str | None = attrs.field(default=None, repr=_masked, metadata=setting(NAME, "url"))
-    url_env: str | None = attrs.field(default=None, metadata=setting(NAME, "urlEnv"))
-    key: Secret | None = attrs.field(default=None, metadata=setting(KEY, "key"))
-    key_env: str | None = attrs.field(default=None, metadata=setting(NAME, "keyEnv"))
-    key_rc: str | None = attrs.field(
-        default=None, metadata=setting(NAME, "keyRc", workspace=Workspace.NEVER)
+    api: str | None = setting(NAME, "api")
+    url: str | None = setting(NAME, "url", repr=_masked)
+    url_env: str | None = setting(NAME, "urlEnv")
+    key: Secret | None = setting(KEY, "key")
+    key_env: str | None = setting(NAME, "keyEnv")
+    key_rc: str | None = setting(NAME, "keyRc", workspace=Workspace.NEVER)
+    auth: Auth = setting(record(Auth), "auth", default=Auth())
+    completion_url_relative_path: str | None = setting(
+        NAME, "completionUrlRelativePath", repr=_masked
     )
-    auth: Auth = attrs.field(default=Auth(), metadata=setting(record(Auth), "auth"))
-    completion_url_relative_path: str | None = attrs.field(
-        default=None, repr=_masked, metadata=setting(NAME, "completionUrlRelativePath")
-    )
-    extra_headers: Mapping[str, str] = attrs.field(
-        factory=dict, repr=False, metadata=setting(each(TEXT), "extraHeaders")
-    )
-    think_tag_start: str | None = attrs.field(default=None, metadata=setting(NAME, "thinkTagStart"))
-    think_tag_end: str | None = attrs.field(default=None, metadata=setting(NAME, "thinkTagEnd"))
-    fetch_models: bool = attrs.field(default=True, metadata=setting(FLAG, "fetchModels"))
-    retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))
-    rate_limit_max_wait: float | None = attrs.field(
-        default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
-    )
-    models: Mapping[str, Model] = attrs.field(
-        factory=dict, metadata=setting(each(record(Model)), "models")
-    )
+    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict, repr=False)
+    think_tag_start: str | None = setting(NAME, "thinkTagStart")
+    think_tag_end: str | None = setting(NAME, "thinkTagEnd")
+    fetch_models: bool = setting(FLAG, "fetchModels", default=True)
+    retry: Retry = setting(record(Retry), "retry", default=Retry())
+    rate_limit_max_wait: float | None = setting(SECONDS, "rateLimitMaxWaitSeconds")
+    models: Mapping[str, Model] = setting(each(record(Model)), "models", factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -201,8 +175,8 @@ class CatalogSettings:
         url: its address; the format is that of models.dev.
     """
 
-    refresh: bool = attrs.field(default=True, metadata=setting(FLAG, "refresh"))
-    url: str = attrs.field(default="https://models.dev/api.json", metadata=setting(NAME, "url"))
+    refresh: bool = setting(FLAG, "refresh", default=True)
+    url: str = setting(NAME, "url", default="https://models.dev/api.json")
 
 
 @attrs.frozen(kw_only=True)
@@ -221,14 +195,14 @@ class Prompts:
         tools: descriptions of native tools for the model, by the tool's name.
     """
 
-    chat: str | None = attrs.field(default=None, metadata=setting(TEXT, "chat"))
-    chat_title: str | None = attrs.field(default=None, metadata=setting(TEXT, "chatTitle"))
-    compact: str | None = attrs.field(default=None, metadata=setting(TEXT, "compact"))
-    init: str | None = attrs.field(default=None, metadata=setting(TEXT, "init"))
-    skill_create: str | None = attrs.field(default=None, metadata=setting(TEXT, "skillCreate"))
-    completion: str | None = attrs.field(default=None, metadata=setting(TEXT, "completion"))
-    rewrite: str | None = attrs.field(default=None, metadata=setting(TEXT, "rewrite"))
-    tools: Mapping[str, str] = attrs.field(factory=dict, metadata=setting(each(TEXT), "tools"))
+    chat: str | None = setting(TEXT, "chat")
+    chat_title: str | None = setting(TEXT, "chatTitle")
+    compact: str | None = setting(TEXT, "compact")
+    init: str | None = setting(TEXT, "init")
+    skill_create: str | None = setting(TEXT, "skillCreate")
+    completion: str | None = setting(TEXT, "completion")
+    rewrite: str | None = setting(TEXT, "rewrite")
+    tools: Mapping[str, str] = setting(each(TEXT), "tools", factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -241,9 +215,9 @@ class InlineChats:
         agent: the agent.
     """
 
-    model: str | None = attrs.field(default=None, metadata=setting(NAME, "model"))
-    variant: str | None = attrs.field(default=None, metadata=setting(NAME, "variant"))
-    agent: str | None = attrs.field(default=None, metadata=setting(NAME, "agent"))
+    model: str | None = setting(NAME, "model")
+    variant: str | None = setting(NAME, "variant")
+    agent: str | None = setting(NAME, "agent")
 
 
 @attrs.frozen(kw_only=True, slots=False)
@@ -268,42 +242,32 @@ class ChatSettings:
         answer_max_kb: limit of the text of one answer, in KiB; a longer answer is cut.
     """
 
-    default_model: str | None = attrs.field(
-        default=None, metadata=setting(NAME, "defaultModel", "chat.defaultModel")
-    )
-    default_behavior: str = attrs.field(
+    default_model: str | None = setting(NAME, "defaultModel", "chat.defaultModel")
+    default_behavior: str = setting(
+        NAME,
+        "defaultBehavior",
+        "defaultAgent",
+        "chat.defaultBehavior",
+        "chat.defaultAgent",
         default="agent",
-        metadata=setting(
-            NAME, "defaultBehavior", "defaultAgent", "chat.defaultBehavior", "chat.defaultAgent"
-        ),
     )
-    welcome_message: str = attrs.field(
+    welcome_message: str = setting(
+        TEXT,
+        "welcomeMessage",
+        "chat.welcomeMessage",
         default="Welcome to ECA! Type `/` for commands.\n\n",
-        metadata=setting(TEXT, "welcomeMessage", "chat.welcomeMessage"),
     )
-    prompts: Prompts = attrs.field(default=Prompts(), metadata=setting(record(Prompts), "prompts"))
-    compact_prompt_file: str | None = attrs.field(
-        default=None, metadata=setting(PATH, "compactPromptFile")
-    )
-    completion_model: str | None = attrs.field(
-        default=None, metadata=setting(NAME, "completion.model")
-    )
-    rewrite_model: str | None = attrs.field(default=None, metadata=setting(NAME, "rewrite.model"))
-    rewrite_file_lines: int = attrs.field(
-        default=2000, metadata=setting(COUNT, "rewrite.fullFileMaxLines")
-    )
-    chat_title: bool = attrs.field(default=True, metadata=setting(FLAG, "chat.title"))
-    chat_inline: InlineChats = attrs.field(
-        default=InlineChats(), metadata=setting(record(InlineChats), "chatInline")
-    )
-    auto_compact_percentage: float = attrs.field(
-        default=75, metadata=setting(PERCENT, "autoCompactPercentage")
-    )
-    auto_compact_tokens_left: int | None = attrs.field(
-        default=None, metadata=setting(COUNT, "autoCompactTokensLeft")
-    )
-    answer_max_kb: int = attrs.field(
-        default=32 * 1024, metadata=setting(COUNT, "answerMaxKb", workspace=Workspace.SMALLER)
+    prompts: Prompts = setting(record(Prompts), "prompts", default=Prompts())
+    compact_prompt_file: str | None = setting(PATH, "compactPromptFile")
+    completion_model: str | None = setting(NAME, "completion.model")
+    rewrite_model: str | None = setting(NAME, "rewrite.model")
+    rewrite_file_lines: int = setting(COUNT, "rewrite.fullFileMaxLines", default=2000)
+    chat_title: bool = setting(FLAG, "chat.title", default=True)
+    chat_inline: InlineChats = setting(record(InlineChats), "chatInline", default=InlineChats())
+    auto_compact_percentage: float = setting(PERCENT, "autoCompactPercentage", default=75)
+    auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")
+    answer_max_kb: int = setting(
+        COUNT, "answerMaxKb", default=32 * 1024, workspace=Workspace.SMALLER
     )
 
 
@@ -327,40 +291,21 @@ class EndpointSettings:
         catalog: the public catalogue of models.
     """
 
-    providers: Mapping[str, Provider] = attrs.field(
-        factory=dict, metadata=setting(each(record(Provider)), "providers")
+    providers: Mapping[str, Provider] = setting(each(record(Provider)), "providers", factory=dict)
+    connect_timeout: float | None = setting(SECONDS, "connectTimeoutSeconds")
+    first_byte_timeout: float | None = setting(SECONDS, "firstByteTimeoutSeconds")
+    stream_idle_timeout: float | None = setting(SECONDS, "streamIdleTimeoutSeconds")
+    no_progress_timeout: float | None = setting(SECONDS, "noProgressTimeoutSeconds")
+    rate_limit_max_wait: float | None = setting(SECONDS, "rateLimitMaxWaitSeconds")
+    retry: Retry = setting(record(Retry), "retry", default=Retry())
+    netrc_file: str | None = setting(PATH, "netrcFile", workspace=Workspace.NEVER)
+    keyring: bool = setting(FLAG, "keyring", default=False, workspace=Workspace.NEVER)
+    network: Network = setting(
+        record(Network), "network", default=Network(), workspace=Workspace.NEVER
     )
-    connect_timeout: float | None = attrs.field(
-        default=None, metadata=setting(SECONDS, "connectTimeoutSeconds")
-    )
-    first_byte_timeout: float | None = attrs.field(
-        default=None, metadata=setting(SECONDS, "firstByteTimeoutSeconds")
-    )
-    stream_idle_timeout: float | None = attrs.field(
-        default=None, metadata=setting(SECONDS, "streamIdleTimeoutSeconds")
-    )
-    no_progress_timeout: float | None = attrs.field(
-        default=None, metadata=setting(SECONDS, "noProgressTimeoutSeconds")
-    )
-    rate_limit_max_wait: float | None = attrs.field(
-        default=None, metadata=setting(SECONDS, "rateLimitMaxWaitSeconds")
-    )
-    retry: Retry = attrs.field(default=Retry(), metadata=setting(record(Retry), "retry"))
-    netrc_file: str | None = attrs.field(
-        default=None, metadata=setting(PATH, "netrcFile", workspace=Workspace.NEVER)
-    )
-    keyring: bool = attrs.field(
-        default=False, metadata=setting(FLAG, "keyring", workspace=Workspace.NEVER)
-    )
-    network: Network = attrs.field(
-        default=Network(), metadata=setting(record(Network), "network", workspace=Workspace.NEVER)
-    )
-    otlp: Mapping[str, Secret] = attrs.field(
-        factory=dict, metadata=setting(each(KEY), "otlp", workspace=Workspace.NEVER)
-    )
-    catalog: CatalogSettings = attrs.field(
-        default=CatalogSettings(),
-        metadata=setting(record(CatalogSettings), "catalog", workspace=Workspace.NEVER),
+    otlp: Mapping[str, Secret] = setting(each(KEY), "otlp", factory=dict, workspace=Workspace.NEVER)
+    catalog: CatalogSettings = setting(
+        record(CatalogSettings), "catalog", default=CatalogSettings(), workspace=Workspace.NEVER
     )
 
 
@@ -382,33 +327,27 @@ class ToolSettings:
         mcp_keep_alive: the time between two pings of an MCP server at a `url`.
     """
 
-    disabled_tools: tuple[str, ...] = attrs.field(
-        default=(), metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
+    disabled_tools: tuple[str, ...] = setting(
+        NAMES, "disabledTools", default=(), workspace=Workspace.RESTRICTS
     )
-    enabled_tools: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=setting(NAMES, "enabledTools", workspace=Workspace.RESTRICTS)
+    enabled_tools: tuple[str, ...] | None = setting(
+        NAMES, "enabledTools", workspace=Workspace.RESTRICTS
     )
-    tool_call: ToolCall = attrs.field(
-        default=ToolCall(), metadata=setting(record(ToolCall), "toolCall")
+    tool_call: ToolCall = setting(record(ToolCall), "toolCall", default=ToolCall())
+    custom_tools: Mapping[str, CustomTool] = setting(
+        each(record(CustomTool)), "customTools", factory=dict
     )
-    custom_tools: Mapping[str, CustomTool] = attrs.field(
-        factory=dict, metadata=setting(each(record(CustomTool)), "customTools")
-    )
-    ignore_files: tuple[IgnoreFile, ...] = attrs.field(
+    ignore_files: tuple[IgnoreFile, ...] = setting(
+        listing(record(IgnoreFile)),
+        "index.ignoreFiles",
         default=(IgnoreFile(type="gitignore"),),
-        metadata=setting(
-            listing(record(IgnoreFile)), "index.ignoreFiles", workspace=Workspace.ADDS
-        ),
+        workspace=Workspace.ADDS,
     )
-    lsp_timeout: float = attrs.field(default=30, metadata=setting(SECONDS, "lspTimeoutSeconds"))
-    mcp_servers: Mapping[str, MCPServer] = attrs.field(
-        factory=dict, metadata=setting(MCP_SERVERS, "mcpServers")
-    )
-    mcp_timeout: float = attrs.field(default=60, metadata=setting(SECONDS, "mcpTimeoutSeconds"))
-    mcp_tool_search: bool = attrs.field(default=False, metadata=setting(FLAG, "mcpToolSearch"))
-    mcp_keep_alive: float = attrs.field(
-        default=30, metadata=setting(SECONDS, "mcpKeepAliveSeconds")
-    )
+    lsp_timeout: float = setting(SECONDS, "lspTimeoutSeconds", default=30)
+    mcp_servers: Mapping[str, MCPServer] = setting(MCP_SERVERS, "mcpServers", factory=dict)
+    mcp_timeout: float = setting(SECONDS, "mcpTimeoutSeconds", default=60)
+    mcp_tool_search: bool = setting(FLAG, "mcpToolSearch", default=False)
+    mcp_keep_alive: float = setting(SECONDS, "mcpKeepAliveSeconds", default=30)
 
 
 @attrs.frozen(kw_only=True)
@@ -426,29 +365,25 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         restrictions: the restrictions of workspace folders, each with rules for tool calls alone.
     """
 
-    behaviors: Mapping[str, Behavior] = attrs.field(
+    behaviors: Mapping[str, Behavior] = setting(
+        BEHAVIORS,
+        "agent",
+        "behavior",
         factory=lambda: {name: Behavior(**each) for name, each in BUILT_IN_SUBAGENTS.items()},
-        metadata=setting(BEHAVIORS, "agent", "behavior"),
     )
-    rules: tuple[NamedFile, ...] = attrs.field(
-        default=(),
-        metadata=setting(listing(record(NamedFile)), "rules", workspace=Workspace.INSIDE),
+    rules: tuple[NamedFile, ...] = setting(
+        listing(record(NamedFile)), "rules", default=(), workspace=Workspace.INSIDE
     )
-    commands: tuple[NamedFile, ...] = attrs.field(
-        default=(),
-        metadata=setting(listing(record(NamedFile)), "commands", workspace=Workspace.INSIDE),
+    commands: tuple[NamedFile, ...] = setting(
+        listing(record(NamedFile)), "commands", default=(), workspace=Workspace.INSIDE
     )
-    skills: tuple[NamedFile, ...] = attrs.field(
-        default=(),
-        metadata=setting(listing(record(NamedFile)), "skills", workspace=Workspace.INSIDE),
+    skills: tuple[NamedFile, ...] = setting(
+        listing(record(NamedFile)), "skills", default=(), workspace=Workspace.INSIDE
     )
-    hooks: Mapping[str, Hook] = attrs.field(factory=dict, metadata=setting(HOOKS, "hooks"))
-    extra_configs: tuple[str, ...] = attrs.field(
-        default=(), metadata=setting(listing(PATH), "extraConfigs")
-    )
-    include_parent_agents_files: bool = attrs.field(
-        default=True,
-        metadata=setting(FLAG, "includeParentAgentsFiles", workspace=Workspace.SMALLER),
+    hooks: Mapping[str, Hook] = setting(HOOKS, "hooks", factory=dict)
+    extra_configs: tuple[str, ...] = setting(listing(PATH), "extraConfigs", default=())
+    include_parent_agents_files: bool = setting(
+        FLAG, "includeParentAgentsFiles", default=True, workspace=Workspace.SMALLER
     )
     restrictions: tuple[Config, ...] = ()
 

@@ -29,8 +29,6 @@ from eca_server.config.settings import Config
 from eca_server.config.unknown import hint, unknown_keys
 from eca_server.config.upstream import without_effect
 
-__all__ = ["CONFIG", "OPTIONS", "Sources"]
-
 OPTIONS = "initializationOptions"
 """The name of the source that the client sends."""
 

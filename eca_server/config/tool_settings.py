@@ -30,27 +30,6 @@ from eca_server.config.reading import (
     setting,
 )
 
-__all__ = [
-    "AGENT_ALIASES",
-    "BEHAVIORS",
-    "BUILT_IN_AGENTS",
-    "BUILT_IN_SUBAGENTS",
-    "RULE",
-    "Approval",
-    "ApprovalRule",
-    "Behavior",
-    "CustomTool",
-    "IgnoreFile",
-    "NamedFile",
-    "OutputTruncation",
-    "ReadFile",
-    "SandboxSettings",
-    "ShellCommand",
-    "ToolCall",
-    "Verdict",
-    "cautious_approval",
-]
-
 Verdict: TypeAlias = Literal["ask", "allow", "deny"]
 NAMES = listing(NAME)
 
@@ -151,20 +130,15 @@ class Approval:
         deny: calls that never run; wins over `allow` and `ask`.
     """
 
-    by_default: Verdict | None = attrs.field(
-        default=None,
-        metadata=setting(
-            choice("ask", "allow", "deny"), "byDefault", workspace=Workspace.RESTRICTS
-        ),
+    by_default: Verdict | None = setting(
+        choice("ask", "allow", "deny"), "byDefault", workspace=Workspace.RESTRICTS
     )
-    allow: Mapping[str, ApprovalRule] = attrs.field(
-        factory=dict, metadata=setting(each(RULE), "allow")
+    allow: Mapping[str, ApprovalRule] = setting(each(RULE), "allow", factory=dict)
+    ask: Mapping[str, ApprovalRule] = setting(
+        each(RULE), "ask", factory=dict, workspace=Workspace.RESTRICTS
     )
-    ask: Mapping[str, ApprovalRule] = attrs.field(
-        factory=dict, metadata=setting(each(RULE), "ask", workspace=Workspace.RESTRICTS)
-    )
-    deny: Mapping[str, ApprovalRule] = attrs.field(
-        factory=dict, metadata=setting(each(RULE), "deny", workspace=Workspace.RESTRICTS)
+    deny: Mapping[str, ApprovalRule] = setting(
+        each(RULE), "deny", factory=dict, workspace=Workspace.RESTRICTS
     )
 
 
@@ -176,9 +150,7 @@ class ReadFile:
         max_lines: limit of one call's output.
     """
 
-    max_lines: int = attrs.field(
-        default=2_000, metadata=setting(COUNT, "maxLines", workspace=Workspace.SMALLER)
-    )
+    max_lines: int = setting(COUNT, "maxLines", default=2_000, workspace=Workspace.SMALLER)
 
 
 @attrs.frozen(kw_only=True)
@@ -189,7 +161,7 @@ class ShellCommand:
         summary_max_length: characters of the command in a call's summary.
     """
 
-    summary_max_length: int = attrs.field(default=25, metadata=setting(COUNT, "summaryMaxLength"))
+    summary_max_length: int = setting(COUNT, "summaryMaxLength", default=25)
 
 
 @attrs.frozen(kw_only=True)
@@ -201,12 +173,8 @@ class OutputTruncation:
         size_kb: KiB of one call's output.
     """
 
-    lines: int = attrs.field(
-        default=2_000, metadata=setting(COUNT, "lines", workspace=Workspace.SMALLER)
-    )
-    size_kb: int = attrs.field(
-        default=50, metadata=setting(COUNT, "sizeKb", workspace=Workspace.SMALLER)
-    )
+    lines: int = setting(COUNT, "lines", default=2_000, workspace=Workspace.SMALLER)
+    size_kb: int = setting(COUNT, "sizeKb", default=50, workspace=Workspace.SMALLER)
 
 
 def _read_manual_approval(value: object, place: Place) -> object:
@@ -231,11 +199,11 @@ class SandboxSettings:
         writable: folders outside the workspace that commands may change (caches).
     """
 
-    mode: Literal["off", "auto", "require"] = attrs.field(
-        default="off", metadata=setting(choice("off", "auto", "require"), "mode")
+    mode: Literal["off", "auto", "require"] = setting(
+        choice("off", "auto", "require"), "mode", default="off"
     )
-    network: bool = attrs.field(default=False, metadata=setting(FLAG, "network"))
-    writable: tuple[str, ...] = attrs.field(default=(), metadata=setting(listing(PATH), "writable"))
+    network: bool = setting(FLAG, "network", default=False)
+    writable: tuple[str, ...] = setting(listing(PATH), "writable", default=())
 
 
 _SANDBOX_RECORD = record(SandboxSettings)
@@ -264,25 +232,18 @@ class ToolCall:
         sandbox: the sandbox of shell commands.
     """
 
-    approval: Approval = attrs.field(
-        default=Approval(), metadata=setting(record(Approval), "approval")
+    approval: Approval = setting(record(Approval), "approval", default=Approval())
+    manual_approval: bool | tuple[str, ...] = setting(
+        _MANUAL_APPROVAL, "manualApproval", default=False, workspace=Workspace.RESTRICTS
     )
-    manual_approval: bool | tuple[str, ...] = attrs.field(
-        default=False,
-        metadata=setting(_MANUAL_APPROVAL, "manualApproval", workspace=Workspace.RESTRICTS),
+    read_file: ReadFile = setting(record(ReadFile), "readFile", default=ReadFile())
+    shell_command: ShellCommand = setting(
+        record(ShellCommand), "shellCommand", default=ShellCommand()
     )
-    read_file: ReadFile = attrs.field(
-        default=ReadFile(), metadata=setting(record(ReadFile), "readFile")
+    output_truncation: OutputTruncation = setting(
+        record(OutputTruncation), "outputTruncation", default=OutputTruncation()
     )
-    shell_command: ShellCommand = attrs.field(
-        default=ShellCommand(), metadata=setting(record(ShellCommand), "shellCommand")
-    )
-    output_truncation: OutputTruncation = attrs.field(
-        default=OutputTruncation(), metadata=setting(record(OutputTruncation), "outputTruncation")
-    )
-    sandbox: SandboxSettings = attrs.field(
-        default=SandboxSettings(), metadata=setting(_SANDBOX, "sandbox")
-    )
+    sandbox: SandboxSettings = setting(_SANDBOX, "sandbox", default=SandboxSettings())
 
 
 @attrs.frozen(kw_only=True)
@@ -296,9 +257,9 @@ class CustomTool:
         parameters: the JSON Schema of the arguments: its `properties` and `required`.
     """
 
-    description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
-    command: str | None = attrs.field(default=None, metadata=setting(NAME, "command"))
-    parameters: Mapping[str, Any] = attrs.field(factory=dict, metadata=setting(OBJECT, "schema"))
+    description: str = setting(TEXT, "description", default="")
+    command: str | None = setting(NAME, "command")
+    parameters: Mapping[str, Any] = setting(OBJECT, "schema", factory=dict)
 
 
 def _read_one_or_more(value: object, place: Place) -> object:
@@ -328,31 +289,15 @@ class BehaviorPrompts:
         tool_prompts: descriptions of native tools for the model, by the tool's name.
     """
 
-    system_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "systemPrompt", "prompts.chat")
-    )
-    system_prompt_file: str | None = attrs.field(
-        default=None, metadata=setting(PATH, "systemPromptFile")
-    )
-    completion_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.completion")
-    )
-    rewrite_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.rewrite")
-    )
-    title_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.chatTitle")
-    )
-    compact_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.compact")
-    )
-    init_prompt: str | None = attrs.field(default=None, metadata=setting(TEXT, "prompts.init"))
-    skill_create_prompt: str | None = attrs.field(
-        default=None, metadata=setting(TEXT, "prompts.skillCreate")
-    )
-    tool_prompts: Mapping[str, str] = attrs.field(
-        factory=dict, metadata=setting(each(TEXT), "prompts.tools")
-    )
+    system_prompt: str | None = setting(TEXT, "systemPrompt", "prompts.chat")
+    system_prompt_file: str | None = setting(PATH, "systemPromptFile")
+    completion_prompt: str | None = setting(TEXT, "prompts.completion")
+    rewrite_prompt: str | None = setting(TEXT, "prompts.rewrite")
+    title_prompt: str | None = setting(TEXT, "prompts.chatTitle")
+    compact_prompt: str | None = setting(TEXT, "prompts.compact")
+    init_prompt: str | None = setting(TEXT, "prompts.init")
+    skill_create_prompt: str | None = setting(TEXT, "prompts.skillCreate")
+    tool_prompts: Mapping[str, str] = setting(each(TEXT), "prompts.tools", factory=dict)
 
 
 @attrs.frozen(kw_only=True)
@@ -382,48 +327,28 @@ class Behavior(BehaviorPrompts):
         output_size_kb: limit of any call's output, in KiB.
     """
 
-    inherit: str | None = attrs.field(default=None, metadata=setting(NAME, "inherit"))
-    mode: tuple[str, ...] = attrs.field(default=(), metadata=setting(_ONE_OR_MORE, "mode"))
-    description: str = attrs.field(default="", metadata=setting(TEXT, "description"))
-    spawnable_by: tuple[str, ...] = attrs.field(
-        default=(), metadata=setting(_ONE_OR_MORE, "spawnableBy")
+    inherit: str | None = setting(NAME, "inherit")
+    mode: tuple[str, ...] = setting(_ONE_OR_MORE, "mode", default=())
+    description: str = setting(TEXT, "description", default="")
+    spawnable_by: tuple[str, ...] = setting(_ONE_OR_MORE, "spawnableBy", default=())
+    subagents: tuple[str, ...] | None = setting(NAMES, "subagents")
+    skills: tuple[str, ...] | None = setting(NAMES, "skills")
+    max_steps: int | None = setting(COUNT, "maxSteps", workspace=Workspace.SMALLER)
+    default_model: str | None = setting(NAME, "defaultModel")
+    variant: str | None = setting(NAME, "variant")
+    disabled_tools: tuple[str, ...] | None = setting(
+        NAMES, "disabledTools", workspace=Workspace.RESTRICTS
     )
-    subagents: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=setting(NAMES, "subagents")
+    enabled_tools: tuple[str, ...] | None = setting(
+        NAMES, "enabledTools", workspace=Workspace.RESTRICTS
     )
-    skills: tuple[str, ...] | None = attrs.field(default=None, metadata=setting(NAMES, "skills"))
-    max_steps: int | None = attrs.field(
-        default=None, metadata=setting(COUNT, "maxSteps", workspace=Workspace.SMALLER)
-    )
-    default_model: str | None = attrs.field(default=None, metadata=setting(NAME, "defaultModel"))
-    variant: str | None = attrs.field(default=None, metadata=setting(NAME, "variant"))
-    disabled_tools: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=setting(NAMES, "disabledTools", workspace=Workspace.RESTRICTS)
-    )
-    enabled_tools: tuple[str, ...] | None = attrs.field(
-        default=None, metadata=setting(NAMES, "enabledTools", workspace=Workspace.RESTRICTS)
-    )
-    approval: Approval = attrs.field(
-        default=Approval(), metadata=setting(record(Approval), "toolCall.approval")
-    )
-    auto_compact_percentage: float | None = attrs.field(
-        default=None, metadata=setting(PERCENT, "autoCompactPercentage")
-    )
-    auto_compact_tokens_left: int | None = attrs.field(
-        default=None, metadata=setting(COUNT, "autoCompactTokensLeft")
-    )
-    max_lines: int | None = attrs.field(
-        default=None, metadata=setting(COUNT, "toolCall.readFile.maxLines")
-    )
-    summary_max_length: int | None = attrs.field(
-        default=None, metadata=setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
-    )
-    output_lines: int | None = attrs.field(
-        default=None, metadata=setting(COUNT, "toolCall.outputTruncation.lines")
-    )
-    output_size_kb: int | None = attrs.field(
-        default=None, metadata=setting(COUNT, "toolCall.outputTruncation.sizeKb")
-    )
+    approval: Approval = setting(record(Approval), "toolCall.approval", default=Approval())
+    auto_compact_percentage: float | None = setting(PERCENT, "autoCompactPercentage")
+    auto_compact_tokens_left: int | None = setting(COUNT, "autoCompactTokensLeft")
+    max_lines: int | None = setting(COUNT, "toolCall.readFile.maxLines")
+    summary_max_length: int | None = setting(COUNT, "toolCall.shellCommand.summaryMaxLength")
+    output_lines: int | None = setting(COUNT, "toolCall.outputTruncation.lines")
+    output_size_kb: int | None = setting(COUNT, "toolCall.outputTruncation.sizeKb")
 
 
 _NAMED_BEHAVIORS = each(record(Behavior))
@@ -483,7 +408,7 @@ class NamedFile:
         path: absolute, `~/..`, or relative to a workspace root.
     """
 
-    path: str | None = attrs.field(default=None, metadata=setting(NAME, "path"))
+    path: str | None = setting(NAME, "path")
 
 
 @attrs.frozen(kw_only=True)
@@ -494,6 +419,4 @@ class IgnoreFile:
         type: always `gitignore`.
     """
 
-    type: Literal["gitignore"] | None = attrs.field(
-        default=None, metadata=setting(choice("gitignore"), "type")
-    )
+    type: Literal["gitignore"] | None = setting(choice("gitignore"), "type")

@@ -22,8 +22,6 @@ from eca_server.config.workspace_layer import provider_name
 from eca_server.printable import printable_line
 from eca_server.secret import mask
 
-__all__ = ["TrustItem", "digest_of", "files_in", "hook_files", "inserted_text", "uses_of"]
-
 _OF_ROOT: Final = ("rules", "commands", "skills")
 """Settings whose relative paths begin at the root."""
 

@@ -21,8 +21,6 @@ from eca_server.config.files import Unreadable, read_text
 from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
 
-__all__ = ["RootTrust", "TrustStore", "TrustStoreError", "real_root"]
-
 _VERSION: Final = 1
 _LOCK_SECONDS: Final = 2.0
 _MOST_DIGESTS: Final = 2_000  # of one root; the oldest are forgotten first

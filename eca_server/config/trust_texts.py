@@ -18,25 +18,6 @@ if TYPE_CHECKING:
 
     from eca_server.config.trust_items import TrustItem
 
-__all__ = [
-    "NEVER",
-    "NOT_NOW",
-    "PREFIX",
-    "TRUST",
-    "Listing",
-    "accepted",
-    "announcement",
-    "count",
-    "full_list",
-    "guards",
-    "guards_off",
-    "list_items",
-    "question",
-    "shown",
-    "summary",
-    "unique_roots",
-]
-
 PREFIX: Final = "Workspace trust"
 """The first words of every text about trust; no question of a tool may contain them."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from eca_server.config.reading import KeyPath
 
-__all__ = ["hint", "unknown_keys"]
-
 
 def unknown_keys(
     value: object, schema: Mapping[str, Any], path: KeyPath = ()

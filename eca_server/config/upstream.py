@@ -11,8 +11,6 @@ from typing import Final
 
 from eca_server.config.problems import dotted
 
-__all__ = ["UPSTREAM_KEYS", "without_effect"]
-
 UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "$schema": None,
     "chat.autoSyncSystemPrompt": None,

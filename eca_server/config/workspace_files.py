@@ -15,8 +15,6 @@ import attrs
 from eca_server.config.files import MAX_BYTES, Unreadable, as_text, read_bytes, read_real
 from eca_server.config.interpolation import ReferenceResolver
 
-__all__ = ["WorkspaceFile", "WorkspaceFiles", "WorkspaceResolver", "read_named"]
-
 _MOST_TOGETHER = 4 * MAX_BYTES
 """Limit of all files that the settings of one root run or insert, in bytes."""
 

@@ -24,17 +24,6 @@ from eca_server.config.settings import Config
 from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS
 from eca_server.printable import printable_line
 
-__all__ = [
-    "Addition",
-    "ClassifiedSettings",
-    "UserSettings",
-    "WaitingSetting",
-    "classify",
-    "provider_name",
-    "put",
-    "value_at",
-]
-
 _MISSING: Final = object()
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _NAMED: Final[Mapping[tuple[str, ...], str]] = {

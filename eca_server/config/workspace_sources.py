@@ -49,8 +49,6 @@ from eca_server.config.workspace_layer import (
     value_at,
 )
 
-__all__ = ["AcceptedItems", "RootDecisions", "WorkspaceSources"]
-
 AcceptedItems: TypeAlias = Mapping[tuple[str, KeyPath], TrustItem]
 """The accepted settings that are in force, by their source and their path in it."""
 

@@ -15,8 +15,6 @@ from eca_protocol.codec import MessageCodec
 from eca_protocol.server.texts import pieces
 from eca_server.agent.tools.output import cut_mark
 
-__all__ = ["FittingCodec", "fit"]
-
 ENVELOPE = 160
 """Bytes of a frame besides its params or its result."""
 

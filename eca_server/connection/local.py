@@ -15,8 +15,6 @@ from eca_server.connection.features.lifecycle import Connection
 from eca_server.connection.server import Server
 from eca_server.printable import printable_lines
 
-__all__ = ["LocalPair", "local_client"]
-
 
 class LocalPair:
     """Both ends of a connection inside this process.

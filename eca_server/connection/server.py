@@ -30,8 +30,6 @@ from eca_server.connection.features.lifecycle import Connection
 from eca_server.system.signals import take_signals
 from eca_server.system.telemetry import begin_flush, record_telemetry
 
-__all__ = ["Options", "Server", "serve"]
-
 _log = logging.getLogger("eca_server")
 
 _EVEN_IGNORED = tuple(each for each in signal.Signals if each.name != "SIGHUP")

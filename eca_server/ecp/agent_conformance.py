@@ -27,8 +27,6 @@ from eca_server.system.command_line import write_to_user
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 
-__all__ = ["ConformanceCheck", "ConformanceReport", "check_agent", "run_conformance"]
-
 
 @attrs.frozen(kw_only=True)
 class ConformanceCheck:

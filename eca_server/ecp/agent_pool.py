@@ -26,8 +26,6 @@ from eca_protocol.ecp.methods import LEGACY_VERSION, PROTOCOL_VERSION, major_ver
 from eca_protocol.errors import METHOD_NOT_FOUND
 from eca_server.ecp.batch import Batch
 
-__all__ = ["AgentPool", "AgentSession", "VersionUnsupported"]
-
 _UNSUPPORTED: Final = -32001
 
 

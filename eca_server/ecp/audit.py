@@ -12,11 +12,9 @@ from typing import Any, Final
 import attrs
 
 from eca_server.ecp.batch import RunLimits
-from eca_server.ecp.manifest import Manifest
+from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.version import version
-
-__all__ = ["AUDIT_VERSION", "RunFacts", "make_audit", "sum_usage"]
 
 AUDIT_VERSION: Final = "1"
 

@@ -12,10 +12,8 @@ import attrs
 
 from eca_server.ecp.graders import GraderSettings
 from eca_server.ecp.leftovers import MARK_VARIABLE
-from eca_server.ecp.manifest import Scenario
+from eca_server.ecp.manifest.model import Scenario
 from eca_server.ecp.target import Target
-
-__all__ = ["Batch", "PlannedScenario", "RunLimits"]
 
 
 @attrs.frozen(kw_only=True)

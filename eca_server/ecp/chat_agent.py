@@ -21,8 +21,6 @@ from eca_server.secret import MaskingFilter
 from eca_server.system.log_handler import log_handler
 from eca_server.system.signals import until_a_signal
 
-__all__ = ["serve_chat"]
-
 _UNTITLED = InitializationOptions(extras={"chat": {"title": False}})
 """Options without a title, which would cost a model request and is not shown."""
 

@@ -27,8 +27,6 @@ from eca_server.system.command_line import (
     seconds,
 )
 
-__all__ = ["main", "make_parser", "run"]
-
 _TIMEOUT: Final = "limit of a request (default: the variable ECP_RPC_TIMEOUT, else 30)"
 _ALLOW_OUTSIDE: Final = "allow datasets outside the manifest's folder"
 
@@ -249,7 +247,8 @@ def _add_small(commands: Any) -> None:
 
 def _validate(options: argparse.Namespace) -> int:
     from eca_server.ecp.datasets import load_datasets  # noqa: PLC0415 - see above
-    from eca_server.ecp.manifest import ManifestInvalid, load_manifest  # noqa: PLC0415 - see above
+    from eca_server.ecp.manifest.model import ManifestInvalid  # noqa: PLC0415 - see above
+    from eca_server.ecp.manifest.reading import load_manifest  # noqa: PLC0415 - see above
     from eca_server.ecp.target import TargetInvalid, check_script, resolve_target  # noqa: PLC0415
 
     try:

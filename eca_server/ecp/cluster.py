@@ -13,8 +13,6 @@ from typing import Any, Final, TypeVar
 
 from typing_extensions import override
 
-__all__ = ["Cluster", "ClusterUnusable"]
-
 _SECONDS: Final = 10.0
 _SCHEMES: Final = ("tcp", "tls", "ws", "wss", "ucx")
 _ResultT = TypeVar("_ResultT")

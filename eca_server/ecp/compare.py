@@ -18,8 +18,6 @@ from eca_server.ecp.audit import sum_usage
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
 from eca_server.printable import printable_line
 
-__all__ = ["Change", "Comparison", "ReportSummary", "compare", "fisher_exact"]
-
 SIGNIFICANT: Final = 0.05
 
 ChangeKind: TypeAlias = Literal["fixed", "broken", "better", "worse", "added", "removed", "same"]

@@ -17,10 +17,8 @@ import attrs
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_server.config.problems import Problem
-from eca_server.ecp.manifest import Dataset, Grader, Manifest, ManifestInvalid, Scenario, Step
+from eca_server.ecp.manifest.model import Dataset, Grader, Manifest, ManifestInvalid, Scenario, Step
 from eca_server.ecp.target import TargetInvalid, expand_variables
-
-__all__ = ["load_datasets"]
 
 MAX_SIZE: Final = 256 * 2**20
 MAX_ROWS: Final = 1_000_000

@@ -14,8 +14,6 @@ from eca_server.ecp.graders.settings import SettingsInvalid, read_settings
 from eca_server.ecp.manifest.reading import GRADER_GROUP
 from eca_server.version import version
 
-__all__ = ["describe_installation"]
-
 
 def describe_installation(environment: Mapping[str, str]) -> str:
     """Return a line for each fact."""

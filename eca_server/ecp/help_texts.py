@@ -6,8 +6,6 @@ from typing import Final
 
 from eca_server.system.command_line import Page
 
-__all__ = ["MAIN", "PAGES"]
-
 MAIN: Final = Page(
     "evaluate agents (the same as the command `ecp`)",
     """\

@@ -14,8 +14,6 @@ from typing import Final
 
 from eca_protocol import platforms
 
-__all__ = ["MARK_VARIABLE", "kill_leftovers"]
-
 MARK_VARIABLE: Final = "ECP_RUN_MARK"
 """The environment variable with a run's mark."""
 

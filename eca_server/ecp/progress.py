@@ -18,8 +18,6 @@ from eca_server.ecp.results import Check, ScenarioReport
 from eca_server.printable import printable_line
 from eca_server.system.command_line import write_to_user
 
-__all__ = ["Progress", "flaky_lines"]
-
 _MARKS: Final = {True: "passed", False: "FAILED"}
 _COLOURS: Final = {True: "\x1b[32m", False: "\x1b[31m"}
 _PLAIN: Final = "\x1b[0m"

@@ -11,15 +11,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
-__all__ = [
-    "REPORT_VERSION",
-    "Check",
-    "ExitReason",
-    "RunReport",
-    "ScenarioReport",
-    "StepReport",
-]
-
 REPORT_VERSION: Final = "1"
 
 ExitReason: TypeAlias = Literal[

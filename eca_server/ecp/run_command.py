@@ -27,7 +27,8 @@ from eca_server.ecp.audit import RunFacts, make_audit
 from eca_server.ecp.batch import Batch, RunLimits
 from eca_server.ecp.datasets import load_datasets
 from eca_server.ecp.graders import SettingsInvalid, read_settings
-from eca_server.ecp.manifest import Manifest, ManifestInvalid, load_manifest
+from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
+from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.progress import Progress, flaky_lines
 from eca_server.ecp.reports.masking import make_masker, mask_report
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
@@ -40,8 +41,6 @@ from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
 if TYPE_CHECKING:
     from eca_server.ecp.cluster import Cluster
-
-__all__ = ["run_manifest"]
 
 PASSED: Final = 0
 UNUSABLE: Final = 1

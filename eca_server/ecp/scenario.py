@@ -20,11 +20,9 @@ from eca_protocol.ecp.messages import write_step_result, write_tool_call
 from eca_server.ecp.agent_pool import AgentPool, AgentSession, VersionUnsupported
 from eca_server.ecp.batch import Batch, PlannedScenario
 from eca_server.ecp.graders import Graders
-from eca_server.ecp.manifest import Scenario, Step
+from eca_server.ecp.manifest.model import Scenario, Step
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.results import Check, ExitReason, ScenarioReport, StepReport
-
-__all__ = ["make_skipped_report", "needed_capabilities", "run_batch", "run_scenario"]
 
 _log = logging.getLogger("eca_server.ecp")
 

@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["write_starter"]
-
 _AGENT: Final = '''\
 """An example agent: it repeats its input and reports a tool call."""
 

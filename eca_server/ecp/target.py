@@ -18,8 +18,6 @@ from urllib.parse import urlsplit
 
 import attrs
 
-__all__ = ["Target", "TargetInvalid", "check_script", "expand_variables", "resolve_target"]
-
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OPERATORS: Final = "();<>|&\n"
 _PLACEHOLDER: Final = re.compile("\ue000([0-9]+)\ue001")

@@ -11,8 +11,6 @@ import attrs
 from eca_server.ecp.results import RunReport
 from eca_server.printable import printable_line
 
-__all__ = ["Trend", "compute_trend"]
-
 _FALLS: Final = -1e-9
 
 

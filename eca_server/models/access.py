@@ -15,19 +15,11 @@ import attrs
 from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.models.backend import BackendError, ErrorKind, Request
-from eca_server.models.credentials import LoggedOut, OAuthError, Tokens, url_problem
+from eca_server.models.credentials.lookup import url_problem
+from eca_server.models.credentials.oauth import LoggedOut, OAuthError
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.errors import error_from_fault
 from eca_server.secret import Secret
-
-__all__ = [
-    "VERSION",
-    "Access",
-    "KeyAccess",
-    "LoginAccessConfig",
-    "Target",
-    "TokenAccess",
-    "join_url",
-]
 
 VERSION = re.compile(r"v\d\w*")
 """The version of an API as a part of a path."""

@@ -43,8 +43,6 @@ from eca_server.models.history import (
     ToolCallPart,
 )
 
-__all__ = ["Answer"]
-
 
 class Answer:
     """One answer while it is received.

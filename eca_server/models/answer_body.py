@@ -18,8 +18,6 @@ from eca_server.models.errors import error_from_page, is_binary
 from eca_server.models.events import Event
 from eca_server.models.stream_decoder import StreamDecoder, parse
 
-__all__ = ["MAX_BODY", "AnswerBody", "Framing"]
-
 Framing = Literal["sse", "lines"]
 """The format of a stream: server-sent events, or one JSON value a line."""
 

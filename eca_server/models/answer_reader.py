@@ -17,8 +17,6 @@ from eca_server.models.backend import BackendError
 from eca_server.models.errors import error_from_fault
 from eca_server.models.events import Event, Progress, Started, Usage
 
-__all__ = ["read_answer"]
-
 TAIL = 20.0
 """Seconds of silence after content and a finish reason that also end an answer.
 

@@ -9,8 +9,6 @@ import attrs
 from eca_server.models.access import Access, LoginAccessConfig
 from eca_server.models.http_backend import HTTPBackend
 
-__all__ = ["API", "APIS", "DEFAULT_API"]
-
 DEFAULT_API = "openai-chat"
 """The API of an unknown provider."""
 

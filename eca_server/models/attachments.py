@@ -24,20 +24,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = [
-    "IMAGE_TYPES",
-    "MAX_DOCUMENT_BYTES",
-    "MAX_IMAGE_BYTES",
-    "SIGNATURE_BYTES",
-    "Attachment",
-    "attachments_in",
-    "make_attachment",
-    "max_bytes_of",
-    "media_type_of",
-    "suspected_attachments",
-    "without_attachments",
-]
-
 Attachment: TypeAlias = ImagePart | FilePart
 
 MAX_IMAGE_BYTES = 3_700_000

@@ -21,15 +21,6 @@ from eca_server.models.facts import Capabilities, ModelFacts
 from eca_server.models.history import Message, Origin
 from eca_server.secret import Secret, mask
 
-__all__ = [
-    "Backend",
-    "BackendError",
-    "ErrorKind",
-    "ModelInfo",
-    "Request",
-    "Tool",
-]
-
 ErrorKind = Literal[
     "auth",
     "configuration",

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from eca_protocol.http import Deadlines, HTTPClient
-from eca_server.config import Config
 from eca_server.config.reading import deep_merge
+from eca_server.config.settings import Config
 from eca_server.models.access import (
     VERSION,
     Access,
@@ -25,8 +25,6 @@ from eca_server.models.history import Origin
 from eca_server.models.known_providers import KnownProvider
 from eca_server.models.provider import Provider, is_local
 from eca_server.secret import Secret
-
-__all__ = ["Backends", "Timers"]
 
 
 @attrs.frozen(kw_only=True)

@@ -14,8 +14,6 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_server.models.events import Event, ToolCallArguments, ToolCallFinished, ToolCallStarted
 
-__all__ = ["MAX_NESTING", "complete_call", "is_too_deep", "new_call_key", "read_arguments"]
-
 MAX_NESTING = 100
 """The nesting limit of a call's arguments: messages to clients, hooks, MCP servers and models nest
 them in other JSON, which has only `json.MAX_DEPTH` levels."""

@@ -15,8 +15,6 @@ import attrs
 from eca_server.models.facts import ModelFacts, Price
 from eca_server.models.packaged_catalog import packaged_catalog
 
-__all__ = ["Catalog"]
-
 
 class Catalog:
     """Facts of models by provider and name.

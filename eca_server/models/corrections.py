@@ -29,8 +29,6 @@ from eca_server.models.events import (
 from eca_server.models.history import Message, TextPart
 from eca_server.models.http_backend import AmendedRequest, HTTPBackend
 
-__all__ = ["CorrectingBackend"]
-
 _NOTE = "The model wrote an unreadable tool call; it was asked to answer once more."
 _CORRECTION = (
     "Your last answer contained a malformed function call and could not be read. Answer again. "

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-__all__ = ["token_count"]
-
 _MOST: Final = 2**53  # what every reader of JSON holds exactly
 
 

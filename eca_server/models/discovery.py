@@ -31,8 +31,6 @@ from eca_server.models.listings import (
 from eca_server.models.models_dev import FetchError, fetch, read_catalog
 from eca_server.models.provider import is_local
 
-__all__ = ["Discovery"]
-
 _log = logging.getLogger("eca_server.models")
 
 LIST_SECONDS = 10.0

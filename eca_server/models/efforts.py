@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["DEEPSEEK_V4", "efforts_of"]
-
 DEEPSEEK_V4: Final = re.compile(r"deepseek[-._]v4[-._](?:pro|flash)")
 
 _GPT: Final = re.compile(r"gpt[-._](\d+)(?:[-._](\d{1,2})(?!\d))?(.*)")

@@ -15,8 +15,6 @@ import attrs
 from eca_protocol import json
 from eca_server.models.history import Message, Repair
 
-__all__ = ["EncodedJSON", "HistoryEncoder", "Pending", "Writer", "encoded"]
-
 _MOST_CACHED = 8
 _LARGEST_CACHED = 8 * 2**20  # bytes
 

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 
 from eca_server.models.backend import ErrorKind
 
-__all__ = ["TRANSIENT", "classify"]
-
 TRANSIENT: frozenset[ErrorKind] = frozenset(
     ("empty_response", "network", "overloaded", "premature_stop", "rate_limit", "timeout")
 )

@@ -18,17 +18,6 @@ from eca_server.models.retry_after import demanded_wait
 from eca_server.printable import printable_lines
 from eca_server.secret import mask
 
-__all__ = [
-    "error_from_fault",
-    "error_from_page",
-    "error_from_payload",
-    "error_from_response",
-    "error_in_payload",
-    "explanation_of",
-    "is_binary",
-    "user_message",
-]
-
 _REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-generation-id", "cf-ray")
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")

@@ -24,8 +24,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["BYTES_PER_TOKEN", "Kind", "request_tokens", "tokens_by_kind", "tokens_in"]
-
 Kind: TypeAlias = Literal["instructions", "tools", "messages", "calls", "files"]
 """The kinds of content in a request."""
 

@@ -19,28 +19,6 @@ from typing import Any, Literal
 
 import attrs
 
-__all__ = [
-    "Block",
-    "Citation",
-    "Event",
-    "FinishReason",
-    "Finished",
-    "Image",
-    "Note",
-    "Progress",
-    "ReasoningDelta",
-    "ReasoningFinished",
-    "ReasoningStarted",
-    "RefusalDelta",
-    "ServerTool",
-    "Started",
-    "TextDelta",
-    "ToolCallArguments",
-    "ToolCallFinished",
-    "ToolCallStarted",
-    "Usage",
-]
-
 FinishReason = Literal[
     "stop", "tool_calls", "length", "content_filter", "refusal", "pause", "context_window", "other"
 ]

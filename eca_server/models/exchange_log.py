@@ -18,8 +18,6 @@ from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import Event, Finished, Progress, Usage
 from eca_server.secret import mask_url
 
-__all__ = ["ExchangeLog"]
-
 _log = logging.getLogger("eca_server.models")
 _numbers = itertools.count(1)
 

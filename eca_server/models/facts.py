@@ -8,10 +8,8 @@ from typing import Self
 import attrs
 from attrs.converters import optional
 
-from eca_server import config as configuration
+from eca_server.config import settings as configuration
 from eca_server.models.events import Usage
-
-__all__ = ["Capabilities", "ModelFacts", "Price"]
 
 _MILLION = 1_000_000
 

@@ -17,8 +17,6 @@ from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 from eca_server.models.ollama import Ollama
 
-__all__ = ["FillIn", "fill_in_of", "is_unsupported"]
-
 _CODERS: Final = re.compile(
     r"codestral|code-?gemma|code-?llama|deepseek-coder|granite.*code|qwen[\d.]*-?coder|"
     r"stable-?code|starcoder"

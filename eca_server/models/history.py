@@ -16,28 +16,6 @@ import attrs
 if TYPE_CHECKING:
     from eca_protocol.messages import ToolCallDetails
 
-__all__ = [
-    "BlockPart",
-    "CallView",
-    "CitationPart",
-    "CompactionPart",
-    "FilePart",
-    "ImagePart",
-    "Message",
-    "Origin",
-    "Part",
-    "ReasoningPart",
-    "RefusalPart",
-    "Repair",
-    "ServerToolPart",
-    "Subagent",
-    "TextPart",
-    "ToolCallPart",
-    "ToolResultPart",
-    "effective_history",
-    "repair",
-]
-
 
 @attrs.frozen
 class Origin:

@@ -31,8 +31,6 @@ from eca_server.models.provider_client import ProviderClient
 from eca_server.models.stream_decoder import StreamDecoder
 from eca_server.printable import printable_line
 
-__all__ = ["AmendedRequest", "HTTPBackend", "refused_parameter"]
-
 _ATTACHMENT_REJECTED = (
     "The provider refused an image or document; the chat continues without it. Its message: {}"
 )

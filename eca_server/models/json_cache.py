@@ -14,11 +14,9 @@ from typing import Any
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
-from eca_server.config import make_data_directory
+from eca_server.config.directories import make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.private_file import replace_file
-
-__all__ = ["load_cached", "store_cached"]
 
 _log = logging.getLogger("eca_server.models")
 

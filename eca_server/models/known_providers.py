@@ -12,8 +12,6 @@ import attrs
 
 from eca_server.models.apis import DEFAULT_API
 
-__all__ = ["KNOWN_PROVIDERS", "KnownProvider", "api_of", "is_own_endpoint", "server_of"]
-
 
 @attrs.frozen(kw_only=True)
 class KnownProvider:

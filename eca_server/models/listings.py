@@ -14,15 +14,6 @@ import attrs
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
-__all__ = [
-    "MAX_MODELS",
-    "Endpoint",
-    "Listing",
-    "chat_models",
-    "listing_from_json",
-    "listing_to_json",
-]
-
 MAX_MODELS = 500
 """The most models of one endpoint, in its own order."""
 

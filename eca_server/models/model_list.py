@@ -10,8 +10,6 @@ from eca_server.json_members import object_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
-__all__ = ["read_models"]
-
 _CONTEXT = ("context_length", "context_window", "max_model_len", "max_context_length")
 """OpenRouter and Together, Groq, vLLM, Mistral and LM Studio."""
 _META_CONTEXT = ("n_ctx", "n_ctx_train")

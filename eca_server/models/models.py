@@ -13,7 +13,8 @@ from functools import partial
 import attrs
 
 from eca_protocol.http import HTTPClient
-from eca_server.config import Config, Problem
+from eca_server.config.problems import Problem
+from eca_server.config.settings import Config
 from eca_server.config.workspace_layer import provider_name
 from eca_server.models import simulator
 from eca_server.models.access import Access
@@ -22,7 +23,9 @@ from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, Request
 from eca_server.models.backends import Backends, Timers
 from eca_server.models.catalog import Catalog
-from eca_server.models.credentials import Logins, StoredKeys, Tokens, TokenSet
+from eca_server.models.credentials.logins import Logins, StoredKeys
+from eca_server.models.credentials.oauth import TokenSet
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.efforts import efforts_of
 from eca_server.models.errors import user_message
 from eca_server.models.events import Event
@@ -35,8 +38,6 @@ from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
 from eca_server.models.simulator import Simulator
 from eca_server.models.tracing import traced
 from eca_server.secret import Secret
-
-__all__ = ["Model", "Models"]
 
 _EFFORTS = ("low", "medium", "high")
 """The efforts of a model that reasons, if nothing else is known: every API accepts these."""

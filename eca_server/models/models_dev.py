@@ -17,8 +17,6 @@ from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.models.facts import ModelFacts, Price
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 
-__all__ = ["FetchError", "FetchedCatalog", "extract", "fetch", "read_catalog"]
-
 MOST = 32 * 2**20
 """The largest catalogue, in bytes; it has a few million."""
 SECONDS = 60.0

@@ -12,8 +12,6 @@ from functools import cache
 
 from eca_server.models.facts import ModelFacts, Price
 
-__all__ = ["packaged_catalog"]
-
 
 @cache
 def packaged_catalog() -> Mapping[str, Mapping[str, ModelFacts]]:

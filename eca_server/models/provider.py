@@ -13,22 +13,23 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server import config as configuration
-from eca_server.config import Config, Problem
+from eca_server.config import settings as configuration
+from eca_server.config.problems import Problem
+from eca_server.config.settings import Config
 from eca_server.models import simulator
 from eca_server.models.apis import APIS
 from eca_server.models.backend import ModelInfo
-from eca_server.models.credentials import (
+from eca_server.models.credentials.logins import StoredKeys
+from eca_server.models.credentials.lookup import (
     LOGIN,
     Credential,
     Location,
-    StoredKeys,
-    Tokens,
     find_key,
     find_url,
     url_problem,
 )
 from eca_server.models.credentials.netrc import netrc_file
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.known_providers import (
     KNOWN_PROVIDERS,
     KnownProvider,
@@ -39,8 +40,6 @@ from eca_server.models.known_providers import (
 from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.think_tags import THINK_TAGS
 from eca_server.secret import Secret, secrets_in
-
-__all__ = ["Provider", "is_local", "resolve_providers"]
 
 
 def is_local(url: str) -> bool:

@@ -16,8 +16,6 @@ from eca_server.models.errors import error_from_fault, error_from_page, error_fr
 from eca_server.models.exchange_log import ExchangeLog
 from eca_server.secret import secrets_in
 
-__all__ = ["ProviderClient"]
-
 
 class ProviderClient:
     """The HTTP client for one model.

@@ -13,8 +13,6 @@ import attrs
 
 from eca_server.models.history import Message, Origin, ReasoningPart
 
-__all__ = ["ReasoningHistory", "origin_of_dropped_reasoning", "select_reasoning"]
-
 ReasoningHistory = Literal["all", "turn", "off"]
 """All reasoning, the reasoning since the user's last message, none."""
 

@@ -18,12 +18,10 @@ from typing import Any, Self
 import attrs
 import trio
 
-from eca_server import config as configuration
-from eca_server.config import Config
+from eca_server.config import settings as configuration
+from eca_server.config.settings import Config
 from eca_server.models.backend import Backend, BackendError, ErrorKind, Request
 from eca_server.models.events import Event, Progress, Started, Usage
-
-__all__ = ["RetryPolicy", "Wait", "stream_with_retries"]
 
 _log = logging.getLogger("eca_server.models")
 

@@ -44,8 +44,6 @@ from eca_server.models.events import (
 from eca_server.models.facts import ModelFacts
 from eca_server.models.history import Origin, TextPart
 
-__all__ = ["DEFAULT", "DIRECTIVES", "MODELS", "PROVIDER", "Simulator"]
-
 PROVIDER = "simulator"
 MODELS = ("echo", "script")
 DEFAULT = f"{PROVIDER}/{MODELS[0]}"

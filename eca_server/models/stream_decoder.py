@@ -17,8 +17,6 @@ from eca_server.models.backend import BackendError
 from eca_server.models.calls import new_call_key
 from eca_server.models.events import Event, Finished, FinishReason, Started, Usage
 
-__all__ = ["DecoderOptions", "StreamDecoder", "parse"]
-
 _END_MARK = "[DONE]"
 """The end mark of Chat Completions; gateways also send it in the streams of other APIs."""
 

@@ -16,8 +16,6 @@ from eca_server.models.events import (
 )
 from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder
 
-__all__ = ["THINK_TAGS", "TaggedDecoder", "ThinkTags"]
-
 THINK_TAGS = ("<think>", "</think>")
 """The usual tags around reasoning."""
 

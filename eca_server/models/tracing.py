@@ -24,8 +24,6 @@ from eca_server.models.history import (
 )
 from eca_server.system.telemetry import Operation, operation
 
-__all__ = ["traced"]
-
 _PROVIDER_NAMES = {
     "azure": "azure.ai.openai",
     "google": "gcp.gemini",

@@ -17,8 +17,6 @@ import trio
 
 from eca_server.system.child_process import find_program
 
-__all__ = ["open_page"]
-
 _log = logging.getLogger("eca_server")
 
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")

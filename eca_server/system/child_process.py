@@ -13,8 +13,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["absolute_entries", "chat_environment", "find_program", "harden_environment"]
-
 _LONGEST_ID = 256
 
 _COUNT = "GIT_CONFIG_COUNT"

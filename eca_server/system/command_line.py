@@ -12,20 +12,6 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 
 from eca_server.printable import printable_line, printable_lines
 
-__all__ = [
-    "Page",
-    "Parser",
-    "add_command",
-    "nearest",
-    "port",
-    "repair_streams",
-    "run_to_end",
-    "seconds",
-    "silence",
-    "write_to_user",
-]
-
-
 _NEAR = 0.7  # similarity of a suggestion, from 0 to 1
 
 

@@ -15,8 +15,6 @@ from typing import Final, TextIO
 from eca_protocol import platforms
 from eca_server.printable import printable_lines
 
-__all__ = ["log_handler"]
-
 _PATIENCE: Final = 0.2
 """Seconds that a reader may take for one record; afterwards records are dropped at once."""
 

@@ -13,8 +13,6 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-__all__ = ["ignore_signals", "take_signals", "until_a_signal"]
-
 _T = TypeVar("_T")
 
 _ENDING: Final = {

@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
 
-__all__ = [
-    "FLUSH_SECONDS",
-    "Operation",
-    "begin_flush",
-    "configure",
-    "operation",
-    "record_telemetry",
-]
-
 _log = logging.getLogger("eca_server.system.telemetry")
 
 FLUSH_SECONDS = 2.0

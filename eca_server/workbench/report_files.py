@@ -21,8 +21,6 @@ import attrs
 
 from eca_protocol import platforms
 
-__all__ = ["Outputs", "OutputsInvalid", "check_file", "write_file"]
-
 _Report = TypeVar("_Report")
 
 _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}

@@ -27,8 +27,6 @@ from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.printable import printable_lines
 from eca_server.secret import HIDDEN, Secret, mask
 
-__all__ = ["masker", "replay", "tap_stdio"]
-
 _SECRET_NAME = re.compile(
     r"(?i).*(api|secret|private|access)[-_]?key|.*(password|passphrase|secret|token)"
     r"|(proxy-)?authorization|(set-)?cookie"

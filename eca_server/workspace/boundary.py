@@ -35,8 +35,6 @@ from eca_server.workspace.opening import (
 if TYPE_CHECKING:
     from eca_server.workspace.temporary_files import TemporaryFiles
 
-__all__ = ["Place", "Workspace", "errors_naming", "open_checked", "open_place"]
-
 _LONGEST = 4096  # bytes of a path, the limit of Linux
 _SHOWN = 200  # characters of a path in an error
 

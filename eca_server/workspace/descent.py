@@ -12,8 +12,6 @@ from typing import Self
 from eca_server.workspace.errors import InvalidPath
 from eca_server.workspace.opening import Directory
 
-__all__ = ["Descent"]
-
 _NO_NAMES = frozenset({"", os.curdir, os.pardir})
 
 

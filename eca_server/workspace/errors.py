@@ -7,18 +7,6 @@ from __future__ import annotations
 
 from eca_protocol.errors import ECAError
 
-__all__ = [
-    "AlreadyExists",
-    "ContentChanged",
-    "FileError",
-    "InvalidPath",
-    "NotRegularFile",
-    "NotText",
-    "OutsideWorkspace",
-    "PathChanged",
-    "TooLarge",
-]
-
 
 class FileError(ECAError):
     """A path or a file that cannot be used as requested."""

@@ -21,8 +21,6 @@ from eca_server.workspace.errors import FileError
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint
 
-__all__ = ["GitUnavailable", "list_paths"]
-
 _SECONDS = 10.0
 _BETWEEN_CHECKPOINTS = 0.05  # seconds
 _PIECE = 1 << 16

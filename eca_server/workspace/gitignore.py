@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Self
 
-__all__ = ["Rules"]
-
 _MOST_PATTERNS = 10_000
 _LONGEST_PATTERN = 4096  # bytes, as of a path
 _BATCH = 500  # patterns in one regular expression

@@ -19,8 +19,6 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-__all__ = ["GUARDED", "GuardedPath", "folded_name", "guard_of", "may_match_guarded"]
-
 Kind: TypeAlias = Literal["file", "directory"]
 
 

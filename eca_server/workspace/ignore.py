@@ -32,8 +32,6 @@ from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
 
-__all__ = ["list_files"]
-
 _log = logging.getLogger("eca_server.workspace")
 
 _Kind: TypeAlias = Literal["file", "link", "directory"]

@@ -28,8 +28,6 @@ from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import open_directory
 
-__all__ = ["Catalogue", "FileIndex", "FileMatch"]
-
 _FRESH = 5.0  # seconds until a listing is stale
 _PATIENCE = 0.1  # seconds that a search waits for the complete first listing
 _FIRST_PATIENCE = (

@@ -20,8 +20,6 @@ import attrs
 
 from eca_server.workspace.errors import PathChanged
 
-__all__ = ["Directory", "ensure_real", "open_directory", "path_changed_message", "real_path_of"]
-
 _STEPS = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _STEP: int = (
     getattr(os, "O_PATH", os.O_RDONLY)

@@ -26,18 +26,6 @@ from eca_server.workspace.boundary import Place, errors_naming
 from eca_server.workspace.errors import ContentChanged, NotRegularFile, NotText, TooLarge
 from eca_server.workspace.opening import Directory, open_directory
 
-__all__ = [
-    "Checkpoint",
-    "Encoding",
-    "FileSnapshot",
-    "Fingerprint",
-    "Newline",
-    "Text",
-    "decode",
-    "open_file",
-    "read_file",
-]
-
 Checkpoint: TypeAlias = Callable[[], object]
 """A function called between pieces of long work, which raises to end the work.
 

@@ -17,14 +17,6 @@ from pathlib import Path
 
 import attrs
 
-__all__ = [
-    "git_directory_of",
-    "is_bare_repository",
-    "makes_bare_repository",
-    "read_small_file",
-    "unsafe_git_reason",
-]
-
 _LARGEST = 256 * 1024
 _MOST_MODULES = 100
 _BLANKS = " \t\r"

@@ -26,8 +26,6 @@ from eca_server.config.directories import make_data_directory
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.opening import open_directory
 
-__all__ = ["MIN_AGE", "TemporaryFiles"]
-
 MIN_AGE: Final = 60.0
 """Seconds before which a temporary file is not removed."""
 

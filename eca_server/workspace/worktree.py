@@ -11,8 +11,6 @@ from pathlib import Path
 
 from eca_server.workspace.repository import git_directory_of, read_small_file
 
-__all__ = ["in_main_worktree", "top_of_work_tree"]
-
 
 def top_of_work_tree(directory: Path) -> Path | None:
     """Return the top of the Git work tree that contains a directory, or None."""

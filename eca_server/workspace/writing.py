@@ -33,8 +33,6 @@ from eca_server.workspace.reading import (
     open_regular,
 )
 
-__all__ = ["move_file", "remove_file", "remove_temporary", "replace_file"]
-
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 

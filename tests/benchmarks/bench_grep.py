@@ -25,7 +25,7 @@ from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.tools import grep
 from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.grep import Grep
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 FILES = 50_000
 IN_DIRECTORY = 50

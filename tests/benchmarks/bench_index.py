@@ -20,7 +20,7 @@ from report import Row, machine, print_rows, print_table
 from rig import BareClient, rig
 
 from eca_protocol.server.roots import Root
-from eca_server.workspace import FileIndex
+from eca_server.workspace.index import FileIndex
 
 WORDS = ["alpha", "beta", "gamma", "delta", "users", "models", "views", "client", "server", "index"]
 BOUND = 0.2

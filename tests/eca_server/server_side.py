@@ -7,12 +7,14 @@ from collections.abc import Callable
 from eca_protocol.peer import Peer
 from eca_server.agent.chat import Chats
 from eca_server.client.session import Session
-from eca_server.config import Config, LoadedConfig
+from eca_server.config.loading import LoadedConfig
+from eca_server.config.settings import Config
 from eca_server.connection.features.composition import Composition
 from eca_server.connection.features.gate import ConfigurationGate
 from eca_server.connection.features.lifecycle import Connection
 from eca_server.models.models import Models
-from eca_server.workspace import FileIndex, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.index import FileIndex
 
 __all__ = ["ServerSide"]
 

@@ -9,8 +9,6 @@ import attrs
 
 from eca_protocol.testing.requirements import GROUPS, REQUIREMENTS, lookup
 
-__all__ = ["Audit", "Claim", "audit"]
-
 
 @attrs.frozen(kw_only=True)
 class Claim:

@@ -21,8 +21,6 @@ from eca_protocol.testing.requirements.row import (
     Side,
 )
 
-__all__ = ["ROWS", "aliases_of", "interfaces_of"]
-
 _TOOL_CALL = "origin:ToolCallOrigin id:string name:string *server:string"
 _DETAILS = "summary?:string details?:ToolCallDetails"
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ALIASES_DATA", "INTERFACES_DATA"]
-
 _POSITION: Final = "line:number character:number"
 _PAGE: Final = "chatId:string limit?:number before?:string after?:string"
 _LOCATIONS: Final = (

@@ -9,15 +9,6 @@ import attrs
 
 from eca_protocol.revisions import EVER, Revision, Window
 
-__all__ = [
-    "SINCE_2025_10",
-    "SINCE_CURRENT",
-    "Level",
-    "Requirement",
-    "Side",
-    "rows",
-]
-
 Side = Literal["server", "client", "both"]
 Level = Literal["must", "should", "observed"]
 

@@ -8,8 +8,6 @@ from typing import Any, Final
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.watching.observation import ObservationLog
 
-__all__ = ["Announcements"]
-
 _AT_FIRST: Final = (
     "models",
     "selectModel",

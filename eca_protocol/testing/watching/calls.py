@@ -13,8 +13,6 @@ from eca_protocol.fold.views import CallState
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.watching.observation import ObservationLog
 
-__all__ = ["Calls"]
-
 _TWICE: Final = {
     "toolCallRun": "TOOL-3",
     "toolCallRunning": "TOOL-5",

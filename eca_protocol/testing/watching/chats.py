@@ -14,8 +14,6 @@ from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
 from eca_protocol.testing.watching.turns import ChatTurns, EarlyResponses, Prompt, Turn
 
-__all__ = ["Chats"]
-
 _OWN_FAULTS: Final = {-32600, -32602, -32800}
 """Error codes of prompts that are invalid, too late or cancelled."""
 

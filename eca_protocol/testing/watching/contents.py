@@ -9,8 +9,6 @@ from typing import Any, Final
 from eca_protocol.fold.chat import ROLES
 from eca_protocol.testing.watching.observation import ObservationLog
 
-__all__ = ["Contents"]
-
 _ROLES: Final = {str(vars(cls)["type"]): roles for cls, roles in ROLES.items()}
 _COST: Final = re.compile(r"[0-9]+\.[0-9]{2,}")
 _COSTS: Final = ("params.content.lastMessageCost", "params.content.messageCost")

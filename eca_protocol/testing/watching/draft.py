@@ -8,8 +8,6 @@ from typing import Any
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.requests import PendingRequest
 
-__all__ = ["DraftChats"]
-
 
 class DraftChats:
     """Checks the chats of a conversation in the draft."""

@@ -10,8 +10,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
 
-__all__ = ["row_of_path", "rows_used"]
-
 _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[(".*?")\]""")
 _SPELLED: Final = re.compile(r"\*?(\w+)\??:(.+)")
 

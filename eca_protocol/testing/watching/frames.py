@@ -10,8 +10,6 @@ from eca_protocol.json import MAX_VALUES, holds_too_many_values
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.transcript.splitter import header_of, message_in
 
-__all__ = ["Frames"]
-
 _PLAIN: Final = re.compile(rb"Content-Length: (?:0|[1-9][0-9]*)\r\n\r\n")
 _HEADER_LINE: Final = re.compile(rb"[!-9;-~]+[ \t]*:[^\r\n]*")
 _BOM: Final = b"\xef\xbb\xbf"

@@ -11,8 +11,6 @@ from eca_protocol.lifecycle import LifecycleGate, State
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.testing.watching.requests import PendingRequest
 
-__all__ = ["LifecycleChecker"]
-
 _UNASKED: Final = {
     "config/updated",
     "jobs/updated",

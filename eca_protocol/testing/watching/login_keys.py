@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["contains_key", "is_redacted_echo"]
-
 _HIDDEN: Final = re.compile(r"[^\w\s/]+")  # `***`, `••••`: no character of a key
 
 

@@ -7,8 +7,6 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-__all__ = ["Observation", "ObservationLog", "Side", "other_side"]
-
 Side: TypeAlias = Literal["client", "server"]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from eca_protocol.testing.watching.observation import ObservationLog
 
-__all__ = ["Reasonings"]
-
 
 class Reasonings:
     """Checks the reasonings of one turn."""

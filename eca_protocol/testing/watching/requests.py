@@ -12,8 +12,6 @@ from eca_protocol.errors import INVALID_REQUEST, PARSE_ERROR
 from eca_protocol.methods import ECA
 from eca_protocol.testing.watching.observation import ObservationLog, Side, other_side
 
-__all__ = ["PROMPTS", "PendingRequest", "RequestTracker"]
-
 Key: TypeAlias = tuple[type, Any]
 """An id with its JSON type: `1` and `"1"` differ."""
 

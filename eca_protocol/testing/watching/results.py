@@ -13,8 +13,6 @@ from eca_protocol.testing.watching.announcements import is_model
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.requests import PROMPTS, PendingRequest
 
-__all__ = ["ResultChecker"]
-
 _MOST: Final = 200
 _CANCELLED: Final = -32800
 _UNKNOWN_METHOD: Final = -32601

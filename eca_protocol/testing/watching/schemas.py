@@ -18,8 +18,6 @@ from eca_protocol.testing.watching.field_rows import row_of_path
 from eca_protocol.testing.watching.observation import ObservationLog, Side
 from eca_protocol.testing.watching.validators import validator_for
 
-__all__ = ["WIDENED", "SchemaChecker"]
-
 Part = Literal["params", "result"]
 
 WIDENED: Final = {"W-10", "W-11", "W-12", "W-20", "W-27", "W-28", "W-30"}

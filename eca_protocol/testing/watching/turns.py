@@ -13,8 +13,6 @@ from eca_protocol.testing.watching.login_keys import contains_key, is_redacted_e
 from eca_protocol.testing.watching.observation import ObservationLog
 from eca_protocol.testing.watching.reasonings import Reasonings
 
-__all__ = ["ChatTurns", "EarlyResponses", "Prompt", "Turn"]
-
 
 @attrs.define(eq=False, kw_only=True)
 class Prompt:

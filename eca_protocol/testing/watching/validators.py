@@ -28,8 +28,6 @@ from eca_protocol.messages.shapes import (
 )
 from eca_protocol.revisions import Revision
 
-__all__ = ["Validator", "validator_for"]
-
 Validator: TypeAlias = Callable[[Any], bool]
 
 _TYPES: dict[ScalarName, tuple[type, ...]] = {

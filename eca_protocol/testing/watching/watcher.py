@@ -22,8 +22,6 @@ from eca_protocol.testing.watching.requests import PendingRequest, RequestTracke
 from eca_protocol.testing.watching.results import ResultChecker
 from eca_protocol.testing.watching.schemas import SchemaChecker
 
-__all__ = ["Watcher"]
-
 _EMPTY: Mapping[str, Any] = {}
 
 

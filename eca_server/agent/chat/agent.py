@@ -27,14 +27,14 @@ from eca_server.agent.chat.steering import take_steers
 from eca_server.agent.chat.steps import PendingChanges, Step, in_order
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import Turn
-from eca_server.agent.context import PromptContext
-from eca_server.agent.tools.approval import BUILT_IN, NATIVE, Decision
+from eca_server.agent.context.contexts import PromptContext
+from eca_server.agent.tools.approval import BUILT_IN, Decision
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.tasks import TaskTool, reserved_for
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput, running_call
 from eca_server.agent.tools.toolbox import ToolBox
-from eca_server.client.content_formatting import PREFIX
+from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import ToolCallFinished
@@ -45,8 +45,6 @@ from eca_server.system.telemetry import operation
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.hooked import TurnHooks
-
-__all__ = ["Agent"]
 
 _log = logging.getLogger("eca_server.agent.chat")
 

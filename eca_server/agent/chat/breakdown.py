@@ -16,8 +16,6 @@ from eca_server.models.backend import Request
 from eca_server.models.estimate import Kind, tokens_by_kind
 from eca_server.models.history import Message, effective_history
 
-__all__ = ["LastRequest", "breakdown", "with_breakdown"]
-
 _SHOWN: Final[Mapping[Kind, tuple[str, str, str]]] = {
     "instructions": ("Instructions", "#5b8def", "🟦"),
     "tools": ("Tools", "#a77bd8", "🟪"),

@@ -24,7 +24,7 @@ from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.memory import Memory, RestoreState, Storage
 from eca_server.agent.chat.outlet import ChatServices, Outlet, Selection
 from eca_server.agent.chat.showing import Replayer
-from eca_server.agent.chat.store import ChatSettings, StoredChat
+from eca_server.agent.chat.store.rows import ChatSettings, StoredChat
 from eca_server.agent.chat.stored_messages import ChatRecord, restored
 from eca_server.agent.chat.title import Titling
 from eca_server.agent.chat.tool_call import ToolCall
@@ -35,8 +35,6 @@ from eca_server.models.history import Message
 
 if TYPE_CHECKING:
     import anyio
-
-__all__ = ["Chat"]
 
 
 class Chat(Outlet):

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from eca_protocol.messages import ChatContent, ChatTextContent, ChatURLContent
 
-__all__ = ["markdown_link", "source_contents"]
-
 _SAFE_IN_A_LINK = "/:?#[]@!$&'*+,;=%~"
 """Characters that need no escape in a link of Markdown: those of URLs except brackets."""
 

@@ -37,8 +37,6 @@ from eca_server.models.models import Model
 if TYPE_CHECKING:
     from eca_server.agent.chat.hooked import Trigger, TurnHooks
 
-__all__ = ["NO_PAST", "Compactor", "has_past", "transcript"]
-
 NO_PAST = "There is nothing to compact: this chat has no messages since its last summary."
 
 SECONDS = 180

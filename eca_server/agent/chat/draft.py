@@ -37,8 +37,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["Draft"]
-
 SECONDS: Final = 1.0
 """Seconds from the first new event to the write."""
 

@@ -9,8 +9,6 @@ import attrs
 
 from eca_server.models.history import Message, ReasoningPart, ToolCallPart, ToolResultPart
 
-__all__ = ["Flag", "anchor_of", "end_of", "flags_within", "read_flags"]
-
 
 @attrs.frozen(kw_only=True)
 class Flag:

@@ -17,10 +17,8 @@ from pathlib import Path
 import trio
 
 from eca_protocol.messages import ChatImageContent
-from eca_server.config import make_data_directory
+from eca_server.config.directories import make_data_directory
 from eca_server.config.private_file import replace_file
-
-__all__ = ["MOST_FILES", "Gallery"]
 
 _log = logging.getLogger("eca_server.agent.chat")
 

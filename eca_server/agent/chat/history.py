@@ -18,8 +18,6 @@ from eca_server.models.estimate import request_tokens, tokens_in
 from eca_server.models.events import Usage
 from eca_server.models.history import CompactionPart, Message, effective_history
 
-__all__ = ["Cut", "History", "UnknownMessage"]
-
 
 class UnknownMessage(ECAError):
     """The chat has no message of the user with this id."""

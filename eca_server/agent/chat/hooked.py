@@ -16,22 +16,17 @@ from eca_protocol.messages import ChatHookActionFinishedContent, ChatHookActionS
 from eca_protocol.server.calls import Naming
 from eca_server.agent.chat.turn import Steer, Turn
 from eca_server.agent.context.block import Section, render
-from eca_server.agent.hooks import (
-    ActionResult,
-    BackgroundHooks,
-    HookResults,
-    Hooks,
-    Outcome,
-    ToolCallEvent,
-)
+from eca_server.agent.hooks.action import ActionResult
+from eca_server.agent.hooks.background import BackgroundHooks
+from eca_server.agent.hooks.hooks import HookResults, Hooks
+from eca_server.agent.hooks.matching import ToolCallEvent
+from eca_server.agent.hooks.outcome import Outcome
 from eca_server.agent.tools.approval import Decision, Verdict
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.config.hook_settings import HookEvent
 from eca_server.models.history import Message, TextPart
-
-__all__ = ["CallVerdict", "Trigger", "TurnHooks"]
 
 Trigger: TypeAlias = Literal["manual", "auto"]
 """The trigger of a compaction: `/compact`, or a request that would be too long."""

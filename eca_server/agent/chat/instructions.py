@@ -11,11 +11,10 @@ import trio
 from eca_protocol.server.roots import Root
 from eca_server.agent.context.provenance import NOTICE
 from eca_server.agent.tools.files import printable
-from eca_server.config import Behavior, Config
 from eca_server.config.files import Unreadable
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import Behavior
 from eca_server.config.workspace_files import read_named
-
-__all__ = ["System", "UnreadablePrompt", "compact_prompt", "instructions", "own_prompt"]
 
 LARGEST_PROMPT = 256 * 1024
 """Bytes of the largest file with a prompt."""

@@ -10,8 +10,6 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.messages import JsonOutputsDetails
 
-__all__ = ["json_outputs"]
-
 MOST_LONGER: Final = 4
 """The largest growth factor of a text; a deeply nested one stays as it is."""
 

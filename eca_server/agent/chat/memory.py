@@ -17,19 +17,12 @@ import attrs
 from eca_protocol.messages import ChatImageContent
 from eca_server.agent.chat.gallery import Gallery
 from eca_server.agent.chat.restoring import Rollbacks
-from eca_server.agent.chat.store import (
-    BeforeImage,
-    BeforeImageBatch,
-    ChatSummary,
-    Store,
-)
-from eca_server.agent.chat.store.rows import LoadResult
+from eca_server.agent.chat.store.rows import BeforeImage, BeforeImageBatch, ChatSummary, LoadResult
 from eca_server.agent.chat.store.running import Piece
+from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.stored_messages import ChatRecord, stored
 from eca_server.agent.tools.tool import FileChange
-from eca_server.workspace import Workspace
-
-__all__ = ["Memory", "RestoreState", "Storage", "line_of"]
+from eca_server.workspace.boundary import Workspace
 
 _log = logging.getLogger("eca_server.agent.chat")
 

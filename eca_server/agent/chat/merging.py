@@ -26,8 +26,6 @@ from eca_protocol.messages import (
 from eca_protocol.server.texts import Role
 from eca_server.client.profiles import ClientProfile
 
-__all__ = ["Merger"]
-
 _DELTAS: Mapping[type, tuple[str, str | None]] = {
     ChatTextContent: ("text", None),
     ChatReasonTextContent: ("text", "id"),

@@ -15,13 +15,11 @@ from eca_protocol.server.texts import Role
 from eca_server.agent.chat.history import History
 from eca_server.agent.chat.instructions import System
 from eca_server.agent.chat.memory import Storage
-from eca_server.agent.chat.store import ChatSettings
+from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.agent.tools.ledger import Ledger
 from eca_server.client.session import Session
-
-__all__ = ["ChatServices", "Outlet", "Selection"]
 
 
 @attrs.frozen(kw_only=True)

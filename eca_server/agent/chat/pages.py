@@ -14,8 +14,6 @@ from eca_protocol.errors import ECAError
 from eca_protocol.messages import ChatHistoryMeta
 from eca_server.models.history import CompactionPart, Message
 
-__all__ = ["LAST_COMPACTION", "CursorExpired", "Page", "page_of"]
-
 LAST_COMPACTION = "lastCompaction"
 """A cursor for the last summary, or the beginning if there is none."""
 

@@ -11,8 +11,6 @@ from eca_protocol.messages import ChatImageContent
 from eca_server.models.attachments import SIGNATURE_BYTES, media_type_of
 from eca_server.models.events import Block, Event, Image
 
-__all__ = ["MOST_PICTURES", "FirstPictures", "picture_content"]
-
 MOST_PICTURES = 20
 """Pictures of one answer that are shown; further ones are dropped, and the user is notified."""
 

@@ -41,8 +41,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["Describe", "ReplayedContent", "replayed"]
-
 
 class ReplayedContent(NamedTuple):
     """A content of a chat, or of its subagent's chat `subagent_chat_id`."""

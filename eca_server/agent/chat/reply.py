@@ -39,8 +39,6 @@ from eca_server.models.history import Part, ToolCallPart
 from eca_server.models.models import Model
 from eca_server.models.retry import Wait
 
-__all__ = ["CallsInOrder", "announce_retries", "limit_of", "reply"]
-
 PACE_SECONDS = 0.001
 """Seconds of showing events between two checkpoints, at which a stop takes effect.
 

@@ -14,14 +14,12 @@ import trio
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.history import Cut
 from eca_server.agent.chat.restoring import RollbackRefused, Rollbacks
-from eca_server.agent.chat.store import Rollback
+from eca_server.agent.chat.store.rows import Rollback
 from eca_server.agent.chat.stored_messages import ChatRecord
 from eca_server.agent.chat.undo import Plan, SkippedFile, skipped_lines
 from eca_server.agent.tools.output import counted
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.history import Message, ToolCallPart, ToolResultPart
-
-__all__ = ["RollbackRequest", "RollbackResult", "roll_back"]
 
 BODY_SECONDS = 2.0
 """Seconds to wait for a stopped call, which may still be writing."""

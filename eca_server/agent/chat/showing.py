@@ -16,8 +16,6 @@ from eca_protocol.server.texts import Paragraphs
 from eca_server.agent.chat.replay import ReplayedContent
 from eca_server.client.session import Session
 
-__all__ = ["Replayer"]
-
 AT_ONCE = 50
 """Contents between two checkpoints."""
 

@@ -13,8 +13,6 @@ from eca_protocol.messages import ChatTextContent
 from eca_server.agent.chat.turn import Turn
 from eca_server.models.history import Message, TextPart
 
-__all__ = ["take_steers"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 

@@ -16,8 +16,6 @@ from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.tools.tool import FileChange, PreparedCall
 from eca_server.models.events import ToolCallFinished
 
-__all__ = ["PendingChanges", "Step", "in_order"]
-
 
 class Step:
     """One call of an answer while it is processed.

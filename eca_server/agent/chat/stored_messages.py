@@ -8,11 +8,9 @@ from typing import Final
 
 import attrs
 
-from eca_server.agent.chat.store import ChatSettings, StoredMessage, TurnUsage
+from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
 from eca_server.agent.chat.store.running import Running
 from eca_server.models.history import Message
-
-__all__ = ["ChatRecord", "restored", "stored"]
 
 _GENERATED: Final = "-"
 """The beginning of the id of a stored message that has no content id."""

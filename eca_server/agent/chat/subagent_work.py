@@ -26,8 +26,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["LARGEST", "chat_id_of", "details_of", "reduced"]
-
 LARGEST: Final = 200_000
 """Characters that are stored of one chat."""
 

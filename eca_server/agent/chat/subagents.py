@@ -41,6 +41,7 @@ from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import Prompt, Steer, Turn
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.output import Cap, cut_middle
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import (
     Effect,
     FileChange,
@@ -49,10 +50,8 @@ from eca_server.agent.tools.tool import (
     ToolOutput,
     running_call,
 )
-from eca_server.config import Behavior
+from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import Subagent, TextPart
-
-__all__ = ["SPAWN_TOOL", "SpawnAgent", "SubagentChat", "Task", "run_task"]
 
 SPAWN_TOOL: Final = "spawn_agent"
 """The tool's name."""
@@ -117,18 +116,15 @@ class SpawnAgent:
     @property
     def parameters(self) -> Mapping[str, Any]:
         """The JSON Schema of the arguments."""
-        text = {"type": "string"}
-        return {
-            "type": "object",
-            "properties": {
-                "agent": {**text, "description": "Name of the agent, as listed."},
-                "task": {**text, "description": "What to do and report, with all context."},
-                "activity": {**text, "description": "The task in 3 to 5 words, for the user."},
-                "model": {**text, "description": "provider/model; only if the user names one."},
-                "variant": {**text, "description": "Model variant; only if the user names one."},
-            },
-            "required": ["agent", "task"],
-        }
+        return object_schema(
+            "agent",
+            "task",
+            agent=string("Name of the agent, as listed."),
+            task=string("What to do and report, with all context."),
+            activity=string("The task in 3 to 5 words, for the user."),
+            model=string("provider/model; only if the user names one."),
+            variant=string("Model variant; only if the user names one."),
+        )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return a summary such as `explorer: read the tests`."""

@@ -15,8 +15,6 @@ from eca_server.models.backend import Request
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
 
-__all__ = ["Titling", "make_title", "shortened_title", "title_of_fork"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 LONGEST = 60

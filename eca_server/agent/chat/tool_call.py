@@ -27,8 +27,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["Calls", "ToolCall"]
-
 
 class ToolCall(Call):
     """One call of a turn, with its result for the model.

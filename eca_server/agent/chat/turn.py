@@ -29,7 +29,7 @@ from eca_server.agent.chat.breakdown import LastRequest, with_breakdown
 from eca_server.agent.chat.draft import Draft
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.pictures import picture_content
-from eca_server.agent.chat.store import TurnUsage
+from eca_server.agent.chat.store.rows import TurnUsage
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.stored_messages import ChatRecord
 from eca_server.agent.chat.tool_call import Calls, ToolCall
@@ -38,8 +38,6 @@ from eca_server.agent.chat.writer import Writer
 from eca_server.agent.tools.tool import FileChange
 from eca_server.models.events import Usage
 from eca_server.models.history import Message, TextPart
-
-__all__ = ["Body", "Prompt", "Steer", "SteeredCommand", "Turn"]
 
 _log = logging.getLogger("eca_server.agent.chat")
 

@@ -15,23 +15,12 @@ from typing import Final
 
 import attrs
 
-from eca_server.agent.chat.store import Change, StoredContent, UndoStep
+from eca_server.agent.chat.store.rows import Change, StoredContent, UndoStep
 from eca_server.agent.tools.files import printable
-from eca_server.workspace import (
-    Checkpoint,
-    FileError,
-    Fingerprint,
-    Place,
-    TooLarge,
-    Workspace,
-    move_file,
-    read_file,
-    remove_file,
-    remove_temporary,
-    replace_file,
-)
-
-__all__ = ["Disk", "Plan", "SkippedFile", "apply_step", "plan", "skipped_lines"]
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError, TooLarge
+from eca_server.workspace.reading import Checkpoint, Fingerprint, read_file
+from eca_server.workspace.writing import move_file, remove_file, remove_temporary, replace_file
 
 LARGEST: Final = 64 * 1024 * 1024
 """Bytes of the largest file that is compared; no tool of ours writes a larger one."""

@@ -10,8 +10,6 @@ from decimal import Decimal
 from eca_protocol.messages import ChatUsageContent, UsageLimit
 from eca_server.models.events import Usage
 
-__all__ = ["SessionUsage", "money", "taken", "tokens_of"]
-
 
 def tokens_of(usage: Usage) -> int:
     """Return the sum of the known token counts of one request."""

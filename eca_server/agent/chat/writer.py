@@ -23,8 +23,6 @@ from eca_server.agent.chat.citations import source_contents
 from eca_server.agent.chat.merging import Merger
 from eca_server.agent.chat.outlet import Outlet
 
-__all__ = ["Writer"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 _ENDED_BY_A_STOP = 143

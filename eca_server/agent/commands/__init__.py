@@ -10,9 +10,9 @@ import attrs
 from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.agent import AGENT
-from eca_server.agent.commands.btw import BTW
-from eca_server.agent.commands.chats import CHATS
+from eca_server.agent.commands.agent import select_agent
+from eca_server.agent.commands.btw import ask_aside
+from eca_server.agent.commands.chats import list_chats
 from eca_server.agent.commands.command import (
     ChatActions,
     Command,
@@ -21,34 +21,35 @@ from eca_server.agent.commands.command import (
     Steering,
     ask_model,
 )
-from eca_server.agent.commands.compact import COMPACT
-from eca_server.agent.commands.config import CONFIG
-from eca_server.agent.commands.context import CONTEXT
-from eca_server.agent.commands.costs import COSTS
+from eca_server.agent.commands.compact import compact_chat
+from eca_server.agent.commands.config import show_config
+from eca_server.agent.commands.context import show_context
+from eca_server.agent.commands.costs import show_costs
 from eca_server.agent.commands.custom import (
     CommandFiles,
     CustomCommand,
     TooLong,
 )
-from eca_server.agent.commands.delete_chat import DELETE_CHAT
-from eca_server.agent.commands.doctor import DOCTOR
-from eca_server.agent.commands.export import EXPORT
-from eca_server.agent.commands.fork import FORK
-from eca_server.agent.commands.hooks import HOOKS
-from eca_server.agent.commands.import_chat import IMPORT
-from eca_server.agent.commands.init import INIT
-from eca_server.agent.commands.login import LOGIN, LOGOUT, login_flows, login_prompt
-from eca_server.agent.commands.model import MODEL
-from eca_server.agent.commands.prompt_show import PROMPT_SHOW
-from eca_server.agent.commands.repo_map_show import REPO_MAP_SHOW
-from eca_server.agent.commands.resume import RESUME
-from eca_server.agent.commands.rules import RULES, SYNC_SYSTEM_PROMPT
-from eca_server.agent.commands.skills import SKILL_CREATE, SkillCommand, skills_command
-from eca_server.agent.commands.subagents import SUBAGENTS
-from eca_server.agent.commands.trust import TRUST
+from eca_server.agent.commands.delete_chat import delete_stored_chat
+from eca_server.agent.commands.doctor import check_setup
+from eca_server.agent.commands.export import export_chat
+from eca_server.agent.commands.fork import fork_chat
+from eca_server.agent.commands.hooks import list_hooks
+from eca_server.agent.commands.import_chat import import_file
+from eca_server.agent.commands.init import write_instructions
+from eca_server.agent.commands.login import LOGIN, log_out, login_flows, login_prompt
+from eca_server.agent.commands.model import select_model
+from eca_server.agent.commands.prompt_show import show_prompt
+from eca_server.agent.commands.repo_map_show import show_repo_map
+from eca_server.agent.commands.resume import resume_chat
+from eca_server.agent.commands.rules import list_rules, sync_system_prompt
+from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
+from eca_server.agent.commands.subagents import list_subagents
+from eca_server.agent.commands.trust import review_trust
 from eca_server.agent.commands.unsupported import UNSUPPORTED
 from eca_server.agent.context.limits import limit_notes
-from eca_server.agent.skills import Skill, SkillFiles
+from eca_server.agent.skills.files import SkillFiles
+from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
 
 if TYPE_CHECKING:
@@ -86,32 +87,32 @@ def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
 
 
 COMMANDS: tuple[Command, ...] = (
-    INIT,
+    write_instructions,
     LOGIN,
-    LOGOUT,
-    MODEL,
-    AGENT,
-    COSTS,
-    CONTEXT,
-    COMPACT,
-    BTW,
-    CHATS,
-    RESUME,
-    FORK,
-    DELETE_CHAT,
-    EXPORT,
-    IMPORT,
-    CONFIG,
-    DOCTOR,
-    PROMPT_SHOW,
-    REPO_MAP_SHOW,
+    log_out,
+    select_model,
+    select_agent,
+    show_costs,
+    show_context,
+    compact_chat,
+    ask_aside,
+    list_chats,
+    resume_chat,
+    fork_chat,
+    delete_stored_chat,
+    export_chat,
+    import_file,
+    show_config,
+    check_setup,
+    show_prompt,
+    show_repo_map,
     skills_command(hidden_skill_notes),
-    SKILL_CREATE,
-    RULES,
-    SYNC_SYSTEM_PROMPT,
-    SUBAGENTS,
-    HOOKS,
-    TRUST,
+    create_skill,
+    list_rules,
+    sync_system_prompt,
+    list_subagents,
+    list_hooks,
+    review_trust,
 )
 _NAMES = frozenset(command.name for command in COMMANDS)
 _MAX_NAMES = 100  # listed in the error for an unknown name

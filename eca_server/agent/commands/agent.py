@@ -5,13 +5,13 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.config import AGENT_ALIASES
-
-__all__ = ["AGENT"]
+from eca_server.agent.commands.command import CommandContext, command, fenced
+from eca_server.config.tool_settings import AGENT_ALIASES
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("agent", CommandArgument(name="name", description="Name of the agent to select."))
+async def select_agent(turn: Turn, context: CommandContext) -> None:
+    """List the agents, or select one for this chat."""
     requested = arguments_of(context.text).lower()
     names = context.loaded.config.selectable_behaviors
     spelled = turn.session.profile.agent_name
@@ -31,11 +31,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         turn.say(
             f"Agents:\n\n{listed}\n\nSend `/agent NAME` to select one for this chat.", role="system"
         )
-
-
-AGENT = Command(
-    name="agent",
-    description="List the agents, or select one for this chat.",
-    run=_run,
-    arguments=(CommandArgument(name="name", description="Name of the agent to select."),),
-)

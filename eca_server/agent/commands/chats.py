@@ -8,16 +8,20 @@ from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.memory import line_of
-from eca_server.agent.commands.command import Command, CommandContext
+from eca_server.agent.commands.command import CommandContext, command
 from eca_server.agent.tools.files import printable
-
-__all__ = ["CHATS"]
 
 MAX_LISTED: Final = 50
 _MAX_SEARCHED: Final = 5_000
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "chats",
+    CommandArgument(name="title", description="Title to search for, or a part of it."),
+    steering="between requests",
+)
+async def list_chats(turn: Turn, context: CommandContext) -> None:
+    """List the stored chats of all workspaces, or those with a title."""
     memory, title_part = context.memory, arguments_of(context.text)
     if memory is None:
         turn.fail("This session does not store chats, so there are none to list.")
@@ -47,12 +51,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         "Send `/resume ID` to continue one of them in this chat.",
         role="system",
     )
-
-
-CHATS = Command(
-    name="chats",
-    description="List the stored chats of all workspaces, or those with a title.",
-    run=_run,
-    steering="between requests",
-    arguments=(CommandArgument(name="title", description="Title to search for, or a part of it."),),
-)

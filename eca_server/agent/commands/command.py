@@ -13,34 +13,21 @@ from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Chat, Turn
 from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.memory import Memory
-from eca_server.agent.chat.store import ChatSettings
+from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.commands.custom import CommandFiles
-from eca_server.agent.skills import SkillFiles
-from eca_server.config import LoadedConfig, Source
-from eca_server.models.credentials import Logins
+from eca_server.agent.skills.files import SkillFiles
+from eca_server.config.loading import LoadedConfig
+from eca_server.config.problems import Source
+from eca_server.models.credentials.logins import Logins
 from eca_server.models.history import Message
 from eca_server.models.models import Models
 from eca_server.secret import Secret, mask
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.manager import Manager
     from eca_server.config.trust_items import TrustItem
     from eca_server.config.trust_texts import Listing
-
-__all__ = [
-    "ChatActions",
-    "Command",
-    "CommandContext",
-    "MakeAgent",
-    "Run",
-    "Steering",
-    "TrustControl",
-    "ask_model",
-    "fenced",
-    "mask_keys",
-    "source_lines",
-]
 
 _MIN_MASKED = 8  # characters of a key
 
@@ -177,6 +164,27 @@ class Command:
     asks_model: bool = False
     steering: Steering = "refused"
     arguments: tuple[CommandArgument, ...] = ()
+
+
+def command(
+    name: str,
+    *arguments: CommandArgument,
+    asks_model: bool = False,
+    steering: Steering = "refused",
+) -> Callable[[Run], Command]:
+    """Declare a native command: the body of its turn, whose docstring is the description."""
+
+    def declare(run: Run) -> Command:
+        return Command(
+            name=name,
+            description=run.__doc__ or "",
+            run=run,
+            asks_model=asks_model,
+            steering=steering,
+            arguments=arguments,
+        )
+
+    return declare
 
 
 def fenced(text: str) -> str:

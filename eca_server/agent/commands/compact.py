@@ -7,13 +7,18 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.compaction import NO_PAST, has_past
 from eca_server.agent.chat.reply import limit_of
-from eca_server.agent.commands.command import Command, CommandContext
+from eca_server.agent.commands.command import CommandContext, command
 from eca_server.models.backend import Request
 
-__all__ = ["COMPACT"]
 
-
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "compact",
+    CommandArgument(name="instructions", description="Instructions for the summary."),
+    asks_model=True,
+    steering="between requests",
+)
+async def compact_chat(turn: Turn, context: CommandContext) -> None:
+    """Summarize this chat to free space in the model's context."""
     if not has_past(turn):
         turn.say(NO_PAST, role="system")
         return
@@ -30,13 +35,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         turn.failed = True
     else:
         turn.say(summary, role="system")
-
-
-COMPACT = Command(
-    name="compact",
-    description="Summarize this chat to free space in the model's context.",
-    run=_run,
-    asks_model=True,
-    steering="between requests",
-    arguments=(CommandArgument(name="instructions", description="Instructions for the summary."),),
-)

@@ -14,13 +14,11 @@ import attrs
 
 from eca_protocol import json
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, mask_keys, source_lines
+from eca_server.agent.commands.command import CommandContext, command, mask_keys, source_lines
 from eca_server.agent.tools.files import printable
-from eca_server.config import LoadedConfig
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.problems import dotted
 from eca_server.secret import HIDDEN, Secret
-
-__all__ = ["CONFIG", "report"]
 
 _Path: TypeAlias = "tuple[str, ...]"
 
@@ -127,16 +125,10 @@ def _without_secrets(value: object, *, is_secret: bool) -> object:
     return value
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("config", steering="between requests")
+async def show_config(turn: Turn, context: CommandContext) -> None:
+    """Show the configured values and their sources."""
     turn.say(
         report(context.loaded, (*context.models.secrets, *context.loaded.secrets)),
         role="system",
     )
-
-
-CONFIG = Command(
-    name="config",
-    description="Show the configured values and their sources.",
-    run=_run,
-    steering="between requests",
-)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from eca_protocol.messages import ContextBreakdown
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.breakdown import breakdown
-from eca_server.agent.commands.command import Command, CommandContext
+from eca_server.agent.commands.command import CommandContext, command
 from eca_server.models.backend import Request
 
-__all__ = ["CONTEXT"]
 
-
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("context", steering="between requests")
+async def show_context(turn: Turn, context: CommandContext) -> None:
+    """Show the use of the model's context window."""
     agent = await context.make_agent(turn, "")
     if agent is None:
         return
@@ -38,11 +38,3 @@ def _summary(size: ContextBreakdown) -> str:
     if not limit:
         return f"about {used:,} tokens used; the limit is unknown."
     return f"about {used:,} of {limit:,} tokens used ({100 * used / limit:.0f} %)."
-
-
-CONTEXT = Command(
-    name="context",
-    description="Show the use of the model's context window.",
-    run=_run,
-    steering="between requests",
-)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.usage import money
-from eca_server.agent.commands.command import Command, CommandContext
-
-__all__ = ["COSTS"]
+from eca_server.agent.commands.command import CommandContext, command
 
 _WHY = (
     "Each request sends the whole chat again, so the sum grows faster than the chat. `/context` "
@@ -14,7 +12,9 @@ _WHY = (
 )
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("costs", steering="between requests")
+async def show_costs(turn: Turn, context: CommandContext) -> None:
+    """Show the tokens and costs of this chat."""
     usage = context.chat.usage
     last, session = money(usage.last_cost), money(usage.cost)
     lines = [
@@ -25,11 +25,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         _WHY,
     ]
     turn.say("\n".join(lines), role="system")
-
-
-COSTS = Command(
-    name="costs",
-    description="Show the tokens and costs of this chat.",
-    run=_run,
-    steering="between requests",
-)

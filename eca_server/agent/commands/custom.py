@@ -27,9 +27,7 @@ from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
-from eca_server.workspace import Place, Workspace
-
-__all__ = ["CommandFiles", "CommandList", "CustomCommand", "TooLong", "parse_command", "words_of"]
+from eca_server.workspace.boundary import Place, Workspace
 
 _MAX_FILES = 200  # in one directory
 _MAX_CHARACTERS = 4 * 2**20  # characters of an expanded text

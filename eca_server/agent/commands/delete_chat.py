@@ -7,17 +7,21 @@ from typing import Final
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext
+from eca_server.agent.commands.command import CommandContext, command
 from eca_server.agent.tools.files import printable
-
-__all__ = ["DELETE_CHAT"]
 
 YES: Final = "yes"
 _DELETE: Final = "Delete it"
 _KEEP: Final = "Keep it"
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "delete-chat",
+    CommandArgument(name="id", description="Id of another chat, as listed by `/chats`."),
+    CommandArgument(name=YES, description=f"`{YES}` deletes without a confirmation."),
+)
+async def delete_stored_chat(turn: Turn, context: CommandContext) -> None:
+    """Delete this chat or another one, after a confirmation."""
     words = arguments_of(context.text).split()
     is_confirmed = words[-1:] == [YES]
     chat_name = " ".join(words[:-1] if is_confirmed else words)
@@ -46,14 +50,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     else:
         context.chats.delete(chat_id)
         turn.say(f"The chat {title} was deleted.", role="system")
-
-
-DELETE_CHAT = Command(
-    name="delete-chat",
-    description="Delete this chat or another one, after a confirmation.",
-    run=_run,
-    arguments=(
-        CommandArgument(name="id", description="Id of another chat, as listed by `/chats`."),
-        CommandArgument(name=YES, description=f"`{YES}` deletes without a confirmation."),
-    ),
-)

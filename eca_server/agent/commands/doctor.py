@@ -16,15 +16,15 @@ from eca_protocol import json
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, mask_keys, source_lines
+from eca_server.agent.commands.command import CommandContext, command, mask_keys, source_lines
 from eca_server.agent.commands.provider_check import check_providers
 from eca_server.agent.commands.trust import report_trust
-from eca_server.agent.sandbox import capability
+from eca_server.agent.sandbox.detect import capability
 from eca_server.agent.tools.approval import policy_of
-from eca_server.config import Problem, Source
+from eca_server.config.problems import Problem, Source
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.credentials import Credential, Location
+from eca_server.models.credentials.lookup import Credential, Location
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
 from eca_server.models.provider import Provider
@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from eca_server.agent.mcp.manager import Manager
     from eca_server.agent.mcp.server import Server
 
-__all__ = ["DOCTOR", "report"]
-
 _MAX_MODELS = 10
 _MAX_REASON = 500  # characters
+
+SERVER_SECONDS = 2.0
+EMBEDDED = "simulator/echo"
+TRIAL_SECONDS = 5.0
+ONLINE = "online"
 
 
 def report(
@@ -163,7 +166,13 @@ def _server(server: Server) -> str:
     return f"{summary}: {reason[:_MAX_REASON]}.{link}"
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "doctor",
+    CommandArgument(name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."),
+    steering="between requests",
+)
+async def check_setup(turn: Turn, context: CommandContext) -> None:
+    """Check the configuration, providers, keys, MCP servers and the sandbox."""
     stored = await trio.to_thread.run_sync(context.logins.read)
     problems = [*context.loaded.problems, *([stored.problem] if stored.problem else [])]
     text = report(
@@ -209,21 +218,3 @@ async def _embedded_model(models: Models) -> str:
     except (BackendError, trio.TooSlowError) as error:
         answer = f"failed ({error})"
     return f"Built-in test model: {answer}"
-
-
-SERVER_SECONDS = 2.0
-EMBEDDED = "simulator/echo"
-TRIAL_SECONDS = 5.0
-ONLINE = "online"
-
-DOCTOR = Command(
-    name="doctor",
-    description="Check the configuration, providers, keys, MCP servers and the sandbox.",
-    run=_run,
-    steering="between requests",
-    arguments=(
-        CommandArgument(
-            name=ONLINE, description=f"`{ONLINE}` also sends a request to each provider."
-        ),
-    ),
-)

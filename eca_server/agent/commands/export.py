@@ -20,22 +20,28 @@ from eca_server.agent.chat import Turn
 from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.written import Hide, envelope, markdown
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.commands.command import Command, CommandContext, mask_keys
+from eca_server.agent.commands.command import CommandContext, command, mask_keys
 from eca_server.agent.tools.files import checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message
 from eca_server.version import version
-from eca_server.workspace import AlreadyExists, Place, Workspace, replace_file
-
-__all__ = ["EXPORT"]
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import AlreadyExists
+from eca_server.workspace.writing import replace_file
 
 _MAX_NAMES: Final = 100
 _MAX_NAME: Final = 60
 _NOT_A_WORD = re.compile(r"[^a-z0-9]+")
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "export",
+    CommandArgument(name="path", description="Path of a new file, or a folder for it."),
+    steering="between requests",
+)
+async def export_chat(turn: Turn, context: CommandContext) -> None:
+    """Export this chat to a file: .edn or .json for /import, .md for reading."""
     chat, messages = context.chat, tuple(context.chat.history)
     if not messages:
         turn.fail("There is nothing to export: this chat has no messages.")
@@ -131,14 +137,3 @@ def _markdown(
 
 
 _FORMS: Final = {".edn": _edn, ".json": _json, ".md": _markdown}
-
-
-EXPORT = Command(
-    name="export",
-    description="Export this chat to a file: .edn or .json for /import, .md for reading.",
-    run=_run,
-    steering="between requests",
-    arguments=(
-        CommandArgument(name="path", description="Path of a new file, or a folder for it."),
-    ),
-)

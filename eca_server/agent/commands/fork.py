@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext
-
-__all__ = ["FORK"]
+from eca_server.agent.commands.command import CommandContext, command
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("fork")
+async def fork_chat(turn: Turn, context: CommandContext) -> None:
+    """Create a new chat with the messages of this one."""
     chat = context.chat
     if context.chats.fork is None:
         turn.fail("This editor cannot show chats that the server starts.")
@@ -17,10 +17,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     else:
         forked = await context.chats.fork(chat, tuple(chat.history))
         turn.say(f"This chat was forked to {forked.title}.", role="system")
-
-
-FORK = Command(
-    name="fork",
-    description="Create a new chat with the messages of this one.",
-    run=_run,
-)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from eca_protocol import json
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, fenced
+from eca_server.agent.commands.command import CommandContext, command, fenced
 from eca_server.agent.commands.trust import report_withheld
 from eca_server.config.hook_settings import Hook
 
-__all__ = ["HOOKS"]
 
-
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("hooks", steering="between requests")
+async def list_hooks(turn: Turn, context: CommandContext) -> None:
+    """List the configured hooks."""
     hooks = context.loaded.config.hooks
     lines = sorted(f"{hook.type or 'never'}: {_line(name, hook)}" for name, hook in hooks.items())
     listed = "Hooks:\n\n" + fenced("\n".join(lines)) if lines else "There are no hooks."
@@ -33,8 +33,3 @@ def _line(name: str, hook: Hook) -> str:
         parts.append(", ".join(hook.matcher))
     parts.append(hook.description or f"actions: {len(hook.actions)}")
     return " - ".join(parts)
-
-
-HOOKS = Command(
-    name="hooks", description="List the configured hooks.", run=_run, steering="between requests"
-)

@@ -14,19 +14,20 @@ from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.exchange.reading import BadExport, ImportedChat, read_export
-from eca_server.agent.chat.store import ChatSettings
-from eca_server.agent.commands.command import Command, CommandContext
+from eca_server.agent.chat.store.rows import ChatSettings
+from eca_server.agent.commands.command import CommandContext, command
 from eca_server.agent.tools.files import checkpoint, in_thread
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Workspace, read_file
-
-__all__ = ["IMPORT"]
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.reading import read_file
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """Maximum size of a file, in bytes."""
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("import", CommandArgument(name="path", description="Path of the file.", required=True))
+async def import_file(turn: Turn, context: CommandContext) -> None:
+    """Import a chat from a file that `/export` wrote."""
     path = arguments_of(context.text).strip("\"'")
     if not path:
         turn.fail("The path is missing. Send `/import PATH`.")
@@ -82,11 +83,3 @@ def _notes(imported: ImportedChat, context: CommandContext) -> list[str]:
     if imported.model is not None and imported.model not in context.models.names:
         notes.append(f"Its model, {imported.model}, is not available here.")
     return notes
-
-
-IMPORT = Command(
-    name="import",
-    description="Import a chat from a file that `/export` wrote.",
-    run=_run,
-    arguments=(CommandArgument(name="path", description="Path of the file.", required=True),),
-)

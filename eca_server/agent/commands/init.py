@@ -5,10 +5,8 @@ from __future__ import annotations
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, ask_model
-from eca_server.config import apply_behavior
-
-__all__ = ["INIT"]
+from eca_server.agent.commands.command import CommandContext, ask_model, command
+from eca_server.config.effective import apply_behavior
 
 _INSTRUCTION = """\
 Write the file {path}: instructions for coding agents that are new to this repository.
@@ -28,7 +26,13 @@ page at most.\
 """
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "init",
+    CommandArgument(name="wishes", description="Additional instructions for the model."),
+    asks_model=True,
+)
+async def write_instructions(turn: Turn, context: CommandContext) -> None:
+    """Let the model write an AGENTS.md for this workspace."""
     roots = context.workspace.roots
     if not roots:
         turn.fail("No folder is open. Open a folder, and send `/init` again.")
@@ -37,14 +41,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
     text = own or _INSTRUCTION.format(path=roots[0].path / "AGENTS.md")
     wishes = arguments_of(context.text)
     await ask_model(turn, context, f"{text}\n\n{wishes}" if wishes else text)
-
-
-INIT = Command(
-    name="init",
-    description="Let the model write an AGENTS.md for this workspace.",
-    run=_run,
-    asks_model=True,
-    arguments=(
-        CommandArgument(name="wishes", description="Additional instructions for the model."),
-    ),
-)

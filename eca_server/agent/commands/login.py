@@ -17,25 +17,16 @@ from eca_protocol.errors import HTTPError
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of, named_command
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext
-from eca_server.config import Provider
-from eca_server.models.credentials import LOGIN as STORED
-from eca_server.models.credentials import LoginsError, OAuthError, TokenSet
+from eca_server.agent.commands.command import Command, CommandContext, command
+from eca_server.config.settings import Provider
 from eca_server.models.credentials.flows import KEY_HINTS, Flow, LoginInstructions, flow_of
+from eca_server.models.credentials.logins import LoginsError
+from eca_server.models.credentials.lookup import LOGIN as STORED
+from eca_server.models.credentials.oauth import OAuthError, TokenSet
 from eca_server.models.credentials.server_secrets import is_server_entry
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 from eca_server.models.models import Models
 from eca_server.secret import Secret, parse_key
-
-__all__ = [
-    "LOGIN",
-    "LOGOUT",
-    "MASKED",
-    "LoginPrompt",
-    "key_problem",
-    "login_flows",
-    "login_prompt",
-]
 
 MASKED = "••••"
 """The replacement for a key in a prompt; its length does not depend on the key."""
@@ -218,7 +209,12 @@ async def _store(
     turn.say(text, role="system")
 
 
-async def _log_out(turn: Turn, context: CommandContext) -> None:
+@command(
+    "logout",
+    CommandArgument(name="provider", description="Provider whose key is removed.", required=True),
+)
+async def log_out(turn: Turn, context: CommandContext) -> None:
+    """Remove a key that /login stored."""
     logins, query = context.logins, arguments_of(context.text)
     keys = (await trio.to_thread.run_sync(logins.read)).keys
     stored = [name for name in keys if not is_server_entry(name)]
@@ -251,17 +247,6 @@ LOGIN = Command(
     arguments=(
         CommandArgument(
             name="provider", description="Name of the provider; without one, all are listed."
-        ),
-    ),
-)
-
-LOGOUT = Command(
-    name="logout",
-    description="Remove a key that /login stored.",
-    run=_log_out,
-    arguments=(
-        CommandArgument(
-            name="provider", description="Provider whose key is removed.", required=True
         ),
     ),
 )

@@ -8,14 +8,14 @@ from typing import Final
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, fenced
-
-__all__ = ["MODEL"]
+from eca_server.agent.commands.command import CommandContext, command, fenced
 
 MAX_LISTED: Final = 100
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("model", CommandArgument(name="name", description="Name of the model, or a part of it."))
+async def select_model(turn: Turn, context: CommandContext) -> None:
+    """List the models, or select one for this chat."""
     query, names = arguments_of(context.text), context.models.names
     matches = _matching(query, names)
     if not matches:
@@ -40,11 +40,3 @@ def _matching(query: str, names: Sequence[str]) -> Sequence[str]:
     word = query.lower()
     exact = [name for name in names if name.lower() == word]
     return exact or [name for name in names if word in name.lower()]
-
-
-MODEL = Command(
-    name="model",
-    description="List the models, or select one for this chat.",
-    run=_run,
-    arguments=(CommandArgument(name="name", description="Name of the model, or a part of it."),),
-)

@@ -20,9 +20,7 @@ from eca_server.agent.mcp.tools import part_of
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import FilePart, ImagePart, Message, TextPart
-from eca_server.workspace import FileError
-
-__all__ = ["messages_of"]
+from eca_server.workspace.errors import FileError
 
 _LONGEST_URI = 2000
 _CONTINUE = TextPart("Continue.")

@@ -8,15 +8,19 @@ from eca_protocol import json
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.agent.context import PromptContext
+from eca_server.agent.commands.command import CommandContext, command, fenced
+from eca_server.agent.context.contexts import PromptContext
 from eca_server.models.backend import Tool
 from eca_server.models.history import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
-__all__ = ["PROMPT_SHOW"]
 
-
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "prompt-show",
+    CommandArgument(name="prompt", description="Prompt whose mentions are resolved."),
+    steering="between requests",
+)
+async def show_prompt(turn: Turn, context: CommandContext) -> None:
+    """Show the next request to the model: system prompt, tools, contexts, history."""
     agent = await context.make_agent(turn, arguments_of(context.text))
     if agent is None:
         return
@@ -65,12 +69,3 @@ def _sizes(parts: Iterable[Part]) -> Iterator[int]:
                 yield from _sizes(results)
             case _:
                 yield len(getattr(part, "text", ""))
-
-
-PROMPT_SHOW = Command(
-    name="prompt-show",
-    description="Show the next request to the model: system prompt, tools, contexts, history.",
-    run=_run,
-    steering="between requests",
-    arguments=(CommandArgument(name="prompt", description="Prompt whose mentions are resolved."),),
-)

@@ -19,8 +19,6 @@ from eca_server.models.models import Models
 from eca_server.models.provider import Provider
 from eca_server.secret import mask_url
 
-__all__ = ["SECONDS", "CheckResult", "check_providers"]
-
 SECONDS = 20.0
 """Time limit for the answer of each provider; all are asked at the same time."""
 

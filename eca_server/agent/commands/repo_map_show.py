@@ -5,13 +5,13 @@ from __future__ import annotations
 import trio
 
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.agent.context import draw_roots
-
-__all__ = ["REPO_MAP_SHOW"]
+from eca_server.agent.commands.command import CommandContext, command, fenced
+from eca_server.agent.context.disk import draw_roots
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("repo-map-show", steering="between requests")
+async def show_repo_map(turn: Turn, context: CommandContext) -> None:
+    """Show the repository map that the model receives."""
     workspace = context.workspace
     if not workspace.roots:
         turn.fail("No folder is open.")
@@ -23,11 +23,3 @@ async def _run(turn: Turn, context: CommandContext) -> None:
         )
 
     turn.say(fenced(await trio.to_thread.run_sync(draw)), role="system")
-
-
-REPO_MAP_SHOW = Command(
-    name="repo-map-show",
-    description="Show the repository map that the model receives.",
-    run=_run,
-    steering="between requests",
-)

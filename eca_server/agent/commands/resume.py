@@ -7,15 +7,18 @@ import attrs
 from eca_protocol.messages import CommandArgument
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.memory import Memory, line_of
-from eca_server.agent.chat.store import StoredChat
-from eca_server.agent.commands.command import Command, CommandContext
-
-__all__ = ["RESUME"]
+from eca_server.agent.chat.store.rows import StoredChat
+from eca_server.agent.commands.command import CommandContext, command
 
 MAX_LISTED = 20
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "resume",
+    CommandArgument(name="number", description="Number of the chat in the list, or its id."),
+)
+async def resume_chat(turn: Turn, context: CommandContext) -> None:
+    """List the stored chats of this workspace, or continue one in this chat."""
     memory = context.memory
     if memory is None:
         turn.fail("This session does not store chats, so there is none to resume.")
@@ -50,13 +53,3 @@ async def _stored(chat_id: str, context: CommandContext, memory: Memory) -> Stor
     """Return a stored chat other than the turn's, if it has messages."""
     stored = None if chat_id == context.chat.id else await memory.store.load(chat_id)
     return stored if stored is not None and stored.messages else None
-
-
-RESUME = Command(
-    name="resume",
-    description="List the stored chats of this workspace, or continue one in this chat.",
-    run=_run,
-    arguments=(
-        CommandArgument(name="number", description="Number of the chat in the list, or its id."),
-    ),
-)

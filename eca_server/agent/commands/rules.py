@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.agent.context import read_instruction_files
+from eca_server.agent.commands.command import CommandContext, command, fenced
 from eca_server.agent.context.block import Section
+from eca_server.agent.context.instructions_files import read_instruction_files
 from eca_server.agent.tools.files import printable
 
-__all__ = ["RULES", "SYNC_SYSTEM_PROMPT"]
 
-
-async def _list(turn: Turn, context: CommandContext) -> None:
+@command("rules", steering="between requests")
+async def list_rules(turn: Turn, context: CommandContext) -> None:
+    """List the rules and AGENTS.md files that apply to this chat."""
     config = context.loaded.config
     instructions = await read_instruction_files(
         context.workspace,
@@ -34,21 +34,9 @@ def _line(section: Section) -> str:
     return printable(f"{path} ({limits})" if limits else path)
 
 
-async def _sync(turn: Turn, context: CommandContext) -> None:
+@command("sync-system-prompt", steering="between requests")
+async def sync_system_prompt(turn: Turn, context: CommandContext) -> None:
+    """Reload changed instructions, rules and skills for this chat."""
     context.chat.systems.clear()
     message = "Instructions, rules and skills are reloaded for the next prompt of this chat."
     turn.say(message, role="system")
-
-
-RULES = Command(
-    name="rules",
-    description="List the rules and AGENTS.md files that apply to this chat.",
-    run=_list,
-    steering="between requests",
-)
-SYNC_SYSTEM_PROMPT = Command(
-    name="sync-system-prompt",
-    description="Reload changed instructions, rules and skills for this chat.",
-    run=_sync,
-    steering="between requests",
-)

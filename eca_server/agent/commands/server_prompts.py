@@ -32,15 +32,6 @@ from eca_server.agent.mcp.states import State
 from eca_server.agent.tools.files import printable
 from eca_server.secret import mask
 
-__all__ = [
-    "MissingArguments",
-    "ServerPrompt",
-    "find_server_prompt",
-    "prefix_of",
-    "run_server_prompt",
-    "server_prompts",
-]
-
 _NOT_IN_NAMES = re.compile(r"[^\w.:@+~-]+")
 _MAX_PROMPTS: Final = 500  # prompts
 _MAX_ARGUMENTS: Final = 20

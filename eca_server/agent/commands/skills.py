@@ -11,12 +11,10 @@ import attrs
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, ask_model, fenced
+from eca_server.agent.commands.command import Command, CommandContext, ask_model, command, fenced
 from eca_server.agent.commands.custom import CustomCommand
-from eca_server.agent.skills import Skill
-from eca_server.config import apply_behavior
-
-__all__ = ["SKILL_CREATE", "SkillCommand", "skills_command"]
+from eca_server.agent.skills.skill import Skill
+from eca_server.config.effective import apply_behavior
 
 _INSTRUCTION = """\
 Write the skill {{skillName}} in the file {{skillFilePath}}. A skill contains instructions that a \
@@ -97,7 +95,14 @@ def skills_command(hidden_notes: Callable[[Iterable[Skill]], Iterable[str]]) -> 
     )
 
 
-async def _create(turn: Turn, context: CommandContext) -> None:
+@command(
+    "skill-create",
+    CommandArgument(name="name", description="Name of the skill: letters, digits and `-`."),
+    CommandArgument(name="wishes", description="Purpose of the skill, and when to load it."),
+    asks_model=True,
+)
+async def create_skill(turn: Turn, context: CommandContext) -> None:
+    """Let the model write a new skill."""
     name, _, purpose = arguments_of(context.text).partition(" ")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", name) or not purpose.strip():
         turn.fail("Send `/skill-create NAME DESCRIPTION`, with a name of letters, digits and `-`.")
@@ -114,15 +119,3 @@ async def _create(turn: Turn, context: CommandContext) -> None:
 
 def _place(context: CommandContext, name: str) -> Path:
     return context.skill_files.user_directory / "skills" / name / "SKILL.md"
-
-
-SKILL_CREATE = Command(
-    name="skill-create",
-    description="Let the model write a new skill.",
-    run=_create,
-    asks_model=True,
-    arguments=(
-        CommandArgument(name="name", description="Name of the skill: letters, digits and `-`."),
-        CommandArgument(name="wishes", description="Purpose of the skill, and when to load it."),
-    ),
-)

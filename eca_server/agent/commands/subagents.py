@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext, fenced
-from eca_server.config import Behavior
-
-__all__ = ["SUBAGENTS"]
+from eca_server.agent.commands.command import CommandContext, command, fenced
+from eca_server.config.tool_settings import Behavior
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command("subagents", steering="between requests")
+async def list_subagents(turn: Turn, context: CommandContext) -> None:
+    """List the agents that other agents may call."""
     behaviors = context.loaded.config.behaviors
     lines = [
         " - ".join([name, *_details(each)])
@@ -31,11 +31,3 @@ def _details(behavior: Behavior) -> Iterator[str]:
         yield f"steps: {behavior.max_steps}"
     if behavior.spawnable_by:
         yield f"called by: {', '.join(behavior.spawnable_by)}"
-
-
-SUBAGENTS = Command(
-    name="subagents",
-    description="List the agents that other agents may call.",
-    run=_run,
-    steering="between requests",
-)

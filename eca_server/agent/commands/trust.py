@@ -14,12 +14,10 @@ from eca_protocol.errors import ECAError
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.command import Command, CommandContext
-from eca_server.config import LoadedConfig
+from eca_server.agent.commands.command import CommandContext, command
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_texts import PREFIX, count, guards_off, shown, summary, unique_roots
-
-__all__ = ["TRUST", "report_trust", "report_withheld"]
 
 YES: Final = "yes"
 NO: Final = "no"
@@ -30,7 +28,16 @@ _BARRED: Final = (
 )
 
 
-async def _run(turn: Turn, context: CommandContext) -> None:
+@command(
+    "trust",
+    CommandArgument(
+        name="decision",
+        description=f"`{YES}` accepts the listed settings, `{NO}` refuses them, "
+        f"`{REMOVE}` removes the trust in the folder.",
+    ),
+)
+async def review_trust(turn: Turn, context: CommandContext) -> None:
+    """Review and accept settings of the opened folder."""
     word = arguments_of(context.text).lower()
     if word not in {"", YES, NO, REMOVE}:
         turn.fail(f"Send `/trust`, `/trust {YES}`, `/trust {NO}` or `/trust {REMOVE}`.")
@@ -117,17 +124,3 @@ def report_withheld(loaded: LoadedConfig, items: Sequence[TrustItem]) -> Iterato
     for item in items:
         why = "you refused it" if item.is_refused else "waits for your trust"
         yield f"{shown(item.key)} ({shown(item.source)}): {why}"
-
-
-TRUST = Command(
-    name="trust",
-    description="Review and accept settings of the opened folder.",
-    run=_run,
-    arguments=(
-        CommandArgument(
-            name="decision",
-            description=f"`{YES}` accepts the listed settings, `{NO}` refuses them, "
-            f"`{REMOVE}` removes the trust in the folder.",
-        ),
-    ),
-)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["UNSUPPORTED"]
-
 _PLUGINS: Final = (
     "plugins are not supported; configure skills, commands, agents, hooks and MCP servers in your "
     "own files"

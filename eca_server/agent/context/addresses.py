@@ -11,8 +11,6 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-__all__ = ["is_public"]
-
 _NOT_PUBLIC_4: Final = tuple(
     map(
         ipaddress.IPv4Network,

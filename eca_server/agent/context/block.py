@@ -15,8 +15,6 @@ import attrs
 
 from eca_server.agent.tools.files import printable
 
-__all__ = ["Section", "render"]
-
 # A model may also read it as a tag with spaces, slashes or invisible characters in it.
 _TAG_LIKE = re.compile(r"<(?=[^\w<]{0,16}e[^\w<]{0,4}c[^\w<]{0,4}a[^\w<]{0,4}_)", re.IGNORECASE)
 _IN_ATTRIBUTES = str.maketrans({'"': "&quot;", "<": "&lt;", ">": "&gt;"})

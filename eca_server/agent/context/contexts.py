@@ -38,14 +38,13 @@ from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment
 from eca_server.models.history import TextPart
-from eca_server.workspace import FileError, Place, TooLarge, Workspace
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError, TooLarge
 
 if TYPE_CHECKING:
     from eca_server.agent.context.html_text import Page
     from eca_server.agent.context.resources import ResourceReader, Resources
     from eca_server.agent.mcp.messages import ResourceContents
-
-__all__ = ["PromptContext", "build_context"]
 
 _LONGEST_NAME = 200  # characters of a path or URL in a note
 _ORDER = (

@@ -15,19 +15,10 @@ from pathlib import Path
 import attrs
 
 from eca_server.agent.tools.files import printable
-from eca_server.workspace import (
-    Checkpoint,
-    FileError,
-    OutsideWorkspace,
-    Place,
-    TooLarge,
-    Workspace,
-    decode,
-    list_files,
-    read_file,
-)
-
-__all__ = ["DefinitionFiles", "InvalidDefinition"]
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError, OutsideWorkspace, TooLarge
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.reading import Checkpoint, decode, read_file
 
 _LARGEST = 64 * 1024  # bytes of one file
 _TOTAL = 8 * 2**20  # bytes of all files of one search

@@ -27,20 +27,12 @@ from eca_server.models.attachments import (
     make_attachment,
     media_type_of,
 )
-from eca_server.workspace import (
-    Checkpoint,
-    Directory,
-    FileError,
-    Place,
-    Workspace,
-    list_files,
-    open_file,
-    open_place,
-    read_file,
-)
+from eca_server.workspace.boundary import Place, Workspace, open_place
 from eca_server.workspace.descent import Descent
-
-__all__ = ["PathContent", "PathReader", "draw_roots"]
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory
+from eca_server.workspace.reading import Checkpoint, open_file, read_file
 
 _MOST_FILES = 100_000  # of one directory
 _OVERHEAD = 64  # bytes charged for each file, for its tags and the time to read it

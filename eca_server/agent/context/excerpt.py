@@ -18,17 +18,9 @@ import attrs
 
 from eca_protocol.messages import LinesRange
 from eca_server.agent.tools.output import cut_mark
-from eca_server.workspace import (
-    Checkpoint,
-    FileError,
-    NotText,
-    Place,
-    TooLarge,
-    decode,
-    open_file,
-)
-
-__all__ = ["Excerpt", "LinesOutOfRange", "read_excerpt"]
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import FileError, NotText, TooLarge
+from eca_server.workspace.reading import Checkpoint, decode, open_file
 
 _LOOKED_AT = 1 << 16  # bytes read to detect the encoding
 _PIECE = 1 << 18  # bytes read between two checkpoints

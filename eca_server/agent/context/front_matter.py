@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-__all__ = ["split_front_matter"]
-
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z][\w-]*):(.*)\Z")
 _ITEM = re.compile(r"[ \t]*-[ \t](.*)\Z")

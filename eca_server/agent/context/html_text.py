@@ -15,8 +15,6 @@ from urllib.parse import urljoin
 
 import attrs
 
-__all__ = ["Page", "html_to_text"]
-
 _TOKEN = re.compile(
     r"""
     <!--.*?(?:-->|\Z)

@@ -27,11 +27,12 @@ from eca_server.agent.context.mentions import find_mentions
 from eca_server.agent.context.provenance import SOURCE, Origin
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
-from eca_server.config import AGENT_ALIASES
+from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.printable import visible
-from eca_server.workspace import Checkpoint, FileError, Place, Workspace, list_files
-
-__all__ = ["InstructionFiles", "read_instruction_files"]
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.reading import Checkpoint
 
 _LARGEST = 64 * 1024  # bytes of one file; the rest is cut
 _TOTAL = 256 * 1024  # bytes of all files

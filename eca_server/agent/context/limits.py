@@ -8,8 +8,6 @@ import attrs
 
 from eca_server.models.attachments import MAX_DOCUMENT_BYTES, MAX_IMAGE_BYTES
 
-__all__ = ["Limits", "limit_notes"]
-
 _MOST_NOTES = 20
 
 

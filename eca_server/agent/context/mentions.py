@@ -19,9 +19,8 @@ import attrs
 
 from eca_protocol.messages import LinesRange
 from eca_server.agent.tools.files import printable
-from eca_server.workspace import FileError, Place, Workspace
-
-__all__ = ["Mention", "ResolvedMention", "Target", "find_mentions", "resolve_mention"]
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
 
 _FENCED = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 _MENTION = re.compile(

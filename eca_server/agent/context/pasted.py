@@ -15,9 +15,7 @@ from eca_server.models.attachments import (
     make_attachment,
     media_type_of,
 )
-from eca_server.workspace import NotText, TooLarge
-
-__all__ = ["pasted_attachment"]
+from eca_server.workspace.errors import NotText, TooLarge
 
 _HEAD = SIGNATURE_BYTES * 4
 

@@ -12,8 +12,6 @@ from typing import Final, Literal, TypeAlias
 from eca_server.agent.context.block import Section, render
 from eca_server.printable import visible
 
-__all__ = ["NOTICE", "SOURCE", "Origin", "workspace_text"]
-
 Origin: TypeAlias = Literal["user", "workspace"]
 """The user's own configuration directory, or a file of the opened folder."""
 

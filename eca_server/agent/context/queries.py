@@ -15,9 +15,9 @@ from eca_protocol.messages import (
     FileContext,
     McpResourceContext,
 )
-from eca_server.workspace import FileError, FileIndex, FileMatch, Workspace
-
-__all__ = ["query_contexts"]
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.index import FileIndex, FileMatch
 
 _MOST = 200
 _MOST_EXISTING = 10_000

@@ -15,10 +15,9 @@ import attrs
 
 from eca_protocol.server.roots import Root
 from eca_server.agent.context.provenance import Origin
-from eca_server.workspace import OutsideWorkspace, Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import OutsideWorkspace
 from eca_server.workspace.worktree import top_of_work_tree
-
-__all__ = ["ANYWHERE", "Boundaries", "Reach"]
 
 
 @attrs.frozen(kw_only=True)

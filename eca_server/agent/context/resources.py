@@ -20,20 +20,11 @@ from eca_server.agent.context.limits import Limits
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
-from eca_server.workspace import NotText, TooLarge
+from eca_server.workspace.errors import NotText, TooLarge
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.messages import Resource, ResourceContents, ResourceTemplate
     from eca_server.agent.mcp.server import Server
-
-__all__ = [
-    "ResourceContent",
-    "ResourceReader",
-    "Resources",
-    "matching_resources",
-    "read_resources",
-    "resource_content",
-]
 
 Key: TypeAlias = tuple[str, str]
 """The server's name and the resource's URI."""

@@ -9,8 +9,6 @@ import attrs
 
 from eca_server.agent.tools.files import printable
 
-__all__ = ["draw_tree"]
-
 
 @attrs.define(eq=False)
 class _Directory:

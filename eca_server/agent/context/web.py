@@ -23,9 +23,8 @@ from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.agent.context.addresses import is_public
 from eca_server.agent.context.html_text import Page, html_to_text
-from eca_server.workspace import NotText, decode
-
-__all__ = ["PageError", "fetch_page"]
+from eca_server.workspace.errors import NotText
+from eca_server.workspace.reading import decode
 
 _LARGEST = 2 * 2**20  # bytes of a page
 _SECONDS = 20.0  # in total, redirects included

@@ -24,8 +24,6 @@ from eca_server.models.fill_in import fill_in_of, is_unsupported
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
 
-__all__ = ["CompletionRequest", "Completions"]
-
 _log = logging.getLogger("eca_server.agent.editing")
 
 TIMEOUT: Final = 8.0

@@ -10,8 +10,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["Document", "InvalidPosition", "extract_completion", "split_at", "trim_completion"]
-
 MOST_BEFORE: Final = 12_000
 MOST_AFTER: Final = 4_000
 """The maximum of characters before and after the cursor that are sent to the model."""

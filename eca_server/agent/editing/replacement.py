@@ -12,8 +12,6 @@ import re
 from itertools import islice
 from typing import Final
 
-__all__ = ["Replacement"]
-
 _LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _FENCE: Final = re.compile(r"[ \t]*(`{3,}|~{3,})([^`\n]*)\n?")
 _MAYBE_FENCE: Final = re.compile(r"[ \t]*(`{1,2}|~{1,2}|`{3,}[^`\n]*|~{3,}[^\n]*)?")

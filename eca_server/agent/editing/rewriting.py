@@ -33,8 +33,6 @@ from eca_server.models.events import (
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
 
-__all__ = ["Rewrite", "Rewrites", "TooManyRewrites"]
-
 _log = logging.getLogger("eca_server.agent.editing")
 
 MOST_AT_ONCE: Final = 16

@@ -15,8 +15,6 @@ import trio
 
 from eca_server.config.files import Unreadable, read_text
 
-__all__ = ["Surroundings", "read_surroundings"]
-
 LARGEST_FILE: Final = 2 * 2**20
 """The maximum size of a file that is read, in bytes."""
 

@@ -18,7 +18,8 @@ import trio
 
 from eca_protocol.errors import StartFailed
 from eca_protocol.process import Child, spawn
-from eca_server.agent.jobs import RunningShell, Stream
+from eca_server.agent.jobs.output import Stream
+from eca_server.agent.jobs.shell import RunningShell
 from eca_server.agent.tools.output import cut_mark
 from eca_server.agent.tools.script import shell_in
 from eca_server.config.directories import data_directory, make_data_directory
@@ -26,8 +27,6 @@ from eca_server.config.files import Unreadable
 from eca_server.config.hook_settings import HookAction
 from eca_server.config.private_file import replace_file
 from eca_server.config.workspace_files import WorkspaceFile
-
-__all__ = ["FAILED", "LARGEST", "ActionResult", "run_action"]
 
 LARGEST = 64 * 1024
 """Maximum number of bytes of stdout, and of stderr, that are stored."""

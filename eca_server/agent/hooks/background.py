@@ -24,8 +24,6 @@ from eca_server.agent.hooks.outcome import Outcome
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.config.hook_settings import HookEvent
 
-__all__ = ["BackgroundHooks"]
-
 _log = logging.getLogger("eca_server.agent.hooks")
 
 _SHOWN: Final = Cap(lines=20, size=2048)  # of a failure's reason

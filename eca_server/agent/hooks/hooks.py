@@ -22,8 +22,6 @@ from eca_server.agent.hooks.outcome import Outcome, Verdict, parse_outcome
 from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.system.child_process import chat_environment
 
-__all__ = ["HookReporter", "HookResults", "Hooks"]
-
 _log = logging.getLogger("eca_server.agent.hooks")
 
 _RANKS: Final[Mapping[str | None, int]] = {None: 0, "allow": 1, "ask": 2, "deny": 3}

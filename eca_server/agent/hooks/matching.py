@@ -10,11 +10,9 @@ import attrs
 from eca_protocol import json
 from eca_server.agent.tools.approval import spellings
 from eca_server.client.content_formatting import NATIVE
-from eca_server.config import ApprovalRule
 from eca_server.config.hook_settings import Hook, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name
-
-__all__ = ["ToolCallEvent", "matches_event"]
+from eca_server.config.tool_settings import ApprovalRule
 
 _SECONDS = 0.1  # for one pattern; after that it counts as a match, since most hooks are guards
 

@@ -19,8 +19,6 @@ from eca_server.agent.hooks.action import LARGEST, ActionResult
 from eca_server.config.hook_settings import HookEvent
 from eca_server.models.calls import MAX_NESTING, is_too_deep
 
-__all__ = ["BLOCKS", "EVENTS", "Outcome", "Verdict", "parse_outcome"]
-
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 BLOCKS: Final = 2

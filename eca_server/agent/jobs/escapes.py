@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["EscapeFilter"]
-
 _ESCAPE: Final = b"\x1b"
 _SEQUENCE: Final = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]?"  # colours, cursor

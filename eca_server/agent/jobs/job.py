@@ -13,8 +13,6 @@ from eca_protocol.process import Child
 from eca_server.agent.jobs.output import JobOutput, Page, Stream
 from eca_server.agent.jobs.shell import RunningShell
 
-__all__ = ["Job", "Status"]
-
 _log = logging.getLogger("eca_server.agent.jobs")
 
 _FLOOD_CHUNK = 32 * 1024  # bytes; only a job that writes faster than we read fills such a chunk

@@ -12,8 +12,6 @@ from eca_protocol.errors import ECAError
 from eca_server.agent.jobs.job import Job
 from eca_server.agent.jobs.shell import start_shell
 
-__all__ = ["JobRefused", "Jobs"]
-
 MAX_RUNNING = 50
 MAX_ENDED = 50
 """Maximum number of ended jobs that are stored; the one that ended first is removed first."""

@@ -12,8 +12,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import attrs
 
-__all__ = ["MAX_BYTES", "MAX_LINES", "MAX_LINE_BYTES", "JobOutput", "Line", "Page", "Stream"]
-
 Stream: TypeAlias = Literal["stdout", "stderr"]
 
 MAX_LINES = 2000

@@ -17,8 +17,6 @@ from eca_protocol.streams import Transport
 from eca_server.agent.jobs.escapes import EscapeFilter
 from eca_server.agent.jobs.output import Stream
 
-__all__ = ["RunningShell", "start_shell"]
-
 _TERM_SECONDS = 0.5  # seconds from TERM to KILL
 _DRAIN_SECONDS = 0.1  # seconds for the output of the shell's children after its end
 

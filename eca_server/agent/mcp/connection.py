@@ -35,8 +35,6 @@ from eca_server.agent.mcp.streamable_http import StreamableHTTP
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.config.directories import home_directory
 
-__all__ = ["connect"]
-
 _UNSUPPORTED_REVISION: Final = -32022
 _WRONG_URL: Final = "is the URL right? That of most servers ends in /mcp or /sse"
 

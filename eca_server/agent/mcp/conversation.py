@@ -37,8 +37,6 @@ from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.transport import ServerTransport
 
-__all__ = ["ANSWER_SECONDS", "MAX_NOISE", "MAX_ROUNDS", "Changed", "Conversation"]
-
 Changed: TypeAlias = Literal["tools", "prompts", "resources"]
 
 ANSWER_SECONDS: Final = 30.0

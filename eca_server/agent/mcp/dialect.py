@@ -22,8 +22,6 @@ from eca_protocol.errors import INTERNAL_ERROR, InvalidJSON
 from eca_protocol.framing import FrameError, Frames
 from eca_server.agent.mcp.methods import TABLE
 
-__all__ = ["MCP_DIALECT", "LenientReader"]
-
 MCP_DIALECT: Final = Dialect(
     cancel_method="notifications/cancelled",
     cancel_key="requestId",

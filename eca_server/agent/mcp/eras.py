@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import attrs
 
-__all__ = ["ERAS", "OFFERED", "Era", "era_of", "header_value", "newest_stateless"]
-
 _META: Final = "io.modelcontextprotocol/"
 _NAMED: Final = MappingProxyType(
     {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}

@@ -6,8 +6,6 @@ from typing import Literal, TypeAlias
 
 from eca_protocol.errors import ECAError
 
-__all__ = ["MCPError", "MCPErrorKind"]
-
 MCPErrorKind: TypeAlias = Literal["start", "protocol", "closed", "timeout", "login", "refused"]
 
 

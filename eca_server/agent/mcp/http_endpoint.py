@@ -23,8 +23,6 @@ from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.secret import Secret, mask, secrets_in
 
-__all__ = ["BodyKind", "HTTPEndpoint", "Login", "Refusal", "body_kind", "is_same_origin"]
-
 BodyKind: TypeAlias = Literal["events", "json", "page", "unknown"]
 
 MAX_REDIRECTS: Final = 3

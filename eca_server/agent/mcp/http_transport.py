@@ -23,16 +23,6 @@ from eca_server.agent.mcp.http_endpoint import HTTPEndpoint, Refusal
 from eca_server.agent.mcp.inbox import Id, Inbox, Message, Outgoing
 from eca_server.agent.mcp.server_log import ServerLog
 
-__all__ = [
-    "MAX_MESSAGE",
-    "HTTPTransport",
-    "NotStreamable",
-    "StreamPosition",
-    "Timeouts",
-    "is_events",
-    "read_events",
-]
-
 MAX_MESSAGE: Final = 64 * 2**20
 """Maximum size of a message from a server, in bytes."""
 

@@ -19,8 +19,6 @@ from eca_protocol.message_transport import Reader
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_endpoint import Refusal
 
-__all__ = ["Id", "Inbox", "Message", "Outgoing"]
-
 Id: TypeAlias = int | str
 Message: TypeAlias = Mapping[str, Any]
 

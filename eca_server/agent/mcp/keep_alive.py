@@ -12,8 +12,6 @@ import trio
 
 from eca_server.agent.mcp.errors import MCPError
 
-__all__ = ["PING_SECONDS", "RETRY_SECONDS", "Watched", "keep_alive"]
-
 PING_SECONDS: Final = 10.0
 """Time limit for the answer to a ping."""
 

@@ -26,8 +26,6 @@ from eca_server.agent.mcp.inbox import Outgoing
 from eca_server.agent.mcp.retries import may_be_resent
 from eca_server.agent.mcp.server_log import ServerLog
 
-__all__ = ["LegacySSE"]
-
 _SUCCESS: Final = range(200, 300)
 
 

@@ -16,9 +16,7 @@ import trio
 
 from eca_server.agent.mcp.server import Connect, Server, ServerSession
 from eca_server.agent.mcp.states import State
-from eca_server.config import MCPServer
-
-__all__ = ["CLOSE_SECONDS", "START_WAIT_SECONDS", "ConnectTo", "Manager"]
+from eca_server.config.mcp_settings import MCPServer
 
 START_WAIT_SECONDS: Final = 2.0
 """Seconds that a prompt waits for starting servers."""

@@ -7,8 +7,6 @@ import binascii
 import re
 from typing import Any
 
-__all__ = ["decode_base64", "image_type"]
-
 _DATA_URL = re.compile(r"data:[^,]{0,200},")
 _BLANK = re.compile(r"\s+")
 

@@ -11,31 +11,6 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import attrs
 
-__all__ = [
-    "AudioContent",
-    "Content",
-    "EmbeddedResource",
-    "ImageContent",
-    "Initialized",
-    "InputRequired",
-    "LogMessage",
-    "MCPTool",
-    "Page",
-    "Progress",
-    "Prompt",
-    "PromptArgument",
-    "PromptMessage",
-    "PromptResult",
-    "Resource",
-    "ResourceContents",
-    "ResourceLink",
-    "ResourceTemplate",
-    "ServerInfo",
-    "TextContent",
-    "ToolHints",
-    "ToolResult",
-]
-
 T = TypeVar("T")
 
 

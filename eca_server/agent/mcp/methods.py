@@ -28,8 +28,6 @@ from eca_server.agent.mcp.readers import (
     read_updated,
 )
 
-__all__ = ["CAPABILITIES", "CLIENT", "TABLE", "MCPCodec"]
-
 CLIENT: Final[Mapping[str, Any]] = {
     "name": "eca-for-python",
     "title": "ECA for Python",

@@ -13,8 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["MAX_LENGTH", "tool_names"]
-
 MAX_LENGTH = 64
 """Maximum number of characters of a name, in the strictest API."""
 

@@ -13,8 +13,6 @@ from typing import Any, Final, TypeAlias
 
 from eca_server.agent.mcp.eras import header_value
 
-__all__ = ["MARK", "ParameterHeaders"]
-
 MARK: Final = "x-mcp-header"
 
 _Path: TypeAlias = tuple[str, ...]

@@ -41,25 +41,6 @@ from eca_server.agent.mcp.schemas import readable_schema
 from eca_server.json_members import flag_in, text_in
 from eca_server.printable import printable_line, visible
 
-__all__ = [
-    "MAX_DESCRIPTION",
-    "MAX_INSTRUCTIONS",
-    "read_contents",
-    "read_discovered",
-    "read_initialized",
-    "read_input_required",
-    "read_log_message",
-    "read_page",
-    "read_progress",
-    "read_prompt",
-    "read_prompt_result",
-    "read_resource",
-    "read_template",
-    "read_tool",
-    "read_tool_result",
-    "read_updated",
-]
-
 MAX_INSTRUCTIONS: Final = 8192
 MAX_DESCRIPTION: Final = 16_384
 _MAX_LINE: Final = 500

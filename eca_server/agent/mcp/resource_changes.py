@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["MAX_WATCHED", "ResourceChanges"]
-
 MAX_WATCHED: Final = 50
 """Maximum number of resources of one reader; the oldest are dropped."""
 

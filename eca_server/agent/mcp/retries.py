@@ -8,8 +8,6 @@ from typing import Final
 from eca_protocol.errors import HTTPError
 from eca_server.agent.mcp.http_endpoint import Refusal
 
-__all__ = ["may_be_resent", "pause_before_retry"]
-
 _LISTS: Final = frozenset(
     {
         "tools/list",

@@ -20,16 +20,14 @@ import attrs
 import trio
 
 from eca_protocol.errors import INVALID_PARAMS, RPCError
-from eca_server.config import LoadedConfig
 from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver, UnresolvedReference
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.mcp_settings import is_secret
 from eca_server.config.saved_settings import SavedSettings, SavedSettingsError, SettingsByScope
-from eca_server.models.credentials import Logins, LoginsError
+from eca_server.models.credentials.logins import Logins, LoginsError
 from eca_server.models.credentials.server_secrets import drop_secrets, store_secrets
 from eca_server.secret import mask
-
-__all__ = ["SavedServers", "ServerSettings"]
 
 _log = logging.getLogger("eca_server")
 

@@ -17,8 +17,6 @@ from eca_protocol import json
 from eca_server.json_members import list_in, object_in
 from eca_server.printable import visible
 
-__all__ = ["CleanSchema", "clean_schema", "is_presentable", "readable_schema"]
-
 _MAX_DEPTH = 12
 _MAX_SCHEMAS = 1_000
 """Maximum numbers of levels and of schemas in all; anything is allowed beyond them."""

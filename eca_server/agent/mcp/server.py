@@ -28,9 +28,7 @@ from eca_server.agent.mcp.messages import (
 )
 from eca_server.agent.mcp.resource_changes import ResourceChanges
 from eca_server.agent.mcp.states import TRANSITIONS, Input, State
-from eca_server.config import MCPServer
-
-__all__ = ["RESTART_SECONDS", "Connect", "Server", "ServerSession"]
+from eca_server.config.mcp_settings import MCPServer
 
 _log = logging.getLogger("eca_server.agent.mcp")
 

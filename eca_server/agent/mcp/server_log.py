@@ -10,8 +10,6 @@ import time
 from collections import deque
 from typing import Final
 
-__all__ = ["TAIL", "ServerLog"]
-
 _log = logging.getLogger("eca_server.agent.mcp")
 
 TAIL: Final = 65_536

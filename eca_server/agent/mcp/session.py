@@ -34,8 +34,6 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.printable import visible
 
-__all__ = ["MAX_CALLS", "MAX_CALL_SECONDS", "MAX_ITEMS", "MAX_PAGES", "Session"]
-
 T = TypeVar("T")
 
 MAX_CALL_SECONDS: Final = 600.0

@@ -8,8 +8,6 @@ from typing import Final, Literal
 
 import attrs
 
-__all__ = ["START_SECONDS", "ServerSettings"]
-
 START_SECONDS: Final = 60.0
 
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["TRANSITIONS", "Input", "State"]
-
 
 class State(enum.Enum):
     """A state; the values are the protocol's. The end of `STOPPING` is announced, not its start."""

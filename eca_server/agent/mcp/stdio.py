@@ -28,8 +28,6 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.system.child_process import find_program
 
-__all__ = ["LADDER", "StdioTransport", "start_stdio"]
-
 LADDER: Final = GracePeriods(after_stdin=0.8, after_term=0.5, after_kill=0.3)
 """A server that ignores EOF and SIGTERM is killed after 1.3 seconds: ruling W-13 allows two for the
 whole shutdown."""

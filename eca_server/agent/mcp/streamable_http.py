@@ -34,8 +34,6 @@ from eca_server.agent.mcp.parameter_headers import ParameterHeaders
 from eca_server.agent.mcp.retries import may_be_resent, pause_before_retry
 from eca_server.agent.mcp.server_log import ServerLog
 
-__all__ = ["StreamableHTTP"]
-
 _ACCEPTED: Final = "application/json, text/event-stream"
 _EVENTS: Final = {"accept": "text/event-stream"}
 _LISTEN: Final = "subscriptions/listen"

@@ -36,15 +36,6 @@ from eca_server.models.attachments import (
 )
 from eca_server.models.history import ImagePart, TextPart
 
-__all__ = [
-    "MAX_PICTURES",
-    "ServerTool",
-    "effect_of",
-    "output_of",
-    "part_of",
-    "server_tool",
-]
-
 MAX_PICTURES = 5
 """Maximum number of pictures in one result."""
 

@@ -12,8 +12,6 @@ from eca_protocol.message_transport import MessageTransport, Reader
 from eca_server.agent.mcp.eras import Era
 from eca_server.agent.mcp.errors import MCPError
 
-__all__ = ["ServerTransport"]
-
 
 class ServerTransport(Protocol):
     """A connection to one server; closing its messages is bounded and ends its requests."""

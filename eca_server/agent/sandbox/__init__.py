@@ -5,19 +5,3 @@ disk), `plan` (the paths that a command may read and write; pure), `bubblewrap` 
 plan as a command line or a profile; pure), `sandbox` (all of it around one command), `hints` (signs
 that the sandbox caused a failure).
 """
-
-from eca_server.agent.sandbox.detect import Capability, capability
-from eca_server.agent.sandbox.hints import is_setup_failure, sandbox_hint
-from eca_server.agent.sandbox.sandbox import Sandbox, SandboxedCommand, sandbox_for
-from eca_server.agent.sandbox.survey import TooLarge
-
-__all__ = [
-    "Capability",
-    "Sandbox",
-    "SandboxedCommand",
-    "TooLarge",
-    "capability",
-    "is_setup_failure",
-    "sandbox_for",
-    "sandbox_hint",
-]

@@ -16,8 +16,6 @@ import attrs
 
 from eca_server.agent.sandbox.plan import Access, Plan
 
-__all__ = ["register", "restrict", "unregister"]
-
 _lock = threading.Lock()
 _running: dict[object, frozenset[Path]] = {}
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from eca_server.agent.sandbox.plan import Plan
 
-__all__ = ["arguments", "probe_command"]
-
 _EMPTY = Path(__file__).with_name("empty")
 _BASE = (
     "--die-with-parent",

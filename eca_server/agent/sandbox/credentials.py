@@ -16,8 +16,6 @@ from eca_server.config.directories import (
     user_directory,
 )
 
-__all__ = ["DROPPED_VARIABLES", "credential_paths", "listening_sockets"]
-
 _HOME = (
     # remote machines, clouds, clusters
     ".ssh", ".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/doctl", ".fly", ".oci",

@@ -17,8 +17,6 @@ import attrs
 
 from eca_server.agent.sandbox import bubblewrap, seatbelt
 
-__all__ = ["Capability", "capability", "probe_sandbox", "reset"]
-
 Kind: TypeAlias = Literal["bubblewrap", "sandbox-exec"]
 
 _SECONDS = 10.0

@@ -7,9 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from eca_server.workspace.guarded import GUARDED, folded_name
-
-__all__ = ["REPOSITORY", "RESERVED_NAMES", "folded_name", "is_guarded"]
+from eca_server.workspace.guarded import GUARDED
 
 RESERVED_NAMES = (
     ".agents", ".claude", ".codex", ".cursor", ".devcontainer", ".eca", ".envrc", ".exrc", ".git",

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["is_setup_failure", "sandbox_hint"]
-
 _WRITES = re.compile(
     r"read-only file ?system|\bEROFS\b|operation not permitted|\bEPERM\b"
     r"|permission denied|\bEACCES\b|device or resource busy|\bEBUSY\b|cross-device link|\bEXDEV\b",

@@ -10,8 +10,6 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["FIRST_CALLS", "filter_program"]
-
 FIRST_CALLS: Final[Mapping[int, int]] = {
     0xC000003E: 248,  # x86-64
     0x40000003: 286,  # i386, and so a 32-bit program on x86-64

@@ -15,8 +15,6 @@ import attrs
 
 from eca_server.agent.sandbox.survey import Survey
 
-__all__ = ["SYSTEM", "Access", "Plan", "make_plan", "writable_roots"]
-
 Access: TypeAlias = Literal["write", "read", "hidden", "hidden-file", "private"]
 """`write` and `read`: the real path; `hidden`: an empty read-only directory; `hidden-file`: an
 empty file; `private`: an empty writable directory for this command alone."""

@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from eca_server.agent.sandbox.guards import folded_name, is_guarded
-
-__all__ = ["release", "reserve"]
+from eca_server.agent.sandbox.guards import is_guarded
+from eca_server.workspace.guarded import folded_name
 
 _lock = threading.Lock()
 _users: Counter[Path] = Counter()

@@ -32,8 +32,6 @@ from eca_server.config.directories import home_directory
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.workspace.opening import open_directory
 
-__all__ = ["Mode", "Sandbox", "SandboxedCommand", "sandbox_for"]
-
 Mode: TypeAlias = Literal["auto", "require"]
 
 _SOCKETS = Path("/proc/net/unix")

@@ -13,8 +13,6 @@ from pathlib import Path
 from eca_server.agent.sandbox.plan import Plan
 from eca_server.workspace.guarded import GUARDED
 
-__all__ = ["PROBE_PROFILE", "arguments", "profile"]
-
 _BASE = """(version 1)
 (deny default)
 (allow process-exec)

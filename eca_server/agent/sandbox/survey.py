@@ -16,9 +16,8 @@ from typing import TypeAlias
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.agent.sandbox.guards import REPOSITORY, folded_name, is_guarded
-
-__all__ = ["MAX_ENTRIES_AFTER", "Identity", "Survey", "TooLarge", "existing", "survey"]
+from eca_server.agent.sandbox.guards import REPOSITORY, is_guarded
+from eca_server.workspace.guarded import folded_name
 
 MAX_ENTRIES = 200_000
 MAX_GUARDED = 400

@@ -16,9 +16,7 @@ from eca_server.agent.context.definition_files import DefinitionFiles
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.skills.skill import SKILL_FILE, InvalidSkill, Skill, parse_skill
 from eca_server.agent.tools.files import printable
-from eca_server.workspace import Place, Workspace
-
-__all__ = ["SkillFiles", "SkillList"]
+from eca_server.workspace.boundary import Place, Workspace
 
 _MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
 _MAX_SKILLS = 200  # skills

@@ -10,8 +10,6 @@ from eca_server.agent.skills.skill import Skill
 from eca_server.agent.skills.tool import SKILL_TOOL
 from eca_server.client.content_formatting import PREFIX
 
-__all__ = ["list_skills"]
-
 _MAX_BYTES = 32 * 1024  # bytes of names and descriptions
 _INSTRUCTIONS = (
     "Available skills: instructions for one kind of task each. If a description matches your task, "

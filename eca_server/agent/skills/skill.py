@@ -13,8 +13,6 @@ from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
 
-__all__ = ["SKILL_FILE", "InvalidSkill", "Skill", "parse_skill"]
-
 SKILL_FILE: Final = "SKILL.md"
 """The name of the file that makes a directory a skill."""
 

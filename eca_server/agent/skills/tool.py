@@ -10,12 +10,11 @@ import attrs
 from eca_server.agent.skills.files import SkillFiles
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.config import Behavior
 from eca_server.config.matchers import matches_name
+from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import TextPart
-
-__all__ = ["SKILL_TOOL", "LoadSkill", "is_allowed"]
 
 SKILL_TOOL: Final = "skill"
 """The tool's name."""
@@ -54,13 +53,9 @@ class LoadSkill:
         "Load the instructions of one of the listed skills. Call this before you start a task that "
         "a skill's description matches."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "Name of the skill, exactly as listed."}
-        },
-        "required": ["name"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "name", name=string("Name of the skill, exactly as listed.")
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Loading skill NAME`."""

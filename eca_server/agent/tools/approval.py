@@ -20,24 +20,13 @@ from eca_server.agent.tools.command_keys import CommandPart
 from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.tool import Effect
 from eca_server.client.content_formatting import NATIVE
-from eca_server.config import Approval, ApprovalRule, Behavior, Config
 from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior
 from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
     import regex
-
-__all__ = [
-    "BUILT_IN",
-    "NATIVE",
-    "Call",
-    "Decision",
-    "Memo",
-    "Policy",
-    "Verdict",
-    "policy_of",
-    "spellings",
-]
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 

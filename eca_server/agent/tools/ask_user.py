@@ -20,12 +20,11 @@ from eca_protocol.messages import (
     ChatAskQuestionResponse,
 )
 from eca_protocol.server.connected_client import asks_questions
+from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
 from eca_server.client.session import Session
 from eca_server.config.trust_texts import PREFIX, TRUST
 from eca_server.models.history import TextPart
-
-__all__ = ["AskUser", "client_asks_questions", "imitates_trust"]
 
 PATIENCE = 24 * 3600.0
 """Seconds after which the question is abandoned."""
@@ -70,35 +69,20 @@ class AskUser:
         "without a decision of the user that the workspace does not answer. Do not ask for "
         "permission to call a tool: approval is requested automatically."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "question": {
-                "type": "string",
-                "description": "The question to ask: short and complete.",
-            },
-            "options": {
-                "type": "array",
-                "description": "Answers that the user can choose from.",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        "label": {"type": "string", "description": "The answer in a few words."},
-                        "description": {
-                            "type": "string",
-                            "description": "The consequence of the answer.",
-                        },
-                    },
-                    "required": ["label"],
-                },
-            },
-            "allowFreeform": {
-                "type": "boolean",
-                "description": "Allow an answer that is not among the options. Default: true.",
-            },
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "question",
+        question=string("The question to ask: short and complete."),
+        options={
+            "type": "array",
+            "description": "Answers that the user can choose from.",
+            "items": object_schema(
+                "label",
+                label=string("The answer in a few words."),
+                description=string("The consequence of the answer."),
+            ),
         },
-        "required": ["question"],
-    }
+        allowFreeform=boolean("Allow an answer that is not among the options. Default: true."),
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Asking: QUESTION`, on one line."""

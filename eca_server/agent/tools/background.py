@@ -9,13 +9,13 @@ import attrs
 import trio
 
 from eca_protocol.errors import StartFailed
-from eca_server.agent.jobs import Job, JobRefused, Jobs, Line
+from eca_server.agent.jobs.job import Job
+from eca_server.agent.jobs.jobs import JobRefused, Jobs
+from eca_server.agent.jobs.output import Line
 from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.script import Script, enter_sandbox, open_working_directory
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.history import TextPart
-
-__all__ = ["Background", "job_label", "job_status", "lines_text"]
 
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
 _SHOWN_NAME = 80

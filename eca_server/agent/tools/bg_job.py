@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.agent.jobs import Job
+from eca_server.agent.jobs.job import Job
 from eca_server.agent.tools.background import Background, job_label, job_status
 from eca_server.agent.tools.output import Cap, cut_end
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-
-__all__ = ["BgJob"]
 
 _SHOWN_COMMAND = 200
 _SUMMARIES = {"read_output": "Reading output of", "kill": "Killing"}
@@ -38,21 +37,11 @@ class BgJob:
         "`read_output` of a job (only the output since your last read), or `kill` a job. You are "
         "notified when a job of this chat has ended. All jobs end with the session."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "action": {
-                "type": "string",
-                "enum": ["list", "read_output", "kill"],
-                "description": "The action to run.",
-            },
-            "job_id": {
-                "type": "string",
-                "description": "The id of the job (`job-1`), for `read_output` and `kill`.",
-            },
-        },
-        "required": ["action"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "action",
+        action=string("The action to run.", enum=["list", "read_output", "kill"]),
+        job_id=string("The id of the job (`job-1`), for `read_output` and `kill`."),
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return a summary such as `Killing "dev server" (job-1)`."""

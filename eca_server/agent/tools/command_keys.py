@@ -32,9 +32,8 @@ from eca_server.agent.tools.shell_expansion import Unsure
 from eca_server.agent.tools.shell_syntax import UNKNOWN, Unreadable, Word, tokenize
 from eca_server.printable import printable_line
 from eca_server.system.child_process import find_program
-from eca_server.workspace import FileError, Workspace
-
-__all__ = ["CommandPart", "command_parts"]
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import FileError
 
 _LONGEST = 4096
 _LONGEST_KEY = 100

@@ -20,8 +20,6 @@ import attrs
 
 from eca_protocol import json
 
-__all__ = ["CommandTemplate", "TemplateError"]
-
 _SLOT = re.compile(r"\{\{\s*([^{}\s]+)\s*\}\}")
 _HERE_DOCUMENT = re.compile(r"<<(?!<)")
 _SUBSCRIPT = re.compile(r"\w\[")

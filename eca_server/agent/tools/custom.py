@@ -9,18 +9,16 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from eca_server.agent.sandbox import Sandbox
+from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.command_template import CommandTemplate, TemplateError
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.script import Script, run_script, shell_in
 from eca_server.agent.tools.shell_command import default_directory, ensure_sandbox_works
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolOutput
 from eca_server.client.content_formatting import PREFIX
-from eca_server.config import CustomTool
 from eca_server.config.problems import kind_of
-from eca_server.workspace import Workspace
-
-__all__ = ["CustomCommand", "custom_commands"]
+from eca_server.config.tool_settings import CustomTool
+from eca_server.workspace.boundary import Workspace
 
 _TIMEOUT = 600.0  # seconds
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")  # valid for every provider, with our prefix

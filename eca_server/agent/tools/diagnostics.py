@@ -21,12 +21,11 @@ from eca_protocol.messages import (
 from eca_protocol.server.roots import path_of, uri_of
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap, cut_end
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import Session
 from eca_server.models.history import TextPart
-from eca_server.workspace import Place, Workspace
-
-__all__ = ["EditorDiagnostics", "editor_has_diagnostics"]
+from eca_server.workspace.boundary import Place, Workspace
 
 
 def editor_has_diagnostics(session: Session) -> bool:
@@ -59,15 +58,9 @@ class EditorDiagnostics:
         "or without a path for the whole workspace. Each diagnostic is a line "
         "`file:line:character: severity: [code] message`."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "path": {
-                "type": "string",
-                "description": "The file to check. Default: the whole workspace.",
-            }
-        },
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        path=string("The file to check. Default: the whole workspace.")
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Checking diagnostics of PATH`."""

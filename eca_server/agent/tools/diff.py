@@ -17,8 +17,6 @@ from typing import NamedTuple
 from eca_protocol.messages import FileChangeDetails
 from eca_server.agent.tools.output import Cap, cut_end
 
-__all__ = ["Run", "equal_runs", "file_change", "split_lines"]
-
 _CONTEXT = 3
 _THOROUGH = 1_000_000  # pairs of lines compared in one diff
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import attrs
 
 from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, counted, cut_end, cut_mark
+from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Directory, Place, list_files, open_place
-
-__all__ = ["DirectoryTree"]
+from eca_server.workspace.boundary import Place, open_place
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory
 
 _DEPTH = 10
 _MOST = 50_000  # files listed
@@ -38,21 +40,11 @@ class DirectoryTree:
         "level. Files that Git ignores are left out. A directory that is not expanded shows its "
         "number of files."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "path": {
-                "type": "string",
-                "description": "The directory: absolute, or relative to the first workspace root.",
-            },
-            "max_depth": {
-                "type": "integer",
-                "minimum": 1,
-                "description": f"Maximum number of levels to show. Default: {_DEPTH}.",
-            },
-        },
-        "required": ["path"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "path",
+        path=string("The directory: absolute, or relative to the first workspace root."),
+        max_depth=integer(f"Maximum number of levels to show. Default: {_DEPTH}.", minimum=1),
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Listing file tree`."""
@@ -64,14 +56,14 @@ class DirectoryTree:
         Raises:
             ToolError: it is not a valid path.
         """
-        path: str = arguments["path"]
-        place = await in_thread(lambda: self.files.workspace.locate(path))
+        place = await in_thread(self.files.workspace.locate, arguments["path"])
         depth: int = arguments.get("max_depth", _DEPTH)
 
-        async def run() -> ToolOutput:
-            return await in_thread(lambda: self._opened(place, depth))
-
-        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+        return PreparedCall(
+            run=partial(in_thread, self._opened, place, depth),
+            summary=self.summary(arguments),
+            places=(place,),
+        )
 
     def _opened(self, place: Place, depth: int) -> ToolOutput:
         kind = "a file"

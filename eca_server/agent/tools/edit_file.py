@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
@@ -12,38 +13,26 @@ from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.editing import EditResult, edit
 from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
+from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import (
-    Fingerprint,
-    NotText,
-    Place,
-    decode,
-    replace_file,
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import NotText
+from eca_server.workspace.reading import Fingerprint, decode
+from eca_server.workspace.writing import replace_file
+
+PARAMETERS: Mapping[str, Any] = object_schema(
+    "path",
+    "original_content",
+    "new_content",
+    path=string("The file: absolute, or relative to the first workspace root."),
+    original_content=string(
+        "The text to replace, exactly as in the file. Must match exactly once "
+        "unless `all_occurrences` is true."
+    ),
+    new_content=string("The replacement text."),
+    all_occurrences=boolean("Replace every occurrence. Default: false."),
 )
-
-__all__ = ["PARAMETERS", "EditFile", "EditRequest", "PlannedEdit", "plan_edit"]
-
-PARAMETERS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "path": {
-            "type": "string",
-            "description": "The file: absolute, or relative to the first workspace root.",
-        },
-        "original_content": {
-            "type": "string",
-            "description": "The text to replace, exactly as in the file. Must match exactly once "
-            "unless `all_occurrences` is true.",
-        },
-        "new_content": {"type": "string", "description": "The replacement text."},
-        "all_occurrences": {
-            "type": "boolean",
-            "description": "Replace every occurrence. Default: false.",
-        },
-    },
-    "required": ["path", "original_content", "new_content"],
-}
 
 
 @attrs.frozen(kw_only=True)
@@ -155,14 +144,10 @@ class EditFile:
         Raises:
             ToolError: the passage is missing or ambiguous, or the file cannot be changed.
         """
-        request = EditRequest.of(arguments)
-        planned = await in_thread(lambda: plan_edit(self.files, request))
-
-        async def run() -> ToolOutput:
-            return await in_thread(lambda: self._write(planned))
+        planned = await in_thread(plan_edit, self.files, EditRequest.of(arguments))
 
         return PreparedCall(
-            run=run,
+            run=partial(in_thread, self._write, planned),
             summary=self.summary(arguments),
             places=(planned.place,),
             details=planned.details,

@@ -17,9 +17,7 @@ import attrs
 
 from eca_server.agent.tools.diff import equal_runs, split_lines
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Text
-
-__all__ = ["EditResult", "edit", "with_newline"]
+from eca_server.workspace.reading import Text
 
 _NEWLINE = re.compile(r"\r\n|\n|\r")
 _INDENT = re.compile(r"[ \t]*")

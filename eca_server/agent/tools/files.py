@@ -7,10 +7,9 @@ stop works at once. An error of a file becomes a sentence for the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 import attrs
 import trio
@@ -19,25 +18,11 @@ from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
 from eca_server.printable import LONGEST_NAME, printable_line
-from eca_server.workspace import (
-    Directory,
-    FileError,
-    FileSnapshot,
-    Place,
-    Workspace,
-    list_files,
-    read_file,
-)
-
-__all__ = [
-    "LARGEST",
-    "Files",
-    "action_summary",
-    "checkpoint",
-    "in_thread",
-    "printable",
-    "short_name",
-]
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory
+from eca_server.workspace.reading import FileSnapshot, read_file
 
 LARGEST = 16 * 1024 * 1024
 """The maximum size of a text file that is read or changed, in bytes."""
@@ -48,6 +33,7 @@ checkpoint = trio.from_thread.check_cancelled
 _NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that encode no byte
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 @attrs.frozen(kw_only=True)
@@ -102,24 +88,18 @@ class Files:
         return snapshot
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
     """Run work on the disk in a thread; a stop ends it at its next checkpoint.
 
     Raises:
         ToolError: a file or a path cannot be used.
     """
-    return await trio.to_thread.run_sync(_with_tool_errors, work)
+    return await trio.to_thread.run_sync(_with_tool_errors, work, *args)
 
 
-def _with_tool_errors(work: Callable[[], T]) -> T:
-    with _translated_errors():
-        return work()
-
-
-@contextmanager
-def _translated_errors() -> Iterator[None]:
+def _with_tool_errors(work: Callable[[*Ts], T], *args: *Ts) -> T:
     try:
-        yield
+        return work(*args)
     except FileError as error:
         raise ToolError(f"{_sentence(str(error))}.") from error
     except OSError as error:

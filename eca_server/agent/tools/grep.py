@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ import attrs
 from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, counted, cut_end
 from eca_server.agent.tools.ripgrep import RipgrepUnavailable, find_ripgrep, ripgrep
+from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.search import (
     LARGEST_SEARCHED,
     MOST_MATCHES,
@@ -25,10 +27,10 @@ from eca_server.agent.tools.search import (
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.tracked import IgnoredAndTracked
 from eca_server.models.history import TextPart
-from eca_server.workspace import Checkpoint, Directory, Place, list_files, open_place
-from eca_server.workspace.opening import open_directory
-
-__all__ = ["Grep"]
+from eca_server.workspace.boundary import Place, open_place
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.opening import Directory, open_directory
+from eca_server.workspace.reading import Checkpoint
 
 _MAX_RESULTS = 1_000
 _SECONDS = 30.0
@@ -53,28 +55,19 @@ class Grep:
         "lines. Begin the pattern with `(?i)` to ignore case. The output has a line "
         "`path:line:text` for each matching line."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "path": {
-                "type": "string",
-                "description": "The directory or file: absolute, or relative to the first "
-                "workspace root.",
-            },
-            "pattern": {"type": "string", "description": "The regular expression to search for."},
-            "include": {
-                "type": "string",
-                "description": "Glob of the files to search: `*.py`, `*.{ts,tsx}`, `src/**/*.c`; "
-                "a leading `!` excludes the files instead.",
-            },
-            "max_results": {
-                "type": "integer",
-                "minimum": 1,
-                "description": f"Maximum number of lines in the output. Default: {_MAX_RESULTS}.",
-            },
-        },
-        "required": ["path", "pattern"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "path",
+        "pattern",
+        path=string("The directory or file: absolute, or relative to the first workspace root."),
+        pattern=string("The regular expression to search for."),
+        include=string(
+            "Glob of the files to search: `*.py`, `*.{ts,tsx}`, `src/**/*.c`; "
+            "a leading `!` excludes the files instead."
+        ),
+        max_results=integer(
+            f"Maximum number of lines in the output. Default: {_MAX_RESULTS}.", minimum=1
+        ),
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Searching for 'PATTERN'`, with the pattern shortened."""
@@ -90,17 +83,17 @@ class Grep:
         Raises:
             ToolError: an argument is invalid.
         """
-        path: str = arguments["path"]
-        place = await in_thread(lambda: self.files.workspace.locate(path))
+        place = await in_thread(self.files.workspace.locate, arguments["path"])
         # Both the library's import and a large pattern take time.
-        pattern = await in_thread(lambda: Pattern(arguments["pattern"]))
+        pattern = await in_thread(Pattern, arguments["pattern"])
         include = Include(arguments.get("include"))
         most: int = arguments.get("max_results", _MAX_RESULTS)
 
-        async def run() -> ToolOutput:
-            return await in_thread(lambda: self._searched(place, pattern, include, most))
-
-        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+        return PreparedCall(
+            run=partial(in_thread, self._searched, place, pattern, include, most),
+            summary=self.summary(arguments),
+            places=(place,),
+        )
 
     def _searched(self, place: Place, pattern: Pattern, include: Include, most: int) -> ToolOutput:
         cap = attrs.evolve(self.files.cap, lines=min(most, self.files.cap.lines))

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from eca_server.workspace import Fingerprint
-
-__all__ = ["Ledger"]
+from eca_server.workspace.reading import Fingerprint
 
 
 class Ledger:

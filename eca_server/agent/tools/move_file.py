@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
 
 from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable, short_name
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Place, move_file
-
-__all__ = ["MoveFile"]
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.writing import move_file
 
 
 @attrs.frozen(kw_only=True)
@@ -29,17 +30,12 @@ class MoveFile:
         "Move or rename a file or a directory. The destination is the complete new path and must "
         "not exist. Missing parent directories are created."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "source": {
-                "type": "string",
-                "description": "The source: absolute, or relative to the first workspace root.",
-            },
-            "destination": {"type": "string", "description": "The complete new path."},
-        },
-        "required": ["source", "destination"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "source",
+        "destination",
+        source=string("The source: absolute, or relative to the first workspace root."),
+        destination=string("The complete new path."),
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Moving NAME to NAME`, or to a path if the directory changes."""
@@ -56,15 +52,13 @@ class MoveFile:
         Raises:
             ToolError: it cannot be moved.
         """
-        paths: tuple[str, str] = (arguments["source"], arguments["destination"])
-        source, destination = await in_thread(lambda: self._look(*paths))
-
-        async def run() -> ToolOutput:
-            return await in_thread(lambda: self._move(source, destination))
+        source, destination = await in_thread(
+            self._look, arguments["source"], arguments["destination"]
+        )
 
         change = FileChange(path=destination.real_path, moved_from=source.real_path)
         return PreparedCall(
-            run=run,
+            run=partial(in_thread, self._move, source, destination),
             summary=self.summary(arguments),
             places=(source, destination),
             changes=(change,),

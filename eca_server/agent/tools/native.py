@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import attrs
 
-from eca_server.agent.jobs import Jobs
-from eca_server.agent.sandbox import Sandbox
-from eca_server.agent.tools.approval import NATIVE, Policy, spellings
+from eca_server.agent.jobs.jobs import Jobs
+from eca_server.agent.sandbox.sandbox import Sandbox
+from eca_server.agent.tools.approval import Policy, spellings
 from eca_server.agent.tools.ask_user import AskUser, client_asks_questions
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.bg_job import BgJob
@@ -33,12 +33,11 @@ from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
 from eca_server.agent.tools.view_image import ViewImage
 from eca_server.agent.tools.write_file import WriteFile
+from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
-from eca_server.config import Config
+from eca_server.config.settings import Config
 from eca_server.system.child_process import chat_environment
-from eca_server.workspace import Workspace
-
-__all__ = ["NATIVE_NAMES", "NativeTools", "native_tools"]
+from eca_server.workspace.boundary import Workspace
 
 _NATIVE_TOOLS: Final = (
     *(DirectoryTree, ReadFile, Grep, WriteFile, EditFile, PreviewFileChange, MoveFile),

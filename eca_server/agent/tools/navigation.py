@@ -28,12 +28,13 @@ from eca_protocol.messages import (
 from eca_protocol.server.roots import path_of, uri_of
 from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import Cap, cut_end
+from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.session import Session
 from eca_server.models.history import TextPart
-from eca_server.workspace import FileError, Workspace, decode, read_file
-
-__all__ = ["EditorDefinition", "EditorReferences", "editor_navigates"]
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.reading import decode, read_file
 
 Answer: TypeAlias = EditorGetDefinitionResponse | EditorGetReferencesResponse
 
@@ -48,19 +49,14 @@ _NO = {
     "no-server": "no language server handles this file: search with grep instead",
 }
 _WHERE: Mapping[str, Any] = {
-    "path": {"type": "string", "description": "The file that contains the symbol."},
-    "line": {
-        "type": "integer",
-        "minimum": 1,
-        "description": "The line that contains the symbol, counted from 1.",
-    },
-    "symbol": {"type": "string", "description": "The symbol, exactly as written in that line."},
-    "character": {
-        "type": "integer",
-        "minimum": 1,
-        "description": "Start the search at this character of the line, counted from 1. Use it if "
+    "path": string("The file that contains the symbol."),
+    "line": integer("The line that contains the symbol, counted from 1.", minimum=1),
+    "symbol": string("The symbol, exactly as written in that line."),
+    "character": integer(
+        "Start the search at this character of the line, counted from 1. Use it if "
         "the line contains the symbol more than once.",
-    },
+        minimum=1,
+    ),
 }
 
 
@@ -175,11 +171,7 @@ class EditorDefinition(_Navigation):
         "Find the definition of a symbol with the language server of the user's editor. Each "
         "location is a line `file:line:character: source line`. More precise than a text search."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": _WHERE,
-        "required": ["path", "line", "symbol"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema("path", "line", "symbol", **_WHERE)
 
     async def _ask(
         self, uri: str, position: Position, arguments: Mapping[str, Any], *, deadline: float
@@ -202,17 +194,13 @@ class EditorReferences(_Navigation):
         "editor. Each location is a line `file:line:character: source line`. More precise than a "
         "text search."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            **_WHERE,
-            "include_declaration": {
-                "type": "boolean",
-                "description": "Include the declaration of the symbol. Default: true.",
-            },
-        },
-        "required": ["path", "line", "symbol"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "path",
+        "line",
+        "symbol",
+        **_WHERE,
+        include_declaration=boolean("Include the declaration of the symbol. Default: true."),
+    )
 
     async def _ask(
         self, uri: str, position: Position, arguments: Mapping[str, Any], *, deadline: float

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import attrs
 
-__all__ = ["Cap", "OutputBuffer", "counted", "cut_end", "cut_mark", "cut_middle"]
-
 
 @attrs.frozen(kw_only=True)
 class Cap:

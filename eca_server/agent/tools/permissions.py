@@ -9,12 +9,11 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandDetails, ToolCallDetails
-from eca_server.agent.tools.approval import NATIVE, Call, Decision, Memo, Policy
+from eca_server.agent.tools.approval import Call, Decision, Memo, Policy
 from eca_server.agent.tools.shell_words import touched_paths
 from eca_server.agent.tools.tool import PreparedCall, Tool
-from eca_server.workspace import Workspace
-
-__all__ = ["Permissions"]
+from eca_server.client.content_formatting import NATIVE
+from eca_server.workspace.boundary import Workspace
 
 
 class Permissions:

@@ -14,9 +14,7 @@ from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Place
-
-__all__ = ["PreviewFileChange"]
+from eca_server.workspace.boundary import Place
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +42,7 @@ class PreviewFileChange:
             ToolError: the edit cannot be applied.
         """
         request = EditRequest.of(arguments)
-        place, details = await in_thread(lambda: self._plan(request))
+        place, details = await in_thread(self._plan, request)
 
         async def run() -> ToolOutput:
             return ToolOutput(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
@@ -17,6 +18,7 @@ from eca_server.agent.tools.files import (
     printable,
 )
 from eca_server.agent.tools.output import Cap, cut_mark
+from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,
@@ -25,9 +27,9 @@ from eca_server.models.attachments import (
     media_type_of,
 )
 from eca_server.models.history import TextPart
-from eca_server.workspace import NotRegularFile, NotText, Place, TooLarge, decode, read_file
-
-__all__ = ["ReadFile", "attachment_output"]
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
+from eca_server.workspace.reading import decode, read_file
 
 
 @attrs.frozen(kw_only=True)
@@ -43,26 +45,12 @@ class ReadFile:
         "line numbers. A long file is cut at a line end; the last line of the output then states "
         "which lines were shown and the line_offset to continue with."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "path": {
-                "type": "string",
-                "description": "The file: absolute, or relative to the first workspace root.",
-            },
-            "line_offset": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "Number of lines to skip. Default: 0.",
-            },
-            "limit": {
-                "type": "integer",
-                "minimum": 1,
-                "description": "Maximum number of lines to read.",
-            },
-        },
-        "required": ["path"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "path",
+        path=string("The file: absolute, or relative to the first workspace root."),
+        line_offset=integer("Number of lines to skip. Default: 0.", minimum=0),
+        limit=integer("Maximum number of lines to read.", minimum=1),
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Reading file NAME`."""
@@ -74,15 +62,15 @@ class ReadFile:
         Raises:
             ToolError: it is not a valid path.
         """
-        path: str = arguments["path"]
-        place = await in_thread(lambda: self.files.workspace.locate(path))
+        place = await in_thread(self.files.workspace.locate, arguments["path"])
         offset: int = arguments.get("line_offset", 0)
         limit: int = min(arguments.get("limit", self.files.max_lines), self.files.max_lines)
 
-        async def run() -> ToolOutput:
-            return await in_thread(lambda: self._read(place, offset, limit))
-
-        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+        return PreparedCall(
+            run=partial(in_thread, self._read, place, offset, limit),
+            summary=self.summary(arguments),
+            places=(place,),
+        )
 
     def _read(self, place: Place, offset: int, limit: int) -> ToolOutput:
         try:

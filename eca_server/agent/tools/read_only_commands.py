@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 
 from eca_server.agent.tools.shell_syntax import Operator, Token, Unreadable, Word, tokenize
 
-__all__ = ["only_reads", "reading_programs", "why_not_read_only"]
-
 _JOINS = frozenset({";", "\n", "&&", "||", "|", "|&"})
 _WRITES = frozenset({">", ">>", "&>", "&>>"})
 _NO_OPTION_WRITES = frozenset(

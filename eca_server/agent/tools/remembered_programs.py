@@ -13,18 +13,6 @@ from collections.abc import Mapping
 
 import attrs
 
-__all__ = [
-    "ANY_ARGUMENTS",
-    "BARE_OPTIONS",
-    "BUILTINS",
-    "CODE_READERS",
-    "FORMS",
-    "NEVER",
-    "RUNS_PROJECT",
-    "SHELL_WORDS",
-    "Form",
-]
-
 
 @attrs.frozen(kw_only=True)
 class Form:

@@ -29,10 +29,9 @@ from eca_server.agent.tools.search import (
     shorten_line,
 )
 from eca_server.system.child_process import find_program
-from eca_server.workspace import Checkpoint, Directory
+from eca_server.workspace.opening import Directory
+from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
-
-__all__ = ["RipgrepUnavailable", "find_ripgrep", "ripgrep"]
 
 _BETWEEN_CHECKPOINTS = 0.05  # seconds
 _PIECE = 1 << 16

@@ -15,8 +15,6 @@ from typing import Any
 from eca_protocol import json
 from eca_server.agent.tools.tool import ToolError
 
-__all__ = ["check_arguments", "errors_in"]
-
 _SHOWN = 60  # characters of a value in a sentence
 _MOST = 20  # errors reported at once
 

@@ -15,22 +15,17 @@ import attrs
 import trio
 
 from eca_protocol.errors import StartFailed
-from eca_server.agent.jobs import RunningShell, Stream, start_shell
-from eca_server.agent.sandbox import (
-    Sandbox,
-    SandboxedCommand,
-    TooLarge,
-    is_setup_failure,
-    sandbox_hint,
-)
+from eca_server.agent.jobs.output import Stream
+from eca_server.agent.jobs.shell import RunningShell, start_shell
+from eca_server.agent.sandbox.hints import is_setup_failure, sandbox_hint
+from eca_server.agent.sandbox.sandbox import Sandbox, SandboxedCommand
+from eca_server.agent.sandbox.survey import TooLarge
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap, OutputBuffer
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.history import TextPart
 from eca_server.system.child_process import find_program
 from eca_server.workspace.opening import open_directory
-
-__all__ = ["Script", "enter_sandbox", "open_working_directory", "run_script", "shell_in"]
 
 _HINT = "request less output, or write it to a file and read that in parts"
 

@@ -20,24 +20,14 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from eca_server.agent.tools.output import cut_mark
 from eca_server.agent.tools.tool import ToolError
 from eca_server.config.matchers import BadMatcher, compile_matcher
-from eca_server.workspace import Checkpoint, Directory, FileError
 from eca_server.workspace.descent import Descent
+from eca_server.workspace.errors import FileError
 from eca_server.workspace.gitignore import Rules
-from eca_server.workspace.reading import open_regular
+from eca_server.workspace.opening import Directory
+from eca_server.workspace.reading import Checkpoint, open_regular
 
 if TYPE_CHECKING:
     import regex
-
-__all__ = [
-    "LARGEST_SEARCHED",
-    "MOST_MATCHES",
-    "Include",
-    "LineMatch",
-    "Pattern",
-    "confirm",
-    "search",
-    "shorten_line",
-]
 
 LARGEST_SEARCHED = 10 * 1024 * 1024
 """The maximum size of a searched file in bytes, unless the file itself was requested."""

@@ -17,12 +17,11 @@ import attrs
 from eca_protocol import json
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, InnerCall, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.toolbox import ServedTool
 from eca_server.models.history import TextPart
 from eca_server.printable import printable_line
-
-__all__ = ["CallTool", "SearchTools", "searchable"]
 
 _MOST_MATCHES: Final = 10
 _LONGEST_DESCRIPTION: Final = 600  # characters
@@ -45,16 +44,9 @@ class SearchTools:
 
     name: ClassVar = "search_tools"
     effect: ClassVar[Effect] = "read"
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "query": {
-                "type": "string",
-                "description": "Words to search for in names and descriptions, or names of tools.",
-            },
-        },
-        "required": ["query"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "query", query=string("Words to search for in names and descriptions, or names of tools.")
+    )
 
     @property
     def description(self) -> str:
@@ -113,17 +105,14 @@ class CallTool:
     description: ClassVar = (
         "Call a tool of an MCP server by its name. Load its parameters with search_tools first."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "The name of the tool, from search_tools."},
-            "arguments": {
-                "type": "object",
-                "description": "The arguments of the tool. Default: none.",
-            },
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "name",
+        name=string("The name of the tool, from search_tools."),
+        arguments={
+            "type": "object",
+            "description": "The arguments of the tool. Default: none.",
         },
-        "required": ["name"],
-    }
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return the summary of the called tool, if it is known."""

@@ -14,8 +14,6 @@ import attrs
 from eca_server.agent.tools.shell_commands import RUNS_CODE, SimpleCommand, assigned_name
 from eca_server.agent.tools.shell_syntax import Word
 
-__all__ = ["Evaluated", "evaluated_code"]
-
 _SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "rbash", "sh", "zsh"})
 _SAME_SHELL = frozenset({"eval", "trap", "mapfile", "readarray", "compgen", "complete", "bind"})
 _RUN_A_SHELL = frozenset({"entr", "flock", "parallel", "script", "ssh", "su", "watch"})

@@ -11,16 +11,16 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
-from eca_server.agent.sandbox import Sandbox
+from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
 from eca_server.agent.tools.script import Script, run_script, shell_in
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.config.directories import home_directory
-from eca_server.workspace import FileError, Place, Workspace
-
-__all__ = ["SANDBOX_PLACES", "ShellCommand", "default_directory", "ensure_sandbox_works"]
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
 
 SANDBOX_PLACES = (" outside of the sandbox", " in the sandbox")
 """The ends of summaries, if a sandbox is configured."""
@@ -38,23 +38,16 @@ _OF_BACKGROUND = (
     "it in `background`, and read or kill it with `eca_bg_job`."
 )
 _PROPERTIES: Mapping[str, Any] = {
-    "command": {"type": "string", "description": "The command or script to run."},
-    "working_directory": {
-        "type": "string",
-        "description": "The working directory. Default: the first workspace root.",
-    },
-    "timeout": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": _LONGEST,
-        "description": f"Timeout in milliseconds. Default: {_TIMEOUT}.",
-    },
+    "command": string("The command or script to run."),
+    "working_directory": string("The working directory. Default: the first workspace root."),
+    "timeout": integer(
+        f"Timeout in milliseconds. Default: {_TIMEOUT}.", minimum=1, maximum=_LONGEST
+    ),
 }
-_BACKGROUND: Mapping[str, Any] = {
-    "type": "string",
-    "description": "Run the command as a background job without a time limit. The value is a short "
-    "name of the job (`dev server`).",
-}
+_BACKGROUND: Mapping[str, Any] = string(
+    "Run the command as a background job without a time limit. The value is a short "
+    "name of the job (`dev server`)."
+)
 
 
 _IN_SANDBOX = (
@@ -66,10 +59,7 @@ _LEAVING = (
     " Set `outside_sandbox` only for a command that needs more access, preferably after it has "
     "failed in the sandbox: it requires the user's approval."
 )
-_OUTSIDE: Mapping[str, Any] = {
-    "type": "boolean",
-    "description": "Run outside the sandbox, with the user's approval.",
-}
+_OUTSIDE: Mapping[str, Any] = boolean("Run outside the sandbox, with the user's approval.")
 
 
 @attrs.frozen(kw_only=True)
@@ -117,11 +107,7 @@ class ShellCommand:
         """The JSON Schema of its arguments."""
         background = {} if self.background is None else {"background": _BACKGROUND}
         leaving = {"outside_sandbox": _OUTSIDE} if self._may_leave else {}
-        return {
-            "type": "object",
-            "properties": {**_PROPERTIES, **background, **leaving},
-            "required": ["command"],
-        }
+        return object_schema("command", **_PROPERTIES, **background, **leaving)
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Running 'COMMAND'` and, unless it is the first root, the directory."""

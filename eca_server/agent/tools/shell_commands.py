@@ -11,8 +11,6 @@ import attrs
 from eca_server.agent.tools.shell_expansion import with_braces
 from eca_server.agent.tools.shell_syntax import UNKNOWN, Token, Word
 
-__all__ = ["RUNS_CODE", "SimpleCommand", "assigned_name", "simple_commands"]
-
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
 _RESERVED = frozenset(
     {"!", "do", "elif", "else", "fi", "if", "then", "time", "until", "while", "{", "}", "done"}

@@ -15,8 +15,6 @@ import attrs
 
 from eca_server.agent.tools.shell_syntax import UNKNOWN, Word
 
-__all__ = ["Unsure", "glob_matches", "matches_parent", "with_braces"]
-
 _MOST_WORDS = 200
 _MOST_ENTRIES = 20_000
 _MOST_MATCHES = 2_000

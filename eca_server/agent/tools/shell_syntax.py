@@ -13,8 +13,6 @@ from typing import TypeAlias
 
 import attrs
 
-__all__ = ["UNKNOWN", "Operator", "Token", "Unreadable", "Variables", "Word", "tokenize"]
-
 UNKNOWN = "\0"  # a command cannot contain a NUL
 
 _LONGEST = 128 * 1024  # the limit of Linux for one argument, and so for a command

@@ -17,8 +17,6 @@ from eca_server.agent.tools.shell_commands import SimpleCommand, simple_commands
 from eca_server.agent.tools.shell_expansion import Unsure
 from eca_server.agent.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
 
-__all__ = ["FUNCTION", "all_variables"]
-
 FUNCTION = "()"
 """A marker among the changing names: the text defines a function."""
 

@@ -17,8 +17,6 @@ from eca_server.agent.tools.shell_expansion import matches_parent
 from eca_server.agent.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
 from eca_server.agent.tools.shell_variables import FUNCTION, all_variables
 
-__all__ = ["MOST_PATHS", "Walk"]
-
 MOST_PATHS = 1_000
 _MOST_FOLDERS = 16
 _DEEPEST = 4

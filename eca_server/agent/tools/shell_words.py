@@ -17,11 +17,10 @@ from eca_server.agent.tools.shell_expansion import Unsure, glob_matches
 from eca_server.agent.tools.shell_syntax import Unreadable, tokenize
 from eca_server.agent.tools.shell_variables import all_variables
 from eca_server.agent.tools.shell_walk import MOST_PATHS, Walk
-from eca_server.workspace import FileError, Place, Workspace
+from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.errors import FileError
 from eca_server.workspace.guarded import may_match_guarded
 from eca_server.workspace.repository import makes_bare_repository, unsafe_git_reason
-
-__all__ = ["NamedPaths", "TouchedPaths", "paths_in", "touched_paths"]
 
 _MOST_FOLDERS = 16
 _MOST_REPOSITORIES = 100

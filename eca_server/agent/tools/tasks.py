@@ -16,11 +16,10 @@ import attrs
 from eca_protocol.messages import TaskDetails, TaskItem, TaskStatus, TaskSummary
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.schemas import integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
-
-__all__ = ["TASK_TOOL", "TaskTool", "Tasks", "lists_in", "reserved_for"]
 
 TASK_TOOL: Final = "task"
 """The tool's name."""
@@ -31,39 +30,24 @@ LONGEST: Final = 2000
 
 _SHOWN = 60  # characters of a summary
 _IDS = {"type": "array", "items": {"type": "integer"}}
-_TASK = {
-    "type": "object",
-    "properties": {
-        "subject": {"type": "string", "description": "The task in a few words."},
-        "description": {
-            "type": "string",
-            "description": "The details of the task, and when it is done.",
-        },
-        "priority": {"type": "string", "enum": ["high", "medium", "low"]},
-        "blocked_by": {**_IDS, "description": "Ids of the tasks that must be done first."},
+_TASK = object_schema(
+    subject=string("The task in a few words."),
+    description=string("The details of the task, and when it is done."),
+    priority={"type": "string", "enum": ["high", "medium", "low"]},
+    blocked_by={**_IDS, "description": "Ids of the tasks that must be done first."},
+)
+_PARAMETERS: Final[Mapping[str, Any]] = object_schema(
+    "op",
+    op={
+        "type": "string",
+        "enum": ["read", "plan", "add", "update", "start", "complete", "delete", "clear"],
     },
-}
-_PARAMETERS: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "op": {
-            "type": "string",
-            "enum": ["read", "plan", "add", "update", "start", "complete", "delete", "clear"],
-        },
-        "id": {
-            "type": "integer",
-            "description": "The id of the task, for update, start, complete, delete.",
-        },
-        "ids": {**_IDS, "description": "The ids of several tasks, for start, complete, delete."},
-        "active_summary": {
-            "type": "string",
-            "description": "For start: your current activity, shown to the user.",
-        },
-        "task": {**_TASK, "description": "For add: the task. For update: the changed fields."},
-        "tasks": {"type": "array", "items": _TASK, "description": "The tasks, for plan or add."},
-    },
-    "required": ["op"],
-}
+    id=integer("The id of the task, for update, start, complete, delete."),
+    ids={**_IDS, "description": "The ids of several tasks, for start, complete, delete."},
+    active_summary=string("For start: your current activity, shown to the user."),
+    task={**_TASK, "description": "For add: the task. For update: the changed fields."},
+    tasks={"type": "array", "items": _TASK, "description": "The tasks, for plan or add."},
+)
 
 
 @attrs.frozen(kw_only=True)

@@ -19,18 +19,8 @@ from eca_protocol.errors import ECAError
 from eca_protocol.messages import ToolCallDetails
 from eca_server.agent.tools.command_keys import CommandPart
 from eca_server.models.history import FilePart, ImagePart, TextPart
-from eca_server.workspace import FileSnapshot, Fingerprint, Place
-
-__all__ = [
-    "Effect",
-    "FileChange",
-    "InnerCall",
-    "PreparedCall",
-    "Tool",
-    "ToolError",
-    "ToolOutput",
-    "running_call",
-]
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.reading import FileSnapshot, Fingerprint
 
 running_call: ContextVar[str] = ContextVar("running_call")
 """The id of the current call, for a tool that sends it to the client."""

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from eca_server.agent.tools.approval import NATIVE
 from eca_server.agent.tools.tool import Tool
-from eca_server.client.content_formatting import PREFIX
+from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models import backend
-
-__all__ = ["PREFIX", "ServedTool", "ToolBox"]
 
 _SHOWN = 100  # characters of an unknown name
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import attrs
 
-from eca_server.workspace import Checkpoint, Directory, git
+from eca_server.workspace import git
+from eca_server.workspace.opening import Directory
+from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
-
-__all__ = ["IgnoredAndTracked"]
 
 _SECONDS = 60.0
 _MOST_FOLDERS = 50

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
 
 from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread
 from eca_server.agent.tools.read_file import attachment_output
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.models.attachments import (
     IMAGE_TYPES,
@@ -16,9 +18,9 @@ from eca_server.models.attachments import (
     SIGNATURE_BYTES,
     media_type_of,
 )
-from eca_server.workspace import NotRegularFile, Place, TooLarge, read_file
-
-__all__ = ["ViewImage"]
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import NotRegularFile, TooLarge
+from eca_server.workspace.reading import read_file
 
 
 @attrs.frozen(kw_only=True)
@@ -30,16 +32,9 @@ class ViewImage:
     name: ClassVar = "view_image"
     effect: ClassVar[Effect] = "read"
     description: ClassVar = "View a picture file (PNG, JPEG, GIF or WebP)."
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "path": {
-                "type": "string",
-                "description": "The picture: absolute, or relative to the first workspace root.",
-            },
-        },
-        "required": ["path"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "path", path=string("The picture: absolute, or relative to the first workspace root.")
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Viewing image NAME`."""
@@ -51,13 +46,13 @@ class ViewImage:
         Raises:
             ToolError: it is not a valid path.
         """
-        path: str = arguments["path"]
-        place = await in_thread(lambda: self.files.workspace.locate(path))
+        place = await in_thread(self.files.workspace.locate, arguments["path"])
 
-        async def run() -> ToolOutput:
-            return await in_thread(lambda: _picture(place))
-
-        return PreparedCall(run=run, summary=self.summary(arguments), places=(place,))
+        return PreparedCall(
+            run=partial(in_thread, _picture, place),
+            summary=self.summary(arguments),
+            places=(place,),
+        )
 
 
 def _picture(place: Place) -> ToolOutput:

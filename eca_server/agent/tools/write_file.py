@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
@@ -12,18 +13,13 @@ from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.editing import with_newline
 from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread, printable
 from eca_server.agent.tools.output import counted
+from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import (
-    Fingerprint,
-    NotText,
-    Place,
-    Text,
-    decode,
-    replace_file,
-)
-
-__all__ = ["WriteFile"]
+from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import NotText
+from eca_server.workspace.reading import Fingerprint, Text, decode
+from eca_server.workspace.writing import replace_file
 
 
 @attrs.frozen(kw_only=True)
@@ -57,17 +53,12 @@ class WriteFile:
         "Create a file with missing parent directories, or replace the whole content of a file. "
         "To change a part of a file, use edit_file."
     )
-    parameters: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "properties": {
-            "path": {
-                "type": "string",
-                "description": "The file: absolute, or relative to the first workspace root.",
-            },
-            "content": {"type": "string", "description": "The complete content of the file."},
-        },
-        "required": ["path", "content"],
-    }
+    parameters: ClassVar[Mapping[str, Any]] = object_schema(
+        "path",
+        "content",
+        path=string("The file: absolute, or relative to the first workspace root."),
+        content=string("The complete content of the file."),
+    )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
         """Return `Creating file NAME`."""
@@ -79,14 +70,10 @@ class WriteFile:
         Raises:
             ToolError: the file cannot be written, or has changed since the model read it.
         """
-        path: str = arguments["path"]
-        planned = await in_thread(lambda: self._plan(path, arguments["content"]))
-
-        async def run() -> ToolOutput:
-            return await in_thread(lambda: self._write(planned))
+        planned = await in_thread(self._plan, arguments["path"], arguments["content"])
 
         return PreparedCall(
-            run=run,
+            run=partial(in_thread, self._write, planned),
             summary=self.summary(arguments),
             places=(planned.place,),
             details=planned.details,

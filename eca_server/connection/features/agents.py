@@ -27,11 +27,14 @@ from eca_server.agent.chat.instructions import (
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
 from eca_server.agent.commands import hidden_skill_notes
-from eca_server.agent.context import PromptContext, build_context, read_instruction_files
+from eca_server.agent.context.contexts import PromptContext, build_context
+from eca_server.agent.context.instructions_files import read_instruction_files
 from eca_server.agent.context.job_notice import job_notice
-from eca_server.agent.jobs import Jobs
-from eca_server.agent.skills import SKILL_TOOL, Skill, is_allowed, list_skills
-from eca_server.agent.tools.approval import NATIVE, Call, Policy, policy_of
+from eca_server.agent.jobs.jobs import Jobs
+from eca_server.agent.skills.listing import list_skills
+from eca_server.agent.skills.skill import Skill
+from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed
+from eca_server.agent.tools.approval import Call, Policy, policy_of
 from eca_server.agent.tools.ask_user import AskUser
 from eca_server.agent.tools.native import NativeTools
 from eca_server.agent.tools.output import Cap
@@ -41,8 +44,11 @@ from eca_server.agent.tools.tasks import TASK_TOOL, lists_in
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.agent.tools.view_image import ViewImage
+from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
-from eca_server.config import Behavior, Config, apply_behavior
+from eca_server.config.effective import apply_behavior
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import Behavior
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.approvals import Approvals
 from eca_server.connection.features.current_models import CurrentModels
@@ -58,9 +64,6 @@ from eca_server.system.child_process import chat_environment
 
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers
-
-__all__ = ["Agents"]
-
 
 SUBAGENT_INSTRUCTIONS: Final = (
     "You work for another agent, which receives only your last message: put the complete result "

@@ -17,8 +17,6 @@ from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
 
-__all__ = ["Announcer"]
-
 _VARIANT_FIELDS: Final = ("variants", "select_variant")
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from eca_server.agent.mcp.server import Server
     from eca_server.agent.tools.approval import Memo
 
-__all__ = ["Approvals", "make_handlers"]
-
 
 class Approvals:
     """The approvals for the session.

@@ -21,8 +21,6 @@ from eca_server.connection.features.queries import Queries
 from eca_server.connection.features.rollback import Rollbacks
 from eca_server.connection.features.selecting import Selecting
 
-__all__ = ["make_handlers"]
-
 
 def make_handlers(parts: Composition) -> Mapping[str, Handler]:
     """Return the handlers of chats."""

@@ -20,20 +20,19 @@ from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import flags_within
 from eca_server.agent.chat.pages import Page, page_of
 from eca_server.agent.chat.replay import ReplayedContent, replayed
-from eca_server.agent.chat.store import ChatSettings
+from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.chat.title import title_of_fork
-from eca_server.agent.tools.approval import NATIVE, policy_of
+from eca_server.agent.tools.approval import policy_of
 from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.tasks import Tasks, lists_in, reserved_for
 from eca_server.agent.tools.tool import ToolError
 from eca_server.agent.tools.toolbox import ToolBox
+from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
 from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
 from eca_server.models.history import Message, ToolCallPart
-
-__all__ = ["ChatViews", "messages_so_far"]
 
 
 @attrs.frozen(eq=False)

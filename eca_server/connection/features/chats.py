@@ -17,9 +17,9 @@ from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.flags import Flag, anchor_of, end_of
 from eca_server.agent.chat.pages import CursorExpired, Page, page_of
-from eca_server.agent.chat.store import ChatSummary
+from eca_server.agent.chat.store.rows import ChatSummary
 from eca_server.agent.chat.subagents import SubagentChat
-from eca_server.agent.jobs import Jobs
+from eca_server.agent.jobs.jobs import Jobs
 from eca_server.client.session import Session
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.chat_views import ChatViews
@@ -29,8 +29,6 @@ from eca_server.connection.features.selection import Selection
 
 if TYPE_CHECKING:
     import anyio
-
-__all__ = ["ChatRequests"]
 
 MOST_LISTED = 1000
 LONGEST_TITLE = 200

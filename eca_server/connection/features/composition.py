@@ -15,10 +15,12 @@ import trio
 from eca_server.agent.chat import Chats
 from eca_server.agent.chat.gallery import Gallery
 from eca_server.agent.chat.memory import Memory
-from eca_server.agent.chat.store import Store, store_path, workspace_key
-from eca_server.agent.jobs import Jobs
+from eca_server.agent.chat.store.place import store_path, workspace_key
+from eca_server.agent.chat.store.store import Store
+from eca_server.agent.jobs.jobs import Jobs
 from eca_server.client.session import Session
-from eca_server.config import LoadedConfig, data_directory
+from eca_server.config.directories import data_directory
+from eca_server.config.loading import LoadedConfig
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.approvals import Approvals
 from eca_server.connection.features.current_models import CurrentModels
@@ -31,13 +33,11 @@ from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
 from eca_server.connection.features.trust import Trust
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 
 if TYPE_CHECKING:
     from eca_server.connection.features.editing import Editing
     from eca_server.connection.features.mcp import MCPServers
-
-__all__ = ["MOST_SUBAGENTS", "Composition"]
 
 MOST_SUBAGENTS: Final = 8
 """Limit of concurrent subagents in all chats; further ones wait."""

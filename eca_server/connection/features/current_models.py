@@ -11,18 +11,17 @@ from typing import Any
 
 import trio
 
-from eca_server.config import cache_directory
+from eca_server.config.directories import cache_directory
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.models.access import Access
 from eca_server.models.backend import Backend
-from eca_server.models.credentials import Logins, child_environment
+from eca_server.models.credentials.logins import Logins
+from eca_server.models.credentials.lookup import child_environment
 from eca_server.models.discovery import Discovery
 from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
-
-__all__ = ["CurrentModels"]
 
 
 class CurrentModels:

@@ -22,15 +22,15 @@ from eca_server.agent.editing.document import Document, InvalidPosition, split_a
 from eca_server.agent.editing.rewriting import Rewrite, Rewrites, TooManyRewrites
 from eca_server.agent.editing.surroundings import Surroundings, read_surroundings
 from eca_server.client.session import Session
-from eca_server.config import Behavior, Prompts, apply_behavior
+from eca_server.config.effective import apply_behavior
+from eca_server.config.settings import Prompts
+from eca_server.config.tool_settings import Behavior
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.models.backend import BackendError
 from eca_server.models.models import Model
 from eca_server.models.simulator import Simulator
-
-__all__ = ["Editing"]
 
 MOST_SELECTED: Final = 512 * 1024
 """Limit of a selection, in characters."""

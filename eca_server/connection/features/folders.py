@@ -16,16 +16,15 @@ import trio
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_protocol.server.roots import Root, parse_roots, path_of
-from eca_server.agent.skills import SkillFiles
+from eca_server.agent.skills.files import SkillFiles
 from eca_server.client.session import Session
-from eca_server.config import cache_directory, data_directory
+from eca_server.config.directories import cache_directory, data_directory
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
-from eca_server.workspace import FileIndex, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.index import FileIndex
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
-
-__all__ = ["Folders"]
 
 
 class Folders:

@@ -16,8 +16,6 @@ import trio
 from eca_protocol.endpoint import Verdict
 from eca_protocol.lifecycle import LifecycleGate, State
 
-__all__ = ["ConfigurationGate"]
-
 
 class ConfigurationGate(LifecycleGate):
     """A lifecycle gate that holds every message while it is closed.

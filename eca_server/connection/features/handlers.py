@@ -12,8 +12,6 @@ from eca_server.connection.features.lifecycle import Connection
 if TYPE_CHECKING:
     from eca_server.connection.features.composition import Composition
 
-__all__ = ["Handlers"]
-
 _Chapter: TypeAlias = Lazy[Mapping[str, Handler]]
 
 

@@ -16,8 +16,8 @@ from eca_protocol.server.calls import CallState
 from eca_server.agent.tools.ask_user import AskUser
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.client.session import Session
-from eca_server.config import Config
 from eca_server.config.directories import home_directory
+from eca_server.config.settings import Config
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from eca_server.agent.chat import Chats, Turn
     from eca_server.agent.chat.hooked import TurnHooks
     from eca_server.agent.chat.outlet import Outlet
-    from eca_server.agent.hooks import BackgroundHooks, Hooks
+    from eca_server.agent.hooks.background import BackgroundHooks
+    from eca_server.agent.hooks.hooks import Hooks
     from eca_server.config.hook_settings import HookEvent
-
-__all__ = ["SessionHooks"]
 
 
 @attrs.define(eq=False)
@@ -145,7 +144,7 @@ class SessionHooks:
         return self.announcer.is_introduced and any(hook.type == event for hook in hooks)
 
     def _hooks(self, config: Config) -> Hooks:
-        from eca_server.agent.hooks import Hooks  # noqa: PLC0415 - as above
+        from eca_server.agent.hooks.hooks import Hooks  # noqa: PLC0415 - as above
 
         roots = self.folders.workspace.roots
         directory = roots[0].path if roots else home_directory(self.host.options.environ)
@@ -160,7 +159,7 @@ class SessionHooks:
         )
 
     def _make_background(self) -> BackgroundHooks:
-        from eca_server.agent.hooks import BackgroundHooks  # noqa: PLC0415 - as above
+        from eca_server.agent.hooks.background import BackgroundHooks  # noqa: PLC0415 - as above
 
         return BackgroundHooks(self.host.nursery, partial(self.session.show, "warning"))
 

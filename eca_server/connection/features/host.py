@@ -13,8 +13,6 @@ from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.secret import Secret
 
-__all__ = ["Host", "Options"]
-
 
 @attrs.frozen(kw_only=True)
 class Options:

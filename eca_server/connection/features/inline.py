@@ -22,8 +22,6 @@ from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.prompts import Prompts
 from eca_server.connection.features.settings import Settings
 
-__all__ = ["InlinePrompts"]
-
 INLINE = "inline"
 ANSWER_SECONDS = 1.0
 """Longest wait of a turn for the answer to its request."""

@@ -7,8 +7,6 @@ import trio
 from eca_protocol.errors import ECAError
 from eca_server.connection.features.composition import Composition
 
-__all__ = ["introduce"]
-
 KEYRING_SECONDS = 2.0
 """Longest wait of servers and problem reports for the keyring, which may ask the user."""
 

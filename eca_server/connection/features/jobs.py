@@ -11,10 +11,9 @@ from eca_protocol import messages as m
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chats
-from eca_server.agent.jobs import Job, Jobs
+from eca_server.agent.jobs.job import Job
+from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.tools.output import cut_mark
-
-__all__ = ["make_handlers", "summaries"]
 
 MOST_LINES = 2000
 LONGEST_LABEL = 1000

@@ -24,7 +24,7 @@ from eca_protocol.server.greeting import Greeting
 from eca_protocol.server.roots import parse_roots
 from eca_server.client.profiles import profile_for
 from eca_server.client.session import Session
-from eca_server.config import load
+from eca_server.config.loading import load
 from eca_server.connection.features.gate import ConfigurationGate
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
@@ -33,9 +33,7 @@ from eca_server.system.telemetry import configure
 
 if TYPE_CHECKING:
     from eca_server.connection.features.composition import Composition
-    from eca_server.models.credentials import Logins
-
-__all__ = ["Connection"]
+    from eca_server.models.credentials.logins import Logins
 
 LOAD_SECONDS = 2.0
 """Longest wait of the client's messages for agents in files and workspace configuration."""
@@ -86,7 +84,7 @@ class Connection:
         return parts
 
     def _make_logins(self) -> Logins:
-        from eca_server.models.credentials import Logins  # noqa: PLC0415 - see the module's docstring
+        from eca_server.models.credentials.logins import Logins  # noqa: PLC0415 - see the module's docstring
 
         return Logins(self._host.options.environ, in_keyring=lambda: self.settings.config.keyring)
 

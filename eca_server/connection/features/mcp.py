@@ -23,8 +23,8 @@ from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.states import State
 from eca_server.agent.tools.approval import policy_of
 from eca_server.client.session import Session
-from eca_server.config import MCPServer
 from eca_server.config.directories import home_directory
+from eca_server.config.mcp_settings import MCPServer
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.approvals import Approvals
 from eca_server.connection.features.current_models import CurrentModels
@@ -33,14 +33,12 @@ from eca_server.connection.features.mcp_announcements import announcement, shows
 from eca_server.connection.features.mcp_turns import TurnServers
 from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.secret import mask
 from eca_server.system.browser import open_page
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.authorization.login import Login
-
-__all__ = ["MCPServers"]
 
 _TRANSPORTS: Final[Mapping[str | None, Literal["http", "sse"]]] = {
     "http": "http",

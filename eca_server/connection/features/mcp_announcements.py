@@ -20,8 +20,6 @@ from eca_server.config.mcp_settings import original_text
 from eca_server.connection.features.tool_sets import BRIEF, announced_tool
 from eca_server.secret import mask, mask_url
 
-__all__ = ["announcement", "shows_offers", "withheld_reason"]
-
 LARGEST_ANNOUNCEMENT: Final = 1_000_000
 """Limit of descriptions and schemas, in bytes; further tools are announced in brief."""
 

@@ -29,9 +29,7 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.features.mcp import MCPServers
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.trust import Trust
-from eca_server.models.credentials import Logins
-
-__all__ = ["MCPControl"]
+from eca_server.models.credentials.logins import Logins
 
 _log = logging.getLogger("eca_server")
 

@@ -25,11 +25,9 @@ from eca_server.agent.tools.approval import Policy
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
 from eca_server.client.session import Session
-from eca_server.config import Config
+from eca_server.config.settings import Config
 from eca_server.connection.features.mcp_announcements import withheld_reason
 from eca_server.secret import mask
-
-__all__ = ["MOST_TOOLS", "ResourceReader", "TurnServers"]
 
 MOST_TOOLS: Final = 128
 """Limit of tools in a request, that of the strictest API."""

@@ -37,15 +37,13 @@ from eca_server.connection.features.selection import Chosen, Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.trust import Trust
 from eca_server.models.backend import BackendError
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.models.models import Models
 from eca_server.models.simulator import DEFAULT
 from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers
-
-__all__ = ["Prompts"]
 
 _NO_MODEL = (
     "No model is configured. This answer comes from the built-in `simulator/echo`, which "

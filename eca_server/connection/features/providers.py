@@ -23,21 +23,14 @@ from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.settings import Settings
-from eca_server.models.credentials import (
-    LOGIN,
-    Credential,
-    Logins,
-    LoginsError,
-    OAuthError,
-    TokenSet,
-)
 from eca_server.models.credentials.flows import KEY_HINTS, DeviceLogin, Flow, LoginInstructions
+from eca_server.models.credentials.logins import Logins, LoginsError
+from eca_server.models.credentials.lookup import LOGIN, Credential
+from eca_server.models.credentials.oauth import OAuthError, TokenSet
 from eca_server.models.known_providers import KNOWN_PROVIDERS
 from eca_server.models.provider import Provider, is_local
 from eca_server.models.simulator import PROVIDER as EMBEDDED
 from eca_server.secret import Secret
-
-__all__ = ["Providers"]
 
 _log = logging.getLogger("eca_server")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eca_protocol import messages as m
 from eca_protocol.peer import Handler
 from eca_server.agent.commands import CommandFiles, matching_commands
-from eca_server.agent.context import query_contexts
+from eca_server.agent.context.queries import query_contexts
 
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers
@@ -17,8 +17,6 @@ import attrs
 from eca_server.client.session import Session
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.settings import Settings
-
-__all__ = ["Queries", "command_files"]
 
 
 @attrs.frozen(eq=False)

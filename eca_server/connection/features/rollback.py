@@ -23,8 +23,6 @@ from eca_server.agent.chat.undo import SkippedFile
 from eca_server.client.session import MessageKind, Session
 from eca_server.connection.features.chat_views import ChatViews
 
-__all__ = ["Rollbacks"]
-
 REST: Final = "rest"
 """A value of `include` that is an extension: restore the files that can be restored."""
 

@@ -19,8 +19,6 @@ from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 
-__all__ = ["Selecting"]
-
 
 @attrs.frozen(eq=False)
 class Selecting:

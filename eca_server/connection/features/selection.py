@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 import attrs
 
 from eca_protocol import messages as m
-from eca_server.config import AGENT_ALIASES, Behavior
+from eca_server.config.tool_settings import AGENT_ALIASES, Behavior
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.settings import Settings
 
 if TYPE_CHECKING:
     from eca_server.agent.chat import Chat
     from eca_server.agent.chat.outlet import Outlet
-
-__all__ = ["Chosen", "Selection"]
 
 
 @attrs.frozen(kw_only=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import trio
 
-from eca_server.config import Config, LoadedConfig, load, user_directory
+from eca_server.config.directories import user_directory
+from eca_server.config.loading import LoadedConfig, load
+from eca_server.config.settings import Config
 from eca_server.connection.features.host import Options
-
-__all__ = ["Settings", "Turnstile", "Watcher"]
 
 
 class Settings:

@@ -17,8 +17,6 @@ from eca_server.agent.commands import run_command, steering_of
 from eca_server.agent.commands.btw import ask_aside
 from eca_server.connection.features.prompts import Prompts
 
-__all__ = ["make_handlers"]
-
 _log = logging.getLogger("eca_server.agent.chat")
 
 
@@ -70,7 +68,7 @@ def _command(prompts: Prompts, chat: Chat, text: str) -> SteeredCommand:
 
 async def _ask_aside(prompts: Prompts, chat: Chat, turn: Turn, text: str) -> None:
     try:
-        await ask_aside(turn, prompts.command_context(chat, text))
+        await ask_aside.run(turn, prompts.command_context(chat, text))
     except Exception:  # noqa: BLE001 - a bug must not end the server
         _log.exception("a side question of chat %s failed", chat.id)
         turn.say("The side question failed; see the server's log.", role="system")

@@ -10,25 +10,24 @@ import attrs
 from eca_protocol import messages as m
 from eca_protocol.revisions import Revision
 from eca_server.agent.chat.subagents import SPAWN_TOOL, SpawnAgent
-from eca_server.agent.jobs import Jobs
-from eca_server.agent.sandbox import sandbox_for
-from eca_server.agent.skills import SKILL_TOOL, LoadSkill
-from eca_server.agent.tools.approval import NATIVE, policy_of
+from eca_server.agent.jobs.jobs import Jobs
+from eca_server.agent.sandbox.sandbox import sandbox_for
+from eca_server.agent.skills.tool import SKILL_TOOL, LoadSkill
+from eca_server.agent.tools.approval import policy_of
 from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.native import NativeTools, native_tools
 from eca_server.agent.tools.search_tools import CallTool, SearchTools
 from eca_server.agent.tools.tasks import Tasks, TaskTool
 from eca_server.agent.tools.tool import Tool
-from eca_server.agent.tools.toolbox import PREFIX
+from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.client.session import Session
-from eca_server.config import AGENT_ALIASES, Behavior, apply_behavior
+from eca_server.config.effective import apply_behavior
 from eca_server.config.matchers import matches_name
+from eca_server.config.tool_settings import AGENT_ALIASES, Behavior
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
-
-__all__ = ["BRIEF", "ToolSets", "announced_tool"]
 
 SUBAGENT: Final = "subagent"
 """The mode of agents that are subagents."""

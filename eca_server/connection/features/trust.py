@@ -44,10 +44,8 @@ from eca_server.connection.features.settings import Settings
 
 if TYPE_CHECKING:
     from eca_server.agent.chat import Turn
-    from eca_server.config import Config
+    from eca_server.config.settings import Config
     from eca_server.config.trust_items import TrustItem
-
-__all__ = ["Ask", "Trust"]
 
 _log = logging.getLogger("eca_server")
 

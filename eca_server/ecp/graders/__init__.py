@@ -18,7 +18,7 @@ from eca_protocol.ecp import Result
 from eca_server.ecp.graders.settings import GraderSettings, SettingsInvalid, read_settings
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import match_calls
-from eca_server.ecp.manifest import Grader, Step
+from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.results import Check
 
 if TYPE_CHECKING:

@@ -15,11 +15,9 @@ from typing import Any, Final
 import trio
 
 from eca_protocol.ecp import Result
-from eca_server.ecp.manifest import Grader, Step
+from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.manifest.reading import GRADER_GROUP
 from eca_server.ecp.results import Check
-
-__all__ = ["run_installed"]
 
 _SECONDS: Final = 60.0
 

@@ -25,16 +25,14 @@ from eca_protocol.http import HTTPClient
 from eca_server.config.loading import load
 from eca_server.ecp.graders.settings import JudgeSettings
 from eca_server.ecp.graders.text_match import field_text, shorten
-from eca_server.ecp.manifest import Grader, Step
+from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.results import Check
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model, Models
 from eca_server.secret import mask
-
-__all__ = ["Judge", "parse_verdict"]
 
 _SYSTEM: Final = (
     "You are an impartial judge. Decide whether the text meets the criteria. The text is between "

@@ -7,8 +7,6 @@ from typing import Final
 
 import attrs
 
-__all__ = ["GraderSettings", "JudgeSettings", "SettingsInvalid", "read_settings"]
-
 _DEFAULT_MODEL: Final = "gpt-4o-mini"
 
 

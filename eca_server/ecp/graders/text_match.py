@@ -16,11 +16,9 @@ import trio
 
 from eca_protocol.ecp import Result
 from eca_server.ecp.graders.settings import GraderSettings
-from eca_server.ecp.manifest import Grader
+from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.reports.masking import make_masker
 from eca_server.ecp.results import Check
-
-__all__ = ["field_text", "match_text", "shorten"]
 
 _MAX_SHOWN: Final = 400
 _MAX_MASKED: Final = 8192

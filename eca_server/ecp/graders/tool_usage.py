@@ -13,10 +13,8 @@ from typing import Any
 from eca_protocol.ecp import Result, ToolCall
 from eca_server.ecp.graders.settings import GraderSettings
 from eca_server.ecp.graders.text_match import shorten
-from eca_server.ecp.manifest import Grader
+from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.results import Check
-
-__all__ = ["equal_json", "match_calls"]
 
 
 def equal_json(one: Any, other: Any) -> bool:

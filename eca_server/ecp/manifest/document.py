@@ -19,8 +19,6 @@ import yaml
 
 from eca_server.config.problems import Problem
 
-__all__ = ["MAX_SIZE", "Document", "parse"]
-
 MAX_SIZE: Final = 2**20
 MAX_DEPTH: Final = 64
 MAX_NODES: Final = 100_000

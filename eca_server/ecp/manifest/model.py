@@ -10,19 +10,6 @@ import attrs
 
 from eca_server.config.problems import Problem
 
-__all__ = [
-    "CONDITIONS",
-    "FIELDS",
-    "Condition",
-    "Dataset",
-    "Field",
-    "Grader",
-    "Manifest",
-    "ManifestInvalid",
-    "Scenario",
-    "Step",
-]
-
 Field: TypeAlias = Literal["public_output", "evaluation_context", "private_thought"]
 Condition: TypeAlias = Literal["contains", "equals", "does_not_contain", "regex"]
 

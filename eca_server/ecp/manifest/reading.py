@@ -27,8 +27,6 @@ from eca_server.ecp.manifest.model import (
     Step,
 )
 
-__all__ = ["GRADER_GROUP", "load_manifest", "read_manifest"]
-
 GRADER_GROUP: Final = "ecp.graders"
 """The entry-point group of installed graders."""
 

@@ -15,18 +15,6 @@ import attrs
 from eca_server.ecp.audit import sum_usage
 from eca_server.ecp.results import ScenarioReport
 
-__all__ = [
-    "Chart",
-    "Group",
-    "count_tokens",
-    "format_count",
-    "format_duration",
-    "group_scenarios",
-    "make_charts",
-    "sum_costs",
-    "to_number",
-]
-
 _COLUMNS: Final = 60
 _COSTS: Final = ("cost", "cost_usd", "total_cost")
 

@@ -21,8 +21,6 @@ from eca_server.ecp.reports.figures import (
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.workbench.pages import render_page
 
-__all__ = ["render_html"]
-
 _FILTERS: Final = ("all", "failed", "error", "flaky", "passed")
 _PREVIEW: Final = 120
 _LIMITS: Final = {

@@ -10,8 +10,6 @@ from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.workbench.pages import junit
 from eca_server.workbench.pages.junit import Outcome, TestCase, TestSuite
 
-__all__ = ["render_junit"]
-
 
 def render_junit(report: RunReport) -> str:
     """Render the report of a run."""

@@ -16,8 +16,6 @@ import attrs
 from eca_server.ecp.results import RunReport
 from eca_server.secret import Secret, mask
 
-__all__ = ["make_masker", "mask_report"]
-
 _KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _SHORTEST: Final = 6  # characters; a shorter value would match too many words
 _REDACTED: Final = "[redacted]"

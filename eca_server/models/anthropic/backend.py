@@ -27,8 +27,6 @@ from eca_server.models.events import Event, Finished, Started, Usage
 from eca_server.models.history import Message, ReasoningPart
 from eca_server.models.http_backend import AmendedRequest, HTTPBackend, refused_parameter
 
-__all__ = ["Anthropic"]
-
 MAX_PAUSES = 10
 """The most pauses of one answer, while the provider's own tools run."""
 

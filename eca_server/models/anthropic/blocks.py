@@ -30,8 +30,6 @@ from eca_server.models.events import (
     ToolCallStarted,
 )
 
-__all__ = ["CALL_FIELDS", "Blocks"]
-
 _THOUGHTS = ("thinking", "redacted_thinking")
 _PROSE = ("text", *_THOUGHTS)
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")

@@ -17,8 +17,6 @@ from eca_server.models.errors import error_in_payload
 from eca_server.models.events import Event, FinishReason, Progress, RefusalDelta, Usage
 from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder
 
-__all__ = ["MessagesDecoder"]
-
 _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("end_turn", "stop_sequence", "stop"),
     "tool_calls": ("tool_use", "tool_calls"),

@@ -31,8 +31,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["MessagesWriter", "mark_for_cache"]
-
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _THOUGHTS = ("thinking", "redacted_thinking")

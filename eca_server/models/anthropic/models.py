@@ -9,8 +9,6 @@ from eca_server.json_members import count_in, object_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
-__all__ = ["read_model"]
-
 
 def read_model(listed: Mapping[str, Any]) -> ModelInfo:
     """Read one model of a listing, which may say little about its capabilities.

@@ -16,8 +16,6 @@ from eca_server.models.encoding import EncodedJSON
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin, ReasoningPart, ToolCallPart
 
-__all__ = ["DROPPABLE", "mark_messages", "output_limit", "write_request"]
-
 DROPPABLE = (
     "metadata",
     "output_config",

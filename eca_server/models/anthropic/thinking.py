@@ -13,8 +13,6 @@ import attrs
 
 from eca_server.models.facts import Capabilities
 
-__all__ = ["ThinkingSupport", "thinking_by_name", "thinking_fields", "thinking_support"]
-
 _EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """From lowest to highest."""
 

@@ -32,17 +32,6 @@ from eca_server.models.credentials.oauth import (
 )
 from eca_server.secret import Secret
 
-__all__ = [
-    "KEY_HINTS",
-    "BrowserLogin",
-    "DeviceLogin",
-    "Flow",
-    "KeyFromBrowser",
-    "LoginInstructions",
-    "ShowInstructions",
-    "flow_of",
-]
-
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _LONGEST_DEVICE_LOGIN: Final = 1800.0
 _SLOWER: Final = 5.0  # seconds, as the standard says

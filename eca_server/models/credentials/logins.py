@@ -20,15 +20,14 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config import Problem, data_directory, make_data_directory
+from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.config.lock import Locked, lock_in_thread
 from eca_server.config.private_file import make_private, replace_file
+from eca_server.config.problems import Problem
 from eca_server.models.credentials import system_keyring
 from eca_server.models.credentials.oauth import Authentication, Client, TokenSet
 from eca_server.secret import Secret, parse_key
-
-__all__ = ["Logins", "LoginsError", "StoredKeys"]
 
 _LOCK_SECONDS = 2.0
 _IN_KEYRING: Final = {"in": "keyring"}

@@ -18,21 +18,11 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from eca_server.config import Problem, Provider
+from eca_server.config.problems import Problem
+from eca_server.config.settings import Provider
 from eca_server.models.credentials.netrc import NetrcError, password_in
 from eca_server.secret import Secret, mask, parse_key
 from eca_server.system.child_process import harden_environment
-
-__all__ = [
-    "LOGIN",
-    "Credential",
-    "Location",
-    "child_environment",
-    "find_key",
-    "find_url",
-    "url_problem",
-    "variable_of",
-]
 
 LOGIN = "a stored login"
 """The source of a key that was stored by `/login`."""

@@ -15,8 +15,6 @@ from eca_server.config.directories import home_directory
 from eca_server.config.files import Unreadable, read_text
 from eca_server.secret import Secret, parse_key
 
-__all__ = ["NetrcError", "netrc_file", "password_in"]
-
 _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)', re.DOTALL)
 _WITH_VALUE = frozenset({"machine", "login", "password", "account", "port"})
 _BEGINNINGS = frozenset({"machine", "default"})

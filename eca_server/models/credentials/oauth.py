@@ -22,23 +22,6 @@ from eca_protocol.errors import ECAError, HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_server.secret import Secret, mask, parse_key
 
-__all__ = [
-    "Authentication",
-    "Challenge",
-    "Client",
-    "LoggedOut",
-    "OAuthError",
-    "TokenSet",
-    "ask",
-    "is_on_this_machine",
-    "post_form",
-    "renewed",
-    "seconds_in",
-    "secret_in",
-    "tokens_for_code",
-    "tokens_in",
-]
-
 _DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
 _SUCCESS: Final = frozenset({200, 201})
 _SECONDS: Final = 30.0

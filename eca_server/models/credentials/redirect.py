@@ -18,8 +18,6 @@ from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_server.models.credentials.oauth import OAuthError
 from eca_server.secret import Secret, mask, parse_key
 
-__all__ = ["SECONDS", "Redirect", "redirect_page"]
-
 SECONDS: Final = 300.0
 """The time limit of a login."""
 

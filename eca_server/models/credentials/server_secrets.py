@@ -15,8 +15,6 @@ from collections.abc import Container, Mapping
 from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 
-__all__ = ["drop_secrets", "find_secret", "is_server_entry", "store_secrets"]
-
 
 def store_secrets(logins: Logins, server: str, secrets: Mapping[str, str]) -> None:
     """Store secrets of a server in addition to its earlier ones.

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from eca_protocol.errors import ECAError
 
-__all__ = ["KeyringError", "get", "put", "remove_stored"]
-
 SECONDS: Final = 15.0
 """The deadline of one access, including a prompt to the user."""
 

@@ -26,8 +26,6 @@ from eca_server.models.credentials.logins import Logins, LoginsError, StoredKeys
 from eca_server.models.credentials.oauth import LoggedOut, OAuthError, TokenSet, renewed
 from eca_server.secret import Secret
 
-__all__ = ["Tokens"]
-
 _log = logging.getLogger("eca_server.models.credentials")
 
 _LOCK_SECONDS = 60.0

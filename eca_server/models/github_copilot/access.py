@@ -23,8 +23,6 @@ from eca_server.models.errors import error_from_fault, error_from_response
 from eca_server.models.history import ImagePart, Part, ToolResultPart
 from eca_server.secret import Secret, parse_key
 
-__all__ = ["BASE", "CopilotAccess"]
-
 BASE: Final = "https://api.githubcopilot.com"
 """The base URL until GitHub names one."""
 

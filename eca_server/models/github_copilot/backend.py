@@ -11,8 +11,6 @@ from eca_server.models.backend import ModelInfo
 from eca_server.models.github_copilot.models import read_models
 from eca_server.models.openai_chat import OpenAIChat
 
-__all__ = ["GitHubCopilot"]
-
 
 class GitHubCopilot(OpenAIChat):
     """A model of Copilot that speaks Chat Completions; other models have backends of other APIs."""

@@ -9,8 +9,6 @@ from eca_server.json_members import count_in, flag_in, object_in
 from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 
-__all__ = ["read_models"]
-
 _APIS: Final = (
     ("/chat/completions", None),
     ("/responses", "openai-responses"),

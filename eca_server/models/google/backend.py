@@ -26,8 +26,6 @@ from eca_server.models.google.request import refused_option, write_request
 from eca_server.models.history import Message
 from eca_server.models.http_backend import AmendedRequest
 
-__all__ = ["Google"]
-
 MAX_PAGES = 20
 """The most pages that are read of a listing of models."""
 

@@ -36,8 +36,6 @@ from eca_server.models.events import (
 from eca_server.models.google.sources import Sources
 from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder
 
-__all__ = ["MODEL_ERRORS", "GeminiDecoder", "read_usage"]
-
 _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("STOP",),
     "length": ("MAX_TOKENS",),

@@ -14,8 +14,6 @@ import attrs
 
 from eca_server.models.facts import Capabilities
 
-__all__ = ["Generation", "generation_of", "thinking_config"]
-
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """From lowest to highest."""
 

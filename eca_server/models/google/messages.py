@@ -30,8 +30,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["ContentWriter", "legal_name"]
-
 UNSIGNED = "skip_thought_signature_validator"
 """The placeholder for the signature of a call that a different model made."""
 

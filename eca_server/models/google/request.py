@@ -16,8 +16,6 @@ from eca_server.models.google.generations import Generation, thinking_config
 from eca_server.models.google.messages import legal_name
 from eca_server.models.google.schema import openapi_schema, takes_nothing
 
-__all__ = ["refused_option", "write_request"]
-
 _MODES = {"none": "NONE", "required": "ANY"}
 
 _REFUSALS: Mapping[str, str] = {

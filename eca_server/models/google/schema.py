@@ -11,8 +11,6 @@ from typing import Any
 
 from eca_server.json_members import list_in
 
-__all__ = ["openapi_schema", "takes_nothing"]
-
 _DEPTH = 16
 _MOST = 2_000
 """Limits of levels and of schemas, beyond which anything is allowed (a schema may be recursive)."""

@@ -12,8 +12,6 @@ from typing import Any
 from eca_server.json_members import list_in, text_in
 from eca_server.models.events import Citation, Event, ServerTool
 
-__all__ = ["Sources"]
-
 
 class Sources:
     """The sources of one answer.

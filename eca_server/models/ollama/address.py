@@ -9,8 +9,6 @@ from __future__ import annotations
 import ipaddress
 from urllib.parse import urlsplit
 
-__all__ = ["address_of"]
-
 _PORTS = {"http": 80, "https": 443}
 _PORT = 11434
 

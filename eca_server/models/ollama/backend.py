@@ -32,8 +32,6 @@ from eca_server.models.ollama.models import (
 )
 from eca_server.models.ollama.request import think_value, write_request
 
-__all__ = ["Ollama"]
-
 METADATA_SECONDS = 5.0
 """The deadline of optional requests, in seconds."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from eca_server.models.ollama.models import ModelDetails
 
-__all__ = ["ContextSize"]
-
 FIRST = 16_384
 """The initial size: instructions, tools and a few files."""
 

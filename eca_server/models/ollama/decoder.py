@@ -19,8 +19,6 @@ from eca_server.models.events import Event, FinishReason, TextDelta, Usage
 from eca_server.models.stream_decoder import DecoderOptions
 from eca_server.models.think_tags import THINK_TAGS, TaggedDecoder, ThinkTags
 
-__all__ = ["OllamaDecoder"]
-
 _REASONS: Mapping[str, FinishReason] = {"": "stop", "stop": "stop", "length": "length"}
 
 

@@ -23,8 +23,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = ["OllamaWriter"]
-
 _Message = dict[str, Any]
 
 

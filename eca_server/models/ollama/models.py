@@ -15,8 +15,6 @@ from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
 from eca_server.models.ollama.request import LEVELS
 
-__all__ = ["ModelDetails", "loaded_context", "read_details", "read_installed"]
-
 _NUM_CTX = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
 _LEVELS: Mapping[str, tuple[str, ...]] = {"gptoss": ("low", "medium", "high")}

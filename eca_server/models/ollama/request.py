@@ -12,8 +12,6 @@ from typing import Any
 from eca_server.models.backend import Request
 from eca_server.models.encoding import EncodedJSON
 
-__all__ = ["LEVELS", "think_value", "write_request"]
-
 LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 """The reasoning efforts of all APIs, from lowest to highest."""
 

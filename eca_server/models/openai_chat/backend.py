@@ -15,8 +15,6 @@ from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
 
-__all__ = ["OpenAIChat"]
-
 
 class OpenAIChat(CorrectingBackend):
     """A model behind an endpoint that speaks Chat Completions.

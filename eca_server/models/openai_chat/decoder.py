@@ -30,8 +30,6 @@ from eca_server.models.openai_chat.pieces import ToolCalls, merge_details, read_
 from eca_server.models.stream_decoder import DecoderOptions
 from eca_server.models.think_tags import THINK_TAGS, TaggedDecoder, ThinkTags
 
-__all__ = ["ChatDecoder"]
-
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text")
 
 _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {

@@ -28,8 +28,6 @@ from eca_server.models.history import (
 )
 from eca_server.models.openai_chat.profiles import Profile
 
-__all__ = ["ChatWriter"]
-
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 

@@ -22,8 +22,6 @@ from eca_server.models.events import (
     Usage,
 )
 
-__all__ = ["ToolCalls", "merge_details", "read_usage"]
-
 
 @attrs.define(kw_only=True)
 class _Call:

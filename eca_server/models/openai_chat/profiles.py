@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 import attrs
 
-__all__ = ["PROFILES", "Profile"]
-
 
 @attrs.frozen(kw_only=True)
 class Profile:

@@ -13,8 +13,6 @@ from eca_server.models.efforts import DEEPSEEK_V4
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.openai_chat.profiles import Profile
 
-__all__ = ["DROPPABLE", "write_request"]
-
 DROPPABLE = (
     "stream_options",
     "max_completion_tokens",

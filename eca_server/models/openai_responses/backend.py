@@ -17,8 +17,6 @@ from eca_server.models.openai_responses.input_items import ResponsesWriter
 from eca_server.models.openai_responses.profiles import PROFILES, Profile
 from eca_server.models.openai_responses.request import DROPPABLE, write_request
 
-__all__ = ["OpenAIResponses"]
-
 _SUMMARY = "reasoning.summary"
 
 _REASONING_REFUSED = re.compile(

@@ -30,8 +30,6 @@ from eca_server.models.events import (
 from eca_server.models.openai_responses.output_items import AnswerState, Message, OutputItem
 from eca_server.models.stream_decoder import DecoderOptions, StreamDecoder
 
-__all__ = ["ResponsesDecoder", "read_usage"]
-
 _CONTENT = (TextDelta, ReasoningDelta, RefusalDelta, ToolCallStarted, Image)
 
 _ITEM_TYPES = {

@@ -30,8 +30,6 @@ from eca_server.models.history import (
 from eca_server.models.openai_responses.output_items import SEPARATOR
 from eca_server.models.openai_responses.profiles import Profile
 
-__all__ = ["ResponsesWriter"]
-
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_ID = 64
 

@@ -32,8 +32,6 @@ from eca_server.models.events import (
     ToolCallStarted,
 )
 
-__all__ = ["SEPARATOR", "AnswerState", "Message", "OutputItem"]
-
 SEPARATOR = "\n\n"
 """The separator of two messages of one answer, and of two parts of one reasoning."""
 

@@ -14,8 +14,6 @@ from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.facts import Capabilities
 from eca_server.models.openai_responses.profiles import Profile
 
-__all__ = ["DROPPABLE", "write_request"]
-
 DROPPABLE = (
     "include",
     "max_output_tokens",

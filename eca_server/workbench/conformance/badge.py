@@ -8,8 +8,6 @@ from typing import Final
 from eca_protocol.testing.conformance.known import Conclusion, conclusion
 from eca_protocol.testing.conformance.run import Run
 
-__all__ = ["render_badge"]
-
 _GOOD, _ODD, _BAD = "#17744a", "#855600", "#b3261a"
 _COLOURS: Final[Mapping[Conclusion, str]] = {
     "not conformant": _BAD,

@@ -50,8 +50,6 @@ from eca_server.workbench.conformance.progress import Progress
 from eca_server.workbench.conformance.table import render_table
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
-__all__ = ["make_parser", "run"]
-
 _DESCRIPTION = """\
 Check a server's conformance to the ECA protocol. COMMAND starts the server, in any
 language; the suite acts as its editor and its model, and judges each observable

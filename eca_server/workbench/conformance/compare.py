@@ -10,8 +10,6 @@ import attrs
 from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import Finding, Verdict
 
-__all__ = ["Change", "ChangeKind", "compare", "describe_changes"]
-
 ChangeKind: TypeAlias = Literal["broken", "failing", "fixed", "judged", "lost", "new", "gone"]
 
 DESCRIPTIONS: Final[Mapping[ChangeKind, str]] = {

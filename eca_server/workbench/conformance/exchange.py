@@ -8,8 +8,6 @@ from typing import Any, Final, TypeAlias
 from eca_protocol.testing.conformance.verdicts import Party, Transmission
 from eca_protocol.transcript.splitter import header_of, message_in
 
-__all__ = ["Arrow", "draw_exchange", "message_label"]
-
 _LANES: Final[tuple[Party, ...]] = ("client", "server", "model")
 _LONGEST: Final = 90  # characters of a label
 

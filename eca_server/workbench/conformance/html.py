@@ -17,8 +17,6 @@ from eca_server.workbench.conformance.compare import DESCRIPTIONS, Change
 from eca_server.workbench.conformance.exchange import draw_exchange
 from eca_server.workbench.pages import render_page
 
-__all__ = ["render_html"]
-
 _NAMES: Final[Mapping[Verdict, tuple[str, str]]] = {
     "fail": ("failed", "bad"),
     "warn": ("warning", "odd"),

@@ -14,8 +14,6 @@ from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.workbench.pages import junit
 from eca_server.workbench.pages.junit import Outcome, TestCase, TestSuite
 
-__all__ = ["render_junit"]
-
 
 def render_junit(run: Run, known: Collection[str] = ()) -> str:
     """Render the report of a run.

@@ -16,8 +16,6 @@ from eca_protocol.testing.conformance.verdicts import Finding
 from eca_server.printable import printable_line
 from eca_server.system.command_line import write_to_user
 
-__all__ = ["Progress"]
-
 _REDRAW: Final = 0.1  # seconds between two drawings at least
 _TICK: Final = 1.0  # seconds between two drawings at most
 

@@ -18,8 +18,6 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.verdicts import NO_TIME, VERDICTS, Finding, Verdict
 from eca_server.printable import printable_line
 
-__all__ = ["render_table"]
-
 _WORDS: Final[dict[Verdict, str]] = {
     "fail": "FAIL",
     "warn": "warn",

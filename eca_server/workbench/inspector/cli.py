@@ -10,8 +10,6 @@ from pathlib import Path
 from eca_server.system.command_line import Parser, port, repair_streams, run_to_end
 from eca_server.workbench.inspector.command import inspect, newest_transcript, write_page
 
-__all__ = ["make_parser", "run"]
-
 _DESCRIPTION = """\
 Show a conversation recorded by `tap`: every message between editor, server, model,
 tools and MCP servers, its latency, and the requirements of the protocol that it

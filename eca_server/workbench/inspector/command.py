@@ -33,8 +33,6 @@ from eca_server.workbench.inspector.page import render_file_page
 from eca_server.workbench.inspector.serving import LIMITS, Feed, Site
 from eca_server.workbench.tap import masker
 
-__all__ = ["Follower", "inspect", "newest_transcript", "write_page"]
-
 _CHUNK: Final = 2**18
 _POLL: Final = 0.1
 """Seconds between two reads of a transcript that is still being written."""

@@ -28,8 +28,6 @@ from eca_protocol.transcript import (
 from eca_server.workbench.inspector.rows import Rows
 from eca_server.workbench.inspector.shapes import make_shapes
 
-__all__ = ["Inspection"]
-
 _Part: TypeAlias = dict[str, Any]
 
 _LONGEST: Final = 2000  # characters of a finding's text

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from eca_server.workbench.pages import render_page
 
-__all__ = ["render_file_page", "render_live_page"]
-
 
 def render_file_page(name: str, parts: Iterable[bytes]) -> str:
     """Render a page that contains every part."""

@@ -16,8 +16,6 @@ import attrs
 from eca_protocol.framing import encode_frame
 from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
 
-__all__ = ["Kind", "Lane", "Latency", "Row", "Rows"]
-
 Kind: TypeAlias = Literal["request", "notification", "answer", "error", "bytes", "end", "exit"]
 
 

@@ -16,8 +16,6 @@ import trio
 from eca_protocol.http_server import HTTPRequest, Responder, ServerLimits
 from eca_server.workbench.inspector.page import render_live_page
 
-__all__ = ["LIMITS", "Feed", "Site"]
-
 MAX_STORED: Final = 256 * 2**20
 """The limit of the parts stored for later pages, in bytes; the oldest are dropped first."""
 

@@ -33,8 +33,6 @@ from eca_protocol.messages.shapes import (
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision, Window
 
-__all__ = ["make_shapes"]
-
 _EDITIONS: Final = list(Revision)
 _ALL: Final = list(range(len(_EDITIONS)))
 

@@ -13,8 +13,6 @@ from xml.etree import ElementTree as ET
 
 import attrs
 
-__all__ = ["Outcome", "TestCase", "TestSuite", "render_junit"]
-
 Outcome: TypeAlias = tuple[Literal["failure", "error", "skipped"], str, str]
 """The verdict, the reason in one line, and the full reason, which a skipped case does not show."""
 

@@ -21,7 +21,7 @@ import trio
 from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
-from eca_server.agent.sandbox import capability
+from eca_server.agent.sandbox.detect import capability
 from eca_server.cli import terminal
 from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, run
 from tests.eca_server import fork_server

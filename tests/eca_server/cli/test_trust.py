@@ -15,7 +15,7 @@ import trio
 from eca_protocol.server.roots import uri_of
 from eca_server.cli.main import run
 from eca_server.config.trust_store import TrustStore
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import editor
 from tests.eca_server.cli.test_main import ECA, Terminal, eca

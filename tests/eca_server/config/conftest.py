@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from eca_server.config import Config, LoadedConfig, Problem, load
+from eca_server.config.loading import LoadedConfig, load
+from eca_server.config.problems import Problem
+from eca_server.config.settings import Config
 from eca_server.config.trust_store import TrustStore
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from eca_server.agent.commands.config import report
 from eca_server.agent.tools.approval import Call, policy_of
-from eca_server.config import Approval, ApprovalRule, Behavior
+from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior
 
 if TYPE_CHECKING:
     from conftest import House

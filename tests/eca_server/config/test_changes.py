@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from eca_server.config import LoadedConfig
+from eca_server.config.loading import LoadedConfig
 from eca_server.config.saved_settings import saved_settings_path
 from eca_server.config.trust_store import TrustStore
 

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.config import data_directory, make_data_directory, user_directory
-from eca_server.config.directories import home_directory
-from eca_server.workspace import list_files
+from eca_server.config.directories import (
+    data_directory,
+    home_directory,
+    make_data_directory,
+    user_directory,
+)
+from eca_server.workspace.ignore import list_files
 
 
 def test_a_relative_variable_does_not_count(tmp_path: Path) -> None:

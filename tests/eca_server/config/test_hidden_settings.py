@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eca_server.config import LoadedConfig, load
+from eca_server.config.loading import LoadedConfig, load
 
 
 def _loaded(tmp_path: Path, files: dict[str, Any], **options: Any) -> LoadedConfig:

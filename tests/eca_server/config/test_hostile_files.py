@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eca_server.config import Config, load
+from eca_server.config.loading import load
+from eca_server.config.settings import Config
 
 if TYPE_CHECKING:
     from conftest import House

@@ -8,8 +8,8 @@ import pytest
 
 from eca_server.agent.chat.instructions import instructions
 from eca_server.agent.tools.approval import Call, policy_of
-from eca_server.config import Behavior
 from eca_server.config.inheritance import resolve_inheritance
+from eca_server.config.tool_settings import Behavior
 
 if TYPE_CHECKING:
     from conftest import House

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config import CatalogSettings, Config, Cost, Limit, Model, Retry, Source, load
+from eca_server.config.loading import load
+from eca_server.config.problems import Source
 from eca_server.config.reading import deep_merge
+from eca_server.config.settings import CatalogSettings, Config, Cost, Limit, Model, Retry
 from eca_server.secret import Secret
 
 if TYPE_CHECKING:

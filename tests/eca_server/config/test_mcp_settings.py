@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eca_server.config import MCPServer
-from eca_server.config.mcp_settings import original_text
+from eca_server.config.mcp_settings import MCPServer, original_text
 from eca_server.config.schema import config_schema
 
 if TYPE_CHECKING:

@@ -10,15 +10,16 @@ import pytest
 import trio
 
 from eca_server.agent.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
-from eca_server.agent.hooks import run_action
-from eca_server.config import Config, files, workspace_files
+from eca_server.agent.hooks.action import run_action
+from eca_server.config import files, workspace_files
+from eca_server.config.settings import Config
 from tests.eca_server.agent.hooks.test_hooks import HERE
 
 if TYPE_CHECKING:
     from conftest import House
 
-    from eca_server.agent.hooks import ActionResult
-    from eca_server.config import LoadedConfig
+    from eca_server.agent.hooks.action import ActionResult
+    from eca_server.config.loading import LoadedConfig
     from eca_server.config.trust_items import TrustItem
 
 

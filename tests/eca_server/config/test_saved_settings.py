@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eca_server.config import load
+from eca_server.config.loading import load
 from eca_server.config.saved_settings import (
     SavedSettings,
     SavedSettingsError,

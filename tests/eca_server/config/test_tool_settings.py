@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eca_server.config import Approval, ApprovalRule, Behavior, Config, CustomTool
 from eca_server.config.matchers import BadMatcher, compile_matcher
-from eca_server.config.tool_settings import IgnoreFile, NamedFile, SandboxSettings
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import (
+    Approval,
+    ApprovalRule,
+    Behavior,
+    CustomTool,
+    IgnoreFile,
+    NamedFile,
+    SandboxSettings,
+)
 
 if TYPE_CHECKING:
     from conftest import House

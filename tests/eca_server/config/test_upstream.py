@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from eca_server.config import Config
 from eca_server.config.hook_settings import HookEvent
 from eca_server.config.problems import Problem
 from eca_server.config.schema import config_schema
+from eca_server.config.settings import Config
 from eca_server.config.upstream import UPSTREAM_KEYS
 
 if TYPE_CHECKING:

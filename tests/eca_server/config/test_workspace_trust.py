@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.tools.approval import Call, policy_of
-from eca_server.config import Config, load
+from eca_server.config.loading import load
 from eca_server.config.reading import Workspace, settings_of
+from eca_server.config.settings import Config
 from eca_server.config.trust_store import TrustStore, TrustStoreError
 from eca_server.config.trust_texts import guards_off
 

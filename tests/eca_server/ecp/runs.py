@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from eca_server.ecp.batch import Batch, PlannedScenario, RunLimits
-from eca_server.ecp.manifest import Grader, Scenario, Step
+from eca_server.ecp.manifest.model import Grader, Scenario, Step
 from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.scheduler import run_all
 from eca_server.ecp.target import Target

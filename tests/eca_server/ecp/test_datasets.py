@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eca_server.ecp.datasets import load_datasets
-from eca_server.ecp.manifest import Dataset, Manifest, ManifestInvalid, Scenario, Step
+from eca_server.ecp.manifest.model import Dataset, Manifest, ManifestInvalid, Scenario, Step
 
 
 def manifest(folder: Path, **dataset: Any) -> Manifest:

@@ -16,7 +16,7 @@ from eca_protocol.ecp import Result
 from eca_server.ecp.graders import Graders, GraderSettings, SettingsInvalid, read_settings
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import equal_json
-from eca_server.ecp.manifest import Grader, Step
+from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.results import Check
 
 OUTPUT = "Renewed until 2026-12-01.\nÉtude\n"

@@ -15,7 +15,7 @@ from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, hang
 from eca_server.ecp.graders import Graders, GraderSettings
 from eca_server.ecp.graders.llm_judge import NoVerdict, parse_verdict
 from eca_server.ecp.graders.settings import JudgeSettings
-from eca_server.ecp.manifest import Grader, Step
+from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.results import Check
 
 pytestmark = pytest.mark.trio

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.ecp.manifest import Manifest, ManifestInvalid, read_manifest
+from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
+from eca_server.ecp.manifest.reading import read_manifest
 
 GOOD = """\
 manifest_version: v1

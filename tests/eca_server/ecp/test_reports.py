@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from eca_server.ecp.audit import RunFacts, make_audit, sum_usage
 from eca_server.ecp.batch import RunLimits
-from eca_server.ecp.manifest import Manifest
+from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.reports.html import render_html
 from eca_server.ecp.reports.junit import render_junit
 from eca_server.ecp.reports.masking import mask_report

@@ -12,7 +12,7 @@ import trio
 from eca_protocol import http_server, json
 from eca_protocol.ecp.stdio_agent import StdioAgent
 from eca_protocol.http_server import HTTPRequest, Responder
-from eca_server.ecp.manifest import Grader
+from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.scheduler import run_all
 from tests.eca_server.ecp.runs import (

@@ -22,7 +22,7 @@ import trio
 
 from eca_server.ecp import scheduler
 from eca_server.ecp.batch import Batch
-from eca_server.ecp.manifest import Manifest, Scenario
+from eca_server.ecp.manifest.model import Manifest, Scenario
 from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.scheduler import plan, run_all, run_in_worker
 from tests.eca_server.ecp.runs import (

@@ -20,7 +20,8 @@ from eca_protocol.ecp.messages import read_step_result
 from eca_protocol.ecp.schema import SCHEMAS, schema_text
 from eca_protocol.errors import DecodeError
 from eca_server.ecp.audit import make_audit
-from eca_server.ecp.manifest import ManifestInvalid, read_manifest
+from eca_server.ecp.manifest.model import ManifestInvalid
+from eca_server.ecp.manifest.reading import read_manifest
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
 from tests.eca_server.ecp.sample_reports import CRASHED, POLITE, a_report, hours
 from tests.eca_server.ecp.test_manifest import GOOD, INVALID, WARNINGS

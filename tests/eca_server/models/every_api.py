@@ -14,7 +14,7 @@ import attrs
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing import script as chat_script
 from eca_protocol.testing.provider import Provider, Reply, Script, raw
-from eca_server import config
+from eca_server.config import settings as config
 from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.anthropic.decoder import MessagesDecoder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eca_protocol.http import HTTPClient
-from eca_server.config import Config, Provider
+from eca_server.config.settings import Config, Provider
 from eca_server.models.backend import ModelInfo
 from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.models import Models

@@ -14,7 +14,9 @@ from eca_protocol.testing.provider import Provider, Reply, chunk, raw, reply
 from eca_server.models.access import KeyAccess, LoginAccessConfig, TokenAccess
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.credentials import Client, Logins, Tokens, TokenSet
+from eca_server.models.credentials.logins import Logins
+from eca_server.models.credentials.oauth import Client, TokenSet
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.models.history import Message, Origin, TextPart
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.secret import Secret

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
-from eca_server.config import Config, Cost, Limit, Model, Provider
+from eca_server.config.settings import Config, Cost, Limit, Model, Provider
 from eca_server.models.backend import ModelInfo
 from eca_server.models.catalog import Catalog
 from eca_server.models.events import Usage

@@ -9,11 +9,10 @@ import pytest
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply
 from eca_protocol.tls import ClientCertificate
-from eca_server.config import Config
-from eca_server.config import Model as ModelConfig
-from eca_server.config import Provider as ProviderConfig
 from eca_server.config.login_settings import Network
-from eca_server.config.settings import Retry
+from eca_server.config.settings import Config, Retry
+from eca_server.config.settings import Model as ModelConfig
+from eca_server.config.settings import Provider as ProviderConfig
 from eca_server.models.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.models.facts import ModelFacts
 from eca_server.models.history import Message, Origin, ReasoningPart, TextPart

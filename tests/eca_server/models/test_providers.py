@@ -8,9 +8,8 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply
-from eca_server.config import Model
-from eca_server.config import Provider as Settings
-from eca_server.config.settings import Limit
+from eca_server.config.settings import Limit, Model
+from eca_server.config.settings import Provider as Settings
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.backends import Timers
@@ -341,7 +340,7 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
 def test_nothing_of_http_is_loaded_before_its_use():
     program = (
         "import sys; from eca_protocol.http import HTTPClient;"
-        "from eca_server.config import Config;"
+        "from eca_server.config.settings import Config;"
         "from eca_server.models.models import Models;"
         "Models(Config(), environ={}, http=HTTPClient()).backend('lmstudio/x');"
         "print([name for name in ('httpx', 'ssl.SSLContext', 'certifi') if name in sys.modules])"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from eca_protocol.http import HTTPClient
-from eca_server.config import Config, Model, Provider
+from eca_server.config.settings import Config, Model, Provider
 from eca_server.models.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.models.models import Models
 from eca_server.models.reasoning import ReasoningHistory, select_reasoning

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workspace import InvalidPath, PathChanged, Workspace, open_checked, opening
+from eca_server.workspace import opening
+from eca_server.workspace.boundary import Workspace, open_checked
+from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.opening import open_directory
 from tests.eca_server.workspace.conftest import root_of, swapped_all_the_time
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import InvalidPath, PathChanged, opening
+from eca_server.workspace import opening
 from eca_server.workspace.descent import Descent
+from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.opening import Directory, open_directory
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from eca_protocol.server.roots import Root
-from eca_server.workspace import GUARDED, Workspace
-from eca_server.workspace.guarded import guard_of, may_match_guarded
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.guarded import GUARDED, guard_of, may_match_guarded
 
 OF_THE_ISSUE = [
     ".eca/config.json", ".git/config", ".vscode/tasks.json", ".idea/workspace.xml",

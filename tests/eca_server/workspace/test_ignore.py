@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workspace import PathChanged, git, list_files
+from eca_server.workspace import git
+from eca_server.workspace.errors import PathChanged
+from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import open_directory
 
 

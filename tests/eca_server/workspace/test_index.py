@@ -14,9 +14,9 @@ import trio.testing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eca_server.workspace import FileIndex, FileMatch, list_files
 from eca_server.workspace import index as room
-from eca_server.workspace.index import Catalogue
+from eca_server.workspace.ignore import list_files
+from eca_server.workspace.index import Catalogue, FileIndex, FileMatch
 from tests.eca_server.workspace.conftest import root_of
 
 

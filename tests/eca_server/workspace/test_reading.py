@@ -11,16 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workspace import (
-    Fingerprint,
-    NotRegularFile,
-    NotText,
-    TooLarge,
-    Workspace,
-    decode,
-    open_file,
-    read_file,
-)
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
+from eca_server.workspace.reading import Fingerprint, decode, open_file, read_file
 
 
 def test_a_file_is_read_whole_with_its_mode(workspace: Workspace, project: Path) -> None:

@@ -22,8 +22,11 @@ from eca_protocol.server.roots import Root
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
-from eca_server.workspace import Fingerprint, Workspace, replace_file, temporary_files
+from eca_server.workspace import temporary_files
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.reading import Fingerprint
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
+from eca_server.workspace.writing import replace_file
 
 NAME = ".eca-0123456789abcdef.tmp"
 RECORD = "0123456789abcdef"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.agent.chat.store import workspace_key
+from eca_server.agent.chat.store.place import workspace_key
 from eca_server.workspace.worktree import in_main_worktree
 from tests.eca_server.agent.chat.editor import ECHO, editor
 

@@ -11,20 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.workspace import (
+from eca_server.workspace import opening
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import (
     AlreadyExists,
     ContentChanged,
     FileError,
-    Fingerprint,
     NotRegularFile,
     OutsideWorkspace,
     PathChanged,
-    Workspace,
-    move_file,
-    opening,
-    read_file,
-    replace_file,
 )
+from eca_server.workspace.reading import Fingerprint, read_file
+from eca_server.workspace.writing import move_file, replace_file
 from tests.eca_server.workspace.conftest import swapped_all_the_time
 
 OLD = Fingerprint.of(b"old")

@@ -1,4 +1,7 @@
-"""The cases for servers, one module a chapter; a new chapter is named here, in both orders."""
+"""The cases for servers, one module a chapter; a new chapter is named here, in both orders.
+
+A function that waits, for an answer or for a state, raises `Unmet` if it does not come in time.
+"""
 
 from typing import Final
 

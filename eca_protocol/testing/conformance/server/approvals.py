@@ -243,11 +243,7 @@ async def a_decision_without_a_waiting_call_is_ignored(
 
 
 async def _check_late_approval(harness: Harness, session: ClientSession) -> None:
-    """Approve a call that was rejected, while its turn runs.
-
-    Raises:
-        Unmet: none waits, or is rejected.
-    """
+    """Approve a call that was rejected, while its turn runs."""
     file = session.workspace / "rejected-for-good"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply(wait("end"), "x"))
     await chat.prompt("Make it.")
@@ -291,11 +287,7 @@ async def a_decision_in_the_same_instant_counts(harness: Harness, session: Clien
 
 
 async def is_approval_needed(chat: ChatSession) -> bool:
-    """Wait for the first call; return whether it waits for the user.
-
-    Raises:
-        Unmet: there is none.
-    """
+    """Wait for the first call; return whether it waits for the user."""
     await chat.content("toolCallRun")
     await chat.session.settle()
     run = chat.of("toolCallRun")[0]

@@ -19,22 +19,6 @@ from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
 from eca_protocol.testing.conformance.verdicts import Unmet
 
-__all__ = [
-    "ABSENT",
-    "INITIALIZE_PARAMS",
-    "QUERY",
-    "Outcome",
-    "answer_to",
-    "bytes_of",
-    "code_of",
-    "frame",
-    "is_read",
-    "message",
-    "query",
-    "run_trials",
-    "try_bytes",
-]
-
 ABSENT: Final = object()
 """The marker of a member that is left out."""
 
@@ -51,7 +35,7 @@ INITIALIZE_PARAMS: Final[Mapping[str, Any]] = {
 _LATE_SECONDS: Final = 2.0  # seconds for an answer that is late
 _QUERY_NUMBERS: Final = itertools.count(1)
 
-Trial = TypeVar("Trial")
+AnyTrial = TypeVar("AnyTrial")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -87,6 +71,25 @@ class Outcome:
         return "; ".join([*shown, *([silence] if silence else [])]) or "no answer"
 
 
+@attrs.frozen
+class Trial:
+    """Frames to send, and what their answers have to be.
+
+    Attributes:
+        row: the requirement.
+        data: the frames.
+        description: a description of them.
+        ids: the ids that the answers may have.
+        codes: the codes that their errors may have; empty: any.
+    """
+
+    row: str
+    data: bytes
+    description: str
+    ids: tuple[object, ...] = (None, "x")
+    codes: tuple[int, ...] = ()
+
+
 def message(method: object, params: Any = ABSENT, *, id: Any = ABSENT) -> dict[str, Any]:  # noqa: A002
     """Build a request if `id` is given, else a notification."""
     members = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
@@ -103,9 +106,9 @@ def bytes_of(value: Any) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
-def frame(value: Any) -> bytes:
-    """Return a body in its frame."""
-    return encode_frame(bytes_of(value))
+def frame(*values: Any) -> bytes:
+    """Return bodies in their frames."""
+    return b"".join(encode_frame(bytes_of(value)) for value in values)
 
 
 def code_of(answer: Mapping[str, Any]) -> int:
@@ -162,8 +165,8 @@ def _answers(session: ClientSession, start: int, last: str) -> tuple[Mapping[str
 
 async def run_trials(
     harness: Harness,
-    trials: Iterable[Trial],
-    attempt: Callable[[ClientSession, Trial], Awaitable[bool]],
+    trials: Iterable[AnyTrial],
+    attempt: Callable[[ClientSession, AnyTrial], Awaitable[bool]],
 ) -> None:
     """Run trials at one server; start a new one when a trial loses it.
 
@@ -177,3 +180,23 @@ async def run_trials(
         async with harness.session(fresh=True) as session:
             while remaining and await attempt(session, remaining.pop(0)):
                 pass
+
+
+async def check_trials(
+    harness: Harness,
+    trials: Iterable[Trial],
+    expected: str,
+    complies: Callable[[Trial, Outcome], object],
+    *,
+    answers_due: int = 1,
+) -> None:
+    """Judge each trial's outcome; its codes and description complete the text `expected`."""
+
+    async def attempt(session: ClientSession, trial: Trial) -> bool:
+        outcome = await try_bytes(session, trial.data, answers_due=answers_due)
+        codes = " or ".join(map(str, trial.codes)) or "of any code"
+        text = f"{expected.format(codes=codes)} {trial.description}"
+        harness.check(trial.row, complies(trial, outcome), text, outcome)
+        return outcome.still_serves
+
+    await run_trials(harness, trials, attempt)

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
-
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
-from eca_protocol.testing.conformance.harness import ClientSession, Harness
+from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.server.asking import (
     Outcome,
+    Trial,
     bytes_of,
+    check_trials,
     frame,
     is_read,
     message,
     query,
-    run_trials,
     try_bytes,
 )
 from eca_protocol.testing.conformance.server.reading import all_text
 from eca_protocol.testing.script import reply
 
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-
-
-@attrs.frozen
-class Wrong:
-    """A body to refuse: its requirement, bytes, error code, and description."""
-
-    row: str
-    body: bytes
-    code: int | None
-    description: str
+UNPARSED: Final = (-32700,)
+INVALID: Final = (-32600,)
 
 
 _PLAIN: Final = bytes_of(query("x"))
@@ -45,23 +34,26 @@ def _with(member: bytes) -> bytes:
 
 
 NO_JSON: Final = (
-    Wrong("BASE-23", b"{", PARSE_ERROR, "half an object"),
-    Wrong("BASE-23", b"", PARSE_ERROR, "an empty body"),
-    Wrong("BASE-23", _PLAIN[:-1], PARSE_ERROR, "an object without its end"),
-    Wrong("BASE-13", _PLAIN + _PLAIN, None, "two messages in one body"),
-    Wrong("W-5a", _PLAIN.decode().encode("utf-16"), None, "UTF-16 with its mark"),
-    Wrong("W-5a", _PLAIN.decode().encode("utf-16-le"), None, "UTF-16 without a mark"),
-    Wrong("W-5a", _PLAIN.replace(b"no such", b"\xff\xfe"), None, "bytes that are no UTF-8"),
-    Wrong("W-5c", _with(b'"n": ' + b"1" * 4301), None, "an integer of 4,301 digits"),
-    Wrong("W-5d", _with(b'"n": NaN'), None, "NaN"),
-    Wrong("W-5d", _with(b'"n": [-Infinity]'), None, "-Infinity"),
-    Wrong("W-5g", _with(b'"n": ' + b"[" * 140 + b"]" * 140), None, "140 nested arrays"),
-    Wrong("BASE-24", b"7", INVALID_REQUEST, "a number"),
-    Wrong("BASE-24", b'"text"', INVALID_REQUEST, "a text"),
-    Wrong("BASE-24", b"null", INVALID_REQUEST, "null"),
-    Wrong("BASE-24", b"{}", INVALID_REQUEST, "an object without members"),
-    Wrong(
-        "BASE-24", b'{"jsonrpc": "2.0"}', INVALID_REQUEST, "an object that says its version only"
+    Trial("BASE-23", frame(b"{"), "half an object", codes=UNPARSED),
+    Trial("BASE-23", frame(b""), "an empty body", codes=UNPARSED),
+    Trial("BASE-23", frame(_PLAIN[:-1]), "an object without its end", codes=UNPARSED),
+    Trial("BASE-13", frame(_PLAIN + _PLAIN), "two messages in one body"),
+    Trial("W-5a", frame(_PLAIN.decode().encode("utf-16")), "UTF-16 with its mark"),
+    Trial("W-5a", frame(_PLAIN.decode().encode("utf-16-le")), "UTF-16 without a mark"),
+    Trial("W-5a", frame(_PLAIN.replace(b"no such", b"\xff\xfe")), "bytes that are no UTF-8"),
+    Trial("W-5c", frame(_with(b'"n": ' + b"1" * 4301)), "an integer of 4,301 digits"),
+    Trial("W-5d", frame(_with(b'"n": NaN')), "NaN"),
+    Trial("W-5d", frame(_with(b'"n": [-Infinity]')), "-Infinity"),
+    Trial("W-5g", frame(_with(b'"n": ' + b"[" * 140 + b"]" * 140)), "140 nested arrays"),
+    Trial("BASE-24", frame(b"7"), "a number", codes=INVALID),
+    Trial("BASE-24", frame(b'"text"'), "a text", codes=INVALID),
+    Trial("BASE-24", frame(b"null"), "null", codes=INVALID),
+    Trial("BASE-24", frame(b"{}"), "an object without members", codes=INVALID),
+    Trial(
+        "BASE-24",
+        frame(b'{"jsonrpc": "2.0"}'),
+        "an object that says its version only",
+        codes=INVALID,
     ),
 )
 
@@ -72,56 +64,34 @@ NO_JSON: Final = (
 async def bodies_that_are_no_message_are_refused(harness: Harness) -> None:
     """Send bodies that are no JSON, no UTF-8 or no message; a query after each."""
 
-    async def attempt(session: ClientSession, wrong: Wrong) -> bool:
-        outcome = await try_bytes(session, frame(wrong.body))
-        codes = outcome.errors_to(None, "x")
-        code = "of any code" if wrong.code is None else str(wrong.code)
-        harness.check(
-            wrong.row,
-            outcome.still_serves and len(set(codes)) == 1 and wrong.code in (None, *codes),
-            f"the error {code} with id null for {wrong.description}",
-            outcome,
-        )
-        return outcome.still_serves
+    def is_refused(trial: Trial, outcome: Outcome) -> bool:
+        codes = set(outcome.errors_to(*trial.ids))
+        return outcome.still_serves and len(codes) == 1 and codes <= set(trial.codes or codes)
 
-    await run_trials(harness, NO_JSON, attempt)
-
-
-@attrs.frozen
-class Read:
-    """A body to accept: its requirement, bytes, id, and description."""
-
-    row: str
-    body: bytes
-    id: object
-    description: str
+    await check_trials(harness, NO_JSON, "the error {codes} with id null for", is_refused)
 
 
 _DIGITS: Final = int("9" * 4300)
 
 WELL_READ: Final = (
-    Read("W-5c", _PLAIN.replace(b'"x"', b"%d" % 2**64), 2**64, "an id of 20 digits"),
-    Read("W-5c", _PLAIN.replace(b'"x"', b"9" * 4300), _DIGITS, "an id of 4,300 digits"),
-    Read("W-5e", _PLAIN.replace(b'"2.0"', b'"1.0", "jsonrpc": "2.0"'), "x", "two versions"),
-    Read("W-5g", _with(b'"n": ' + b"[" * 120 + b"]" * 120), "x", "120 nested arrays"),
+    Trial("W-5c", frame(_PLAIN.replace(b'"x"', b"%d" % 2**64)), "an id of 20 digits", ids=(2**64,)),
+    Trial(
+        "W-5c", frame(_PLAIN.replace(b'"x"', b"9" * 4300)), "an id of 4,300 digits", ids=(_DIGITS,)
+    ),
+    Trial("W-5e", frame(_PLAIN.replace(b'"2.0"', b'"1.0", "jsonrpc": "2.0"')), "two versions"),
+    Trial("W-5g", frame(_with(b'"n": ' + b"[" * 120 + b"]" * 120)), "120 nested arrays"),
 )
 
 
 @case("W-5c", "W-5e", "W-5g", since=Revision.DRAFT)
 async def odd_values_are_read(harness: Harness) -> None:
     """Send queries with long numbers, duplicate keys and deep nesting."""
-
-    async def attempt(session: ClientSession, read: Read) -> bool:
-        outcome = await try_bytes(session, frame(read.body))
-        harness.check(
-            read.row,
-            is_read(outcome.to(read.id)),
-            f"a result with the same id for a query with {read.description}",
-            outcome,
-        )
-        return outcome.still_serves
-
-    await run_trials(harness, WELL_READ, attempt)
+    await check_trials(
+        harness,
+        WELL_READ,
+        "a result with the same id for a query with",
+        lambda trial, outcome: is_read(outcome.to(trial.ids[-1])),
+    )
 
 
 @case("W-5b", needs="model", since=Revision.DRAFT)
@@ -145,32 +115,23 @@ async def half_a_surrogate_pair_is_read(harness: Harness) -> None:
     )
 
 
-@attrs.frozen
-class Unfit:
-    """A value that is no request: its requirement, and the ids and codes of the answer."""
-
-    row: str
-    value: Any
-    description: str
-    ids: tuple[object, ...] = (None, "x")
-    codes: tuple[int, ...] = (INVALID_REQUEST,)
-
-
 def _but(**members: Any) -> dict[str, Any]:
     return {**query("x"), **members}
 
 
 NO_REQUEST: Final = (
-    Unfit("BASE-16", _but(jsonrpc="1.0"), "jsonrpc 1.0"),
-    Unfit("BASE-16", _but(jsonrpc=2), "jsonrpc as a number"),
-    Unfit("BASE-16", {"id": "x", "method": query()["method"]}, "no jsonrpc"),
-    Unfit("BASE-20", _but(id=True), "an id that is true", ids=(None,)),
-    Unfit("BASE-20", _but(id=[1]), "an id that is an array", ids=(None,)),
-    Unfit("BASE-20", _but(id={"a": 1}), "an id that is an object", ids=(None,)),
-    Unfit("BASE-21", _but(method=7), "a method that is a number"),
-    Unfit("BASE-21", _but(method=None), "a method that is null"),
-    Unfit("BASE-22", _but(params="text"), "params that are a text", codes=(-32600, -32602)),
-    Unfit("BASE-22", _but(params=7), "params that are a number", codes=(-32600, -32602)),
+    Trial("BASE-16", frame(_but(jsonrpc="1.0")), "jsonrpc 1.0", codes=INVALID),
+    Trial("BASE-16", frame(_but(jsonrpc=2)), "jsonrpc as a number", codes=INVALID),
+    Trial("BASE-16", frame({"id": "x", "method": query()["method"]}), "no jsonrpc", codes=INVALID),
+    Trial("BASE-20", frame(_but(id=True)), "an id that is true", ids=(None,), codes=INVALID),
+    Trial("BASE-20", frame(_but(id=[1])), "an id that is an array", ids=(None,), codes=INVALID),
+    Trial(
+        "BASE-20", frame(_but(id={"a": 1})), "an id that is an object", ids=(None,), codes=INVALID
+    ),
+    Trial("BASE-21", frame(_but(method=7)), "a method that is a number", codes=INVALID),
+    Trial("BASE-21", frame(_but(method=None)), "a method that is null", codes=INVALID),
+    Trial("BASE-22", frame(_but(params="text")), "params that are a text", codes=(-32600, -32602)),
+    Trial("BASE-22", frame(_but(params=7)), "params that are a number", codes=(-32600, -32602)),
 )
 
 
@@ -180,43 +141,22 @@ NO_REQUEST: Final = (
 async def values_that_are_no_request_are_refused(harness: Harness) -> None:
     """Send wrong versions, ids, methods, params and batches; a query after each."""
 
-    async def attempt(session: ClientSession, unfit: Unfit) -> bool:
-        outcome = await try_bytes(session, frame(unfit.value))
-        codes = outcome.errors_to(*unfit.ids)
-        harness.check(
-            unfit.row,
-            len(codes) == len(outcome.answers) > 0 and set(codes) <= set(unfit.codes),
-            f"the error {' or '.join(map(str, unfit.codes))} for {unfit.description}",
-            outcome,
-        )
-        return outcome.still_serves
+    def is_refused(trial: Trial, outcome: Outcome) -> bool:
+        codes = outcome.errors_to(*trial.ids)
+        return len(codes) == len(outcome.answers) > 0 and set(codes) <= set(trial.codes)
 
-    await run_trials(harness, NO_REQUEST, attempt)
-    await run_trials(
-        harness, BATCHES, lambda session, batch: _batch_is_refused(harness, session, batch)
-    )
+    await check_trials(harness, NO_REQUEST, "the error {codes} for", is_refused)
+    await check_trials(harness, BATCHES, "one error {codes} for", _is_one_refusal)
     harness.record_pass("BASE-19")
 
 
-BATCHES: Final[tuple[list[Any], ...]] = ([], [query("x")], [query("x"), message("exit")])
+BATCHES: Final = tuple(
+    Trial("BASE-28", frame(batch), f"a batch of {len(batch)}, and no other answer", codes=INVALID)
+    for batch in ([], [query("x")], [query("x"), message("exit")])
+)
 
 
-async def _batch_is_refused(harness: Harness, session: ClientSession, batch: list[Any]) -> bool:
-    outcome = await try_bytes(session, frame(batch))
-    harness.check(
-        "BASE-28",
-        _is_one_refusal(outcome),
-        f"one error -32600 for a batch of {len(batch)}, and no other answer",
-        outcome,
-    )
-    return outcome.still_serves
-
-
-def _is_one_refusal(outcome: Outcome) -> bool:
+def _is_one_refusal(_: Trial, outcome: Outcome) -> bool:
     """Return whether the batch got one error, and its members no answer."""
     codes = outcome.errors_to(None)
-    return (
-        outcome.still_serves
-        and len(codes) == len(outcome.answers)
-        and set(codes) == {INVALID_REQUEST}
-    )
+    return outcome.still_serves and len(codes) == len(outcome.answers) and set(codes) == {*INVALID}

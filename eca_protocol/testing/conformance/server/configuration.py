@@ -73,11 +73,7 @@ async def _initialize(harness: Harness, session: ClientSession) -> None:
 
 
 async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
-    """Send `initialized`; return the first `config/updated` after it.
-
-    Raises:
-        Unmet: there is none.
-    """
+    """Send `initialized`; return the first `config/updated` after it."""
     await session.notify("initialized", {})
     return await session.until(
         lambda message: message.get("method") == "config/updated",
@@ -112,11 +108,7 @@ def _is_native(message: Mapping[str, Any]) -> bool:
 
 
 async def _task_ends(session: ClientSession, *, shows: str | None = None) -> None:
-    """Wait until a started task finishes.
-
-    Raises:
-        Unmet: there is none; the row that it shows fails.
-    """
+    """Wait until a started task finishes."""
     started: list[object] = []
 
     def ends(message: Mapping[str, Any]) -> bool:

@@ -32,11 +32,7 @@ _ENDS: Final = re.compile(r"\b49\d\d\b")
 async def text_sent_to_model(
     session: ClientSession, *contexts: Mapping[str, Any], text: str = "Hi."
 ) -> str:
-    """Prompt with these contexts; return all text of the request to the model.
-
-    Raises:
-        Unmet: it becomes none.
-    """
+    """Prompt with these contexts; return all text of the request to the model."""
     chat = await session.take_turn(text, reply("I see."), contexts=list(contexts))
     return all_text(chat.model.first.body)
 
@@ -50,11 +46,7 @@ def file(path: Path, *lines: int) -> dict[str, Any]:
 
 
 async def require_files(session: ClientSession) -> None:
-    """Check the precondition that the text of a file reaches the model.
-
-    Raises:
-        Unmet: the text of a file is not shown to the model.
-    """
+    """Check the precondition that the text of a file reaches the model."""
     path = session.workspace / "needed.txt"
     path.write_text("what is needed\n")
     if "what is needed" not in await text_sent_to_model(session, file(path)):

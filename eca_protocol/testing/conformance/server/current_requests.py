@@ -13,16 +13,6 @@ from eca_protocol.testing.conformance.session import ClientSession
 from eca_protocol.testing.conformance.verdicts import NotApplicable, Unmet
 from eca_protocol.testing.script import Reply
 
-__all__ = [
-    "CAPABLE_CLIENT",
-    "CURRENT",
-    "PIXEL",
-    "RANGE",
-    "chat_with_turns",
-    "content_id",
-    "request_result",
-]
-
 CURRENT: Final = Revision.CURRENT
 UNKNOWN_METHOD: Final = -32601
 RANGE: Final = {

@@ -18,8 +18,6 @@ from eca_protocol.testing.conformance.server.asking import QUERY, bytes_of, quer
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply, wait
 
-__all__ = ["busy", "exit_code"]
-
 END_SECONDS: Final = 3.0
 """Seconds within which a server has to end (W-13)."""
 
@@ -61,11 +59,7 @@ async def exit_code(
 
 
 async def busy(session: ClientSession) -> ChatSession:
-    """Start a turn whose model has begun to answer and never ends.
-
-    Raises:
-        Unmet: the turn does not come so far.
-    """
+    """Start a turn whose model has begun to answer and never ends."""
     chat = session.chat(reply("Hel", wait("for ever")))
     await chat.prompt("Continue.")
     await chat.content("text", text="Hel", expected="the first text of the model")

@@ -48,11 +48,7 @@ async def a_broken_file_does_not_prevent_the_start(harness: Harness) -> None:
 
 
 async def _check_start(harness: Harness, session: ClientSession, where: str) -> None:
-    """Perform the handshake, and check that it has a result.
-
-    Raises:
-        Unmet: there is no answer.
-    """
+    """Perform the handshake, and check that it has a result."""
     expected = f"an object as the answer to `initialize` {where}"
     try:
         await session.handshake()
@@ -96,11 +92,7 @@ async def chats_continue_in_the_next_server(harness: Harness) -> None:
 
 
 async def _continue(session: ClientSession, earlier: ChatSession) -> str:
-    """Prompt a chat of an earlier server; return the conversation that the model gets.
-
-    Raises:
-        Unmet: there is no turn with a request to the model.
-    """
+    """Prompt a chat of an earlier server; return the conversation that the model gets."""
     chat = session.chat(reply("I see."), id=earlier.id)
     await chat.prompt(QUESTION)
     await chat.finished()

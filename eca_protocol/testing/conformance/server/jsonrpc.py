@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.asking import (
     ABSENT,
     QUERY,
+    Trial,
     answer_to,
+    check_trials,
     code_of,
     frame,
     message,
     query,
-    run_trials,
     try_bytes,
 )
 from eca_protocol.testing.conformance.server.ends import busy
@@ -229,28 +228,19 @@ async def a_capability_may_be_an_object(harness: Harness, session: ClientSession
     harness.check("W-3h", "result" in got, "a result for the capability {}, as for true", got)
 
 
-@attrs.frozen
-class Unanswered:
-    """Messages without an answer: their requirement, and description."""
-
-    row: str
-    messages: tuple[Any, ...]
-    description: str
-
-
 NEVER_ANSWERED: Final = (
-    Unanswered("BASE-18", (message("chat/promptStop", {"chatId": "none"}),), "a stop"),
-    Unanswered(
+    Trial("BASE-18", frame(message("chat/promptStop", {"chatId": "none"})), "a stop"),
+    Trial(
         "BASE-18",
-        (message("chat/promptStop", {"chatId": 7}), message("chat/promptStop")),
+        frame(message("chat/promptStop", {"chatId": 7}), message("chat/promptStop")),
         "a stop that does not fit",
     ),
-    Unanswered("BASE-18", (message("initialized", {}),), "`initialized` once more"),
-    Unanswered("W-4c", (message("$/no/such", {"a": 1}), message("$/setTrace")), "unknown $/ ones"),
-    Unanswered("W-4c", (message("no/such", [1, 2]), message("no/such")), "unknown notifications"),
-    Unanswered(
+    Trial("BASE-18", frame(message("initialized", {})), "`initialized` once more"),
+    Trial("W-4c", frame(message("$/no/such", {"a": 1}), message("$/setTrace")), "unknown $/ ones"),
+    Trial("W-4c", frame(message("no/such", [1, 2]), message("no/such")), "unknown notifications"),
+    Trial(
         "BASE-30",
-        (
+        frame(
             {"jsonrpc": "2.0", "id": 4711, "result": {}},
             {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "no"}},
             {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "no"}},
@@ -263,18 +253,13 @@ NEVER_ANSWERED: Final = (
 @case("BASE-18", "BASE-30", "W-4c", since=Revision.DRAFT)
 async def some_messages_are_never_answered(harness: Harness) -> None:
     """Send known and unknown notifications, and stray answers; a query after each."""
-
-    async def attempt(session: ClientSession, trial: Unanswered) -> bool:
-        outcome = await try_bytes(session, *map(frame, trial.messages), answers_due=0)
-        harness.check(
-            trial.row,
-            outcome.still_serves and not outcome.answers,
-            f"no answer to {trial.description}",
-            outcome,
-        )
-        return outcome.still_serves
-
-    await run_trials(harness, NEVER_ANSWERED, attempt)
+    await check_trials(
+        harness,
+        NEVER_ANSWERED,
+        "no answer to",
+        lambda _, outcome: outcome.still_serves and not outcome.answers,
+        answers_due=0,
+    )
 
 
 @case("W-4a", since=Revision.DRAFT)

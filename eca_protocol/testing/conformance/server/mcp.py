@@ -73,11 +73,7 @@ async def wait_for_status(
     after: ReceivedMessage | None = None,
     shows: str | None = None,
 ) -> ReceivedMessage:
-    """Return the first update of an MCP server, after another one, with one of these statuses.
-
-    Raises:
-        Unmet: there is none.
-    """
+    """Return the first update of an MCP server, after another one, with one of these statuses."""
     earliest = -1 if after is None else after.index
     for received in updates(session, name):
         if received.params.get("status") in statuses and received.index > earliest:

@@ -25,21 +25,13 @@ _COMMON = ("e", "o", "login")
 async def find_contexts(
     session: ClientSession, query: str, **params: Any
 ) -> list[Mapping[str, Any]]:
-    """Return the contexts that match a query.
-
-    Raises:
-        Unmet: there is no list of them.
-    """
+    """Return the contexts that match a query."""
     answer = await session.ask(CONTEXTS, {"query": query, "contexts": [], **params})
     return _listed(answer, "contexts")
 
 
 async def commands(session: ClientSession, query: str) -> list[Mapping[str, Any]]:
-    """Return the commands that match a query.
-
-    Raises:
-        Unmet: there is no list of them.
-    """
+    """Return the commands that match a query."""
     return _listed(await session.ask(COMMANDS, {"query": query}), "commands")
 
 

@@ -16,33 +16,6 @@ from eca_protocol.testing.conformance.chat_session import ChatSession
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, finish, reply, tool_call, usage
 
-__all__ = [
-    "INTRODUCTION_SECONDS",
-    "Content",
-    "all_text",
-    "call_results",
-    "calls",
-    "comes",
-    "contents",
-    "conversation",
-    "ends",
-    "finishes",
-    "id_of",
-    "kinds",
-    "next_content",
-    "next_end",
-    "next_run",
-    "offered_tools",
-    "params_of",
-    "poll",
-    "result_of",
-    "runs",
-    "system_text",
-    "text_of_role",
-    "wait_for_gate",
-    "wait_for_requests",
-]
-
 Content = Mapping[str, Any]
 
 _Value = TypeVar("_Value")
@@ -82,11 +55,7 @@ def _first_of_each(contents_of_calls: list[Content]) -> list[Content]:
 
 
 async def next_run(chat: ChatSession, n: int = 1, *, seconds: float = 5) -> Content:
-    """Return the nth call's `toolCallRun`.
-
-    Raises:
-        Unmet: it is not.
-    """
+    """Return the nth call's `toolCallRun`."""
     await chat.session.until(
         lambda _: len(runs(chat)) >= n, seconds=seconds, expected=f"toolCallRun of call {n}"
     )
@@ -94,11 +63,7 @@ async def next_run(chat: ChatSession, n: int = 1, *, seconds: float = 5) -> Cont
 
 
 async def next_end(chat: ChatSession, n: int = 1, *, shows: str | None = None) -> Content:
-    """Return the content that closes the nth call.
-
-    Raises:
-        Unmet: it does not.
-    """
+    """Return the content that closes the nth call."""
     await chat.session.until(
         lambda _: len(ends(chat)) >= n, shows=shows, expected=f"the end of call {n}"
     )
@@ -106,11 +71,7 @@ async def next_end(chat: ChatSession, n: int = 1, *, shows: str | None = None) -
 
 
 def id_of(call: Content) -> str:
-    """Return the id of a call.
-
-    Raises:
-        Unmet: it tells none.
-    """
+    """Return the id of a call."""
     contents_of_calls = call.get("id")
     if not isinstance(contents_of_calls, str):
         raise Unmet("a call with an id", call)
@@ -157,11 +118,7 @@ async def next_content(
     seconds: float = 5,
     **members: Any,
 ) -> Content:
-    """Return the chat's nth content of a type with these members.
-
-    Raises:
-        Unmet: it does not come.
-    """
+    """Return the chat's nth content of a type with these members."""
     received = await chat.content(kind, n=n, shows=shows, seconds=seconds, **members)
     return received.content
 
@@ -185,20 +142,12 @@ async def finishes(chat: ChatSession, turns: int = 1, *, seconds: float = 5) -> 
 
 
 async def wait_for_requests(chat: ChatSession, times: int = 1) -> None:
-    """Wait until the model has received that many requests.
-
-    Raises:
-        Unmet: it was not.
-    """
+    """Wait until the model has received that many requests."""
     await _until(chat, lambda: len(chat.model.requests) >= times, f"{times} requests to the model")
 
 
 async def wait_for_gate(chat: ChatSession, gate: str) -> None:
-    """Wait until the model reaches that gate.
-
-    Raises:
-        Unmet: it never comes so far.
-    """
+    """Wait until the model reaches that gate."""
     await _until(chat, lambda: gate in chat.model.reached_gates, f"the model at {gate!r}")
 
 

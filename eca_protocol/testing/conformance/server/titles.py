@@ -14,11 +14,7 @@ from eca_protocol.testing.script import hang, reply, wait
 
 
 async def title_request(chat: ChatSession) -> ReceivedRequest:
-    """Wait for the request for the chat's title.
-
-    Raises:
-        Unmet: there is none.
-    """
+    """Wait for the request for the chat's title."""
     try:
         await chat.model.until(lambda: bool(chat.model.title_requests))
     except DeadlineExceeded as late:

@@ -144,11 +144,7 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
 
 
 async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
-    """Approve each call until the turn has finished.
-
-    Raises:
-        Unmet: it does not.
-    """
+    """Approve each call until the turn has finished."""
     ended, approved = chat.ends, set[str]()
 
     def unapproved() -> list[str]:
@@ -169,11 +165,7 @@ async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
 async def take_approved_turn(
     session: ClientSession, prompt: str, *script: AnswersWith
 ) -> ChatSession:
-    """Prompt a new chat with its script, and approve each call until the turn has finished.
-
-    Raises:
-        Unmet: there is no answer, or no end.
-    """
+    """Prompt a new chat with its script, and approve each call until the turn has finished."""
     chat = session.chat(*script)
     await chat.prompt(prompt)
     await approve_all(chat)

@@ -28,11 +28,7 @@ def reply_with_usage(prompt: int, completion: int) -> Reply:
 
 
 async def usage_of_turns(chat: ChatSession, *, turns: int = 1, **params: Any) -> list[Content]:
-    """Run that many turns; return the usage content of each.
-
-    Raises:
-        Unmet: a turn tells of none.
-    """
+    """Run that many turns; return the usage content of each."""
     for turn in range(1, turns + 1):
         await chat.prompt("Hi.", **params)
         await chat.finished(turn)

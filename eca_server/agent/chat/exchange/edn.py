@@ -14,8 +14,6 @@ from typing import Any, Final
 from eca_protocol import json
 from eca_protocol.errors import ECAError
 
-__all__ = ["BadEDN", "Keyword", "dumps", "loads", "plain"]
-
 DEEPEST: Final = 128
 """The deepest nesting of collections."""
 

@@ -20,7 +20,7 @@ from eca_protocol.errors import ECAError, InvalidJSON
 from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.written import COMPACTED, VERSION
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.tools.approval import NATIVE
+from eca_server.client.content_formatting import NATIVE
 from eca_server.models.history import (
     CompactionPart,
     ImagePart,
@@ -32,8 +32,6 @@ from eca_server.models.history import (
     ToolCallPart,
     ToolResultPart,
 )
-
-__all__ = ["BadExport", "ImportedChat", "read_export"]
 
 _LONGEST_ID: Final = 256
 _JSON = re.compile(r'\s*\{\s*"')

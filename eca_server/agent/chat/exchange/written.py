@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from eca_protocol import json
 from eca_server.agent.chat.exchange.edn import Keyword
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.tools.approval import NATIVE
+from eca_server.client.content_formatting import NATIVE
 from eca_server.models.history import (
     CompactionPart,
     FilePart,
@@ -26,8 +26,6 @@ from eca_server.models.history import (
     ToolCallPart,
     ToolResultPart,
 )
-
-__all__ = ["COMPACTED", "VERSION", "Hide", "envelope", "markdown"]
 
 VERSION: Final = 1
 COMPACTED: Final = "The conversation was compacted/summarized, consider this summary:\n"

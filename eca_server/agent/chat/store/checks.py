@@ -12,15 +12,6 @@ from typing import Final
 
 from eca_server.agent.chat.store.place import Damage
 
-__all__ = [
-    "TABLES",
-    "check_header",
-    "check_ids",
-    "check_tables",
-    "code_of",
-    "is_damage",
-]
-
 TABLES: Final = (
     "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 )

@@ -33,8 +33,6 @@ from eca_server.agent.chat.store.salvage import salvage_all
 from eca_server.agent.chat.store.schema import decode_text, set_up
 from eca_server.agent.chat.store.wal import repair_log
 
-__all__ = ["ChatFile"]
-
 _log = logging.getLogger("eca_server.agent.chat.store")
 
 _PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end

@@ -19,26 +19,8 @@ from typing import Final
 
 from eca_protocol import platforms
 from eca_protocol.errors import ECAError
-from eca_server.config import data_directory, make_data_directory
+from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.workspace.worktree import in_main_worktree
-
-__all__ = [
-    "BUSY_SECONDS",
-    "RETRY_SECONDS",
-    "SALVAGE_SUFFIX",
-    "UNKNOWN_WORKSPACE",
-    "Damage",
-    "Owner",
-    "Presence",
-    "StoreFault",
-    "free_name",
-    "has_ended",
-    "make_private_file",
-    "remove_lock",
-    "set_aside",
-    "store_path",
-    "workspace_key",
-]
 
 BUSY_SECONDS = 5.0
 """Seconds to wait for a process that writes, or examines damage, at the same time."""

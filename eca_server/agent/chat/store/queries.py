@@ -45,27 +45,10 @@ from eca_server.agent.chat.store.rows import (
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.running import update as update_running
 from eca_server.models.history import TextPart
-from eca_server.workspace import Fingerprint
+from eca_server.workspace.reading import Fingerprint
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
-
-__all__ = [
-    "add_before_images",
-    "append",
-    "changes_since",
-    "clear",
-    "content",
-    "delete",
-    "finish_rollback",
-    "has_message",
-    "latest",
-    "load",
-    "note_rollback",
-    "note_step",
-    "remove_before_images",
-    "unfinished_rollbacks",
-]
 
 _BEGINNING: Final = 100  # characters
 _LARGEST: Final = 2**63 - 1

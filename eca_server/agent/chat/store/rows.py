@@ -46,30 +46,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-__all__ = [
-    "BeforeImage",
-    "BeforeImageBatch",
-    "Change",
-    "ChatRow",
-    "ChatSettings",
-    "ChatSummary",
-    "LoadResult",
-    "Rollback",
-    "StoredChat",
-    "StoredContent",
-    "StoredMessage",
-    "TurnUsage",
-    "UndoStep",
-    "UnreadableRow",
-    "decode_message",
-    "decode_settings",
-    "encode_message",
-    "encode_settings",
-    "read_text",
-    "read_usage",
-    "repair_row",
-]
-
 Coding = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 

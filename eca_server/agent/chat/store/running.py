@@ -32,8 +32,6 @@ from eca_server.models.history import (
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
-__all__ = ["Piece", "Running", "add_pieces", "joined", "settle", "update"]
-
 CUT_OFF: Final = Message(
     role="user",
     parts=(

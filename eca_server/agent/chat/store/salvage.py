@@ -34,8 +34,6 @@ from eca_server.agent.chat.store.place import (
 from eca_server.agent.chat.store.scan import scan
 from eca_server.agent.chat.store.schema import decode_text, set_up
 
-__all__ = ["salvage_all"]
-
 SECONDS = 20.0
 """Seconds of work on one damaged file."""
 

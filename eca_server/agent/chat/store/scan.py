@@ -15,8 +15,6 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["scan"]
-
 _PAGE = 4096  # bytes
 _LEAF = 13  # the kind of a page that holds rows
 _LARGEST_LOCAL = _PAGE - 35

@@ -15,8 +15,6 @@ from typing import Final
 from eca_server.agent.chat.store.checks import check_ids, check_tables, code_of
 from eca_server.agent.chat.store.place import BUSY_SECONDS, RETRY_SECONDS, Damage, StoreFault
 
-__all__ = ["MIGRATIONS", "decode_text", "set_up"]
-
 _STRICT_SQLITE: Final = (3, 37)  # knows STRICT tables; older versions cannot even open the file
 
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (

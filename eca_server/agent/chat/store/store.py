@@ -36,8 +36,6 @@ from eca_server.models.estimate import BYTES_PER_TOKEN, tokens_in
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
-__all__ = ["Store"]
-
 LARGEST_BACKLOG = 64 * 1024 * 1024
 """Bytes of before-images that may wait for a late disk."""
 

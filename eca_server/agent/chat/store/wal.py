@@ -28,8 +28,6 @@ import attrs
 
 from eca_server.agent.chat.store.place import Presence, free_name, make_private_file
 
-__all__ = ["repair_log"]
-
 LARGEST_LOG = 64 * 1024 * 1024
 """Bytes of the largest log that is examined."""
 

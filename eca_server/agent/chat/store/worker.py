@@ -21,8 +21,6 @@ import trio
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
-__all__ = ["LIMITS", "Call", "Limits", "Worker"]
-
 _log = logging.getLogger("eca_server.agent.chat.store")
 
 SLOW_DISK = 8 * 1024 * 1024

@@ -27,17 +27,6 @@ from eca_server.models.credentials.oauth import (
 )
 from eca_server.secret import mask
 
-__all__ = [
-    "AuthorizationServer",
-    "BearerChallenge",
-    "ProtectedResource",
-    "canonical_url",
-    "find_authorization_server",
-    "find_resource",
-    "parse_bearer_challenge",
-    "register",
-]
-
 _ABSENT: Final = range(400, 500)
 _BEARER: Final = re.compile(r"(?i)(?:^|,)\s*bearer\b")
 _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')

@@ -30,20 +30,18 @@ from eca_server.agent.mcp.authorization.discovery import (
 )
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.config.files import Stamp, stamp_of
-from eca_server.models.credentials import (
+from eca_server.models.credentials.logins import Logins, LoginsError
+from eca_server.models.credentials.oauth import (
+    Challenge,
     Client,
     LoggedOut,
-    Logins,
-    LoginsError,
     OAuthError,
-    Tokens,
     TokenSet,
+    tokens_for_code,
 )
-from eca_server.models.credentials.oauth import Challenge, tokens_for_code
 from eca_server.models.credentials.redirect import Redirect, redirect_page
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.secret import Secret
-
-__all__ = ["MAX_STEP_UPS", "Login"]
 
 _log = logging.getLogger("eca_server.agent.mcp")
 

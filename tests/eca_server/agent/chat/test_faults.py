@@ -11,8 +11,8 @@ from eca_protocol import json
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.chat import breakdown
-from eca_server.agent.chat.store import Store
 from eca_server.agent.chat.store.running import Running
+from eca_server.agent.chat.store.store import Store
 from eca_server.client.session import Session
 from eca_server.models.backend import ErrorKind
 from eca_server.models.calls import MAX_NESTING

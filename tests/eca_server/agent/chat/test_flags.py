@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.chat.store import ChatSettings
-from eca_server.agent.chat.store.rows import decode_settings, encode_settings
+from eca_server.agent.chat.store.rows import ChatSettings, decode_settings, encode_settings
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents
 

@@ -13,7 +13,7 @@ import trio
 
 from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.turn import Steer
-from eca_server.agent.hooks import HookResults, Hooks
+from eca_server.agent.hooks.hooks import HookResults, Hooks
 from eca_server.agent.tools import background
 from eca_server.models.history import TextPart, ToolCallPart, ToolResultPart
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session

@@ -15,7 +15,8 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store import ChatSettings, Rollback, Store, StoredContent, UndoStep
+from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredContent, UndoStep
+from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.agent_session import calls, decide, session
@@ -214,7 +215,7 @@ async def nothing(*_: Any) -> None:
     [
         ("undo.replace_file", full_disk, "No space left on device", {"b": "4"}),
         (
-            "store.Store.content",
+            "store.store.Store.content",
             nothing,
             "its previous content cannot be read now",
             {"a": "1", "b": "4"},

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.chat.store import Store
+from eca_server.agent.chat.store.store import Store
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, tree, writes

@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 from eca_protocol.server.chat_states import ChatState
 from eca_protocol.server.roots import uri_of
-from eca_server.agent.chat.store import Store, store_path
+from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message
-from eca_server.workspace import Fingerprint
+from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor
 from tests.eca_server.agent.chat.session_model import Watch, check_history, tree_of

@@ -14,7 +14,9 @@ import trio
 from eca_protocol.process import Child
 from eca_protocol.server.roots import uri_of
 from eca_server.agent.chat import Prompt, Turn
-from eca_server.agent.chat.store import Store, StoredChat, store_path
+from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.rows import StoredChat
+from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.chat.store import BeforeImage, Store, store_path
+from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.rows import BeforeImage
+from eca_server.agent.chat.store.store import Store
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.agent.tools.write_file import WriteFile
-from eca_server.workspace import Fingerprint
+from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     calls,

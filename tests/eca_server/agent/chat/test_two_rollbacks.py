@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.chat.store import Store
+from eca_server.agent.chat.store.store import Store
 from eca_server.config import lock
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text

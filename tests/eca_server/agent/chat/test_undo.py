@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from eca_protocol.server.roots import Root
 from eca_server.agent.chat import undo
-from eca_server.agent.chat.store import Change, StoredContent
+from eca_server.agent.chat.store.rows import Change, StoredContent
 from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skipped_lines
-from eca_server.workspace import Fingerprint, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.reading import Fingerprint
 
 pytestmark = pytest.mark.requirement
 

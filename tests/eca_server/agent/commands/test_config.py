@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.commands.config import report
-from eca_server.config import LoadedConfig, load
+from eca_server.config.loading import LoadedConfig, load
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"

@@ -19,7 +19,7 @@ from eca_server.agent.commands.custom import (
     parse_command,
     words_of,
 )
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 
 def command(text: str) -> CustomCommand:

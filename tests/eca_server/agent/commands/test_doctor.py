@@ -6,9 +6,10 @@ import attrs
 import pytest
 
 from eca_server.agent.commands.doctor import report
-from eca_server.config import Model, Problem, Provider, Source
+from eca_server.config.problems import Problem, Source
+from eca_server.config.settings import Model, Provider
 from eca_server.models import provider as llm
-from eca_server.models.credentials import find_key, find_url
+from eca_server.models.credentials.lookup import find_key, find_url
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"

@@ -11,9 +11,9 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, hang, reply
 from eca_server.agent.commands import provider_check
 from eca_server.agent.commands.provider_check import CheckResult, check_providers
-from eca_server.config import Config
-from eca_server.config import Model as ConfiguredModel
-from eca_server.config import Provider as Configured
+from eca_server.config.settings import Config
+from eca_server.config.settings import Model as ConfiguredModel
+from eca_server.config.settings import Provider as Configured
 from eca_server.models.models import Models
 from eca_server.secret import Secret
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eca_protocol.server.roots import Root
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 
 def root_of(path: Path) -> Root:

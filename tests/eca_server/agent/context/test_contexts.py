@@ -25,9 +25,11 @@ from eca_protocol.messages import (
     UnknownContext,
     WebContext,
 )
-from eca_server.agent.context import Limits, PromptContext, build_context, draw_roots
+from eca_server.agent.context.contexts import PromptContext, build_context
+from eca_server.agent.context.disk import draw_roots
+from eca_server.agent.context.limits import Limits
 from eca_server.models.history import FilePart, ImagePart, TextPart
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 pytestmark = pytest.mark.trio
 

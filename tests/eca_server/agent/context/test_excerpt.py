@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
 from eca_server.agent.context.excerpt import Excerpt, LinesOutOfRange, read_excerpt
-from eca_server.workspace import NotRegularFile, NotText, TooLarge, Workspace
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
 
 
 def excerpt_of(path: Path, **options: object) -> Excerpt:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.agent.context import InstructionFiles, read_instruction_files
-from eca_server.workspace import Workspace
+from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
+from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of
 
 pytestmark = pytest.mark.trio

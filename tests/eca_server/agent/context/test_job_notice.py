@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from eca_server.agent.context.job_notice import job_notice
-from eca_server.agent.jobs import Jobs
+from eca_server.agent.jobs.jobs import Jobs
 
 pytestmark = pytest.mark.trio
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.messages import LinesRange
 from eca_server.agent.context.mentions import ResolvedMention, find_mentions, resolve_mention
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of
 
 

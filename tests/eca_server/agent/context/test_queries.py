@@ -17,8 +17,9 @@ from eca_protocol.messages import (
     LinesRange,
     RepoMapContext,
 )
-from eca_server.agent.context import query_contexts
-from eca_server.workspace import FileIndex, Workspace
+from eca_server.agent.context.queries import query_contexts
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.index import FileIndex
 from tests.eca_server.agent.context.conftest import root_of
 
 pytestmark = pytest.mark.trio

@@ -11,8 +11,10 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.hooks import ActionResult, BackgroundHooks, Hooks, parse_outcome
-from eca_server.agent.hooks.background import CLOSE_SECONDS, MAX_CHATS
+from eca_server.agent.hooks.action import ActionResult
+from eca_server.agent.hooks.background import CLOSE_SECONDS, MAX_CHATS, BackgroundHooks
+from eca_server.agent.hooks.hooks import Hooks
+from eca_server.agent.hooks.outcome import parse_outcome
 from eca_server.config.hook_settings import Hook
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]

@@ -13,19 +13,12 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eca_server.agent.hooks import (
-    EVENTS,
-    ActionResult,
-    HookResults,
-    Hooks,
-    Outcome,
-    ToolCallEvent,
-    matches_event,
-    parse_outcome,
-    run_action,
-)
-from eca_server.config import ApprovalRule
+from eca_server.agent.hooks.action import ActionResult, run_action
+from eca_server.agent.hooks.hooks import HookResults, Hooks
+from eca_server.agent.hooks.matching import ToolCallEvent, matches_event
+from eca_server.agent.hooks.outcome import EVENTS, Outcome, parse_outcome
 from eca_server.config.hook_settings import Hook, HookAction
+from eca_server.config.tool_settings import ApprovalRule
 from tests.eca_server.processes import assert_gone
 
 HERE = {"PATH": os.environ["PATH"]}

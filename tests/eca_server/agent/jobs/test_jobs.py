@@ -13,8 +13,10 @@ import pytest
 import trio
 
 from eca_protocol.errors import StartFailed
-from eca_server.agent.jobs import Job, JobRefused, Jobs, start_shell
 from eca_server.agent.jobs import jobs as jobs_module
+from eca_server.agent.jobs.job import Job
+from eca_server.agent.jobs.jobs import JobRefused, Jobs
+from eca_server.agent.jobs.shell import start_shell
 from tests.eca_server.processes import assert_gone
 
 pytestmark = pytest.mark.trio

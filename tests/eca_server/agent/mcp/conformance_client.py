@@ -25,7 +25,7 @@ from eca_server.agent.mcp.messages import MCPTool
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 
 MOST_LOGINS = 6

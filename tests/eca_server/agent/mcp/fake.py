@@ -22,7 +22,7 @@ from eca_server.agent.mcp.messages import (
     ToolResult,
 )
 from eca_server.agent.mcp.server import Server
-from eca_server.config import MCPServer
+from eca_server.config.mcp_settings import MCPServer
 
 ECHO = MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
 

@@ -20,7 +20,7 @@ from eca_protocol.http_server import HTTPRequest, Responder
 from eca_server.agent.mcp.authorization.discovery import canonical_url, parse_bearer_challenge
 from eca_server.agent.mcp.authorization.login import MAX_STEP_UPS, Login
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.models.credentials import Logins
+from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, web_server
 

@@ -20,7 +20,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.states import State
 from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
-from eca_server.config import MCPServer
+from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.scripted import SERVER
 
 pytestmark = pytest.mark.trio

@@ -11,7 +11,8 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_server.agent.mcp.authorization.login import Login
-from eca_server.models.credentials import Client, Logins, TokenSet
+from eca_server.models.credentials.logins import Logins
+from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 
 pytestmark = pytest.mark.trio

@@ -13,7 +13,7 @@ import trio.testing
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import CLOSE_SECONDS, START_WAIT_SECONDS, Manager
 from eca_server.agent.mcp.server import Server
-from eca_server.config import MCPServer
+from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import Place
 
 pytestmark = pytest.mark.trio

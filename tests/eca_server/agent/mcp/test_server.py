@@ -11,7 +11,7 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import Progress, ToolResult
 from eca_server.agent.mcp.server import LIST_PAUSE_SECONDS, RESTART_SECONDS, STABLE_SECONDS
 from eca_server.agent.mcp.states import State
-from eca_server.config import MCPServer
+from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import ECHO, Place, server_at
 
 pytestmark = pytest.mark.trio

@@ -14,12 +14,13 @@ import trio
 
 from eca_protocol.messages import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
-from eca_server.agent.sandbox import Sandbox, capability
+from eca_server.agent.sandbox.detect import capability
+from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import Tool, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 needs_bubblewrap = pytest.mark.skipif(
     capability().kind != "bubblewrap",

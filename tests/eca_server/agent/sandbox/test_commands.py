@@ -9,10 +9,11 @@ import attrs
 import pytest
 import trio
 
-from eca_server.agent.jobs import Jobs
-from eca_server.agent.sandbox import Capability, capability, sandbox_for
+from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.sandbox import detect as detection
+from eca_server.agent.sandbox.detect import Capability, capability
 from eca_server.agent.sandbox.reserved import release, reserve
+from eca_server.agent.sandbox.sandbox import sandbox_for
 from eca_server.agent.tools.approval import Memo, policy_of
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.custom import custom_commands
@@ -20,9 +21,15 @@ from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolError
-from eca_server.config import Approval, ApprovalRule, Config, CustomTool, ToolCall
-from eca_server.config.tool_settings import SandboxSettings
-from eca_server.workspace import Workspace
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import (
+    Approval,
+    ApprovalRule,
+    CustomTool,
+    SandboxSettings,
+    ToolCall,
+)
+from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.sandbox.driver import World, needs_bubblewrap, run, texts
 
 pytestmark = pytest.mark.trio

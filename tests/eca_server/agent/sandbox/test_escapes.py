@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.sandbox import capability
+from eca_server.agent.sandbox.detect import capability
 from tests.eca_server.agent.sandbox.driver import (
     SECRET,
     World,

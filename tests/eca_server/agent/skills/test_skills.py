@@ -13,17 +13,12 @@ from hypothesis import strategies as st
 from eca_protocol.messages import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots
 from eca_server.agent.context import definition_files
-from eca_server.agent.skills import (
-    InvalidSkill,
-    LoadSkill,
-    Skill,
-    SkillFiles,
-    SkillList,
-    list_skills,
-    parse_skill,
-)
+from eca_server.agent.skills.files import SkillFiles, SkillList
+from eca_server.agent.skills.listing import list_skills
+from eca_server.agent.skills.skill import InvalidSkill, Skill, parse_skill
+from eca_server.agent.skills.tool import LoadSkill
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 
 def skill_text(name: str, description: str = "d", text: str = "Do it.") -> str:

@@ -15,7 +15,7 @@ from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 
 def files_in(*folders: Path, **options: Any) -> Files:

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from eca_server.agent.tools.approval import Call, Decision, Policy, policy_of, spellings
-from eca_server.config import Approval, ApprovalRule, Behavior, Config, ToolCall
 from eca_server.config import matchers as name_matchers
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, ToolCall
 
 SPELLINGS = ["read_file", "eca_read_file", "eca__read_file", "ECA__read_file"]
 READ = Call(tool="read_file", effect="read", arguments={"path": "a.py"})

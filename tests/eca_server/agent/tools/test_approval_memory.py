@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from eca_server.agent.tools.approval import Call, Memo, Policy
-from eca_server.config import Approval, ApprovalRule
+from eca_server.config.tool_settings import Approval, ApprovalRule
 
 EDIT = Call(tool="edit_file", effect="write", arguments={"path": "a"})
 OUTSIDE = attrs.evolve(EDIT, outside=("/etc/passwd",))

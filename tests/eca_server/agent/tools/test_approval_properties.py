@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.tools.approval import Call, Memo, Policy
-from eca_server.config import Approval, ApprovalRule
+from eca_server.config.tool_settings import Approval, ApprovalRule
 
 LOOSENESS = {"deny": 0, "ask": 1, "allow": 2}
 

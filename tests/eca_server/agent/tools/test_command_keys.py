@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from eca_protocol.server.roots import Root
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.remembered_programs import ANY_ARGUMENTS, FORMS, NEVER
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 PROGRAMS = (
     *(name for name in FORMS),

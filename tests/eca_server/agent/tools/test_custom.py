@@ -15,9 +15,9 @@ from eca_server.agent.tools.custom import CustomCommand, custom_commands
 from eca_server.agent.tools.native import NATIVE_NAMES
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import Tool, ToolError, ToolOutput
-from eca_server.config import CustomTool
+from eca_server.config.tool_settings import CustomTool
 from eca_server.models.history import TextPart
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 pytestmark = pytest.mark.trio
 

@@ -15,7 +15,7 @@ from eca_server.agent.tools.edit_file import EditFile
 from eca_server.agent.tools.preview import PreviewFileChange
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Fingerprint, decode
+from eca_server.workspace.reading import Fingerprint, decode
 from tests.eca_server.agent.tools.file_tools import (
     change_of,
     files_in,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eca_server.agent.tools.editing import EditResult, edit
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import decode
+from eca_server.workspace.reading import decode
 
 CODE = """\
 def one():

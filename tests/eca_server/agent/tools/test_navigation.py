@@ -15,7 +15,7 @@ from eca_protocol.messages import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.tools.navigation import EditorDefinition, EditorReferences, editor_navigates
 from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Editor, editor
 

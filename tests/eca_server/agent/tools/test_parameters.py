@@ -20,7 +20,7 @@ from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.view_image import ViewImage
 from eca_server.agent.tools.write_file import WriteFile
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 EDIT = "path original_content new_content all_occurrences"
 RUN = "command working_directory timeout"

@@ -15,9 +15,9 @@ from eca_server.agent.tools.custom import custom_commands
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
-from eca_server.config import Approval, ApprovalRule, CustomTool
+from eca_server.config.tool_settings import Approval, ApprovalRule, CustomTool
 from eca_server.system.child_process import harden_environment
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 GIT = shutil.which("git")
 GIT_STATUS = Approval(

@@ -16,7 +16,7 @@ from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import FilePart, ImagePart, TextPart
-from eca_server.workspace import Fingerprint
+from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.tools.file_tools import (
     files_in,
     output_text,

@@ -23,7 +23,7 @@ from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import Tool, ToolError, ToolOutput
 from eca_server.models.history import TextPart
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 pytestmark = pytest.mark.trio
 

@@ -15,7 +15,7 @@ from eca_protocol.server.roots import Root
 from eca_server.agent.tools.shell_expansion import Unsure, glob_matches, matches_parent, with_braces
 from eca_server.agent.tools.shell_syntax import Word, tokenize
 from eca_server.agent.tools.shell_words import TouchedPaths, touched_paths
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 BASH = shutil.which("bash")
 needs_bash = pytest.mark.skipif(BASH is None, reason="there is no bash")

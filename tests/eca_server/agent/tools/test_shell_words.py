@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.server.roots import Root
 from eca_server.agent.tools.shell_words import NamedPaths, TouchedPaths, paths_in, touched_paths
-from eca_server.workspace import Workspace
+from eca_server.workspace.boundary import Workspace
 
 ENVIRON = {"HOME": "/home/me", "SECRETS": "/var/secrets"}
 

@@ -29,7 +29,7 @@ from eca_server.agent.tools.search import Pattern, search
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError
 from eca_server.agent.tools.write_file import WriteFile
-from eca_server.config import Approval
+from eca_server.config.tool_settings import Approval
 from eca_server.workspace import opening
 from eca_server.workspace.opening import open_directory
 from tests.eca_server.agent.tools.file_tools import files_in, prepare, run, text_of

@@ -12,8 +12,8 @@ import pytest
 
 from eca_server.agent.tools import tracked
 from eca_server.agent.tools.tracked import IgnoredAndTracked
-from eca_server.workspace import Directory, git
-from eca_server.workspace.opening import open_directory
+from eca_server.workspace import git
+from eca_server.workspace.opening import Directory, open_directory
 
 
 class Clock:

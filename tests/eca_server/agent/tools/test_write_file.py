@@ -12,7 +12,7 @@ from eca_server.agent.tools import write_file
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolError
 from eca_server.agent.tools.write_file import WriteFile
-from eca_server.workspace import Fingerprint
+from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.tools.file_tools import (
     change_of,
     files_in,

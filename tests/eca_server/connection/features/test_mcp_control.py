@@ -20,7 +20,8 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.config.saved_settings import SavedSettings
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
-from eca_server.models.credentials import Client, Logins, TokenSet
+from eca_server.models.credentials.logins import Logins
+from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, text
 from tests.eca_server.agent.mcp.fake import Place

@@ -12,7 +12,7 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_server.config.login_settings import Auth
-from eca_server.models.credentials import Client, OAuthError, TokenSet, flows
+from eca_server.models.credentials import flows
 from eca_server.models.credentials.flows import (
     BrowserLogin,
     DeviceLogin,
@@ -21,6 +21,7 @@ from eca_server.models.credentials.flows import (
     LoginInstructions,
     flow_of,
 )
+from eca_server.models.credentials.oauth import Client, OAuthError, TokenSet
 from eca_server.models.credentials.redirect import redirect_page
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server

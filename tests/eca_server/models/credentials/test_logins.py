@@ -9,7 +9,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from eca_server.models.credentials import Client, Logins, LoginsError, StoredKeys, TokenSet
+from eca_server.models.credentials.logins import Logins, LoginsError, StoredKeys
+from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 
 KEY = "planted-0123456789-key"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config import Provider
-from eca_server.models.credentials import (
+from eca_server.config.settings import Provider
+from eca_server.models.credentials.lookup import (
     LOGIN,
     Credential,
     Location,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config import Provider
-from eca_server.models.credentials import find_key
+from eca_server.config.settings import Provider
+from eca_server.models.credentials.lookup import find_key
 from eca_server.models.credentials.netrc import NetrcError, netrc_file, password_in
 from eca_server.secret import Secret
 

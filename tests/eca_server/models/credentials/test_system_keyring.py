@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.models.credentials import Logins, LoginsError, system_keyring
+from eca_server.models.credentials import system_keyring
+from eca_server.models.credentials.logins import Logins, LoginsError
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 

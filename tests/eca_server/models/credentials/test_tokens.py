@@ -16,8 +16,10 @@ import trio
 from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config import lock
-from eca_server.models.credentials import Client, LoggedOut, Logins, OAuthError, Tokens, TokenSet
 from eca_server.models.credentials import tokens as token_room
+from eca_server.models.credentials.logins import Logins
+from eca_server.models.credentials.oauth import Client, LoggedOut, OAuthError, TokenSet
+from eca_server.models.credentials.tokens import Tokens
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 

@@ -4,7 +4,7 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk
-from eca_server import config
+from eca_server.config import settings as config
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.history import Message, TextPart
 from eca_server.secret import Secret

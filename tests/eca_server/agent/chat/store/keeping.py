@@ -12,16 +12,11 @@ from uuid import uuid4
 import attrs
 import pytest
 
-from eca_server.agent.chat.store import (
-    BeforeImage,
-    Limits,
-    Store,
-    StoredChat,
-    StoredMessage,
-    queries,
-)
+from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
-from eca_server.agent.chat.store.rows import ChatRow
+from eca_server.agent.chat.store.rows import BeforeImage, ChatRow, StoredChat, StoredMessage
+from eca_server.agent.chat.store.store import Store
+from eca_server.agent.chat.store.worker import Limits
 from eca_server.models.history import (
     Message,
     Origin,

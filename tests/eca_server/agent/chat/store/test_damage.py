@@ -11,7 +11,8 @@ from typing import Any
 import attrs
 import pytest
 
-from eca_server.agent.chat.store import TurnUsage, schema
+from eca_server.agent.chat.store import schema
+from eca_server.agent.chat.store.rows import TurnUsage
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, said
 
 pytestmark = [pytest.mark.trio, pytest.mark.requirement]

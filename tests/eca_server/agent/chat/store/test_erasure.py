@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.agent.chat.store import StoredMessage, queries
+from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
+from eca_server.agent.chat.store.rows import StoredMessage
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,

@@ -15,16 +15,9 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store import (
-    ChatSettings,
-    Limits,
-    Rollback,
-    StoredMessage,
-    UndoStep,
-    queries,
-    schema,
-    store,
-)
+from eca_server.agent.chat.store import queries, schema, store
+from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredMessage, UndoStep
+from eca_server.agent.chat.store.worker import Limits
 from eca_server.models.history import BlockPart, Message
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from eca_server.agent.chat.store import store_path, workspace_key
+from eca_server.agent.chat.store.place import store_path, workspace_key
 
 pytestmark = pytest.mark.requirement
 
 
 def test_sqlite_is_not_imported_before_the_first_call() -> None:
-    code = "import sys, eca_server.agent.chat.store; sys.exit('sqlite3' in sys.modules)"
+    code = "import sys, eca_server.agent.chat.store.store; sys.exit('sqlite3' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-P", "-c", code], timeout=20, check=False).returncode == 0
     )

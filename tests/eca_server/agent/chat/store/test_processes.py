@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.agent.chat.store import Store, StoredChat
 from eca_server.agent.chat.store.file import ChatFile
+from eca_server.agent.chat.store.rows import StoredChat
+from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ToolCallPart, ToolResultPart, repair
 from tests.eca_server.agent.chat.store.keeping import PATIENT, WORKSPACE, opened, texts_of, turn
 from tests.eca_server.agent.chat.store.process import spawn

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from eca_server.agent.chat.store import ChatSettings, TurnUsage, place, salvage
+from eca_server.agent.chat.store import place, salvage
+from eca_server.agent.chat.store.rows import ChatSettings, TurnUsage
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, Kept, image, opened, said
 from tests.eca_server.agent.chat.store.test_log import CHATS as IN_LOG
 from tests.eca_server.agent.chat.store.test_log import killed_server

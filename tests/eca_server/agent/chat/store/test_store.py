@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from eca_server.agent.chat.flags import Flag
-from eca_server.agent.chat.store import ChatSettings, Store, StoredMessage, TurnUsage
+from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
+from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ImagePart, Message, TextPart
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
 
