@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from eca_server.system.command_line import Parser, port, seconds
+from eca_server.system.command_line import Page, Parser, add_command, port, seconds
 
 if TYPE_CHECKING:
     _Commands: TypeAlias = argparse._SubParsersAction[Parser]
@@ -16,32 +16,57 @@ ECA (Editor Code Assistant): lets an editor chat with language models.
 
 Your editor starts `eca-server serve` (or `eca-server` alone) and speaks the ECA
 protocol with it over stdin and stdout.
-Try it without an editor or an API key: `eca-server chat "Hello"`.
 """
 
 _EPILOG = """\
+Examples:
+  # Chat without an editor or an API key
+  $ eca-server chat "Hello"
+
+  # Write a configuration to begin with, and check it
+  $ eca-server config init
+  $ eca-server doctor
+
 Configuration: ~/.config/eca/config.json, then .eca/config.json in the workspace,
 or --config-file in place of both. The variable ECA_CONFIG may hold JSON, too.
-API keys come from the configuration or from variables like OPENAI_API_KEY.
-`eca-server doctor` checks the configuration. A folder's own settings that could
-run programs have no effect until you accept them (`eca-server trust --help`).
-Logs go to stderr.
+API keys come from the configuration or from variables like OPENAI_API_KEY. A
+folder's own settings that could run programs have no effect until you accept them
+(`eca-server trust --help`). Logs go to stderr.
 
 Exit codes: 0 success, 1 failure or unknown command, 2 wrong usage, above 128
 ended by a signal.
+
+`eca-server COMMAND --help` prints the options and examples of a command.
 """
 
-_SERVE = """\
+_SERVE = Page(
+    "serve an editor over stdin and stdout (started by editors)",
+    """\
 Serve one editor over stdin and stdout until it sends `exit` or closes its end.
 The working directory does not matter: the editor sends its workspace.
-"""
+""",
+    """\
+Examples:
+  # The command for the settings of an editor
+  $ eca-server serve
 
-_CHAT = """\
+  # The same with a log in a file
+  $ eca-server serve --verbose 2> eca.log
+
+Exit codes: 0 after `shutdown` or the end of the input, 1 after `exit` alone or an
+error, 2 wrong usage, above 128 ended by a signal.
+""",
+)
+
+_CHAT = Page(
+    "chat in the terminal",
+    """\
 Print the answer to one message as it arrives. Without a message, hold a
 conversation: each line is a prompt. Ctrl-C stops the answer, a second one exits.
 With a message, the text of a pipe or file at stdin is its context. Errors and
 progress go to stderr.
-
+""",
+    """\
 Examples:
   # Ask one question
   $ eca-server chat "Hello"
@@ -51,37 +76,49 @@ Examples:
 
 Exit codes: 0 answered, 1 failed, or the configuration has errors, 2 wrong usage,
 130 stopped by Ctrl-C.
-"""
+""",
+)
 
-_DOCTOR = """\
+_DOCTOR = Page(
+    "check configuration, providers and keys",
+    """\
 Report the configuration files, providers and keys in use (the name of a key's
 variable, never its value), and test the built-in model. With --online, also send
 each provider the cheapest request that tests its URL and key.
-
+""",
+    """\
 Examples:
   $ eca-server doctor
   $ eca-server doctor --json
 
 Exit codes: 0 the configuration works, 1 it has errors, or a provider failed with
 --online, 2 wrong usage.
-"""
+""",
+)
 
-_CONFIG = """\
+_CONFIG = Page(
+    "write a configuration file to begin with, or print its JSON Schema",
+    """\
 `init` writes a commented configuration file to begin with, and never replaces an
 existing one. `schema` prints the JSON Schema of the configuration file, with which
 an editor can check and complete it.
-
+""",
+    """\
 Examples:
   $ eca-server config init
   $ eca-server config schema > eca.schema.json
 
 Exit codes: 0 success, 1 the file exists or cannot be written, 2 wrong usage.
-"""
+""",
+)
 
-_COMPLETION = """\
+_COMPLETION = Page(
+    "print a script that completes commands and options in a shell",
+    """\
 Print a script that completes commands and options of `eca-server` and `ecp` in your
 shell. It starts no program.
-
+""",
+    """\
 Examples:
   # bash: for this session; add the line to ~/.bashrc for all
   $ source <(eca-server completion bash)
@@ -89,37 +126,87 @@ Examples:
   # zsh: add the same line, with zsh, to ~/.zshrc, after compinit
   # fish: for all sessions
   $ eca-server completion fish > ~/.config/fish/completions/eca-server.fish
-"""
+""",
+)
 
-_SCHEMA = """\
+_SCHEMA = Page(
+    "print the protocol's messages as JSON Schema or TypeScript",
+    """\
 Print every message of the protocol as one JSON Schema (2020-12), or as
 TypeScript. It describes valid messages of that revision; the deviations that
 this server also accepts are not in it.
-"""
+""",
+    """\
+Examples:
+  $ eca-server schema > eca.schema.json
+  $ eca-server schema --revision current --typescript > eca.d.ts
 
-_ACP = """\
+Exit codes: 0 success, 2 wrong usage.
+""",
+)
+
+_ACP = Page(
+    "serve an editor that speaks ACP (Zed, JetBrains)",
+    """\
 Serve an editor that speaks the Agent Client Protocol (ACP), over stdin and stdout.
 Each session has an ECA server of its own: this one, or the one that COMMAND starts.
-"""
+""",
+    """\
+Examples:
+  # The command for the settings of an editor
+  $ eca-server acp
 
-_TRUST = """\
+  # The same with a different ECA server
+  $ eca-server acp -- eca-server serve
+
+Exit codes: 0 the editor has left, 1 failed, 2 wrong usage.
+""",
+)
+
+_TRUST = Page(
+    "accept or list the settings of folders",
+    """\
 A folder's own settings that can run programs, send your data or skip your
 approval have no effect until you accept them, in the editor or here. `add` prints
 the waiting settings of DIR and asks; `list` prints the folders you decided about,
 or with DIR the waiting settings in it; `remove` deletes every decision about DIR.
 A decision holds for exactly this folder, not for its parents or subfolders.
+""",
+    """\
+Examples:
+  # Print the waiting settings of this folder
+  $ eca-server trust list .
+
+  # Accept them without a question, and take that back
+  $ eca-server trust add . --yes
+  $ eca-server trust remove .
 
 Exit codes: 0 success, 1 declined, no decision, or it could not be stored, 2 wrong
 usage, or no terminal to ask.
-"""
+""",
+)
 
-_TAP = """\
+_TAP = Page(
+    "record the messages between an editor and a server",
+    """\
 Record the messages between an editor and the server that COMMAND starts, in a
 file that only you can read. Messages pass unchanged and without delay; secrets
 are masked in the file. With --replay, replay a recording: the editor's side to
 the server that COMMAND starts, or without COMMAND the server's side to the
 editor that starts this command.
-"""
+""",
+    """\
+Examples:
+  # Record, as the command in the settings of an editor
+  $ eca-server tap --out talk.jsonl -- eca-server serve
+
+  # Replay the editor's side of the recording
+  $ eca-server tap --replay talk.jsonl -- eca-server serve
+
+Exit codes: those of the server; of a replay 0 success, 1 the other side did not
+answer as recorded, 2 wrong usage or an unreadable recording.
+""",
+)
 
 _LEVELS = ("error", "warning", "info", "debug")
 LEVEL_SPELLINGS = {"warn": "warning"}
@@ -136,9 +223,7 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     _add_serve(commands)
     _add_chat(commands)
-    doctor = _add_command(
-        commands, "doctor", "check configuration, providers and keys", _DOCTOR, raw=True
-    )
+    doctor = add_command(commands, "doctor", _DOCTOR)
     doctor.add_argument(
         "--online",
         action="store_true",
@@ -147,8 +232,7 @@ def make_parser() -> Parser:
     doctor.add_argument("--json", action="store_true", help="print the result as JSON")
     _add_common(doctor)
     _add_schemas(commands)
-    hint = "print a script that completes commands and options in a shell"
-    completion = _add_command(commands, "completion", hint, _COMPLETION, raw=True)
+    completion = add_command(commands, "completion", _COMPLETION)
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
     _add_trust(commands)
     _add_tap(commands)
@@ -159,27 +243,10 @@ def make_parser() -> Parser:
     return parser
 
 
-def _add_command(
-    commands: _Commands, name: str, hint: str, description: str, *, raw: bool = False, **more: Any
-) -> Parser:
-    """Add a command; `raw` leaves the lines of its description as they are."""
-    formatter = argparse.RawDescriptionHelpFormatter if raw else argparse.HelpFormatter
-    return commands.add_parser(
-        name,
-        help=hint,
-        description=description,
-        formatter_class=formatter,
-        allow_abbrev=False,
-        **more,
-    )
-
-
 def _add_serve(commands: _Commands) -> None:
-    for name, hint in (
-        ("serve", "serve an editor over stdin and stdout (started by editors)"),
-        ("server", "the same as serve"),
-    ):
-        serve = _add_command(commands, name, hint, _SERVE)
+    same = _SERVE._replace(summary="the same as serve")
+    for name, page in (("serve", _SERVE), ("server", same)):
+        serve = add_command(commands, name, page)
         _add_common(serve)
         _add_trust_flag(serve)
         serve.add_argument(
@@ -191,7 +258,7 @@ def _add_serve(commands: _Commands) -> None:
 
 
 def _add_acp(commands: _Commands) -> None:
-    acp = _add_command(commands, "acp", "serve an editor that speaks ACP (Zed, JetBrains)", _ACP)
+    acp = add_command(commands, "acp", _ACP)
     _add_common(acp)
     _add_trust_flag(acp)
     acp.add_argument("--login", action="store_true", help="chat in the terminal, to type /login")
@@ -199,7 +266,7 @@ def _add_acp(commands: _Commands) -> None:
 
 
 def _add_chat(commands: _Commands) -> None:
-    chat = _add_command(commands, "chat", "chat in the terminal", _CHAT, raw=True)
+    chat = add_command(commands, "chat", _CHAT)
     chat.add_argument("message", nargs="?", help="one prompt (default: hold a conversation)")
     chat.add_argument(
         "--model", metavar="PROVIDER/MODEL", help="the model (default: the configured one)"
@@ -212,13 +279,11 @@ def _add_chat(commands: _Commands) -> None:
 
 
 def _add_schemas(commands: _Commands) -> None:
-    hint = "write a configuration file to begin with, or print its JSON Schema"
-    config = _add_command(commands, "config", hint, _CONFIG, raw=True)
+    config = add_command(commands, "config", _CONFIG)
     config.add_argument(
         "what", choices=("init", "schema"), metavar="init|schema", help="what to do"
     )
-    hint = "print the protocol's messages as JSON Schema or TypeScript"
-    schema = _add_command(commands, "schema", hint, _SCHEMA, raw=True)
+    schema = add_command(commands, "schema", _SCHEMA)
     schema.add_argument(
         "--revision",
         default="2025-10",
@@ -231,17 +296,17 @@ def _add_schemas(commands: _Commands) -> None:
 
 
 def _add_trust(commands: _Commands) -> None:
-    hint = "accept or list the settings of folders"
-    trust = _add_command(commands, "trust", hint, _TRUST, raw=True)
+    trust = add_command(commands, "trust", _TRUST)
     actions = trust.add_subparsers(
         dest="action", metavar="add|list|remove", required=True, parser_class=Parser
     )
-    for action, hint in (
-        ("add", "show a folder's waiting settings and accept them"),
-        ("list", "list the folders you decided about, or a folder's waiting settings"),
-        ("remove", "delete every decision about a folder"),
+    for action, hint, example in (
+        ("add", "show a folder's waiting settings and accept them", "add . --yes"),
+        ("list", "list the folders you decided about, or a folder's waiting settings", "list"),
+        ("remove", "delete every decision about a folder", "remove ."),
     ):
-        parser = _add_command(actions, action, hint, hint)
+        more = f"Examples:\n  $ eca-server trust {example}\n"
+        parser = add_command(actions, action, Page(hint, f"{hint.capitalize()}.", more))
         nargs = "?" if action == "list" else None
         parser.add_argument("folder", metavar="DIR", type=Path, nargs=nargs, help="the folder")
         parser.set_defaults(yes=False)
@@ -261,12 +326,10 @@ def _add_trust_flag(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_tap(commands: _Commands) -> None:
-    tap = _add_command(
+    tap = add_command(
         commands,
         "tap",
-        "record the messages between an editor and a server",
         _TAP,
-        raw=True,
         usage="eca-server tap [-h] [--out FILE | --replay FILE] [--unmasked] "
         "[--deadline SECONDS] [--inspect] [--port N] [--no-open] [-- COMMAND ...]",
     )

@@ -18,19 +18,24 @@ from eca_server.workbench.inspector.cli import make_parser as make_inspector_par
 
 def completion_script(shell: str) -> str:
     """Return the script for `bash`, `zsh` or `fish`."""
+    programs = parsers()
+    if shell == "fish":
+        return "".join(_fish(program, commands) for program, commands in programs.items())
+    text = "".join(_bash(program, commands) for program, commands in programs.items())
+    return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text
+
+
+def parsers() -> dict[str, dict[str, argparse.ArgumentParser]]:
+    """Return the parsers of each program by their paths, such as ` ecp run`."""
     own = {
         "conformance": make_conformance_parser(),
         "ecp": make_ecp_parser(),
         "inspect": make_inspector_parser(),
     }
-    programs = {
+    return {
         "eca-server": dict(_commands(make_parser(), own)),
         "ecp": dict(_commands(own["ecp"], {})),
     }
-    if shell == "fish":
-        return "".join(_fish(program, commands) for program, commands in programs.items())
-    text = "".join(_bash(program, commands) for program, commands in programs.items())
-    return f"autoload -U +X bashcompinit && bashcompinit\n{text}" if shell == "zsh" else text
 
 
 def _commands(

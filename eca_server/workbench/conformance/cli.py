@@ -65,6 +65,13 @@ the client speaks over its own stdin and stdout.
 """
 
 _EPILOG = """\
+Examples:
+  # Judge the beginning and the end of a session, and write a report
+  $ eca-server conformance --only lifecycle --html report.html -- eca-server serve
+
+  # List the cases about turns
+  $ eca-server conformance --only turns --list
+
 Exit codes: 0 conformant, 1 not conformant, 2 wrong usage, 3 COMMAND cannot be
 started, 4 no judged requirement is broken, but the suite itself failed in a case
 or cannot write a report, 130 and 143 ended by a signal.

@@ -18,6 +18,18 @@ written is followed. The page is served on this machine only, needs the whole
 address with its token, and masks texts that look like secrets.
 """
 
+_EPILOG = """\
+Examples:
+  # Record a session without an editor
+  $ eca-server tap --out talk.jsonl -- eca-server serve < /dev/null
+
+  # Write its page to a file; without --out a browser shows it
+  $ eca-server inspect talk.jsonl --out talk.html
+
+Exit codes: 0 success, 1 the page cannot be served or written, 2 wrong usage, or there is
+no transcript.
+"""
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command, and return the exit code."""
@@ -43,6 +55,7 @@ def make_parser() -> Parser:
     parser = Parser(
         prog="eca-server inspect",
         description=_DESCRIPTION,
+        epilog=_EPILOG,
     )
     parser.add_argument(
         "transcript", nargs="?", type=Path, metavar="TRANSCRIPT", help="default: the newest one"
