@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eca_protocol import messages, methods, sync
     from eca_protocol.client import SERVER_COMMAND, Chat, Client, Rejection, Turn, connect
     from eca_protocol.codec import Codec, Departure, explain
     from eca_protocol.draft import codec_for
@@ -99,6 +100,7 @@ _EXPORTS = {
     "server.server": ("Server",),
     "streams": ("FdTransport", "Transport", "memory_pair", "owned_stdio"),
 }
+_MODULES = ("messages", "methods", "sync")
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 
 __all__ = [
@@ -162,16 +164,23 @@ __all__ = [
     "explain",
     "loads",
     "memory_pair",
+    "messages",
+    "methods",
     "owned_stdio",
     "spawn",
+    "sync",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+if not TYPE_CHECKING:  # a type checker would take any name
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
+        module = _MODULE_OF.get(name)
+        if module is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

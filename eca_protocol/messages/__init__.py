@@ -13,6 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eca_protocol.messages import (
         chat,
         completion,
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from eca_protocol.messages.rewrite import *
     from eca_protocol.messages.tools import *
     from eca_protocol.messages.workspace import *
+
+    dumps: Callable[..., str]
+    loads: Callable[..., Any]
 
 _NAMES = {
     "chat": (
@@ -134,10 +139,11 @@ _NAMES = {
     ),
     "workspace": "WorkspaceDidChangeWorkspaceFoldersParams WorkspaceFoldersChangeEvent",
     "marks": "UnknownValue",
+    ".message_texts": "dumps loads",
 }
 _CHAPTER_OF = {name: chapter for chapter, names in _NAMES.items() for name in names.split()}
 
-__all__ = ["UnknownValue"]
+__all__ = ["UnknownValue", "dumps", "loads"]
 if TYPE_CHECKING:
     __all__ += chat.__all__
     __all__ += completion.__all__
@@ -157,16 +163,18 @@ if TYPE_CHECKING:
     __all__ += tools.__all__
     __all__ += workspace.__all__
 else:
-    __all__ += [name for name in _CHAPTER_OF if name != "UnknownValue"]
+    __all__ += [name for name in _CHAPTER_OF if name not in __all__]
 
 
-def __getattr__(name: str) -> Any:
-    chapter = _CHAPTER_OF.get(name)
-    if chapter is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{chapter}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a type checker would take any name
+
+    def __getattr__(name: str) -> Any:
+        chapter = _CHAPTER_OF.get(name)
+        if chapter is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f".{chapter}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from eca_protocol.acp.messages.updates import *  # noqa: F403
 
 
-def __getattr__(name: str) -> Any:
-    if not name.startswith("_"):
-        for part in ("blocks", "sessions", "updates", "client"):  # each needs the earlier ones
-            module = importlib.import_module(f"{__name__}.{part}")
-            if name in module.__all__:
-                globals()[name] = model = getattr(module, name)
-                return model
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker would take any name
+
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_"):
+            for part in ("blocks", "sessions", "updates", "client"):  # each needs the earlier ones
+                module = importlib.import_module(f"{__name__}.{part}")
+                if name in module.__all__:
+                    globals()[name] = model = getattr(module, name)
+                    return model
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import reveal_type
 
+import eca_protocol
 from eca_protocol import Client, connect, methods, sync
 from eca_protocol import messages as m
 
@@ -32,15 +33,18 @@ def without_async_code(client: sync.Client) -> None:
     reveal_type(chat.prompt("x", trust=True).text())  # str
     reveal_type(chat.query_commands("x"))  # tuple[ChatCommand, ...]
     reveal_type(chat.stop())  # None
+    reveal_type(m.dumps(m.ChatListParams()))  # str
     reveal_type(client.events())  # Iterator[ChatContentReceivedParams | ...]
 
 
 def refused(client: sync.Client) -> None:
-    sync.open(commands=["x"])  # error
+    eca_protocol.sync.open(commands=["x"])  # error
     sync.connect(deadline="x")  # error
     client.request(methods.CHAT_LIST, m.ChatOpenParams(chat_id="c"))  # error
     client.chat().prompt(7)  # error
     client.on(m.ConfigUpdatedParams, len)  # error
+    m.ChatPromtParams()  # error
+    eca_protocol.conect()  # error
 
 
 def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:

@@ -48,7 +48,7 @@ UNIONS = [
 
 def test_every_name_of_a_chapter_is_loaded_from_it() -> None:
     for chapter, names in messages._NAMES.items():
-        module = importlib.import_module(f"eca_protocol.messages.{chapter}")
+        module = importlib.import_module(f".{chapter}", "eca_protocol.messages")
         assert chapter == "marks" or sorted(names.split()) == sorted(module.__all__), chapter
     with pytest.raises(AttributeError, match="nonsense"):
         messages.nonsense  # noqa: B018
