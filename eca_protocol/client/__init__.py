@@ -1,6 +1,6 @@
 """The typed client for editors and scripts.
 
-    async with eca_protocol.connect(command=["eca-server", "server"]) as client:
+    async with eca_protocol.connect(command=eca_protocol.SERVER_COMMAND) as client:
         chat = client.chat()
         async for content in chat.prompt("Hello"):
             print(content)

@@ -27,7 +27,7 @@ from eca_protocol.client.request_handlers import (
 from eca_protocol.client.server_task import ServerTask
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
 from eca_protocol.methods import INITIALIZED
-from eca_protocol.process import spawn
+from eca_protocol.process import Child, spawn
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport, memory_pair
 
@@ -153,7 +153,7 @@ class connect(ConnectionOptions):  # noqa: N801 - it is used as a function
         child = server = None
         stream = self.transport
         if self.command is not None:
-            child = spawn(self.command, cwd=self.cwd, env=self.env)
+            child = _start(self.command, self.cwd, self.env)
             stream = child.transport
         elif self.server is not None:
             stream, theirs = memory_pair()
@@ -202,6 +202,20 @@ class connect(ConnectionOptions):  # noqa: N801 - it is used as a function
             "closed. Enter and leave it in the same task, which may wait for an event in between "
             "(section 'A start and a stop function' of the guide 'Building a client')"
         )
+
+
+def _start(
+    command: Sequence[str], cwd: str | os.PathLike[str] | None, env: Mapping[str, str] | None
+) -> Child:
+    """Start the server; without our command on PATH the error names the one that needs no PATH."""
+    try:
+        return spawn(command, cwd=cwd, env=env)
+    except StartFailed as error:
+        if list(command[:1]) != ["eca-server"]:
+            raise
+        raise StartFailed(
+            f"{error}; command=eca_protocol.SERVER_COMMAND starts the server of this environment"
+        ) from error
 
 
 def _folder(folder: m.WorkspaceFolder | str | os.PathLike[str]) -> m.WorkspaceFolder:

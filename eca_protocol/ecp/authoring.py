@@ -76,8 +76,12 @@ def agent(
     """Name a class or function as an agent, and declare capabilities that its hooks do not imply.
 
     Raises:
-        TypeError: a capability's options are not a mapping.
+        TypeError: the capabilities, or the options of one, are not a mapping.
     """
+    if not isinstance(capabilities, Mapping | None):
+        raise TypeError(
+            f"capabilities: expected a mapping of names to options, got {capabilities!r}"
+        )
     declared = dict(capabilities or {})
     for key, options in declared.items():
         if not isinstance(options, Mapping):

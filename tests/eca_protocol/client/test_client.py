@@ -289,6 +289,16 @@ async def test_a_server_that_does_not_start_is_reported_with_the_reason(
             pytest.fail("it connected")
 
 
+@pytest.mark.anyio
+async def test_without_our_command_on_path_the_error_names_the_one_that_needs_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(StartFailed, match="SERVER_COMMAND"):
+        async with connect(command=("eca-server", "server")):
+            pytest.fail("it connected")
+
+
 class Echo:
     """A server in this process, which may fail at its first prompt."""
 

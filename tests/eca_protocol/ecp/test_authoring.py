@@ -183,6 +183,8 @@ def test_what_cannot_answer_a_step_is_refused() -> None:
         as_agent(Silent)
     with pytest.raises(TypeError, match=r"capabilities[.]usage: expected a mapping"):
         agent(capabilities={"usage": True})  # type: ignore[dict-item]  # on purpose
+    with pytest.raises(TypeError, match=r"capabilities: expected a mapping of names"):
+        agent(capabilities=["usage"])  # type: ignore[arg-type]  # on purpose
 
 
 async def test_a_function_is_named_and_declares_capabilities() -> None:
