@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eca_protocol import messages, methods, sync
-    from eca_protocol.client import SERVER_COMMAND, Chat, Client, Rejection, Turn, connect
+    from eca_protocol.client import (
+        SERVER_COMMAND,
+        ApprovalDecision,
+        Chat,
+        Client,
+        Rejection,
+        Turn,
+        connect,
+    )
     from eca_protocol.codec import Codec, Departure, explain
     from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
@@ -56,7 +64,15 @@ if TYPE_CHECKING:
     from eca_protocol.streams import FdTransport, Transport, memory_pair, owned_stdio
 
 _EXPORTS = {
-    "client": ("SERVER_COMMAND", "Chat", "Client", "Rejection", "Turn", "connect"),
+    "client": (
+        "SERVER_COMMAND",
+        "ApprovalDecision",
+        "Chat",
+        "Client",
+        "Rejection",
+        "Turn",
+        "connect",
+    ),
     "codec": ("Codec", "Departure", "explain"),
     "message_texts": ("dumps", "loads"),
     "draft": ("codec_for",),
@@ -107,6 +123,7 @@ __all__ = [
     "ECA",
     "SERVER_COMMAND",
     "AnswerNeeded",
+    "ApprovalDecision",
     "ApprovalNeeded",
     "Chat",
     "ChatMessage",

@@ -61,9 +61,8 @@ def test_the_examples_hold_for_a_type_checker(tmp_path: Path) -> None:
             name = f"{block.path.stem.lower()}_{block.line}.py"
             (tmp_path / name).write_text(block.code, "utf-8")
     command = [sys.executable, "-m", "mypy", "--config-file=", f"--cache-dir={tmp_path}"]
-    untyped = ["--allow-untyped-defs", "--allow-untyped-calls", "--check-untyped-defs"]
     done = subprocess.run(
-        [*command, "--strict", *untyped, "--no-error-summary", *tmp_path.glob("*.py")],
+        [*command, "--strict", "--no-error-summary", *tmp_path.glob("*.py")],
         cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("", "")
