@@ -15,24 +15,21 @@ from eca_server.ecp import help_texts
 from tests.eca_server.stranger import environment
 
 
-def ecp_help() -> str:
-    return "\n".join(page.more for page in (help_texts.MAIN, *help_texts.PAGES.values()))
+def examples(text: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r"^ +\$ (.*)$", text, re.MULTILINE)))
 
 
-def server_help() -> str:
-    return "\n".join(text for text in vars(arguments).values() if isinstance(text, str))
+ECP = examples("\n".join(page.more for page in (help_texts.MAIN, *help_texts.PAGES.values())))
+SERVER = examples("\n".join(text for text in vars(arguments).values() if isinstance(text, str)))
 
 
-@pytest.mark.parametrize(("text", "least"), [(ecp_help(), 14), (server_help(), 8)])
-def test_every_example_of_the_help_succeeds(tmp_path: Path, text: str, least: int) -> None:
-    examples = list(dict.fromkeys(re.findall(r"^ +\$ (.*)$", text, re.MULTILINE)))
-    assert len(examples) >= least
-    (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
+def assert_succeeds(script: str, folder: Path) -> None:
+    (folder / ".config" / "fish" / "completions").mkdir(parents=True)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-exc", "\n".join(examples)],
-        cwd=tmp_path,
-        env=environment(tmp_path) | {"PATH": programs},
+        ["bash", "-exc", script],
+        cwd=folder,
+        env=environment(folder) | {"PATH": programs},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -40,3 +37,18 @@ def test_every_example_of_the_help_succeeds(tmp_path: Path, text: str, least: in
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_both_commands_have_examples() -> None:
+    assert len(ECP) >= 14
+    assert len(SERVER) >= 8
+
+
+@pytest.mark.parametrize("example", SERVER)
+def test_an_example_of_the_help_succeeds(tmp_path: Path, example: str) -> None:
+    assert_succeeds(example, tmp_path)
+
+
+@pytest.mark.long
+def test_the_examples_of_the_evaluator_succeed_one_after_another(tmp_path: Path) -> None:
+    assert_succeeds("\n".join(ECP), tmp_path)
