@@ -118,13 +118,14 @@ def findings(path: Path, *, names: bool, texts: bool) -> Iterator[Finding]:
     for line, text in sentences:
         for match in _IDIOM.finditer(_CODE.sub("", text)):
             yield Finding(path, line, f"{match[0]!r}: write {_instead(match[0], IDIOMS)}")
-    for line, name in sorted(set(_names(nodes))):
+    given_names = sorted(set(_names(nodes)))
+    for line, name in given_names:
         if name.startswith("test_"):
             for match in _IDIOM_OF_TESTS.finditer(name.replace("_", " ")):
                 instead = _instead(match[0], IDIOMS_OF_TESTS)
                 yield Finding(path, line, f"{match[0]!r} in the name of a test: write {instead}")
     if names:
-        for line, name in sorted(set(_names(nodes))):
+        for line, name in given_names:
             if name.strip("_").lower() in PARTICIPLES:
                 yield Finding(path, line, f"the name {name!r} hides what it holds")
 
@@ -152,6 +153,10 @@ def _docstrings(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Constant, str]]:
 
 
 def _comments(source: str) -> list[tuple[int, str]]:
+    """Return the comments of a module; none without reading it if no line can hold an idiom."""
+    ends = (line[at.start() :] for line in source.splitlines() for at in re.finditer("#", line))
+    if not any(_IDIOM.search(_CODE.sub("", end)) for end in ends):
+        return []
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     return [(each.start[0], each.string) for each in tokens if each.type == tokenize.COMMENT]
 

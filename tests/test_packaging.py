@@ -78,19 +78,26 @@ def test_a_package_declares_to_type_checkers_that_it_is_typed(package: str) -> N
     assert (REPOSITORY / package / "py.typed").is_file()
 
 
-def public_modules() -> list[str]:
-    names = [".".join(path.relative_to(REPOSITORY).with_suffix("").parts) for path in MODULES]
+def public_modules() -> dict[str, list[str]]:
+    """Return the names of the modules by their package."""
     others = "__main__", *(() if sys.platform == "win32" else ("platforms.windows",))
-    return [name.removesuffix(".__init__") for name in names if not name.endswith(others)]
+    by_package: dict[str, list[str]] = {}
+    for path in MODULES:
+        *package, name = path.relative_to(REPOSITORY).with_suffix("").parts
+        module = ".".join([*package, name])
+        if not module.endswith(others):
+            by_package.setdefault(".".join(package), []).append(module.removesuffix(".__init__"))
+    return by_package
 
 
-@pytest.mark.parametrize("name", public_modules())
-def test_every_exported_name_is_there(name: str) -> None:
-    module = import_module(name)
-    exported = getattr(module, "__all__", [])
-    assert len(set(exported)) == len(exported)
-    for exported_name in exported:
-        assert hasattr(module, exported_name), exported_name
+@pytest.mark.parametrize(("package", "names"), public_modules().items())
+def test_every_exported_name_is_there(package: str, names: list[str]) -> None:
+    for name in names:
+        module = import_module(name)
+        exported = getattr(module, "__all__", [])
+        assert len(set(exported)) == len(exported), name
+        for exported_name in exported:
+            assert hasattr(module, exported_name), (name, exported_name)
 
 
 def test_the_sdk_exports_each_of_its_errors() -> None:

@@ -21,9 +21,6 @@ from eca_protocol.framing import FrameError, Frames
 MAX_MESSAGE: Final = 16 * 2**20
 """The default limit of an agent's message, in bytes."""
 
-NOISE_BUDGET: Final = 256 * 2**20
-"""The limit of noise between two answers, in bytes; more is a protocol error."""
-
 _MAX_EXCERPTS: Final = 5
 _EXCERPT: Final = 200
 _BLANK: Final = b" \t\r\n"  # white space of JSON
@@ -57,6 +54,7 @@ class AgentLineReader:
         pending: returns the ids of the calls that wait for an answer.
         on_violation: called once, with the broken rule; later messages are dropped.
         on_warning: called for the first few unusual but allowed messages.
+        max_noise: the limit of noise between two answers, in bytes; more is a protocol error.
         noise_count: the number of lines that were not messages.
         noise_excerpts: the first of these lines, shortened.
     """
@@ -65,6 +63,7 @@ class AgentLineReader:
     on_violation: Callable[[str], None]
     on_warning: Callable[[str], None]
     max_message: int = MAX_MESSAGE
+    max_noise: int = 256 * 2**20
     noise_count: int = 0
     noise_excerpts: list[str] = attrs.field(factory=list)
     _last_answered: int = attrs.field(default=0, init=False)
@@ -150,8 +149,8 @@ class AgentLineReader:
 
     def _spend_budget(self, line: bytes) -> None:
         self._noise_bytes += len(line)
-        if self._noise_bytes > NOISE_BUDGET:
-            self._report_violation(f"more than {NOISE_BUDGET} bytes of noise before an answer")
+        if self._noise_bytes > self.max_noise:
+            self._report_violation(f"more than {self.max_noise} bytes of noise before an answer")
 
 
 def _is_answer(value: Any) -> bool:

@@ -29,7 +29,6 @@ from eca_protocol.transcript.splitter import header_of, message_in
 _INVALID = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
 """The exceptions for JSON that is no entry; LocalProtocolError: its message cannot be written."""
 
-_MAX_FIRST_LINE = 2**24
 """The limit of a first line, in bytes: a file that is no transcript may have no line end."""
 
 _AS_WRITTEN = re.compile(
@@ -62,12 +61,14 @@ class TranscriptReader:
 
     Args:
         name: the transcript's name in errors.
+        max_first_line: the limit of the first line, in bytes.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, max_first_line: int = 2**24) -> None:
         self.started: datetime | None = None
         self.command: tuple[str, ...] = ()
         self._name = name
+        self._max_first_line = max_first_line
         self._line = 0
         self._rest = bytearray()
 
@@ -81,7 +82,7 @@ class TranscriptReader:
         """
         self._rest += data
         if b"\n" not in data:
-            if self.started is None and len(self._rest) > _MAX_FIRST_LINE:
+            if self.started is None and len(self._rest) > self._max_first_line:
                 raise ValueError(f"{self._name}:1: expected a transcript, got no end of the line")
             return
         *lines, rest = bytes(self._rest).split(b"\n")

@@ -33,12 +33,6 @@ from eca_protocol.transcript.entries import (
 from eca_protocol.transcript.file_lock import lock_file
 from eca_protocol.transcript.splitter import Piece, Splitter
 
-MAX_UNWRITTEN: Final = 64 * 2**20
-"""The limit of unwritten bytes; above it the disk is too slow, and the record ends."""
-
-SLOW: Final = 5.0
-"""The limit of a wait for a slow disk, in seconds; then the record ends."""
-
 WRITE: Final = 2**18
 """The approximate size of one write, in bytes."""
 
@@ -77,6 +71,9 @@ class Recorder:
         command: the command that starts the server, for the first line.
         mask: masks secrets; None: all data is written unchanged.
         on_failure: called with the reason if the record ends early, on any thread.
+        max_unwritten: the limit of unwritten bytes; above it the disk is too slow, and the record
+            ends.
+        max_wait: the limit of a wait for a slow disk, in seconds; then the record ends.
     """
 
     def __init__(
@@ -86,10 +83,14 @@ class Recorder:
         command: Sequence[str] = (),
         mask: Mask | None = None,
         on_failure: Callable[[str], None] = lambda _: None,
+        max_unwritten: int = 64 * 2**20,
+        max_wait: float = 5.0,
     ) -> None:
         self._file = file
         self._mask = mask
         self._on_failure = on_failure
+        self._max_unwritten = max_unwritten
+        self._max_wait = max_wait
         self._notes: deque[_Note] = deque()
         self._recorded_bytes = 0
         self._written_bytes = 0
@@ -113,7 +114,7 @@ class Recorder:
         if self._failure is not None:
             return
         self._recorded_bytes += len(data)
-        if self._recorded_bytes - self._written_bytes > MAX_UNWRITTEN:
+        if self._recorded_bytes - self._written_bytes > self._max_unwritten:
             self._stop_recording(_TOO_SLOW)
             return
         self._notes.append((self._now(), side, data))
@@ -121,11 +122,11 @@ class Recorder:
     async def drain(self) -> None:
         """Wait while too much is unwritten, so that no data is lost.
 
-        For the task that forwards the bytes. If the wait takes `SLOW` seconds the record ends.
+        For the task that forwards the bytes. If the wait takes `max_wait` seconds the record ends.
         """
         if not self.is_behind:
             return
-        with anyio.move_on_after(SLOW) as scope:
+        with anyio.move_on_after(self._max_wait) as scope:
             while self.is_behind:  # noqa: ASYNC110 - the thread can set no event of ours
                 await anyio.sleep(GATHERING / 4)
         if scope.cancelled_caught:
@@ -135,7 +136,7 @@ class Recorder:
     def is_behind(self) -> bool:
         """True if so much is unwritten that `drain` waits."""
         return (
-            self._recorded_bytes - self._written_bytes > MAX_UNWRITTEN // 2
+            self._recorded_bytes - self._written_bytes > self._max_unwritten // 2
             and self._failure is None
         )
 

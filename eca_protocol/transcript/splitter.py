@@ -46,9 +46,16 @@ def header_of(data: bytes | bytearray, start: int = 0) -> tuple[int, int | None]
 
 
 class Splitter:
-    """A splitter of the stream of one side, fed in chunks of any size."""
+    """A splitter of the stream of one side, fed in chunks of any size.
 
-    def __init__(self) -> None:
+    Args:
+        max_body: the longest body that is buffered, in bytes; the pieces of a longer one pass.
+        max_header: the longest header that is buffered, in bytes.
+    """
+
+    def __init__(self, *, max_body: int = MAX_BODY, max_header: int = MAX_HEADER) -> None:
+        self._max_body = max_body
+        self._max_header = max_header
         self._buffer = bytearray()
         self._needed_size = 1  # bytes in the buffer that the next piece needs
         self._skipping = 0  # missing bytes of a body that is too long to be buffered
@@ -95,11 +102,11 @@ class Splitter:
             return end, None
         header = header_of(self._buffer, start)
         if header is None:
-            return (size + 1 if size - start <= MAX_HEADER else size), None
+            return (size + 1 if size - start <= self._max_header else size), None
         body, length = header
         if length is None:
             return body, None
-        if length > MAX_BODY:
+        if length > self._max_body:
             self._skipping = length
             return body, None
         return body + length, body

@@ -30,7 +30,6 @@ def methods(day: Day) -> set[str]:
     return {value["method"] for value in day.seat.heard if "method" in value}
 
 
-@pytest.mark.long(but=3)
 @pytest.mark.requirement(
     "W-2a", "W-2b", "W-3a", "W-3b", "W-3c", "W-3e", "W-4a", "W-4c", "W-10a", "W-10d", "W-10e",
     "W-11a", "W-11b", "W-13b", "W-13d", "W-13l", "W-20a", "W-20b", "W-20d", "W-22a", "LIFE-7",
@@ -47,11 +46,13 @@ def test_a_day(spend_day: SpendDay, name: str) -> None:
 
 
 @pytest.mark.requirement("W-12c", "W-12d")
-def test_only_clients_of_todays_edition_are_notified_of_chats(spend_day: SpendDay) -> None:
-    for name in PERSONALITIES:
-        more = methods(spend_day(name)) - OCTOBER - (set() if name in TODAY else ASKED)
-        assert (more >= {"chat/opened", "chat/deleted"}) is (name in TODAY)
-        assert bool(more) is (name in TODAY)
+@pytest.mark.parametrize("name", PERSONALITIES)
+def test_only_clients_of_todays_edition_are_notified_of_chats(
+    spend_day: SpendDay, name: str
+) -> None:
+    more = methods(spend_day(name)) - OCTOBER - (set() if name in TODAY else ASKED)
+    assert (more >= {"chat/opened", "chat/deleted"}) is (name in TODAY)
+    assert bool(more) is (name in TODAY)
 
 
 @pytest.mark.requirement("W-12a")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import pygls.io_
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +31,9 @@ from eca_protocol.framing import (
     encode_frame,
     encode_line,
 )
+from tests.lazy import LazyModule
+
+pygls_io = LazyModule("pygls.io_")
 
 framings = pytest.mark.parametrize("framing", [CONTENT_LENGTH, LINES], ids=["headers", "lines"])
 
@@ -413,5 +415,5 @@ def test_a_foreign_reader_decodes_what_we_write() -> None:
         structure_message=lambda message: message, handle_message=received.append
     )
     stream = io.BytesIO(b"".join(encode_frame(json.dumps(message)) for message in messages))
-    pygls.io_.run(threading.Event(), stream, protocol)
+    pygls_io.run(threading.Event(), stream, protocol)
     assert received == messages

@@ -12,10 +12,6 @@ from eca_protocol.errors import ECAError
 from eca_server.agent.jobs.job import Job
 from eca_server.agent.jobs.shell import start_shell
 
-MAX_RUNNING = 50
-MAX_ENDED = 50
-"""Maximum number of ended jobs that are stored; the one that ended first is removed first."""
-
 NOTIFY_SECONDS = 0.25
 """Minimum time between two notifications of changes."""
 
@@ -31,11 +27,23 @@ class Jobs:
         nursery: the nursery in which they run.
         on_change: called when a job was started or has ended: at once, but not more often than
             every `NOTIFY_SECONDS`, and once more after the last change.
+        max_running: the maximum number of running jobs.
+        max_ended: the maximum number of ended jobs that are stored; the one that ended first is
+            removed first.
     """
 
-    def __init__(self, nursery: trio.Nursery, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        on_change: Callable[[], None],
+        *,
+        max_running: int = 50,
+        max_ended: int = 50,
+    ) -> None:
         self._nursery = nursery
         self._on_change = on_change
+        self._max_running = max_running
+        self._max_ended = max_ended
         self._changed = trio.Event()
         self._notifier: trio.CancelScope | None = None
         self._jobs: dict[str, Job] = {}
@@ -82,8 +90,8 @@ class Jobs:
         """
         if self._is_closed:
             raise JobRefused("The session is ending: no job can be started.")
-        if sum(not job.ended.is_set() for job in self) >= MAX_RUNNING:
-            raise JobRefused(f"{MAX_RUNNING} jobs are running, the maximum: kill one first.")
+        if sum(not job.ended.is_set() for job in self) >= self._max_running:
+            raise JobRefused(f"{self._max_running} jobs are running, the maximum: kill one first.")
         child = start_shell(
             shell, command, directory=directory, environment=environment, prefix=prefix
         )
@@ -143,7 +151,7 @@ class Jobs:
         finally:
             self._changed.set()
             self._ended.append(job.id)
-            while len(self._ended) > MAX_ENDED:
+            while len(self._ended) > self._max_ended:
                 del self._jobs[self._ended.popleft()]
 
     async def _notify_of_changes(self, scope: trio.CancelScope) -> None:

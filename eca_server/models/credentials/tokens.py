@@ -28,9 +28,6 @@ from eca_server.secret import Secret
 
 _log = logging.getLogger("eca_server.models.credentials")
 
-_LOCK_SECONDS = 60.0
-"""Seconds to wait for the lock: more than another server needs for a renewal."""
-
 
 class Tokens:
     """The tokens of one provider.
@@ -42,6 +39,7 @@ class Tokens:
         http: the client for renewals.
         hide: called with new secrets before they are used.
         clock: returns the seconds since the epoch.
+        lock_seconds: the wait for the lock: more than another server needs for a renewal.
     """
 
     def __init__(
@@ -53,6 +51,7 @@ class Tokens:
         http: HTTPClient,
         hide: Callable[[Iterable[Secret]], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        lock_seconds: float = 60.0,
     ) -> None:
         self._provider = provider
         self._tokens = tokens
@@ -60,6 +59,7 @@ class Tokens:
         self._http = http
         self._hide = hide
         self._clock = clock
+        self._lock_seconds = lock_seconds
         self._renewal: _Renewal | None = None
         self._is_over: LoggedOut | None = None
         self._seen_stamp: Stamp | object = object()  # of the file when it was last checked
@@ -137,7 +137,7 @@ class Tokens:
 
     async def _run(self, renewal: _Renewal, old: Secret) -> None:
         try:
-            async with lock(self._logins.renewal_lock, seconds=_LOCK_SECONDS):
+            async with lock(self._logins.renewal_lock, seconds=self._lock_seconds):
                 await self._exchange(old)
         except Locked:
             renewal.error = OAuthError("another server is still renewing the login: try again")

@@ -16,9 +16,6 @@ import trio
 from eca_protocol.http_server import HTTPRequest, Responder, ServerLimits
 from eca_server.workbench.inspector.page import render_live_page
 
-MAX_STORED: Final = 256 * 2**20
-"""The limit of the parts stored for later pages, in bytes; the oldest are dropped first."""
-
 LIMITS: Final = ServerLimits(max_connections=32, max_body=1024)
 
 _HEADERS: Final = {
@@ -44,9 +41,14 @@ class Feed:
     Attributes:
         readers: the number of current readers.
         drained: set once the feed is closed and its last reader has finished.
+
+    Args:
+        max_stored: the limit of the parts stored for later pages, in bytes; the oldest are dropped
+            first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_stored: int = 256 * 2**20) -> None:
+        self._max_stored = max_stored
         self.readers = 0
         self.drained = trio.Event()
         self._head = b""
@@ -63,7 +65,7 @@ class Feed:
         else:
             self._parts.append(part)
             self._size += len(part)
-        while self._size > MAX_STORED:
+        while self._size > self._max_stored:
             self._size -= len(self._parts.popleft())
             self._dropped += 1
         self._wake()

@@ -249,6 +249,7 @@ async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn(
         await server.until("chat/promptStop")
 
 
+@pytest.mark.long(but=1)
 async def test_the_real_server_is_answered() -> None:
     script = 'call shell_command {"command": "make x"}\nsay Well.'
     env = ENVIRONMENT

@@ -371,12 +371,14 @@ def test_a_command_is_a_list_of_words() -> None:
         connect(command="eca-server 'a b'")
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.anyio
 async def test_the_server_of_this_environment_needs_no_path() -> None:
     async with connect(command=SERVER_COMMAND, env={**ENVIRONMENT, "PATH": ""}) as client:
         assert await client.chat().prompt("hello").text() == "hello"
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.anyio
 async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> None:
     context = connect(command=SERVER, env=ENVIRONMENT)
@@ -431,6 +433,7 @@ async def test_the_real_server_chats_stops_and_ends_well() -> None:
     assert client.exit_code == 0
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.anyio
 async def test_the_real_server_s_failures_are_exceptions() -> None:
     async with connect(command=SERVER, env=ENVIRONMENT) as client:
@@ -443,6 +446,7 @@ async def test_the_real_server_s_failures_are_exceptions() -> None:
             await client.chat(model="simulator/script").prompt(script).text()
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.anyio
 async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
     async with connect(command=SERVER, env=ENVIRONMENT) as client:

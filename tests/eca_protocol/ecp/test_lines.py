@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
-from eca_protocol.ecp import lines
 from eca_protocol.ecp.lines import AgentLineReader
 
 
-def test_second_answers_are_warned_of_a_few_times_and_then_break_the_protocol(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(lines, "NOISE_BUDGET", 10_000)
+def test_second_answers_are_warned_of_a_few_times_and_then_break_the_protocol() -> None:
     warnings: list[str] = []
     violations: list[str] = []
     reader = AgentLineReader(
-        pending=lambda: {1}, on_violation=violations.append, on_warning=warnings.append
+        pending=lambda: {1},
+        on_violation=violations.append,
+        on_warning=warnings.append,
+        max_noise=10_000,
     )
     answer = b'{"jsonrpc": "2.0", "id": 1, "result": true}'
     assert len(reader.read([answer] * 100)) == 1

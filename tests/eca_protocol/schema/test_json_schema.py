@@ -12,7 +12,6 @@ from typing import Any, Literal, TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from eca_protocol.codec import Codec, Departure, explain
 from eca_protocol.draft import DRAFT
@@ -24,6 +23,9 @@ from eca_protocol.testing import strategies
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
 from tests.eca_protocol.draft import letter
 from tests.eca_protocol.messages.inventory import NAMED, spelled_fields
+from tests.lazy import LazyModule
+
+jsonschema = LazyModule("jsonschema")
 
 LETTERED = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 UNIONS = {
@@ -56,12 +58,12 @@ def document(revision: Revision) -> dict[str, Any]:
 
 
 @functools.cache
-def validator(revision: Revision, name: str) -> Draft202012Validator:
+def validator(revision: Revision, name: str) -> Any:
     """Return the validator of one definition; without a name, of the document."""
     whole = document(revision)
     if not name:
-        return Draft202012Validator(whole)
-    return Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": whole["$defs"]})
+        return jsonschema.Draft202012Validator(whole)
+    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": whole["$defs"]})
 
 
 def types_in(schema: Mapping[str, Any]) -> Types:
@@ -256,7 +258,7 @@ def test_the_document_describes_a_whole_message(message: Any, is_valid: bool) ->
 
 
 def test_it_is_a_schema_and_its_names_are_those_of_the_wire() -> None:
-    Draft202012Validator.check_schema(document(Revision.R2025_10))
+    jsonschema.Draft202012Validator.check_schema(document(Revision.R2025_10))
     for revision in Revision:
         for name, schema in document(revision)["$defs"].items():
             words = schema.get("description", "")

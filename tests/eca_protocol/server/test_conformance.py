@@ -41,20 +41,29 @@ def test_its_code_has_fifteen_lines() -> None:
     assert len(lines) <= 15
 
 
+def test_it_conforms_where_no_model_is_waited_for() -> None:
+    quick = ("bodies.", "configuration.", "deletion.", "framing.", "jsonrpc.", "lifecycle.")
+    cases = [name for name in server_cases() if name.startswith(quick)]
+    check(judged(Target(serve=serve), "asyncio", *cases), passes=120)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("backend", "edition", "passes"),
     [
         ("asyncio", None, 200),
-        pytest.param("trio", None, 200, marks=pytest.mark.long),
-        pytest.param("trio", Revision.CURRENT, 200, marks=pytest.mark.long),
-        pytest.param("asyncio", Revision.DRAFT, 30, marks=pytest.mark.long),
+        ("trio", None, 200),
+        ("trio", Revision.CURRENT, 200),
+        ("asyncio", Revision.DRAFT, 30),
     ],
 )
 def test_it_conforms_inside_the_suite(backend: str, edition: Revision | None, passes: int) -> None:
     check(judged(Target(serve=serve, edition=edition), backend), passes=passes)
 
 
-def test_it_conforms_as_a_process() -> None:
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("cases", ["ends.shutdown_and_exit", "ends."])
+def test_it_conforms_as_a_process(cases: str) -> None:
     target = Target(command=(sys.executable, str(FILE)), env={"PYTHONPATH": str(REPOSITORY)})
-    ends = [name for name, each in server_cases().items() if name.startswith("ends.")]
-    check(judged(target, "trio", *ends), passes=10)
+    chosen = [name for name in server_cases() if name.startswith(cases)]
+    check(judged(target, "trio", *chosen), passes=10)

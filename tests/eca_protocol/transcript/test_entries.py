@@ -19,8 +19,6 @@ from eca_protocol.transcript import (
     TranscriptReader,
     read_transcript,
 )
-from eca_protocol.transcript import reader as reader_module
-from eca_protocol.transcript import splitter as splitter_module
 from eca_protocol.transcript.entries import encode_entry
 from eca_protocol.transcript.splitter import Splitter
 
@@ -69,11 +67,9 @@ def test_the_messages_of_a_stream_are_those_the_decoder_gives(parts: list[bytes]
     assert [body for _, body in cut(stream, []) if body is not None] == objects
 
 
-def test_a_body_too_long_to_be_buffered_passes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splitter_module, "MAX_BODY", 5)
-    monkeypatch.setattr(splitter_module, "MAX_HEADER", 40)
+def test_a_body_too_long_to_be_buffered_passes_in_pieces() -> None:
     long, short = b"Content-Length: 6\r\n\r\n", b"Content-Length: 2\r\n\r\n{}"
-    splitter = Splitter()
+    splitter = Splitter(max_body=5, max_header=40)
     assert splitter.feed(long + b"abcd") == [(long, None), (b"abcd", None)]
     assert splitter.feed(b"ef" + short) == [(b"ef", None), (short, b"{}")]
     assert splitter.feed(b"x" * 41) == [(b"x" * 41, None)]
@@ -148,11 +144,8 @@ def test_what_is_no_transcript_is_refused_with_its_place(
     assert str(caught.value).startswith(f"{path}{message}")
 
 
-def test_a_file_whose_first_line_has_no_end_is_eventually_removed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(reader_module, "_MAX_FIRST_LINE", len(HEAD))
-    reader = TranscriptReader("t")
+def test_a_file_whose_first_line_has_no_end_is_eventually_removed() -> None:
+    reader = TranscriptReader("t", max_first_line=len(HEAD))
     assert list(reader.feed(HEAD[:-1])) == []
     with pytest.raises(ValueError, match="t:1: expected a transcript, got no end of the line"):
         list(reader.feed(b"  "))

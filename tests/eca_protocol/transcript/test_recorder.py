@@ -20,7 +20,6 @@ from eca_protocol.transcript import (
     new_file,
     read_transcript,
 )
-from eca_protocol.transcript import recorder as recorder_module
 
 FRAME = encode_frame(b'{"a": 1}')
 
@@ -120,13 +119,9 @@ def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Pa
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("waits", [True, False])
-async def test_a_disk_that_is_too_slow_ends_the_record(
-    monkeypatch: pytest.MonkeyPatch, waits: bool
-) -> None:
-    monkeypatch.setattr(recorder_module, "MAX_UNWRITTEN", 200_000)
-    monkeypatch.setattr(recorder_module, "SLOW", 0.01)
+async def test_a_disk_that_is_too_slow_ends_the_record(waits: bool) -> None:
     reader, writer = os.pipe()  # it is never read
-    recorder = Recorder(writer)
+    recorder = Recorder(writer, max_unwritten=200_000, max_wait=0.01)
     for _ in range(2 if waits else 3):
         recorder.record_data("client", b"x" * 90_000)
         recorder.wake()

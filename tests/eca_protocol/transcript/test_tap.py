@@ -23,7 +23,6 @@ from eca_protocol.transcript import (
     new_file,
     proxy,
     read_transcript,
-    recorder,
     tap,
 )
 
@@ -63,16 +62,17 @@ async def send_for_ever(client: FdTransport) -> None:
 
 @contextlib.asynccontextmanager
 async def session(
-    folder: Path, *command: str, client_takes: int | None = None
+    folder: Path, *command: str, client_takes: int | None = None, max_unwritten: int = 2**26
 ) -> AsyncIterator[Session]:
     there, back = os.pipe(), os.pipe()
     if client_takes is not None:
         fcntl.fcntl(back[1], fcntl.F_SETPIPE_SZ, client_takes)
     file, record = new_file(folder / "t.jsonl")
     ours = Session(FdTransport(back[0], there[1]), record)
+    recorder = Recorder(file, max_unwritten=max_unwritten)
 
     async def run() -> None:
-        ours.code = await tap(command, FdTransport(there[0], back[1]), Recorder(file))
+        ours.code = await tap(command, FdTransport(there[0], back[1]), recorder)
         ours.over.set()
 
     with anyio.fail_after(20):
@@ -103,12 +103,9 @@ async def test_bytes_and_the_end_of_input_pass_and_the_exit_code_comes_back(tmp_
 
 
 @pytest.mark.long(but=1)
-async def test_much_passes_and_is_recorded_whole_both_ways_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recorder, "MAX_UNWRITTEN", 2**18)
+async def test_much_passes_and_is_recorded_whole_both_ways_at_once(tmp_path: Path) -> None:
     much = os.urandom(3_000_000)
-    async with session(tmp_path, "cat") as ours:
+    async with session(tmp_path, "cat", max_unwritten=2**18) as ours:
 
         async def send() -> None:
             await ours.client.send(much)

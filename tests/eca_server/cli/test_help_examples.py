@@ -8,27 +8,26 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from eca_server.cli.completion import parsers
 from tests.eca_server.stranger import environment
 
-
-def examples() -> list[str]:
-    """Return the examples of all commands, each of which has some."""
-    commands = []
-    for path, parser in parsers()["eca-server"].items():
-        mine = re.findall(r"^ +\$ (.*)$", parser.format_help(), re.MULTILINE)
-        assert mine, path
-        commands += mine
-    return list(dict.fromkeys(commands))
+EXAMPLES: dict[str, list[str]] = {}
+"""The examples by command; those of a subcommand may need what the one before it made."""
+for path, parser in parsers()["eca-server"].items():
+    lines = re.findall(r"^ +\$ (.*)$", parser.format_help(), re.MULTILINE)
+    assert lines, path
+    EXAMPLES.setdefault(" ".join(path.split()[:1]), []).extend(lines)
 
 
-def test_every_example_of_the_help_succeeds(tmp_path: Path) -> None:
-    (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
+def assert_succeeds(script: list[str], folder: Path) -> None:
+    (folder / ".config" / "fish" / "completions").mkdir(parents=True)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-exc", "\n".join(examples())],
-        cwd=tmp_path,
-        env=environment(tmp_path) | {"PATH": programs},
+        ["bash", "-exc", "\n".join(script)],
+        cwd=folder,
+        env=environment(folder) | {"PATH": programs},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -36,3 +35,11 @@ def test_every_example_of_the_help_succeeds(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=pytest.mark.long if each == "ecp" else ()) for each in EXAMPLES],
+)
+def test_the_examples_of_a_command_succeed(tmp_path: Path, command: str) -> None:
+    assert_succeeds(EXAMPLES[command], tmp_path)

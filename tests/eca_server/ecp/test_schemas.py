@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
@@ -14,7 +15,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
 
 from eca_protocol.ecp.messages import read_step_result
 from eca_protocol.ecp.schema import SCHEMAS, schema_text
@@ -26,8 +26,9 @@ from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport
 from tests.eca_server.ecp.sample_reports import CRASHED, POLITE, a_report, hours
 from tests.eca_server.ecp.test_manifest import GOOD, INVALID, WARNINGS
 from tests.eca_server.ecp.test_reports import facts_of_a_run
+from tests.lazy import LazyModule
 
-VALID = {name: Draft202012Validator(json.loads(schema_text(name))) for name in SCHEMAS}
+jsonschema = LazyModule("jsonschema")
 
 BEYOND_SCHEMA = {
     *("a key twice", "a merge key", "two documents", "no YAML", "half a pair", "a tag"),  # the text
@@ -36,14 +37,19 @@ BEYOND_SCHEMA = {
 }
 
 
+@functools.cache
+def validator(name: str) -> Any:
+    return jsonschema.Draft202012Validator(json.loads(schema_text(name)))
+
+
 def is_valid(name: str, value: Any) -> bool:
-    return VALID[name].is_valid(value)
+    return bool(validator(name).is_valid(value))
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_is_valid_and_has_a_title(name: str) -> None:
     schema = json.loads(schema_text(name))
-    Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["title"].startswith("ECP ")
     with pytest.raises(KeyError, match="expected one of manifest, agent-result"):
@@ -52,7 +58,7 @@ def test_a_schema_is_valid_and_has_a_title(name: str) -> None:
 
 def test_the_manifest_schema_accepts_valid_manifests_and_rejects_invalid_ones() -> None:
     for text in (GOOD, *WARNINGS.values()):
-        VALID["manifest"].validate(yaml.safe_load(text))
+        validator("manifest").validate(yaml.safe_load(text))
     assert set(INVALID) > BEYOND_SCHEMA
     passed = [
         n for n in INVALID if n not in BEYOND_SCHEMA and is_valid("manifest", loaded(INVALID[n][0]))
@@ -246,8 +252,8 @@ def test_written_reports_are_valid_by_their_schemas() -> None:
     polite = attrs.evolve(POLITE, usage={"input_tokens": 3})
     report = a_report(ScenarioReport(name="a", steps=(polite,)), CRASHED, hours(0, passed=False))
     report = attrs.evolve(report, audit=make_audit(report, facts_of_a_run()), warnings=("odd",))
-    VALID["report"].validate(report.to_json())
-    VALID["audit"].validate(report.audit)
+    validator("report").validate(report.to_json())
+    validator("audit").validate(report.audit)
 
 
 @pytest.mark.parametrize(

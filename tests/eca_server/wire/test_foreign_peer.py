@@ -10,10 +10,12 @@ import threading
 from typing import Any
 
 import pytest
-from pygls.io_ import run
 
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import frame, is_finished, message
+from tests.lazy import LazyModule
+
+pygls_io = LazyModule("pygls.io_")
 
 
 class _Received:
@@ -41,5 +43,5 @@ def test_pygls_reads_what_is_written(start_server: Start) -> None:
     assert server.exit_code() == 0
 
     received = _Received()
-    run(threading.Event(), io.BytesIO(b"".join(server.reads)), received)
+    pygls_io.run(threading.Event(), io.BytesIO(b"".join(server.reads)), received)
     assert received.messages == server.seen

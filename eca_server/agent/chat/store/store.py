@@ -36,9 +36,6 @@ from eca_server.models.estimate import BYTES_PER_TOKEN, tokens_in
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
-LARGEST_BACKLOG = 64 * 1024 * 1024
-"""Bytes of before-images that may wait for a late disk."""
-
 
 class Store:
     """The chats of one user.
@@ -54,7 +51,7 @@ class Store:
         Args:
             path: the file; see `store_path`.
             on_problem: called with a sentence for the user, once for each kind of problem.
-            limits: the seconds to wait for the disk.
+            limits: the seconds to wait for the disk, and its backlog.
         """
         self._path = path
         self._worker = Worker(path, on_problem, limits)
@@ -186,7 +183,7 @@ class Store:
         )
         size = sum(len(each.data or b"") for each in stored_images)
         self._backlog = [each for each in self._backlog if not each.done.is_set()]
-        if size + sum(each.size for each in self._backlog) > LARGEST_BACKLOG:
+        if size + sum(each.size for each in self._backlog) > self._worker.limits.backlog:
             await trio.lowlevel.checkpoint()
             return batch
 

@@ -32,7 +32,7 @@ MOST_LONGER = 6.0
 
 @attrs.frozen(kw_only=True)
 class Limits:
-    """The seconds of a store.
+    """The seconds of a store, and its backlog.
 
     Attributes:
         write: to wait for a write before the chat continues without it.
@@ -41,6 +41,7 @@ class Limits:
         close: to wait for the last writes.
         rewrite: to rewrite the file at the end, a part of `close`.
         idle: without a call, before the file is tidied.
+        backlog: bytes of before-images that may wait for a late disk.
         log: until the log is emptied of a store that is never idle, or beside another server.
     """
 
@@ -50,6 +51,7 @@ class Limits:
     close: float = 1.0
     rewrite: float = 0.7
     idle: float = 2.0
+    backlog: int = 64 * 2**20
     log: float = 60.0
 
 

@@ -21,7 +21,7 @@ REJECTED = "approvals.a_rejected_command_does_not_run"
 STOPPED = "stops.a_stop_ends_the_turn_in_each_state_of_the_answer"
 IN_PARTS = "turns.a_turn_has_its_parts_in_order"
 BY_CHAT = "turns.a_chat_knows_nothing_of_another"
-CASES = (APPROVED, REJECTED, STOPPED, IN_PARTS, BY_CHAT)
+CASES = (APPROVED, REJECTED, IN_PARTS, BY_CHAT)
 
 OWN = {"W-11e"}
 """The rows that the server breaks by design: it announces no task."""
@@ -36,8 +36,10 @@ def verdicts(run: Run, rows: Collection[str]) -> dict[str, tuple[str, str]]:
     return {each.id: (each.verdict, each.got) for each in run.findings if each.id in rows}
 
 
-def test_the_server_without_errors_passes() -> None:
-    assert broken(run_with("", *CASES)) - OWN == set()
+@pytest.mark.long(but=1)  # a stop is watched for seconds
+@pytest.mark.parametrize("cases", [CASES, (STOPPED,)], ids=["quick", "stops"])
+def test_the_server_without_errors_passes(cases: Collection[str]) -> None:
+    assert broken(run_with("", *cases)) - OWN == set()
 
 
 def test_an_exit_code_is_one_row() -> None:
@@ -57,6 +59,7 @@ def test_a_wrong_length_is_one_row_and_what_needs_no_other_characters_is_judged(
     }
 
 
+@pytest.mark.long
 def test_output_after_a_stopped_turn_passes_no_row_that_forbids_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

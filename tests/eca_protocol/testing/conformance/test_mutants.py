@@ -79,6 +79,9 @@ OF_EACH_CHAPTER = {
 AS_PROCESS = {"SignalsAreFaults": "ends.signals_end_it"}
 """Mutants that only a process shows, and the case."""
 
+CHAPTERS = sorted({name.partition(".")[0] for name in server_cases()} - {"ends"})
+"""The chapters whose cases need no process of their own."""
+
 OF_OCTOBER = [
     name for name, mutant in MUTANTS.items() if not mutant.edition and name not in AS_PROCESS
 ]
@@ -114,11 +117,21 @@ def current_run() -> Run:
     return judged(Target(serve=current.serve, edition=CURRENT))
 
 
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_the_reference_server_breaks_nothing_in_a_chapter(chapter: str) -> None:
+    cases = [name for name in server_cases() if name.startswith(f"{chapter}.")]
+    run = judged(Target(serve=current.serve, edition=CURRENT), *cases)
+    assert broken(run) == set()
+    assert run.incidents == run.suite_errors == ()
+
+
+@pytest.mark.long
 def test_the_reference_server_breaks_nothing(reference_run: Run) -> None:
     assert broken(reference_run) == set()
     assert reference_run.incidents == reference_run.suite_errors == ()
 
 
+@pytest.mark.long
 def test_the_reference_server_breaks_nothing_in_current(current_run: Run) -> None:
     assert broken(current_run) == set()
     assert current_run.incidents == current_run.suite_errors == ()
@@ -134,10 +147,12 @@ def unjudged(run: Run) -> set[str]:
     return rows - UNTESTABLE.keys() - DUPLICATES.keys()
 
 
+@pytest.mark.long
 def test_what_cannot_be_judged_of_it_is_known(reference_run: Run) -> None:
     assert unjudged(reference_run) == {**UNABLE_IN_ANY, **UNABLE_IN_OCTOBER}.keys()
 
 
+@pytest.mark.long
 def test_what_cannot_be_judged_of_it_in_current_is_known(current_run: Run) -> None:
     assert unjudged(current_run) == {**UNABLE_IN_ANY, **UNABLE_IN_CURRENT}.keys()
 
@@ -159,10 +174,12 @@ def broken_by(names: Iterable[str]) -> set[str]:
     return {MUTANTS[name].breaks for name in names}
 
 
+@pytest.mark.long
 def test_each_row_that_is_judged_has_a_mutant(reference_run: Run) -> None:
     assert passed(reference_run) - broken_by([*OF_OCTOBER, *AS_PROCESS]) == set()
 
 
+@pytest.mark.long
 def test_each_row_that_only_current_s_cases_judge_has_a_mutant(
     reference_run: Run, current_run: Run
 ) -> None:

@@ -147,7 +147,7 @@ TITLE = ChatMetadataContent(title="A title")
 
 
 @pytest.mark.requirement("W-20d", "W-22e", "W-23d", "W-23g", "W-24a", "W-24c", "W-25d", "W-26b")
-@settings(max_examples=settings().max_examples * 5)
+@settings(max_examples=settings().max_examples * 2)
 @given(
     actions=ACTIONS | st.builds(lambda a, b: [*a, DELETE, *b], ACTIONS, ACTIONS),
     finishes_deleted=st.booleans(),

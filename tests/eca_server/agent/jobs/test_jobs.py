@@ -27,9 +27,9 @@ ENVIRONMENT = {"PATH": os.environ["PATH"]}
 class RunningJobs:
     """Jobs, and the statuses at each notification."""
 
-    def __init__(self, nursery: trio.Nursery) -> None:
+    def __init__(self, nursery: trio.Nursery, **limits: int) -> None:
         self.notifications: list[list[str]] = []
-        self.jobs = Jobs(nursery, self._note)
+        self.jobs = Jobs(nursery, self._note, **limits)
 
     def _note(self) -> None:
         self.notifications.append([job.status for job in self.jobs])
@@ -41,10 +41,10 @@ class RunningJobs:
 
 
 @asynccontextmanager
-async def running_jobs() -> AsyncIterator[RunningJobs]:
+async def running_jobs(**limits: int) -> AsyncIterator[RunningJobs]:
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            yield RunningJobs(nursery)
+            yield RunningJobs(nursery, **limits)
             nursery.cancel_scope.cancel()
 
 
@@ -148,12 +148,8 @@ async def test_changes_are_announced_at_once_not_too_often_and_the_last_always()
         )
 
 
-async def test_running_and_stored_ended_jobs_are_limited(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(jobs_module, "MAX_RUNNING", 2)
-    monkeypatch.setattr(jobs_module, "MAX_ENDED", 1)
-    async with running_jobs() as running:
+async def test_running_and_stored_ended_jobs_are_limited() -> None:
+    async with running_jobs(max_running=2, max_ended=1) as running:
         first, second = running.start("sleep 60"), running.start("sleep 60")
         with pytest.raises(JobRefused, match="2 jobs are running"):
             running.start("true")

@@ -16,7 +16,6 @@ import trio
 from eca_protocol.errors import ECAError, HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.config import lock
-from eca_server.models.credentials import tokens as token_room
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, LoggedOut, OAuthError, TokenSet
 from eca_server.models.credentials.tokens import Tokens
@@ -42,7 +41,7 @@ class World:
     def stored(self) -> TokenSet:
         return self.logins.read().tokens["p"]
 
-    def tokens(self, **changed: Any) -> Tokens:
+    def tokens(self, *, lock_seconds: float = 60, **changed: Any) -> Tokens:
         """Return the tokens as a newly started server has them."""
         return Tokens(
             "p",
@@ -51,6 +50,7 @@ class World:
             http=self.http,
             hide=self.hidden.update,
             clock=lambda: self.now,
+            lock_seconds=lock_seconds,
         )
 
     def ends_at(self, when: float | None) -> None:
@@ -339,10 +339,9 @@ async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch
     assert world.stored().access == Secret("access-2")
 
 
-async def test_a_lock_that_is_held_too_long_is_reported(world, monkeypatch) -> None:
-    monkeypatch.setattr(token_room, "_LOCK_SECONDS", 0.05)
+async def test_a_lock_that_is_held_too_long_is_reported(world) -> None:
     with (
         lock.lock_in_thread(world.logins.renewal_lock, seconds=1),
         pytest.raises(OAuthError, match="another server"),
     ):
-        await world.tokens(expires_at=NOW).replace_refused(OLD)
+        await world.tokens(lock_seconds=0.05, expires_at=NOW).replace_refused(OLD)

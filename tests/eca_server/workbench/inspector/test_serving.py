@@ -10,7 +10,6 @@ import trio
 
 from eca_protocol.http_server import HTTPRequest
 from eca_protocol.transcript import lock_file
-from eca_server.workbench.inspector import serving
 from eca_server.workbench.inspector.command import Follower
 from eca_server.workbench.inspector.inspection import Inspection
 from eca_server.workbench.inspector.serving import Feed, Site
@@ -143,10 +142,9 @@ async def test_each_reader_gets_all_parts_even_a_late_one(
 
 
 async def test_a_slow_reader_loses_the_oldest_parts_and_delays_no_other(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    nursery: trio.Nursery,
 ) -> None:
-    monkeypatch.setattr(serving, "MAX_STORED", 4)
-    feed, gate = Feed(), trio.Event()
+    feed, gate = Feed(max_stored=4), trio.Event()
     slow, quick = Answer(gate), Answer()
     feed.add(b"head")
     for reader in (slow, quick):

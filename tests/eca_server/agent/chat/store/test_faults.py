@@ -253,9 +253,7 @@ async def test_a_migration_that_fails_leaves_the_older_file_as_it_was(
         assert await ours.texts("c") == ["old"]
 
 
-async def test_a_disk_that_does_not_answer_holds_nothing_up(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_that_does_not_answer_holds_nothing_up(path: Path) -> None:
     async with opened(path, write=0.02, read=0.02, close=0.02) as ours:
         await ours.store.append("c", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
@@ -267,7 +265,7 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(
                 assert await ours.store.load("c") is None
                 assert await ours.store.list(WORKSPACE, 5) == ()
                 assert await ours.store.unfinished_rollbacks(WORKSPACE, "c") == ()
-            monkeypatch.setattr(store, "LARGEST_BACKLOG", 4)
+            ours.set_limits(backlog=4)
             images = [image("1", f"/{name}", data=b"old") for name in "fg"]
             waiting, too_much = [await ours.store.add_before_images("c", [i]) for i in images]
             assert waiting.numbers is None

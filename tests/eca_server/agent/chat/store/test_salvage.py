@@ -136,25 +136,26 @@ def an_index(path: Path) -> None:
     overwrite(path, (root_of(path, "sqlite_autoindex_message_1") - 1) * PAGE, b"\xff" * PAGE)
 
 
+@pytest.mark.long(but=6)
 @pytest.mark.parametrize(
     "damage",
     [
-        a_schema_name,
         a_schema_text,
+        the_version,
+        the_page_size,
+        the_first_page_after_a_rewrite,
+        an_index,
+        the_root_of_the_messages,
+        a_schema_name,
         a_letter_of_a_column,
         a_letter_of_a_table,
         a_byte_of_a_column,
-        the_version,
         the_version_by_far,
         the_format_of_writes,
         the_format_of_the_schema,
         the_first_byte,
         the_header,
-        the_page_size,
         the_first_page,
-        the_first_page_after_a_rewrite,
-        an_index,
-        the_root_of_the_messages,
     ],
 )
 async def test_damage_outside_of_the_rows_costs_no_chat(
