@@ -35,6 +35,7 @@ async def the_text_arrives(harness: AcpHarness, agent: AgentSession) -> None:
     session_id = await agent.new()
     prompt = await agent.prompt(session_id, reply(*_TEXT))
     await agent.ended(prompt)
+    await agent.settle()
     text = agent.text(session_id, after=prompt.after)
     harness.check("ACP-29", text == "".join(_TEXT), repr("".join(_TEXT)), text)
 
@@ -48,6 +49,7 @@ async def sessions_do_not_mix(harness: AcpHarness, agent: AgentSession) -> None:
     await agent.ended(await agent.prompt(second, reply("fast")))
     slow.model.open("on")
     await agent.ended(slow)
+    await agent.settle()
     texts = agent.text(first), agent.text(second)
     harness.check("ACP-33", texts == ("slow end", "fast"), "'slow end' and 'fast'", texts)
 
