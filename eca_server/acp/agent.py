@@ -53,6 +53,7 @@ class Agent:
         self._server = server
         self._command = command
         self._sessions: dict[str, Session] = {}
+        self._is_initialized = False
         self._client_capabilities = acp.ClientCapabilities()
         self._nursery: trio.Nursery
         self._peer = open_peer(
@@ -84,6 +85,7 @@ class Agent:
         return end
 
     def _initialize(self, params: acp.InitializeRequest) -> acp.InitializeResponse:
+        self._is_initialized = True
         self._client_capabilities = params.client_capabilities
         methods = [
             acp.AuthMethod(
@@ -135,8 +137,10 @@ class Agent:
         """Start the ECA server of a session.
 
         Raises:
-            RPCError: the server cannot be started, or the session is open.
+            RPCError: the server cannot be started, the session is open, or `initialize` is missing.
         """
+        if not self._is_initialized:
+            raise RPCError(ErrorCode.INVALID_REQUEST, "expected `initialize` before a session")
         from eca_server.acp.blocks import mcp_configuration  # noqa: PLC0415
         from eca_server.acp.session import Session  # noqa: PLC0415
 

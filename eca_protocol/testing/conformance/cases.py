@@ -20,6 +20,7 @@ __all__ = [
     "Case",
     "Need",
     "case",
+    "cases_in",
     "is_named",
     "server_cases",
 ]
@@ -108,7 +109,7 @@ def case(
 
 
 def _with_session(function: Callable[..., Awaitable[None]], options: Mapping[str, Any]) -> Run:
-    if len(inspect.signature(function).parameters) == 1:
+    if len(inspect.signature(function, follow_wrapped=False).parameters) == 1:
         return function
 
     @functools.wraps(function)
@@ -129,9 +130,14 @@ def server_cases() -> MappingProxyType[str, Case]:
     server = importlib.import_module("eca_protocol.testing.conformance.server")
     for chapter in server.CHAPTERS:
         importlib.import_module(f"{server.__name__}.{chapter}")
+    return cases_in(server.__name__)
+
+
+def cases_in(package: str) -> MappingProxyType[str, Case]:
+    """Return the imported cases of a package by name."""
     mine = {
         name: each
         for name, each in _REGISTERED.items()
-        if each.run.__module__.startswith(f"{server.__name__}.")
+        if each.run.__module__.startswith(f"{package}.")
     }
     return MappingProxyType(mine)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Literal, TypeAlias
 
 from eca_protocol.testing.conformance.run import Run, SuiteError
-from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 
 __all__ = [
     "Conclusion",
@@ -40,7 +40,7 @@ def known_failures(text: str) -> frozenset[str]:
     names = set()
     for number, line in enumerate(text.splitlines(), 1):
         name = line.partition("#")[0].strip()
-        if name and name not in REQUIREMENTS and not _CASE.fullmatch(name):
+        if name and name not in ALL_REQUIREMENTS and not _CASE.fullmatch(name):
             raise ValueError(f"line {number}: expected the id of a row, got {name!r}")
         names.add(name)
     return frozenset(names - {""})
@@ -51,7 +51,7 @@ def known_text(run: Run) -> str:
     lines = [f"{finding.id}  # {finding.requirement.statement}" for finding in run.failed()]
     lines += [f"{incident.case}  # {incident.what}" for incident in run.incidents]
     lines += [f"{error.case}  # {error.reason}" for error in run.suite_errors]
-    head = f"# Known failures of {run.target}, edition {run.edition.value}"
+    head = f"# Known failures of {run.target}, edition {run.edition}"
     return "".join(f"{' '.join(line.split())}\n" for line in (head, *lines))
 
 

@@ -16,10 +16,11 @@ from eca_protocol import platforms
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.judge import Judge
+from eca_protocol.testing.conformance.model import ChatModel
 from eca_protocol.testing.conformance.personalities import Personality
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, id_key
 from eca_protocol.testing.conformance.server_process import ServerProcess
-from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.conformance.verdicts import Party, Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
 __all__ = ["UNSET", "MessageSession"]
@@ -53,6 +54,21 @@ class MessageSession:
         self._personality = personality
         self.workspace.mkdir(exist_ok=True)
         wire.router.sessions.append(self)
+
+    @property
+    def models(self) -> tuple[ChatModel, ...]:
+        """The scripted models of its chats."""
+        return ()
+
+    def exchange(self, most: int) -> tuple[Transmission, ...]:
+        """Return the last messages that concern this session, the model's included."""
+        recorder, owner = self.wire.recorder, self.wire.router.owner
+        mine = [each.transmission for each in recorder.record if owner(each) in (None, self)]
+        for model in self.models:
+            for at, party, data in model.traffic:
+                other: Party = "model" if party == "server" else "server"
+                mine.append(Transmission.of(at - recorder.began, party, other, data))
+        return tuple(sorted(mine, key=lambda each: each.at)[-most:])
 
     def close(self) -> None:
         """Stop receiving messages."""
@@ -89,10 +105,12 @@ class MessageSession:
         """
         if isinstance(message, Mapping) and "method" in message and "id" in message:
             self.wire.router.claim_id(message["id"], self)
+        await self.write(self._framed(message))
+
+    def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
         if isinstance(message, bytes):
-            await self.write(encode_frame(message))
-        else:
-            await self.write(self._personality.frame(message))
+            return encode_frame(message)
+        return self._personality.frame(message)
 
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
         """Send a request; its id, which is new unless one is given.

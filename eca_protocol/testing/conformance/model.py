@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, Self
 
 import anyio
@@ -23,7 +23,7 @@ from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.provider import Provider, ReceivedRequest
 from eca_protocol.testing.script import Reply, Step, reply
 
-__all__ = ["PAGE", "AnswersWith", "ChatModel", "Model", "bare_name"]
+__all__ = ["PAGE", "AnswersWith", "ChatModel", "Model", "bare_name", "tools_in"]
 
 AnswersWith = Reply | Callable[[ReceivedRequest], Reply]
 """An item of a chat's script: a reply, or a function from the request to a reply."""
@@ -295,13 +295,20 @@ def _texts_in(content: Any) -> Iterator[str]:
 
 def _offered_tools(body: Any) -> Iterator[str]:
     """Yield the names of the tools that a request offers."""
+    yield from (name for name, _ in tools_in(body))
+
+
+def tools_in(body: Any) -> Iterator[tuple[str, Collection[str]]]:
+    """Yield the tools that a request offers: the name and the names of the parameters."""
     tools = body.get("tools") if isinstance(body, Mapping) else None
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, Mapping):
             function = tool.get("function")
-            name = (function if isinstance(function, Mapping) else tool).get("name")
-            if isinstance(name, str):
-                yield name
+            shown = function if isinstance(function, Mapping) else tool
+            schema = shown.get("parameters", shown.get("input_schema"))
+            members = schema.get("properties") if isinstance(schema, Mapping) else None
+            if isinstance(shown.get("name"), str):
+                yield shown["name"], members if isinstance(members, Mapping) else ()
 
 
 def _tool_name_for(name: str, offered: tuple[str, ...], listed: tuple[str, ...]) -> str:

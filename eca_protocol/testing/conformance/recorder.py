@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
 
 import anyio
 import attrs
@@ -77,8 +77,31 @@ class ReceivedMessage:
         return Transmission.of(self.at, self.side, other_side(self.side), self.data)
 
 
+class MessageWatcher(Protocol):
+    """A judge of a conversation; each method returns its new observations."""
+
+    def feed(
+        self, side: Side, message: Mapping[str, Any], *, at: float | None = None
+    ) -> list[Observation]:
+        """Judge a message."""
+
+    def feed_raw(self, side: Side, data: bytes, *, at: float | None = None) -> list[Observation]:
+        """Judge bytes that are no correct message."""
+
+    def feed_end(self, side: Side) -> list[Observation]:
+        """Judge the end of a side's stream."""
+
+    def finish(self) -> list[Observation]:
+        """Judge missing messages, after the last one."""
+
+
 class Recorder:
     """The record of one conversation, which a watcher judges as it grows.
+
+    Args:
+        watcher: the judge; None: that of ECA.
+        splitter: makes a splitter of a stream.
+        encode: writes a body as correct bytes.
 
     Attributes:
         began: the start of the conversation.
@@ -88,15 +111,23 @@ class Recorder:
         is_out_of_step: whether a length of the server's was wrong: what follows is not recorded.
     """
 
-    def __init__(self, revision: Revision | None = None) -> None:
+    def __init__(
+        self,
+        revision: Revision | None = None,
+        *,
+        watcher: MessageWatcher | None = None,
+        splitter: Callable[[], Splitter] = Splitter,
+        encode: Callable[[bytes], bytes] = encode_frame,
+    ) -> None:
         self.began = anyio.current_time()
         self.record: list[ReceivedMessage] = []
         self.messages: list[ReceivedMessage] = []
         self.observations: list[Observation] = []
         self.is_out_of_step = False
-        self._splitters = {"client": Splitter(), "server": Splitter()}
-        self._watcher = Watcher(revision=revision)
-        self._fields = ObservedFields()
+        self._splitters = {"client": splitter(), "server": splitter()}
+        self._encode = encode
+        self._watcher = watcher or Watcher(revision=revision)
+        self._fields = ObservedFields() if watcher is None else None
 
     @property
     def now(self) -> float:
@@ -106,7 +137,7 @@ class Recorder:
     @property
     def observed_rows(self) -> frozenset[str]:
         """The rows of the fields and values that occurred."""
-        return frozenset(self._fields.rows)
+        return frozenset(self._fields.rows if self._fields else ())
 
     def take_observations(self) -> list[Observation]:
         """Return the watcher's new observations."""
@@ -151,12 +182,13 @@ class Recorder:
             is_message=message is not None,
         )
         self.record.append(received)
-        if message and body is not None and data == encode_frame(body):
+        if message and body is not None and data == self._encode(body):
             self.observations += self._watcher.feed(side, message, at=received.at)
         else:
             self.observations += self._watcher.feed_raw(side, data, at=received.at)
         if message is not None:
-            self._fields.take(side, message, id_key(message.get("id")))
+            if self._fields is not None:
+                self._fields.take(side, message, id_key(message.get("id")))
             if side == "server":
                 self.messages.append(received)
         return received

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from eca_protocol import json
@@ -27,11 +27,12 @@ class Router:
 
     Attributes:
         sessions: receive the messages.
-        replies: the results for the server's requests, by method; other methods are refused with
-            -32601, and a case answers those with None.
+        replies: the results for the server's requests, or functions of the params, by method;
+            other methods are refused with -32601, and a case answers those with None.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, encode: Callable[[bytes], bytes] = encode_frame) -> None:
+        self._encode = encode
         self.sessions: list[Listener] = []
         self.replies: dict[str, Any] = {}
         self._chat_owners: dict[str, Listener] = {}
@@ -80,8 +81,8 @@ class Router:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request.message["id"]}
         if request.method not in self.replies:
             answer["error"] = {"code": -32601, "message": "Method not found"}
-        elif self.replies[request.method] is None:
-            return b""
-        else:
-            answer["result"] = self.replies[request.method]
-        return encode_frame(json.dumps(answer))
+            return self._encode(json.dumps(answer))
+        result = self.replies[request.method]
+        if callable(result):
+            result = result(request.params)
+        return b"" if result is None else self._encode(json.dumps({**answer, "result": result}))

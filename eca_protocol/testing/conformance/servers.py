@@ -36,13 +36,22 @@ class Servers:
         introduction_seconds: time for the announcements after `initialized`.
     """
 
-    def __init__(self, group: anyio.abc.TaskGroup, target: Target, root: Path, *, url: str) -> None:
+    def __init__(
+        self,
+        group: anyio.abc.TaskGroup,
+        target: Target,
+        root: Path,
+        *,
+        url: str,
+        make_wire: Callable[..., Wire] = Wire,
+    ) -> None:
         self.started: list[Wire] = []
         self.introduction_seconds = 10.0
         self._group = group
         self._target = target
         self._root = root
         self._url = url
+        self._make_wire = make_wire
         self._numbers = itertools.count(1)
         self._shared: dict[str, _Shared] = {}
         self._unexplained: list[Wire] = []
@@ -122,7 +131,9 @@ class Servers:
                     leaving.start_soon(entry.wire.shut_down)
 
     def _new(self, config: Mapping[str, Any], directories: Directories | None = None) -> Wire:
-        wire = Wire(self._target, directories or self.new_directories(), self._url, config)
+        wire = self._make_wire(
+            self._target, directories or self.new_directories(), self._url, config
+        )
         wire.introduction_seconds = self.introduction_seconds
         self.started.append(wire)
         return wire

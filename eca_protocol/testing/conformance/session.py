@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
+from typing_extensions import override
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.chat_session import ChatSession
@@ -13,7 +14,7 @@ from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.message_session import UNSET, MessageSession
 from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model, bare_name
 from eca_protocol.testing.conformance.target import Target, merged
-from eca_protocol.testing.conformance.verdicts import NotApplicable, Party, Transmission
+from eca_protocol.testing.conformance.verdicts import NotApplicable
 from eca_protocol.testing.conformance.wire import Wire
 
 __all__ = ["UNSET", "ClientSession"]
@@ -45,19 +46,10 @@ class ClientSession(MessageSession):
         self._chats: list[ChatSession] = []
 
     @property
+    @override
     def models(self) -> tuple[ChatModel, ...]:
         """The scripted models of its chats."""
         return tuple(chat.model for chat in self._chats)
-
-    def exchange(self, most: int) -> tuple[Transmission, ...]:
-        """Return the last messages that concern this session, the model's included."""
-        recorder, owner = self.wire.recorder, self.wire.router.owner
-        mine = [each.transmission for each in recorder.record if owner(each) in (None, self)]
-        for chat in self._chats:
-            for at, party, data in chat.model.traffic:
-                other: Party = "model" if party == "server" else "server"
-                mine.append(Transmission.of(at - recorder.began, party, other, data))
-        return tuple(sorted(mine, key=lambda each: each.at)[-most:])
 
     async def handshake(self, initialize: Mapping[str, Any] | None = None) -> None:
         """Send `initialize` and `initialized`, and wait a moment for the announcements.

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Final
+from typing import ClassVar, Final
 
 import anyio
 import attrs
@@ -41,6 +41,7 @@ from eca_protocol.testing.conformance.verdicts import (
     failing,
     worst,
 )
+from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.requirements import REQUIREMENTS
 from eca_protocol.testing.script import reply
 
@@ -78,10 +79,13 @@ class Suite:
     """A target with its model and servers, ready to run cases; made by `open_suite`.
 
     Attributes:
+        make_wire: makes a server that runs.
         edition: the edition that is spoken.
         incidents: servers that ended during a case.
         suite_errors: errors of the suite's own cases.
     """
+
+    make_wire: ClassVar[type[Wire]] = Wire
 
     def __init__(self, target: Target, model: Model, servers: Servers) -> None:
         self.edition = target.edition or Revision.R2025_10
@@ -94,6 +98,20 @@ class Suite:
         self._absent: Mapping[str, str] = {}
         self._target = target
         self._model = model
+
+    @classmethod
+    def all_cases(cls) -> Mapping[str, Case]:
+        """Return the suite's cases by name."""
+        return server_cases()
+
+    def bound_rows(self) -> tuple[str, ...]:
+        """Return the ids of the rows that bind the target."""
+        return tuple(id_ for id_ in REQUIREMENTS if binds(id_, self.edition))
+
+    @property
+    def edition_name(self) -> str:
+        """The edition, for reports."""
+        return self.edition.value
 
     async def start(self) -> StartFailed | None:
         """Start the first server and detect its edition; return the error if it cannot start."""
@@ -109,8 +127,7 @@ class Suite:
                     max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
                 )
         except Unmet as stuck:
-            stderr_lines = self.servers.started[-1].process.errors.splitlines()[-_STDERR_LINES:]
-            return StartFailed("\n".join([str(stuck), *stderr_lines]))
+            return start_failure(stuck, self.servers)
         except StartFailed as failure:
             return failure
         return None
@@ -205,6 +222,12 @@ class Suite:
         return next((why for need, why in self._absent.items() if need in case.needs), "")
 
 
+def start_failure(stuck: Unmet, servers: Servers) -> StartFailed:
+    """Return the error of a target that does not start, with the end of its stderr."""
+    stderr_lines = servers.started[-1].process.errors.splitlines()[-_STDERR_LINES:]
+    return StartFailed("\n".join([str(stuck), *stderr_lines]))
+
+
 @attrs.frozen
 class _CaseResult:
     """The findings of a case, and the error that ended it early."""
@@ -297,16 +320,20 @@ def _leaf_errors(raised: Exception) -> Iterator[Exception]:
 
 
 @asynccontextmanager
-async def open_suite(target: Target) -> AsyncIterator[Suite]:
+async def open_suite(target: Target, kind: type[Suite] = Suite) -> AsyncIterator[Suite]:
     """Prepare a target to be judged; everything started has ended after the block.
+
+    Args:
+        target: what is tested.
+        kind: the suite.
 
     Raises:
         StartFailed: the target cannot be started.
     """
     with temporary_directory() as root:
         async with Model() as model, anyio.create_task_group() as group:
-            servers = Servers(group, target, root, url=model.url)
-            suite = Suite(target, model, servers)
+            servers = Servers(group, target, root, url=model.url, make_wire=kind.make_wire)
+            suite = kind(target, model, servers)
             try:
                 failure = await suite.start()
                 if failure is None:
@@ -321,6 +348,7 @@ async def open_suite(target: Target) -> AsyncIterator[Suite]:
 async def run_suite(
     target: Target,
     *,
+    kind: type[Suite] = Suite,
     cases: Iterable[Case] | None = None,
     name: str = "",
     jobs: int | None = None,
@@ -331,6 +359,7 @@ async def run_suite(
 
     Args:
         target: what is tested.
+        kind: the suite.
         cases: the cases; None: all.
         name: the target's name in reports.
         jobs: the number of cases at once; None: the number of processors.
@@ -341,8 +370,8 @@ async def run_suite(
         StartFailed: the target cannot be started.
     """
     start, started = anyio.current_time(), datetime.now(UTC)
-    chosen = tuple(server_cases().values() if cases is None else cases)
-    async with open_suite(target) as suite:
+    chosen = tuple(kind.all_cases().values() if cases is None else cases)
+    async with open_suite(target, kind) as suite:
         edition = suite.edition
         findings = await judge_cases(
             _by_weight(case for case in chosen if case.window.holds(edition)),
@@ -356,10 +385,10 @@ async def run_suite(
     others = _rows_of_other_editions(chosen, edition)
     return Run(
         target=name or " ".join(target.command),
-        edition=edition,
+        edition=suite.edition_name,
         started=started,
         seconds=anyio.current_time() - start,
-        findings=tuple(_final_findings(by_row(findings), edition, others)),
+        findings=tuple(_final_findings(by_row(findings), suite.bound_rows(), others)),
         incidents=tuple(suite.incidents),
         suite_errors=tuple(suite.suite_errors),
     )
@@ -382,13 +411,11 @@ def _rows_of_other_editions(cases: Iterable[Case], edition: Revision) -> frozens
 
 def _final_findings(
     findings_by_row: Mapping[str, Sequence[Finding]],
-    edition: Revision,
+    bound_rows: Iterable[str],
     other_editions: frozenset[str],
 ) -> Iterable[Finding]:
-    """Yield one finding for each row that binds a server of that edition."""
-    for id_ in REQUIREMENTS:
-        if not binds(id_, edition):
-            continue
+    """Yield one finding for each row that binds the target."""
+    for id_ in bound_rows:
         result = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
         if result:
             finding = worst(result)

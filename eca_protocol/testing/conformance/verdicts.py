@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from eca_protocol.testing.requirements import REQUIREMENTS, Requirement
+from eca_protocol.testing.requirements import ALL_REQUIREMENTS, Requirement
 
 __all__ = [
     "NO_TIME",
@@ -139,7 +139,7 @@ class Finding:
     @property
     def requirement(self) -> Requirement:
         """The row itself."""
-        return REQUIREMENTS[self.id]
+        return ALL_REQUIREMENTS[self.id]
 
 
 def _whole_characters(data: bytes) -> bytes:
@@ -152,7 +152,7 @@ def _whole_characters(data: bytes) -> bytes:
 
 def failing(id_: str) -> Verdict:
     """Return the verdict of a breach of that row."""
-    return "fail" if REQUIREMENTS[id_].level == "must" else "warn"
+    return "fail" if ALL_REQUIREMENTS[id_].level == "must" else "warn"
 
 
 def worst(findings: Iterable[Finding]) -> Finding:

@@ -36,15 +36,22 @@ class Wire:
     """
 
     def __init__(
-        self, target: Target, directories: Directories, url: str, config: Mapping[str, Any]
+        self,
+        target: Target,
+        directories: Directories,
+        url: str,
+        config: Mapping[str, Any],
+        *,
+        recorder: Recorder | None = None,
+        router: Router | None = None,
     ) -> None:
         self.directories = directories
         self.case = ""
         self.suspects: tuple[str, ...] = ()
         self._present: list[str] = []
         self.introduction_seconds = 10.0
-        self.recorder = Recorder()
-        self.router = Router()
+        self.recorder = recorder or Recorder()
+        self.router = router or Router()
         self.process = ServerProcess(target, directories, url, config, on_output=self._take_output)
 
     def enter(self, case: str) -> None:

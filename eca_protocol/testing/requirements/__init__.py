@@ -8,27 +8,41 @@ the group and verifies no row.
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from eca_protocol.testing.requirements import diagrams, interfaces, rulings, specification
+from eca_protocol.testing.requirements import (
+    acp,
+    diagrams,
+    interfaces,
+    rulings,
+    specification,
+)
 from eca_protocol.testing.requirements.row import Requirement
 
-__all__ = ["GROUPS", "REQUIREMENTS", "SECTIONS", "Requirement", "lookup"]
+__all__ = [
+    "ACP_REQUIREMENTS",
+    "ALL_REQUIREMENTS",
+    "GROUPS",
+    "REQUIREMENTS",
+    "SECTIONS",
+    "Requirement",
+    "lookup",
+]
 
 _CHAPTERS: Final = (specification, rulings, interfaces, diagrams)
 
 
-def _table() -> dict[str, Requirement]:
+def _table(*chapters: tuple[Requirement, ...]) -> Mapping[str, Requirement]:
     table: dict[str, Requirement] = {}
-    for chapter in _CHAPTERS:
-        for requirement in chapter.ROWS:
-            if requirement.id in table:
-                raise ValueError(f"expected unique ids, got two rows {requirement.id}")
-            table[requirement.id] = requirement
-    return table
+    for requirement in itertools.chain(*chapters):
+        if requirement.id in table:
+            raise ValueError(f"expected unique ids, got two rows {requirement.id}")
+        table[requirement.id] = requirement
+    return MappingProxyType(table)
 
 
 def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ...]]:
@@ -40,8 +54,14 @@ def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ..
     return groups
 
 
-REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(_table())
-"""All rows, by id and in the order of the chapters."""
+REQUIREMENTS: Final = _table(*(chapter.ROWS for chapter in _CHAPTERS))
+"""The rows of ECA, by id and in the order of the chapters."""
+
+ACP_REQUIREMENTS: Final = _table(acp.ROWS)
+"""The rows of ACP that bind agents, by id."""
+
+ALL_REQUIREMENTS: Final = _table(tuple(REQUIREMENTS.values()), acp.ROWS)
+"""The rows of both protocols."""
 
 SECTIONS: Final = tuple(dict.fromkeys(requirement.section for requirement in REQUIREMENTS.values()))
 """Sections with requirements: of the specification, of its references, and our own."""
@@ -58,8 +78,8 @@ def lookup(name: str) -> tuple[Requirement, ...]:
     Raises:
         KeyError: if no row matches.
     """
-    if name in REQUIREMENTS:
-        return (REQUIREMENTS[name],)
+    if name in ALL_REQUIREMENTS:
+        return (ALL_REQUIREMENTS[name],)
     if name in GROUPS:
         return GROUPS[name]
     if name.startswith(("FIELD:", "VALUE:")) and "*" in name:

@@ -29,7 +29,7 @@ def render_badge(run: Run, known: Collection[str] = ()) -> str:
     """
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
-    label = f"ECA {run.edition.value}"
+    label = run.edition if run.edition.startswith("ACP") else f"ECA {run.edition}"
     value = f"{counts.get('pass', 0)} of {judged}" if judged else "not judged"
     colour = _COLOURS[conclusion(run, known)]
     first = len(label) * _CHARACTER + _BORDER

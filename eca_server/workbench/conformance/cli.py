@@ -20,6 +20,8 @@ from typing_extensions import override
 from eca_protocol.errors import StartFailed
 from eca_protocol.json import dumps
 from eca_protocol.revisions import Revision, parse_revision
+from eca_protocol.testing.conformance.acp.cases import acp_cases
+from eca_protocol.testing.conformance.acp.suite import AcpSuite
 from eca_protocol.testing.conformance.cases import Case, is_named, server_cases
 from eca_protocol.testing.conformance.client.suite import DUPLICATES as CLIENT_DUPLICATES
 from eca_protocol.testing.conformance.client.suite import (
@@ -36,9 +38,9 @@ from eca_protocol.testing.conformance.known import (
 )
 from eca_protocol.testing.conformance.personalities import PERSONALITIES, PLAIN
 from eca_protocol.testing.conformance.run import Run
-from eca_protocol.testing.conformance.suite import SECONDS, run_suite
+from eca_protocol.testing.conformance.suite import SECONDS, Suite, run_suite
 from eca_protocol.testing.conformance.target import Target
-from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 from eca_server.printable import printable_line, printable_lines
 from eca_server.system.command_line import Parser, write_to_user
 from eca_server.system.signals import until_a_signal
@@ -125,6 +127,8 @@ def _add_target_options(add: Callable[..., object]) -> None:
     clients = sorted(PERSONALITIES)
     repeated: dict[str, Any] = {"action": "append", "default": []}
     add("--client", action="store_true", help="COMMAND is a client")
+    protocols = "the protocol of COMMAND (default: %(default)s); acp: an agent of ACP"
+    add("--protocol", choices=("eca", "acp"), default="eca", help=protocols)
     editions = "2025-06, 2025-09, 2025-10 or current (default: the target's own)"
     add("--edition", type=_edition, metavar="EDITION", help=editions)
     as_client = f"behave like this client: {', '.join(clients)}"
@@ -244,6 +248,7 @@ async def _run(
         )
     return await run_suite(
         target,
+        kind=AcpSuite if options.protocol == "acp" else Suite,
         cases=[case for case in cases if isinstance(case, Case)],
         jobs=options.jobs,
         seconds=options.seconds,
@@ -283,8 +288,10 @@ def _select_cases(options: argparse.Namespace) -> dict[str, AnyCase]:
     """
     patterns: Sequence[str] = options.only
     cases: Mapping[str, AnyCase] = client_cases() if options.client else server_cases()
+    if options.protocol == "acp":
+        cases = acp_cases()
     same = _duplicates(options)
-    named = {id_ for id_ in REQUIREMENTS if _is_named(id_, patterns)}
+    named = {id_ for id_ in ALL_REQUIREMENTS if _is_named(id_, patterns)}
     named |= {same[id_] for id_ in named if id_ in same}
     selected: dict[str, AnyCase] = {}
     for name, case in cases.items():

@@ -47,7 +47,7 @@ def _label(passed: Transmission) -> str:
         first = passed.data.decode("utf-8", "replace").partition("\n")[0]
         return first if passed.source == "model" else "model request"
     header = header_of(passed.data)
-    message = message_in(passed.data[header[0] :]) if header else None
+    message = message_in(passed.data[header[0] if header else 0 :])
     if message is None:
         return f"{passed.size} bytes"
     method = message.get("method")

@@ -63,7 +63,7 @@ def render_html(
         badges=[(conclusion_, _COLOURS[conclusion_])],
         warnings=_warnings(run, known),
         about={
-            "Edition": run.edition.value,
+            "Edition": run.edition,
             "Started": run.started.isoformat(timespec="seconds"),
             "Duration": f"{run.seconds:.1f} s",
         },

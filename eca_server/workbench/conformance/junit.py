@@ -44,7 +44,7 @@ def render_junit(run: Run, known: Collection[str] = ()) -> str:
         for each in new_suite_errors(run, known)
     ]
     suites = [TestSuite(name, cases) for name, cases in sections.items() if cases]
-    name = f"{run.target}, edition {run.edition.value}"
+    name = f"{run.target}, edition {run.edition}"
     return junit.render_junit(name, run.seconds, suites)
 
 

@@ -45,7 +45,7 @@ def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False
     """
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     target = printable_line(run.target, longest=500)
-    lines = [f"{target}: edition {run.edition.value}, {run.seconds:.1f} s", ""]
+    lines = [f"{target}: edition {run.edition}, {run.seconds:.1f} s", ""]
     for finding in run.findings:
         if verbose or finding.verdict in {"fail", "warn"}:
             lines += _finding_lines(finding, width, is_known=finding.id in known)

@@ -246,7 +246,7 @@ async def run_client_suite(
         )
     return Run(
         target=name or " ".join(target.command),
-        edition=suite.edition,
+        edition=suite.edition.value,
         started=started,
         seconds=anyio.current_time() - began,
         findings=tuple(_final_findings(by_row(findings), suite.edition)),

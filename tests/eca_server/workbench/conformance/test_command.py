@@ -125,7 +125,7 @@ def test_equal_requirements_are_judged_by_the_same_cases(capsys):
 def test_the_table_details_broken_requirements_and_groups_unjudged_ones():
     outcome = Run(
         target="my server",
-        edition=Revision.R2025_10,
+        edition=Revision.R2025_10.value,
         started=datetime(2026, 1, 1, tzinfo=UTC),
         seconds=2.0,
         findings=(

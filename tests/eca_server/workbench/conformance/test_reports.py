@@ -43,7 +43,7 @@ PROGRESS = {
 }
 RUN = Run(
     target=f"python server.py {HOSTILE}",
-    edition=Revision.R2025_10,
+    edition=Revision.R2025_10.value,
     started=datetime(2025, 10, 1, tzinfo=UTC),
     seconds=1.5,
     findings=(

@@ -1,0 +1,119 @@
+"""Cases of `session/cancel`: in each state of a turn, and without one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+import anyio
+import attrs
+
+from eca_protocol.testing.conformance.acp.cases import agent_case, runs
+from eca_protocol.testing.conformance.acp.harness import (
+    CANCELLED,
+    PATIENCE,
+    AcpHarness,
+    AgentSession,
+    Prompt,
+)
+from eca_protocol.testing.conformance.acp.turns import asks_for_permission
+from eca_protocol.testing.conformance.cases import Need
+from eca_protocol.testing.conformance.model import AnswersWith
+from eca_protocol.testing.conformance.verdicts import Unmet
+from eca_protocol.testing.script import Reply, reply, wait
+
+_AT_ONCE: Final = 5.0  # seconds
+_MARK: Final = "mark.txt"
+
+
+async def _nothing(_: AgentSession, __: Prompt) -> None:
+    return
+
+
+async def _request_to_the_model(_: AgentSession, prompt: Prompt) -> None:
+    await prompt.model.until(lambda: bool(prompt.model.requests), seconds=PATIENCE)
+
+
+async def _text(agent: AgentSession, prompt: Prompt) -> None:
+    await agent.event(prompt, "agent_message_chunk".__eq__)
+
+
+async def _running_tool(agent: AgentSession, _: Prompt) -> None:
+    with anyio.move_on_after(PATIENCE):
+        while not (agent.workspace / _MARK).exists():  # noqa: ASYNC110 - a file has no event
+            await anyio.sleep(0.02)
+        return
+    raise Unmet("a running command")
+
+
+async def _permission(agent: AgentSession, prompt: Prompt) -> None:
+    await asks_for_permission(agent, prompt)
+
+
+@attrs.frozen
+class _State:
+    """A state of a turn: its script, and the function that waits for it."""
+
+    name: str
+    script: Callable[[str], AnswersWith]
+    reach: Callable[[AgentSession, Prompt], Awaitable[None]]
+    needs: Collection[Need] | Need = ()
+
+
+_WAITS: Final = Reply(before_headers=[wait("never")], steps=reply("late").steps)
+_STATES: Final = {
+    "ACP-40": _State("at_the_start", lambda _: _WAITS, _nothing),
+    "ACP-41": _State("before_an_answer", lambda _: _WAITS, _request_to_the_model, "model"),
+    "ACP-42": _State("in_a_text", lambda _: reply("a", wait("never"), "b"), _text),
+    "ACP-43": _State(
+        "in_a_tool", lambda mark: runs(f"touch '{mark}'; sleep 60"), _running_tool, "model"
+    ),
+    "ACP-44": _State("in_a_permission", lambda mark: runs(f"touch '{mark}'"), _permission),
+}
+"""The states by the row that each judges."""
+
+
+def _cancel_case(row: str, state: _State) -> None:
+    asks = state.reach is _permission
+    more = ("ACP-45",) if state.reach is _text else ()
+
+    async def cancel(harness: AcpHarness, agent: AgentSession) -> None:
+        agent.choose(None if asks else "allow")
+        mark = agent.workspace / _MARK
+        session_id = await agent.new()
+        prompt = await agent.prompt(session_id, state.script(str(mark)))
+        await state.reach(agent, prompt)
+        start = time.monotonic()
+        await agent.notify("session/cancel", {"sessionId": session_id})
+        if asks:
+            await agent.reply(await asks_for_permission(agent, prompt), CANCELLED)
+        try:
+            end = await agent.ended(prompt, seconds=_AT_ONCE)
+        except Unmet as stuck:
+            end = stuck.got
+        has_run = asks and mark.exists()
+        got = f"{end} after {time.monotonic() - start:.1f} s{', and it ran' if has_run else ''}"
+        harness.check(row, end == "cancelled" and not has_run, "the answer `cancelled`", got)
+        await agent.quiet(0.3)
+        if more:
+            agent.choose("allow")
+            end = await agent.ended(await agent.prompt(session_id, reply("Again.")))
+            harness.check("ACP-45", end == "end_turn", "the answer `end_turn`", end)
+
+    cancel.__name__ = f"a_cancel_{state.name}"
+    cancel.__doc__ = f"Cancel a prompt {state.name.replace('_', ' ')}."
+    agent_case(row, *more, needs=state.needs)(cancel)
+
+
+for _row, _state in _STATES.items():
+    _cancel_case(_row, _state)
+
+
+@agent_case("ACP-46")
+async def a_cancel_without_a_prompt(harness: AcpHarness, agent: AgentSession) -> None:
+    """Cancel a session without a prompt, and send one then."""
+    session_id = await agent.new()
+    await agent.notify("session/cancel", {"sessionId": session_id})
+    end = await agent.ended(await agent.prompt(session_id, reply("Hello.")))
+    harness.check("ACP-46", end == "end_turn", "the answer `end_turn`", end)

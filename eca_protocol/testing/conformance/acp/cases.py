@@ -1,0 +1,77 @@
+"""The declaration of cases for agents, and the commands that their scripts run."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Awaitable, Callable, Collection
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from eca_protocol import json
+from eca_protocol.testing.conformance.acp.harness import AcpHarness, AgentSession
+from eca_protocol.testing.conformance.cases import Case, Need, case, cases_in
+from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.model import AnswersWith, bare_name, tools_in
+from eca_protocol.testing.provider import ReceivedRequest
+from eca_protocol.testing.script import Reply, reply, tool_call
+
+__all__ = ["CHAPTERS", "acp_cases", "agent_case", "runs"]
+
+CHAPTERS: Final = ("lifecycle", "faults", "sessions", "turns", "cancellation")
+
+_SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
+"""Names of tools that run a command, in lower case."""
+
+AgentCase: TypeAlias = Callable[[AcpHarness, AgentSession], Awaitable[None]]
+
+
+def agent_case(
+    *rows: str, needs: Collection[Need] | Need = (), seconds: float = 60.0, handshake: bool = True
+) -> Callable[[AgentCase], AgentCase]:
+    """Declare a case: an async function of the harness and of an agent.
+
+    Args:
+        rows: the rows that it judges.
+        needs: its requirements on the target.
+        seconds: its deadline.
+        handshake: whether the agent has answered `initialize`.
+    """
+
+    def declare(function: AgentCase) -> AgentCase:
+        @case(*rows, needs=needs, seconds=seconds)
+        @functools.wraps(function)
+        async def run(harness: Harness) -> None:
+            assert isinstance(harness, AcpHarness)
+            async with harness.agent(handshake=handshake) as agent:
+                await function(harness, agent)
+
+        return function
+
+    return declare
+
+
+def acp_cases() -> MappingProxyType[str, Case]:
+    """Return the cases for agents by name, in the order of their chapters."""
+    package = __name__.rpartition(".")[0]
+    for chapter in CHAPTERS:
+        importlib.import_module(f"{package}.{chapter}")
+    return cases_in(package)
+
+
+def runs(command: str) -> AnswersWith:
+    """Return a reply that calls the agent's shell tool with a command.
+
+    Raises:
+        Unmet: when the reply is due, the agent offers no such tool.
+    """
+
+    def answer(request: ReceivedRequest) -> Reply:
+        for name, members in tools_in(request.body):
+            if bare_name(name).lower() in _SHELLS:
+                arguments = {"command": command, "description": "A test"}
+                known = {key: each for key, each in arguments.items() if key in members}
+                return reply(tool_call(name, json.dumps(known).decode()))
+        return reply("There is no shell.")
+
+    return answer

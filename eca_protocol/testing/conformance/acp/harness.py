@@ -1,0 +1,255 @@
+"""The harness of a case: agents in processes of their own, with the scripted model behind them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+import attrs
+from typing_extensions import override
+
+from eca_protocol import json
+from eca_protocol.framing import encode_line
+from eca_protocol.revisions import Revision
+from eca_protocol.testing.conformance.acp.watcher import AcpWatcher
+from eca_protocol.testing.conformance.harness import Harness
+from eca_protocol.testing.conformance.judge import Judge
+from eca_protocol.testing.conformance.message_session import MessageSession
+from eca_protocol.testing.conformance.model import AnswersWith, ChatModel, Model
+from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
+from eca_protocol.testing.conformance.router import Router
+from eca_protocol.testing.conformance.target import Directories, Target
+from eca_protocol.testing.conformance.verdicts import Transmission, Unmet
+from eca_protocol.testing.conformance.wire import Wire
+from eca_protocol.transcript.splitter import Piece, Splitter, message_in
+
+__all__ = ["CANCELLED", "PATIENCE", "PERMISSION", "AcpHarness", "AcpWire", "AgentSession", "Prompt"]
+
+PATIENCE: Final = 30.0
+"""Seconds for an answer, or for an event of a turn."""
+
+PERMISSION: Final = "session/request_permission"
+CANCELLED: Final[Mapping[str, Any]] = {"outcome": {"outcome": "cancelled"}}
+
+_SHOWN: Final = 30  # messages of an exchange
+
+
+class _LineSplitter(Splitter):
+    @override
+    def feed(self, data: bytes) -> list[Piece]:
+        self._buffer += data
+        *lines, rest = bytes(self._buffer).split(b"\n")
+        self._buffer[:] = rest
+        return [(line + b"\n", line if message_in(line) is not None else None) for line in lines]
+
+
+class AcpWire(Wire):
+    """A running agent."""
+
+    def __init__(
+        self, target: Target, directories: Directories, url: str, config: Mapping[str, Any]
+    ) -> None:
+        recorder = Recorder(watcher=AcpWatcher(), splitter=_LineSplitter, encode=encode_line)
+        router = Router(encode_line)
+        super().__init__(target, directories, url, config, recorder=recorder, router=router)
+
+
+@attrs.frozen
+class Prompt:
+    """A prompt that was sent.
+
+    Attributes:
+        id: the id of the request.
+        session_id: its session.
+        model: its script.
+        after: the number of messages before it.
+    """
+
+    id: Any
+    session_id: str
+    model: ChatModel
+    after: int
+
+
+class AgentSession(MessageSession):
+    """A client's connection to an agent.
+
+    Attributes:
+        initialized: the result of `initialize`; empty without a handshake.
+    """
+
+    def __init__(self, wire: Wire, judge: Judge, target: Target, model: Model) -> None:
+        super().__init__(wire, judge, target.personality, Revision.CURRENT, alone=True)
+        self.initialized: Mapping[str, Any] = {}
+        self._model = model
+        self._models: list[ChatModel] = []
+        self.choose("allow")
+
+    @property
+    @override
+    def models(self) -> tuple[ChatModel, ...]:
+        return tuple(self._models)
+
+    @override
+    def _framed(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> bytes:
+        return encode_line(message if isinstance(message, bytes) else json.dumps(message))
+
+    @override
+    async def settle(self) -> None:
+        await self.ask("_eca/fence", seconds=PATIENCE)
+
+    def choose(self, kind: str | None) -> None:
+        """Answer requests for permission: `allow`, `reject`, or None for a later answer."""
+
+        def answer(params: Mapping[str, Any]) -> Mapping[str, Any]:
+            for option in params.get("options", ()):
+                if str(option.get("kind")).startswith(str(kind)):
+                    return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+            return CANCELLED
+
+        self.replies[PERMISSION] = None if kind is None else answer
+
+    async def reply(self, request: ReceivedMessage, result: Mapping[str, Any]) -> None:
+        """Answer a request of the agent."""
+        await self.send({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
+
+    async def result(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a request; return its result.
+
+        Raises:
+            Unmet: there is none.
+        """
+        answer = await self.ask(method, params, seconds=PATIENCE)
+        result = answer.get("result")
+        if not isinstance(result, Mapping):
+            raise Unmet(f"a result of `{method}`", answer.get("error"))
+        return result
+
+    async def handshake(self) -> None:
+        """Send `initialize`, without any capability.
+
+        Raises:
+            Unmet: there is no result.
+        """
+        self.initialized = await self.result("initialize", {"protocolVersion": 1})
+
+    def can(self, *path: str) -> bool:
+        """Return whether a capability of the agent was announced."""
+        value: Any = self.initialized.get("agentCapabilities")
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value is not None and value is not False
+
+    def at_workspace(self, **more: Any) -> dict[str, Any]:
+        """Return the params of a session in the workspace."""
+        return {"cwd": str(self.workspace), "mcpServers": [], **more}
+
+    async def new(self) -> str:
+        """Open a session; return its id.
+
+        Raises:
+            Unmet: there is none.
+        """
+        return str((await self.result("session/new", self.at_workspace())).get("sessionId"))
+
+    async def prompt(
+        self, session_id: str, *script: AnswersWith, text: str = "Hello.", **more: Any
+    ) -> Prompt:
+        """Send a prompt with a script of its own.
+
+        Raises:
+            Unmet: the agent does not read.
+        """
+        model = self._model.chat(script)
+        self._models.append(model)
+        blocks = [{"type": "text", "text": f"{text} {model.marker}"}, *more.get("blocks", ())]
+        model.prompts.append(blocks[0]["text"])
+        after = len(self.messages)
+        id_ = await self.request("session/prompt", {"sessionId": session_id, "prompt": blocks})
+        return Prompt(id_, session_id, model, after)
+
+    async def ended(self, prompt: Prompt, *, seconds: float = PATIENCE) -> object:
+        """Wait for the answer of a prompt; return its stop reason, or the error.
+
+        Raises:
+            Unmet: there is none in time.
+        """
+        answer = await self.answer(prompt.id, seconds=seconds)
+        result = answer.get("result")
+        return result.get("stopReason") if isinstance(result, Mapping) else answer.get("error")
+
+    async def event(self, prompt: Prompt, is_wanted: Callable[[str], object]) -> ReceivedMessage:
+        """Wait for an update, or a request, of a turn, by its kind; or for the turn's answer.
+
+        Raises:
+            Unmet: it does not come.
+        """
+
+        def is_event(message: Mapping[str, Any]) -> bool:
+            params = message.get("params", {})
+            if "method" not in message:
+                return bool(message.get("id") == prompt.id)
+            return params.get("sessionId") == prompt.session_id and bool(is_wanted(_kind(message)))
+
+        after = self.messages[prompt.after - 1] if prompt.after else None
+        event = await self.until(is_event, seconds=PATIENCE, expected="the event", after=after)
+        if not event.method:
+            raise Unmet("an event of the turn", f"its answer {event.message}")
+        return event
+
+    def updates(self, session_id: str, kind: str, *, after: int = 0) -> list[Mapping[str, Any]]:
+        """Return the updates of a session of that kind."""
+        return [
+            received.params["update"]
+            for received in self.messages[after:]
+            if received.params.get("sessionId") == session_id and _kind(received.message) == kind
+        ]
+
+    def text(self, session_id: str, kind: str = "agent_message_chunk", *, after: int = 0) -> str:
+        """Return the joined text of a session's chunks."""
+        updates = self.updates(session_id, kind, after=after)
+        return "".join(str(update["content"].get("text", "")) for update in updates)
+
+
+def _kind(message: Mapping[str, Any]) -> str:
+    params = message.get("params")
+    update = params.get("update") if isinstance(params, Mapping) else None
+    kind = update.get("sessionUpdate") if isinstance(update, Mapping) else message.get("method")
+    return str(kind)
+
+
+class AcpHarness(Harness):
+    """The agents and the verdicts of one case."""
+
+    _last: AgentSession
+
+    @asynccontextmanager
+    async def agent(
+        self, *, handshake: bool = True, directories: Directories | None = None
+    ) -> AsyncIterator[AgentSession]:
+        """Start an agent, which ends with the block.
+
+        Raises:
+            Unmet: `initialize` has no result.
+            StartFailed: the agent cannot be started.
+        """
+        wire = await self._servers.alone({}, directories)
+        wire.case = self.case
+        agent = AgentSession(wire, self, self.target, self.model)
+        self._last = agent
+        try:
+            if handshake:
+                await agent.handshake()
+            yield agent
+        finally:
+            wire.process.stop()
+            with anyio.CancelScope(shield=True):
+                await wire.process.gone.wait()
+            agent.close()
+
+    @override
+    def exchange(self) -> tuple[Transmission, ...]:
+        """Return the last messages of the newest agent, the model's included."""
+        return self._last.exchange(_SHOWN)
