@@ -43,6 +43,7 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         parts.jobs,
         parts.servers,
         parts.host.http,
+        parts.acp,
         parts.subagents,
         chats.working_subagents,
     )
