@@ -8,7 +8,9 @@ sent as text: the answers of a different model, or after a rollback the whole ch
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +38,8 @@ from eca_server.agent.tools.shell_command import default_directory
 from eca_server.models.answer import Answer
 from eca_server.models.history import Message, Origin, TextPart
 from eca_server.workspace.boundary import Workspace
+
+_log = logging.getLogger("eca_server.agent.acp")
 
 _MISSED: Final = (
     "You have not seen this part of the chat:\n\n{}\n\n"
@@ -95,13 +99,14 @@ class ACPAgents:
         self._on_mode = on_mode
         self._processes: dict[str, AgentProcess] = {}
         self._sessions: dict[str, AgentSession] = {}
+        self._spares: dict[str, AgentSession] = {}
 
     async def answer(self, target: Target, runner: CallRunner, turn: Turn) -> Answer | None:
         """Answer the new messages of a turn; return None after reporting a failure."""
         prompts = _new_prompts(turn)
         if not prompts:
             return None
-        process = self._process(target, runner.permissions.workspace)
+        process = self._process(target.name, target.command, runner.permissions.workspace)
         turn.progress("Waiting model" if process.has_started else "Starting the agent")
         try:
             await process.started()
@@ -154,20 +159,20 @@ class ACPAgents:
             turn.say(_ENDINGS[str(reason)], role="system")
         return answer
 
-    def _process(self, target: Target, workspace: Workspace) -> AgentProcess:
+    def _process(self, name: str, command: tuple[str, ...], workspace: Workspace) -> AgentProcess:
         """Return the running process of an agent; start it if there is none."""
-        process = self._processes.get(target.name)
-        if process is not None and process.command != target.command:
+        process = self._processes.get(name)
+        if process is not None and process.command != command:
             process.close()
         if process is None or process.is_over:
             process = AgentProcess(
-                target.name,
-                target.command,
+                name,
+                command,
                 environment=self._environment(),
                 directory=default_directory(workspace),
-                handlers=self._handlers(target.name),
+                handlers=self._handlers(name),
             )
-            self._processes[target.name] = process
+            self._processes[name] = process
             self._nursery.start_soon(process.run)
         return process
 
@@ -184,9 +189,10 @@ class ACPAgents:
             session = await self._reopened(process, chat, workspace)
             missed = None if session is None else _missed(chat.history, session.last_prompt)
         if session is None or missed is None:
-            session = await self._new(process, chat, workspace)
+            session = await self._new(process, workspace)
             missed = chat.history.model_context
         self._sessions[chat.id] = session
+        session.on_mode = partial(self._on_mode, chat, process.name)
         self._on_modes(process.name, session.modes)
         text = _MISSED.format(transcript(missed, _MOST_HISTORY)) if missed else ""
         return session, (TextPart(text),) if text else ()
@@ -212,22 +218,29 @@ class ACPAgents:
             state = await process.peer.call(method, params, deadline=_SESSION_SECONDS)
         except (RequestFailed, DecodeError):
             return None
-        session = self._made(process, chat, session_id, state)
+        session = AgentSession(session_id, process, state)
         session.last_prompt = last_prompt
         return session
 
-    async def _new(self, process: AgentProcess, chat: Outlet, workspace: Workspace) -> AgentSession:
+    async def _new(self, process: AgentProcess, workspace: Workspace) -> AgentSession:
+        """Return a new session; the one from which the modes were learned, if it is unused."""
+        spare = self._spares.pop(process.name, None)
+        if spare is not None and spare.process is process:
+            return spare
         params = acp.NewSessionRequest(**_places(workspace, process.capabilities))
         state = await process.peer.call("session/new", params, deadline=_SESSION_SECONDS)
-        return self._made(process, chat, state.session_id, state)
+        return AgentSession(state.session_id, process, state)
 
-    def _made(
-        self, process: AgentProcess, chat: Outlet, session_id: str, state: acp.SessionState
-    ) -> AgentSession:
-        def on_mode(mode: str) -> None:
-            self._on_mode(chat, process.name, mode)
-
-        return AgentSession(session_id, process, state, on_mode)
+    async def learn_modes(self, name: str, command: tuple[str, ...], workspace: Workspace) -> None:
+        """Start an agent for its modes; a failure is reported at its first prompt."""
+        process = self._process(name, command, workspace)
+        try:
+            await process.started()
+            session = self._spares[name] = await self._new(process, workspace)
+        except ECAError as error:
+            _log.info("the modes of %s are unknown: %s", name, error)
+        else:
+            self._on_modes(name, session.modes)
 
     def _handlers(self, agent: str) -> dict[str, Callable[[Any], Any]]:
         """Return the handlers of an agent's messages, each for the turn of its session."""

@@ -27,29 +27,23 @@ class AgentSession:
         session_id: the agent's id.
         process: the agent.
         state: the settings that the agent has announced.
-        on_mode: called when the agent itself changes the mode.
 
     Attributes:
         requests: the running turn; None: the session is idle.
         last_prompt: the content id of the last prompt that the agent was sent.
         modes: the ids of the modes.
         cost: US dollars that the session has cost so far.
+        on_mode: called when the agent itself changes the mode.
     """
 
-    def __init__(
-        self,
-        session_id: str,
-        process: AgentProcess,
-        state: acp.SessionState,
-        on_mode: Callable[[str], None],
-    ) -> None:
+    def __init__(self, session_id: str, process: AgentProcess, state: acp.SessionState) -> None:
         self.id = session_id
         self.process = process
         self.requests: TurnRequests | None = None
         self.last_prompt: str | None = None
         self.modes: tuple[str, ...] = ()
         self.cost = 0.0
-        self._on_mode = on_mode
+        self.on_mode: Callable[[str], None] = lambda _: None
         self._mode: str | None = None
         self._mode_option: str | None = None
         self._idle = trio.Event()
@@ -81,7 +75,7 @@ class AgentSession:
         elif self.requests is not None:
             self.requests.writer.take(update)
         if self._mode is not None and self._mode != before:
-            self._on_mode(self._mode)
+            self.on_mode(self._mode)
 
     async def select_mode(self, mode: str | None) -> None:
         """Select a mode; None: the agent's own."""

@@ -117,6 +117,15 @@ class Composition:
         if servers is not None:
             servers.manager.configure(self.settings.config.mcp_servers)
 
+    def learn_modes(self, model: str) -> None:
+        """Start a selected ACP agent whose modes, the model's variants, are unknown."""
+        agent = model.removeprefix(f"{ACP}/")
+        models, shows = self.models.current, self.session.writes(m.ChatConfig, "variants")
+        if agent != model and model in models.names and shows and not models.variants(model):
+            command = self.settings.config.providers[agent].command
+            learn = self.acp.get().learn_modes
+            self.host.nursery.start_soon(learn, agent, command, self.folders.workspace)
+
     def _subscribe(self) -> None:
         """Connect the events of parts with the parts that follow them."""
 

@@ -133,10 +133,9 @@ class ScriptedAgent:
     async def do_ask(self, session: str, text: str) -> None:
         """`ask JSON`: ask for a permission, and say the chosen option."""
         change = _call(m.ToolCallChange, json.loads(text.encode()))
-        answer = await self.call(
-            "session/request_permission",
-            m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS),
-        )
+        params = m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
+        with trio.CancelScope(shield=True):  # a cancelled prompt still gets an answer
+            answer = await self.call("session/request_permission", params)
         self.log("permission", answer.outcome.outcome)
         await self.do_say(session, f"[{answer.outcome.option_id or answer.outcome.outcome}]")
 
