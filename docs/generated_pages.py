@@ -17,6 +17,8 @@ import settings_pages
 from generate import table
 
 import eca_protocol
+from eca_protocol.acp import ACP
+from eca_protocol.acp import messages as acp_messages
 from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import EVER, Revision, Window
@@ -36,6 +38,30 @@ by. `eca-server schema` prints them as data, for each edition."""
 _ABOUT_DUTIES = """\
 What binds whom, in which editions. Tests and the findings of the conformance suite name these ids.
 *observed*: no text asks for it, the peers in the field do."""
+
+_ABOUT_ACP = """\
+`eca_protocol.acp` has the methods and messages of the Agent Client Protocol (ACP), wire version 1,
+for agents and for their clients. `ACP` is the table of methods, `ACP_CODEC` its codec and
+`ACP_DIALECT` its rules for JSON-RPC; `open_peer` makes a peer of them over a stream of lines:
+
+```python
+from eca_protocol import memory_pair
+from eca_protocol.acp import messages as m
+from eca_protocol.acp import open_peer
+
+
+def initialize(params: m.InitializeRequest) -> m.InitializeResponse:
+    return m.InitializeResponse(protocol_version=1)
+
+
+here, there = memory_pair()
+agent = open_peer(there, side="server", handlers={"initialize": initialize})
+client = open_peer(here, side="client", handlers={})
+```
+
+Then `async with agent: await agent.serve()`; a client sends its requests with
+`client.call(METHOD, PARAMS)`.
+"""
 
 _API = """\
 # The API of `eca_protocol`
@@ -63,6 +89,7 @@ def write(folder: Path) -> None:
             settings_pages.commands(),
             _protocol(),
             _requirements(),
+            _acp(),
             *_api(),
         ]
     )
@@ -173,6 +200,25 @@ def _requirements() -> tuple[str, str]:
         parts.append(f"## {section}")
         parts.append(table(["id", "binds", "level", "editions", "requirement"], table_rows))
     return "requirements.md", "\n\n".join(parts) + "\n"
+
+
+def _acp() -> tuple[str, str]:
+    rows = [
+        [
+            f"`{row.name}`",
+            row.kind,
+            {"client_to_server": "agent", "server_to_client": "client"}[row.direction],
+            f"{{py:obj}}`{row.params.__name__}`",
+            f"{{py:obj}}`{row.result.__name__}`" if row.kind == "request" else "",
+        ]
+        for row in ACP
+    ]
+    parts = ["# The Agent Client Protocol", _ABOUT_ACP, "## Methods"]
+    parts.append(table(["method", "kind", "to", "params", "result"], rows))
+    for module in pkgutil.iter_modules(acp_messages.__path__, f"{acp_messages.__name__}."):
+        title = module.name.rpartition(".")[2].capitalize()
+        parts.append(f"## {title}\n\n```{{eval-rst}}\n.. automodule:: {module.name}\n```")
+    return "acp.md", "\n\n".join(parts) + "\n"
 
 
 def _window(window: Window) -> str:

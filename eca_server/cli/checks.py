@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eca_server.config.problems import Problem
 from eca_server.connection.local import LocalPair
+from eca_server.models.acp import ACP
 from eca_server.models.apis import APIS
 from eca_server.models.simulator import DEFAULT
 from eca_server.system.command_line import nearest
@@ -24,7 +25,7 @@ def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
         problems += [place.problem for place in places]
     errors = {str(each): None for each in problems if each is not None and each.level == "error"}
     for provider in models.providers:
-        if provider.api not in {*APIS, "embedded"}:
+        if provider.api not in {*APIS, ACP, "embedded"}:
             expected = ", ".join(APIS)
             near = nearest(provider.api, APIS) or f"; expected one of {expected}"
             why = f"there is no API {provider.api!r}{near}"

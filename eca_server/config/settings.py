@@ -129,7 +129,8 @@ class Provider:
     """`providers.<name>`: an endpoint and its models.
 
     Attributes:
-        api: the wire API (`openai-chat`, ...).
+        api: the wire API (`openai-chat`, ...); `acp`: a program that is an ACP agent.
+        command: the program of an ACP agent, and its arguments.
         url: the base URL, to which the API's path is added.
         url_env: the environment variable with the URL, if `url` is not set.
         key: the API key.
@@ -148,6 +149,7 @@ class Provider:
     """
 
     api: str | None = setting(NAME, "api")
+    command: tuple[str, ...] = setting(listing(TEXT), "command", default=())
     url: str | None = setting(NAME, "url", repr=_masked)
     url_env: str | None = setting(NAME, "urlEnv")
     key: Secret | None = setting(KEY, "key")

@@ -221,6 +221,8 @@ def _tool(name: str, value: Mapping[str, Any]) -> list[str]:
 
 
 def _provider(name: str, value: Mapping[str, Any]) -> list[str]:
+    if command := _list(value.get("command")):
+        return [f"lets the ACP agent {name} answer, which runs: {' '.join(map(_text, command))}"]
     models = value.get("models")
     names = f", with the models {', '.join(models)}" if isinstance(models, Mapping) else ""
     return [f"adds the provider {name} at {_url(value.get('url'))}{names}"]

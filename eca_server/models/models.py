@@ -18,6 +18,7 @@ from eca_server.config.settings import Config
 from eca_server.config.workspace_layer import provider_name
 from eca_server.models import simulator
 from eca_server.models.access import Access
+from eca_server.models.acp import ACP, ACPBackend
 from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
 from eca_server.models.backend import Backend, BackendError, Request
@@ -138,8 +139,10 @@ class Models:
         logins: Logins | None = None,
         accesses: MutableMapping[object, Access] | None = None,
         hide: Callable[[Iterable[Secret]], None] = lambda _: None,
+        modes: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._config = config
+        self._modes = {} if modes is None else modes
         self._stored = stored = stored or StoredKeys()
         self._passphrase = config.network.passphrase(environ)
         self._catalog = catalog or Catalog()
@@ -222,9 +225,12 @@ class Models:
     def variants(self, name: str) -> tuple[str, ...]:
         """Return the variants of a model: its reasoning efforts, and those that are configured.
 
-        A variant that is configured as empty is removed.
+        A variant that is configured as empty is removed. Those of an ACP agent are its modes, once
+        they are known.
         """
         provider, model = self._split(name)
+        if provider.api == ACP:
+            return self._modes.get(model, ())
         configured = provider.model(model).variants
         known = self._capabilities(provider, model)
         efforts = _EFFORTS if known.efforts is None else known.efforts
@@ -238,7 +244,9 @@ class Models:
             BackendError: there is no such model, or a setting is missing.
         """
         name, effort = self.canonical_name(name), None
-        if variant in self.variants(name):
+        if name.startswith(f"{ACP}/"):
+            effort = variant  # the agent's modes may be unknown yet
+        elif variant in self.variants(name):
             provider, model = self._split(name)
             if variant in provider.model(model).variants:
                 name = f"{name}:{variant}"
@@ -276,6 +284,9 @@ class Models:
             )
         if provider.name == simulator.PROVIDER:
             return Simulator(requested)
+        if provider.name == ACP == provider.api:
+            origin = Origin(api=ACP, provider=ACP, model=requested)
+            return ACPBackend(command=self._config.providers[requested].command, origin=origin)
         if provider.missing_setting is not None:
             raise BackendError("configuration", provider.missing_setting)
         model, _ = provider.split_variant(requested)

@@ -17,6 +17,7 @@ from eca_server.config import settings as configuration
 from eca_server.config.problems import Problem
 from eca_server.config.settings import Config
 from eca_server.models import simulator
+from eca_server.models.acp import ACP, acp_agents
 from eca_server.models.apis import APIS
 from eca_server.models.backend import ModelInfo
 from eca_server.models.credentials.logins import StoredKeys
@@ -157,8 +158,9 @@ class Provider:
         if self.location is None:
             return None
         if self.api not in APIS:
-            expected = " or ".join(map(repr, APIS))
-            return f"providers.{name}.api: expected {expected}, got {self.api!r}"
+            expected = " or ".join(map(repr, (*APIS, ACP)))
+            is_set = f"api: expected {expected}, got {self.api!r}"
+            return f"providers.{name}.{'command is not set' if self.api == ACP else is_set}"
         if self.url is None:
             return f"providers.{name}.url is not set"
         if url is not None and (fault := url_problem(url)):
@@ -222,10 +224,12 @@ def resolve_providers(
     tokens: Mapping[str, Tokens],
     listing: Callable[[Endpoint], Listing | None],
 ) -> Iterator[Provider]:
-    """Yield the configured and the known providers, and the simulator."""
+    """Yield the configured and the known providers, the ACP agents as one, and the simulator."""
     netrc = Path(config.netrc_file) if config.netrc_file else netrc_file(environ)
     for name in dict.fromkeys((*config.providers, *KNOWN_PROVIDERS)):
         settings = config.providers.get(name, configuration.Provider())
+        if settings.api == ACP and settings.command:
+            continue
         with_variable, known = settings, KNOWN_PROVIDERS.get(name)
         if known is not None and settings.key_env is None:
             with_variable = attrs.evolve(settings, key_env=known.key_variable)
@@ -248,6 +252,8 @@ def resolve_providers(
             listed={} if listed is None else {each.name: each for each in listed.models},
             is_there=is_there or listed is not None,
         )
+    if agents := acp_agents(config):
+        yield Provider(name=ACP, api=ACP, settings=configuration.Provider(models=agents))
     models = dict.fromkeys(simulator.MODELS, configuration.Model())
     yield Provider(
         name=simulator.PROVIDER, api="embedded", settings=configuration.Provider(models=models)

@@ -35,7 +35,7 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from eca_server.models.history import Part, ToolCallPart
+from eca_server.models.history import Origin, Part, ToolCallPart
 from eca_server.models.models import Model
 from eca_server.models.retry import Wait
 
@@ -99,7 +99,9 @@ async def reply(
         return None
     finally:
         turn.limit = limit_of(model)  # some models report it only with an answer
-        _remember(turn, answer, model)
+        add_answer(turn, answer, model.origin, is_interrupted=answer.finished is None)
+        if answer.usage is not None:
+            turn.usages.append(model.facts.with_cost(answer.usage))
     if receiver.budget.is_exceeded or answer.finished is None:
         _report_cut(turn, model, receiver.budget)
         return None
@@ -312,16 +314,13 @@ def _break_off(turn: Turn, model: Model, error: BackendError) -> None:
     turn.fail(model.explain(error))
 
 
-def _remember(turn: Turn, answer: Answer, model: Model) -> None:
-    message = answer.message(
-        model.origin, interrupted=answer.finished is None, thoughts=turn.reasonings.finished
-    )
+def add_answer(turn: Turn, answer: Answer, origin: Origin, *, is_interrupted: bool) -> None:
+    """Add what there is of an answer to the messages of its turn."""
+    message = answer.message(origin, interrupted=is_interrupted, thoughts=turn.reasonings.finished)
     if message.parts:
         parts = tuple(_named(part, turn) for part in message.parts)
         turn.messages.append(attrs.evolve(message, parts=parts))
     turn.draft.end_answer()
-    if answer.usage is not None:
-        turn.usages.append(model.facts.with_cost(answer.usage))
 
 
 def _named(part: Part, turn: Turn) -> Part:

@@ -51,6 +51,7 @@ from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.skills.files import SkillFiles
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
+from eca_server.models.acp import ACP
 
 if TYPE_CHECKING:
     from eca_server.agent.commands.server_prompts import ServerPrompt
@@ -144,7 +145,11 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     command = next((each for each in loaded.commands if each.name == name), None)
     if command is not None:
         await _run_file_command(command, turn, context)
-    elif not await _run_server_prompt(name, turn, context, loaded):
+    elif await _run_server_prompt(name, turn, context, loaded):
+        return
+    elif context.model.startswith(f"{ACP}/"):
+        await ask_model(turn, context, context.text)  # the agent has commands of its own
+    else:
         names = [each.name for each in _all(loaded, context.mcp)]
         known = ", ".join(f"`/{each}`" for each in names[:_MAX_NAMES])
         if len(names) > _MAX_NAMES:

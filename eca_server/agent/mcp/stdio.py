@@ -157,7 +157,7 @@ class StdioTransport:
         finally:
             self._is_writing = False
 
-    def messages(self, read: Reader) -> StreamTransport:
+    def messages(self, read: Reader | None = None) -> StreamTransport:
         """Return the messages in its output, and to its input: one a write."""
         shape = WriteShape(size=1, send_now=self._child.send_now)
         return StreamTransport(self, framing=self.framing, read=read, shape=shape)

@@ -19,9 +19,12 @@ from eca_server.workspace.boundary import Workspace
 class Permissions:
     """The decisions about the calls of a turn.
 
+    Attributes:
+        workspace: paths outside it, and its guarded paths, always need approval.
+
     Args:
         policy: the policy of the turn's behaviour.
-        workspace: paths outside it, and its guarded paths, always need approval.
+        workspace: the attribute.
         memos: the approvals for the session, shared by all chats of the connection.
         variables: the environment of commands.
         trusts: returns True if the user trusts the chat now.
@@ -37,7 +40,7 @@ class Permissions:
         trusts: Callable[[], bool] = lambda: False,
     ) -> None:
         self._policy = policy
-        self._workspace = workspace
+        self.workspace = workspace
         self._memos = memos
         self._variables = variables
         self._trusts = trusts
@@ -81,7 +84,7 @@ class Permissions:
         self, tool: Tool, prepared: PreparedCall, arguments: Mapping[str, Any], server: str
     ) -> Decision:
         touched = touched_paths(
-            self._workspace,
+            self.workspace,
             prepared.places,
             command=prepared.command,
             folder=prepared.folder,

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
 from eca_server.agent.sandbox.sandbox import Sandbox
-from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
@@ -62,6 +61,18 @@ _LEAVING = (
 _OUTSIDE: Mapping[str, Any] = boolean("Run outside the sandbox, with the user's approval.")
 
 
+class BackgroundRunner(Protocol):
+    """Runs commands in the background."""
+
+    async def start(self, script: Script, name: str) -> ToolOutput:
+        """Start a script under a name; return what the model is sent.
+
+        Raises:
+            ToolError: it cannot be started.
+        """
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class ShellCommand:
     """The tool `shell_command`.
@@ -80,7 +91,7 @@ class ShellCommand:
     environment: Mapping[str, str] = attrs.field(repr=False)
     summary_max_length: int = 25
     cap: Cap = attrs.field(factory=Cap)
-    background: Background | None = None
+    background: BackgroundRunner | None = None
     sandbox: Sandbox | None = None
     warn: Callable[[str], None] = lambda _: None
 

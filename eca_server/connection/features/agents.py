@@ -6,7 +6,7 @@ permission that its parent lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -54,15 +54,19 @@ from eca_server.connection.features.approvals import Approvals
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.hooks import SessionHooks
+from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.selection import Chosen
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
+from eca_server.models.acp import ACPBackend
+from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model
 from eca_server.system.child_process import chat_environment
 
 if TYPE_CHECKING:
+    from eca_server.agent.acp.agents import ACPAgents
     from eca_server.connection.features.mcp import MCPServers
 
 SUBAGENT_INSTRUCTIONS: Final = (
@@ -86,6 +90,7 @@ class Agents:
 
     Attributes:
         servers: returns the MCP servers, or None if none is configured.
+        acp: the ACP agents.
         limiter: limits the number of concurrent subagents.
     """
 
@@ -100,6 +105,7 @@ class Agents:
     jobs: Jobs
     servers: Callable[[], MCPServers | None]
     http: HTTPClient
+    acp: Lazy[ACPAgents]
     limiter: trio.Semaphore
     working_subagents: dict[str, SubagentChat]
 
@@ -140,7 +146,10 @@ class Agents:
             native = native.without(SKILL_TOOL)
         if self.announcer.is_introduced and parent is None:
             self.announcer.announce_tools(behavior)
-        toolbox, more = await self._toolbox(turn, config, policy, native)
+        external = self._external(model, config) if isinstance(model.backend, ACPBackend) else None
+        toolbox, more = native.toolbox(policy), ""
+        if external is None:
+            toolbox, more = await self._toolbox(turn, config, policy, native)
         texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
         return Agent(
             model=model,
@@ -157,7 +166,23 @@ class Agents:
             hooks=await self.hooks.of_turn(turn, config, self._hook_fields(chat, model, chosen)),
             max_steps=config.behaviors.get(behavior, Behavior()).max_steps,
             initiator="user" if parent is None else "agent",
+            external=external,
         )
+
+    def _external(self, model: Model, config: Config) -> Callable[..., Awaitable[Answer | None]]:
+        """Return the function that lets an ACP agent answer a turn."""
+        from eca_server.agent.acp.agents import Target  # noqa: PLC0415 - only where one is configured
+
+        assert isinstance(model.backend, ACPBackend)
+        limits = config.tool_call.output_truncation
+        target = Target(
+            name=model.origin.model,
+            command=model.backend.command,
+            mode=model.effort,
+            cap=Cap(lines=limits.lines, size=limits.size_kb * 1024),
+            wants_title=config.chat_title,
+        )
+        return partial(self.acp.get().answer, target)
 
     async def _toolbox(
         self, turn: Turn, config: Config, policy: Policy, native: NativeTools

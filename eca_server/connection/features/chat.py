@@ -30,7 +30,7 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
     requests = ChatRequests(
         session, models, selection, announcer, parts.hooks, parts.jobs, chats, views
     )
-    selecting = Selecting(session, settings, models, selection, announcer, chats)
+    selecting = Selecting(session, settings, models, selection, announcer, chats, parts.learn_modes)
     agents = Agents(
         session,
         settings,
@@ -43,6 +43,7 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         parts.jobs,
         parts.servers,
         parts.host.http,
+        parts.acp,
         parts.subagents,
         chats.working_subagents,
     )

@@ -79,7 +79,12 @@ class ChatViews:
         """
         flags = flags_within(chat.settings.flags, messages)
         settings = attrs.evolve(
-            chat.settings, trust=False, flags=flags, is_named_by_user=True, kind=None
+            chat.settings,
+            trust=False,
+            flags=flags,
+            is_named_by_user=True,
+            kind=None,
+            acp_session=None,
         )
         title = title or title_of_fork(chat.title, await self.chats.titles())
         return await self.begin_chat(messages, title, settings)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from eca_protocol import messages as m
 from eca_server.agent.chat import Chats
 from eca_server.agent.chat.gallery import Gallery
 from eca_server.agent.chat.memory import Memory
@@ -33,9 +34,12 @@ from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
 from eca_server.connection.features.trust import Trust
+from eca_server.models.acp import ACP
 from eca_server.models.credentials.logins import Logins
 
 if TYPE_CHECKING:
+    from eca_server.agent.acp.agents import ACPAgents
+    from eca_server.agent.chat.outlet import Outlet
     from eca_server.connection.features.editing import Editing
     from eca_server.connection.features.mcp import MCPServers
 
@@ -76,6 +80,7 @@ class Composition:
         self.chats = Lazy(self._make_chats)
         self.mcp = Lazy(self._make_mcp)
         self.editing = Lazy(self._make_editing)
+        self.acp = Lazy(self._make_acp)
         self.subagents = trio.Semaphore(MOST_SUBAGENTS)
         self.on_close: list[Callable[[], None]] = [self.models.stop_discovery]
         self._is_closed = False
@@ -100,7 +105,7 @@ class Composition:
             if self.editing.made is not None:
                 closing.start_soon(self.editing.made.rewrites.close)
             closing.start_soon(self.hooks.end_session)
-            for part in (self.mcp.made, self.jobs, self.chats.made):
+            for part in (self.mcp.made, self.acp.made, self.jobs, self.chats.made):
                 if part is not None:
                     closing.start_soon(close, part.close)
         return problems
@@ -111,6 +116,15 @@ class Composition:
         servers = self.servers() if may_start else None
         if servers is not None:
             servers.manager.configure(self.settings.config.mcp_servers)
+
+    def learn_modes(self, model: str) -> None:
+        """Start a selected ACP agent whose modes, the model's variants, are unknown."""
+        agent = model.removeprefix(f"{ACP}/")
+        models, shows = self.models.current, self.session.writes(m.ChatConfig, "variants")
+        if agent != model and model in models.names and shows and not models.variants(model):
+            command = self.settings.config.providers[agent].command
+            learn = self.acp.get().learn_modes
+            self.host.nursery.start_soon(learn, agent, command, self.folders.workspace)
 
     def _subscribe(self) -> None:
         """Connect the events of parts with the parts that follow them."""
@@ -178,6 +192,28 @@ class Composition:
             self.announcer,
             self.approvals,
             self.logins.get(),
+        )
+
+    def _make_acp(self) -> ACPAgents:
+        from eca_server.agent.acp.agents import ACPAgents  # noqa: PLC0415 - see the module's docstring
+
+        def has_modes(agent: str, modes: tuple[str, ...]) -> None:
+            if self.models.learn_modes(agent, modes):
+                self.announcer.announce_changes()
+
+        def mode_selected(chat: Outlet, agent: str, mode: str) -> None:
+            model = f"{ACP}/{agent}"
+            if chat.settings.model == model:
+                of_chat = chat if self.session.writes(m.ConfigUpdatedParams, "chat_id") else None
+                self.selection.select_model(of_chat, model, mode)
+                chat_id = None if of_chat is None else of_chat.id
+                self.announcer.announce_variants(model, mode, chat_id, is_own=False)
+
+        return ACPAgents(
+            self.host.nursery,
+            environment=lambda: self.models.child_variables,
+            on_modes=has_modes,
+            on_mode=mode_selected,
         )
 
     def _make_editing(self) -> Editing:

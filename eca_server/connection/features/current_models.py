@@ -45,6 +45,7 @@ class CurrentModels:
         self._http = host.http
         self._options = host.options
         self._accesses: dict[object, Access] = {}
+        self._modes: dict[str, tuple[str, ...]] = {}
         self._models = Lazy(self._make_models)
         self._child_variables = Lazy(self._make_child_variables)
 
@@ -65,6 +66,12 @@ class CurrentModels:
         self._child_variables.reset()
         self.on_renew()
         self._renewed.set()
+
+    def learn_modes(self, agent: str, modes: tuple[str, ...]) -> bool:
+        """Take the modes of an ACP agent; return whether they changed."""
+        has_changed = self._modes.get(agent, ()) != modes
+        self._modes[agent] = modes
+        return has_changed
 
     async def discover(self) -> None:
         """Discover models now and after each change of settings or keys, until it is stopped."""
@@ -112,6 +119,7 @@ class CurrentModels:
             logins=logins,
             accesses=self._accesses,
             hide=self.hide,
+            modes=self._modes,
             **discovered,
         )
         self.hide((*models.secrets, *self._settings.loaded.secrets))

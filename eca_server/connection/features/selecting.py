@@ -5,7 +5,7 @@ A selection of the client is not sent back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 
@@ -22,7 +22,11 @@ from eca_server.connection.features.settings import Settings
 
 @attrs.frozen(eq=False)
 class Selecting:
-    """The selections that the client or a command makes."""
+    """The selections that the client or a command makes.
+
+    Attributes:
+        on_model: called with each model that the client selects.
+    """
 
     session: Session
     settings: Settings
@@ -30,6 +34,7 @@ class Selecting:
     selection: Selection
     announcer: Announcer
     chats: Chats
+    on_model: Callable[[str], None]
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of selections."""
@@ -109,6 +114,7 @@ class Selecting:
         if variant is not None or model != before.model:
             variant = self.selection.variant_in_force(model, variant, before.behavior) or None
         self.selection.select_model(chat, model, variant)
+        self.on_model(model)
         if self.announcer.is_introduced:
             is_own = variant == params.variant
             self.announcer.announce_variants(model, variant, params.chat_id, is_own=is_own)

@@ -77,6 +77,8 @@ class ChatSettings:
         is_named_by_user: the user gave the title, and no generated title replaces it.
         flags: the user's flags, by their content ids.
         kind: `inline` if its answers are shown in the text; None: an ordinary chat.
+        acp_session: the session of an ACP agent with the chat's last prompt: the agent's name, the
+            prompt's content id and the session's id, as JSON.
     """
 
     model: str | None = None
@@ -86,6 +88,7 @@ class ChatSettings:
     is_named_by_user: bool = False
     flags: Mapping[str, Flag] = attrs.field(factory=dict)
     kind: str | None = None
+    acp_session: str | None = None
 
 
 @attrs.frozen(kw_only=True)

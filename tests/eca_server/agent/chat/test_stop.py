@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from eca_server.agent.chat import Body, Prompt, Turn
-from eca_server.agent.chat.agent import Agent
+from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.agent.chat.turn import STOP_SECONDS
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
@@ -293,15 +293,15 @@ async def test_shutdown_closes_every_turn_before_its_answer(autojump_clock: obje
 async def test_a_stop_between_an_answer_and_its_unusable_call_is_no_error(
     script: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_calls = Agent._run_calls
+    run_calls = CallRunner.run_all
 
     async def stopped_first(
-        self: Agent, turn: Turn, finished: Sequence[ToolCallFinished]
+        self: CallRunner, turn: Turn, finished: Sequence[ToolCallFinished]
     ) -> tuple[Part, ...]:
         turn.stop()
         return await run_calls(self, turn, finished)
 
-    monkeypatch.setattr(Agent, "_run_calls", stopped_first)
+    monkeypatch.setattr(CallRunner, "run_all", stopped_first)
     async with editor() as ours:
         await ours.prompt(script, model=SCRIPT)
         await ours.finished()

@@ -1,0 +1,197 @@
+"""The tool calls of an agent, as it describes them piece by piece."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+import attrs
+
+from eca_protocol import json
+from eca_protocol.acp import messages as acp
+from eca_protocol.messages import FileChangeDetails
+from eca_server.agent.acp.blocks import shown
+from eca_server.agent.chat.tool_call import ToolCall
+from eca_server.agent.tools.diff import file_change
+from eca_server.agent.tools.files import in_thread, printable
+from eca_server.agent.tools.output import Cap
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.models.history import ImagePart, TextPart
+from eca_server.printable import printable_line
+from eca_server.workspace.boundary import Place, Workspace
+
+_EFFECTS: Final[Mapping[str, Effect]] = {
+    "read": "read",
+    "search": "read",
+    "think": "read",
+    "edit": "write",
+    "delete": "write",
+    "move": "write",
+}
+_LONGEST_NAME: Final = 60
+_LONGEST_TITLE: Final = 300
+_MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
+
+
+@attrs.define(eq=False)
+class AgentCall:
+    """A call of an agent, merged from its updates.
+
+    Attributes:
+        call: the call as the client knows it.
+        is_written: its arguments are part of the answer.
+        approved: the places of the call, if the user or the policy has approved it.
+        command: the approved command, if it runs one.
+    """
+
+    call: ToolCall
+    title: str = ""
+    kind: str | None = None
+    status: str | None = None
+    content: tuple[acp.ToolCallContent, ...] = ()
+    locations: tuple[acp.ToolCallLocation, ...] = ()
+    raw_input: Any = None
+    raw_output: Any = None
+    is_written: bool = False
+    approved: tuple[Place, ...] = ()
+    command: str | None = None
+
+    def merge(self, change: acp.ToolCall | acp.ToolCallChange) -> None:
+        """Take the changed members."""
+        for name in _MERGED:
+            value = getattr(change, name)
+            if value is not None:
+                setattr(self, name, value)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The input of the call, if it is an object."""
+        return self.raw_input if isinstance(self.raw_input, dict) else {}
+
+    @property
+    def run_command(self) -> str | None:
+        """The command that an `execute` runs, if the input names it."""
+        command = self.arguments.get("command")
+        if self.kind != "execute":
+            return None
+        if isinstance(command, list) and all(isinstance(each, str) for each in command):
+            return shlex.join(command)
+        return command if isinstance(command, str) and command.strip() else None
+
+    @property
+    def _diffs(self) -> Iterator[acp.DiffOfCall]:
+        yield from (each for each in self.content if isinstance(each, acp.DiffOfCall))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths on which the call works."""
+        named = [*(each.path for each in self._diffs), *(each.path for each in self.locations)]
+        return tuple(dict.fromkeys(named))
+
+    def details(self, cap: Cap) -> FileChangeDetails | None:
+        """Return all changes of files as one, named after the first file; None: there are none."""
+        changes = [
+            file_change(printable(each.path), each.old_text or "", each.new_text, cap=cap)
+            for each in self._diffs
+        ]
+        if not changes:
+            return None
+        first, *more = changes
+        texts = [first.diff]
+        for each in more:
+            texts += [] if each.path == first.path else [f"--- {each.path}\n+++ {each.path}"]
+            texts.append(each.diff)
+        return FileChangeDetails(
+            path=first.path,
+            diff="\n".join(texts),
+            lines_added=sum(each.lines_added for each in changes),
+            lines_removed=sum(each.lines_removed for each in changes),
+        )
+
+    def output(self, terminal: Callable[[str], str], cap: Cap) -> ToolOutput:
+        """Return the result; `terminal` returns the output of a terminal."""
+        parts: list[TextPart | ImagePart] = []
+        for each in self.content:
+            match each:
+                case acp.ContentOfCall():
+                    parts.append(shown(each.content))
+                case acp.TerminalOfCall():
+                    parts.append(TextPart(terminal(each.terminal_id)))
+                case acp.DiffOfCall():
+                    parts.append(TextPart(f"Changed {printable(each.path)}."))
+        if not parts and self.raw_output is not None:
+            raw = self.raw_output
+            parts.append(TextPart(raw if isinstance(raw, str) else json.dumps(raw).decode()))
+        is_error = self.status == "failed"
+        if not any(isinstance(each, ImagePart) or each.text for each in parts):
+            parts = [TextPart("Failed." if is_error else "Done.")]
+        return ToolOutput(parts=tuple(parts), is_error=is_error, details=self.details(cap))
+
+
+@attrs.frozen(kw_only=True)
+class AgentTool:
+    """The tool of one call of an agent, for the policy and the hooks.
+
+    Attributes:
+        agent_call: the call.
+        workspace: resolves its paths.
+        cap: the limit of its diff.
+    """
+
+    agent_call: AgentCall
+    workspace: Workspace
+    cap: Cap
+
+    description: ClassVar = ""
+    parameters: ClassVar[Mapping[str, Any]] = {"type": "object"}
+
+    @property
+    def name(self) -> str:
+        """The kind of the call, or its title if it has no kind."""
+        return self.agent_call.call.naming.name
+
+    @property
+    def effect(self) -> Effect:
+        """The effect of the kind."""
+        return _EFFECTS.get(self.agent_call.kind or "", "run")
+
+    def summary(self, arguments: Mapping[str, Any]) -> str:
+        """Return the title."""
+        return shown_title(self.agent_call.title)
+
+    async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
+        """Resolve the paths of the call.
+
+        Raises:
+            ToolError: a path is invalid.
+        """
+        call = self.agent_call
+        places = await in_thread(self._places)
+        return PreparedCall(
+            run=_never,
+            summary=self.summary(arguments),
+            places=places,
+            details=call.details(self.cap),
+            command=call.run_command,
+            folder=str(self.workspace.roots[0].real_path) if self.workspace.roots else "",
+        )
+
+    def _places(self) -> tuple[Place, ...]:
+        return tuple(map(self.workspace.locate, self.agent_call.paths))
+
+
+async def _never() -> ToolOutput:
+    raise ToolError("An agent runs its calls by itself.")
+
+
+def shown_title(title: str) -> str:
+    """Return the title of a call on one line."""
+    return printable_line(title, longest=_LONGEST_TITLE)
+
+
+def tool_name(kind: str | None, title: str) -> str:
+    """Return the name of a call's tool: its kind, or its title if that says more."""
+    if kind not in {None, "other", "switch_mode"}:
+        return str(kind)
+    return printable_line(title, longest=_LONGEST_NAME).strip() or "tool"

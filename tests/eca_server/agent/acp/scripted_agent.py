@@ -1,0 +1,227 @@
+"""An ACP agent over stdin and stdout that does what the lines of its prompts say.
+
+Its argument is a JSON object: `resume` or `load` (the sessions that it offers), `login` (it needs a
+login), `slow` (what it never answers: `process` or `session`), `log` (a file for what it is sent).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from eca_protocol import json
+from eca_protocol.acp import AUTHENTICATION_REQUIRED, open_peer
+from eca_protocol.acp import messages as m
+from eca_protocol.errors import RPCError
+from eca_protocol.streams import FdTransport
+
+MODES = m.SessionModeState(
+    current_mode_id="ask",
+    available_modes=tuple(m.SessionMode(id=name, name=name) for name in ("ask", "plan")),
+)
+OPTIONS = tuple(
+    m.PermissionOption(option_id=kind, name=kind, kind=kind)
+    for kind in ("allow_once", "allow_always", "reject_once")
+)
+
+
+class ScriptedAgent:
+    """The agent; each prompt is a script, a directive a line."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.numbers = itertools.count(1)
+        self.running: dict[str, trio.CancelScope] = {}
+        self.terminals: list[str] = []
+        handlers: dict[str, Callable[[Any], Any]] = {
+            "initialize": self.initialize,
+            "session/new": self.new,
+            "session/load": self.load,
+            "session/resume": self.load,
+            "session/set_mode": self.set_mode,
+            "session/prompt": self.prompt,
+            "session/cancel": self.cancel,
+        }
+        self.peer = open_peer(FdTransport(0, os.dup(1)), side="server", handlers=handlers)
+
+    def log(self, *entry: Any) -> None:
+        if "log" in self.options:
+            with Path(self.options["log"]).open("ab") as file:
+                file.write(json.dumps(entry) + b"\n")
+
+    async def initialize(self, params: m.InitializeRequest) -> m.InitializeResponse:
+        self.log("initialize", params.client_capabilities.terminal, dict(os.environ))
+        if self.options.get("slow") == "process":
+            await trio.sleep_forever()
+        has_resume = m.Empty() if self.options.get("resume") else None
+        return m.InitializeResponse(
+            protocol_version=1,
+            agent_capabilities=m.AgentCapabilities(
+                load_session=bool(self.options.get("load")),
+                session_capabilities=m.SessionCapabilities(resume=has_resume),
+            ),
+            auth_methods=(m.AuthMethod(id="own", name="Own login", type="terminal", args=("in",)),),
+        )
+
+    async def new(self, params: m.NewSessionRequest) -> m.NewSessionResponse:
+        self.log("new", params.cwd)
+        if self.options.get("login"):
+            raise RPCError(AUTHENTICATION_REQUIRED, "log in")
+        if self.options.get("slow") == "session":
+            await trio.sleep_forever()
+        session_id = f"{os.getpid()}-{next(self.numbers)}"
+        return m.NewSessionResponse(session_id=session_id, modes=MODES)
+
+    def load(self, params: Any) -> m.SessionState:
+        self.log("load", params.session_id)
+        if self.options.get("load"):
+            chunk = m.AgentMessageChunk(content=m.TextContent(text="replayed"))
+            self.update(params.session_id, chunk)
+        return m.SessionState(modes=MODES)
+
+    def set_mode(self, params: m.SetSessionModeRequest) -> m.Empty:
+        self.log("mode", params.mode_id)
+        return m.Empty()
+
+    def cancel(self, params: m.SessionReference) -> None:
+        self.log("cancel", time.time())
+        if params.session_id in self.running:
+            self.running[params.session_id].cancel()
+
+    def update(self, session: str, update: Any) -> None:
+        self.peer.notify("session/update", m.SessionNotification(session_id=session, update=update))
+
+    async def prompt(self, params: m.PromptRequest) -> m.PromptResponse:
+        texts = [block.text for block in params.prompt if isinstance(block, m.TextContent)]
+        self.log("prompt", texts)
+        reason: m.StopReason = "cancelled"
+        with trio.CancelScope() as scope:
+            self.running[params.session_id] = scope
+            for line in texts[-1].splitlines():
+                name, _, rest = line.partition(" ")
+                await getattr(self, f"do_{name}")(params.session_id, rest)
+            reason = "end_turn"
+        if scope.cancelled_caught:
+            self.update(params.session_id, m.AgentMessageChunk(content=m.TextContent(text="late")))
+        return m.PromptResponse(stop_reason=reason)
+
+    async def call(self, method: str, params: Any) -> Any:
+        return await self.peer.call(method, params)
+
+    async def do_say(self, session: str, text: str) -> None:
+        self.update(session, m.AgentMessageChunk(content=m.TextContent(text=text)))
+
+    async def do_think(self, session: str, text: str) -> None:
+        self.update(session, m.AgentThoughtChunk(content=m.TextContent(text=text)))
+
+    async def do_wait(self, session: str, text: str) -> None:
+        await trio.sleep_forever()
+
+    async def do_tool(self, session: str, text: str) -> None:
+        """`tool JSON`: a call with these members; the ids `same` continue it."""
+        given = json.loads(text.encode())
+        cls = m.ToolCallUpdate if given.get("update") else m.ToolCall
+        self.update(session, _call(cls, given))
+
+    async def do_ask(self, session: str, text: str) -> None:
+        """`ask JSON`: ask for a permission, and say the chosen option."""
+        change = _call(m.ToolCallChange, json.loads(text.encode()))
+        params = m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
+        with trio.CancelScope(shield=True):  # a cancelled prompt still gets an answer
+            answer = await self.call("session/request_permission", params)
+        self.log("permission", answer.outcome.outcome)
+        await self.do_say(session, f"[{answer.outcome.option_id or answer.outcome.outcome}]")
+
+    async def do_read(self, session: str, text: str) -> None:
+        params = m.ReadTextFileRequest(session_id=session, path=text)
+        await self._try(session, "fs/read_text_file", params)
+
+    async def do_write(self, session: str, text: str) -> None:
+        path, _, content = text.partition(" ")
+        params = m.WriteTextFileRequest(session_id=session, path=path, content=content)
+        await self._try(session, "fs/write_text_file", params)
+
+    async def _try(self, session: str, method: str, params: Any) -> Any:
+        try:
+            answer = await self.call(method, params)
+        except RPCError as error:
+            self.log("failed", method, error.message)
+            await self.do_say(session, f"[failed: {error.message}]")
+            return None
+        await self.do_say(session, f"[{getattr(answer, 'content', 'done')}]")
+        return answer
+
+    async def do_run(self, session: str, text: str) -> None:
+        """`run COMMAND`: run it in a terminal to its end, and say its output and status."""
+        params = m.CreateTerminalRequest(session_id=session, command=text)
+        created = await self._try(session, "terminal/create", params)
+        if created is None:
+            return
+        reference = m.TerminalReference(session_id=session, terminal_id=created.terminal_id)
+        self.log("terminal", created.terminal_id)
+        await self.call("terminal/wait_for_exit", reference)
+        shown = await self.call("terminal/output", reference)
+        await self.call("terminal/release", reference)
+        code = shown.exit_status.exit_code
+        await self.do_say(session, f"[{shown.output.strip()} {code} {shown.truncated}]")
+
+    async def do_plan(self, session: str, text: str) -> None:
+        entries: list[m.PlanEntry] = []
+        for each in text.split():
+            content, _, status = each.partition("=")
+            members: dict[str, Any] = {"content": content, "status": status, "priority": "high"}
+            entries.append(m.PlanEntry(**members))
+        self.update(session, m.Plan(entries=tuple(entries)))
+
+    async def do_usage(self, session: str, text: str) -> None:
+        used, cost = text.split()
+        money = m.Cost(amount=float(cost), currency="USD")
+        self.update(session, m.UsageUpdate(used=int(used), size=1000, cost=money))
+
+    async def do_title(self, session: str, text: str) -> None:
+        self.update(session, m.SessionInfoUpdate(title=text))
+
+    async def do_mode(self, session: str, text: str) -> None:
+        self.update(session, m.CurrentModeUpdate(current_mode_id=text))
+
+    async def do_fail(self, session: str, text: str) -> None:
+        raise RPCError(-32603, text)
+
+    async def do_die(self, session: str, text: str) -> None:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+
+def _call(cls: Any, given: dict[str, Any]) -> Any:
+    content = tuple(
+        m.DiffOfCall(path=path, old_text=old, new_text=new)
+        for path, old, new in given.get("diffs", ())
+    ) + tuple(m.ContentOfCall(content=m.TextContent(text=each)) for each in given.get("texts", ()))
+    title = given.get("title") or (given["id"] if cls is m.ToolCall else None)
+    return cls(
+        tool_call_id=given["id"],
+        title=title,
+        kind=given.get("kind"),
+        status=given.get("status"),
+        raw_input=given.get("input"),
+        content=content or None,
+    )
+
+
+async def main() -> None:
+    agent = ScriptedAgent(json.loads(sys.argv[1].encode()) if len(sys.argv) > 1 else {})
+    agent.log("start", os.getpid())
+    async with agent.peer:
+        await agent.peer.serve()
+
+
+if __name__ == "__main__":
+    trio.run(main)

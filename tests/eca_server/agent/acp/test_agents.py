@@ -1,0 +1,343 @@
+"""An ACP agent answers the chat of an editor: a scripted agent in a process of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol import json
+from eca_protocol.server.roots import uri_of
+from tests.eca_server.agent.acp.chatting import MODEL, approve, chatting, of_type, since, turn
+from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
+
+pytestmark = pytest.mark.trio
+
+
+async def test_text_and_thoughts_come_as_they_are_and_the_model_is_listed(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        offered = next(m for m in ours.seen if m.get("method") == "config/updated")
+        assert MODEL in offered["params"]["chat"]["models"]
+        assert log.of("initialize") == []
+        got = await turn(ours, "think deep\nsay one \nsay two")
+        assert text(got) == "one two"
+        assert [c["text"] for c in of_type(got, "reasonText")] == ["deep"]
+        assert finishes(got) == 1
+        await turn(ours, "say three")
+        assert len(log.of("new")) == 1
+        assert [texts for (texts,) in log.of("prompt")][1] == ["say three"]
+
+
+async def test_its_environment_has_none_of_our_keys(tmp_path: Path) -> None:
+    config = {"providers": {"mine": {"url": "http://localhost:1", "keyEnv": "MINE"}}}
+    async with chatting(
+        tmp_path, config=config, environ={"ANTHROPIC_API_KEY": "sk-1", "MINE": "m", "OURS": "o"}
+    ) as (ours, log):
+        await turn(ours, "say x")
+        [[has_terminal, environ]] = log.of("initialize")
+        assert has_terminal
+        assert environ["OURS"] == "o"
+        assert not environ.keys() & {"ANTHROPIC_API_KEY", "MINE", "ECA_CONFIG"}
+
+
+@pytest.mark.parametrize("accept", [True, False])
+async def test_a_call_with_a_diff_asks_the_user(tmp_path: Path, accept: bool) -> None:
+    diffs = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
+    call = {"id": "t", "title": "Edit a.txt", "kind": "edit", "input": {"x": 1}, "diffs": diffs}
+    done = {"id": "t", "update": True, "status": "completed" if accept else "failed"}
+    script = f"say before\nask {_json(call)}\ntool {_json(done)}\nsay  after"
+    async with chatting(tmp_path) as (ours, log):
+        begun = len(ours.seen)
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        run = await approve(ours, accept=accept)
+        assert run["arguments"] == {"x": 1}
+        assert run["server"] == MODEL
+        assert run["summary"] == "Edit a.txt"
+        assert (run["details"]["linesAdded"], run["details"]["linesRemoved"]) == (1, 1)
+        assert run["details"]["diff"].splitlines()[1:] == ["-old", "+new"]
+        await ours.finished()
+        got = since(ours, begun)
+        assert ("[allow_once]" if accept else "[reject_once]") in text(got)
+        order = [c["type"] for c in got if c["type"].startswith("toolCall")]
+        ending = ["toolCallRunning", "toolCalled"] if accept else ["toolCallRejected"]
+        assert order == ["toolCallPrepare", "toolCallRun", *ending]
+        await turn(ours, "say again")
+        assert log.of("prompt")[-1] == [["say again"]]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value).decode()
+
+
+async def test_calls_that_do_not_ask_are_shown_with_their_output(tmp_path: Path) -> None:
+    running = {"id": "t", "title": "ls", "kind": "execute", "status": "in_progress"}
+    done = {"id": "t", "update": True, "status": "completed", "texts": ["a.txt"]}
+    async with chatting(tmp_path) as (ours, _):
+        got = await turn(ours, f"tool {_json(running)}\nsay x\ntool {_json(done)}\nsay y")
+        (called,) = of_type(got, "toolCalled")
+        assert (called["name"], called["outputs"]) == (
+            "execute",
+            [{"type": "text", "text": "a.txt"}],
+        )
+        assert not called["error"]
+        assert text(got) == "xy"
+
+
+async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
+    async with chatting(tmp_path, config={"chat": {"title": True}}) as (ours, log):
+        got = await turn(ours, "plan one=completed two=in_progress\nusage 100 0.5\ntitle Robots")
+        details = of_type(got, "toolCalled")[0]["details"]
+        assert [(t["subject"], t["status"]) for t in details["tasks"]] == [
+            ("one", "done"),
+            ("two", "in-progress"),
+        ]
+        usage = of_type(got, "usage")[-1]
+        assert (usage["sessionTokens"], usage["limit"]) == (100, {"context": 1000})
+        assert usage["sessionCost"] == "0.50"
+        assert await ours.title() == "Robots"
+        last = of_type(await turn(ours, "usage 150 0.75"), "usage")[-1]
+        assert (last["lastMessageCost"], last["sessionCost"]) == ("0.25", "0.75")
+        announced = [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
+        assert [c["variants"] for c in announced if "variants" in c][-1] == ["ask", "plan"]
+        await turn(ours, "say x", variant="plan")
+        await turn(ours, "say x", variant="plan")
+        await turn(ours, "mode ask", variant="plan")
+        chosen = [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
+        assert chosen[-1]["selectVariant"] == "ask"
+        assert log.of("mode") == [["plan"]]
+
+
+async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_has_one(
+    tmp_path: Path,
+) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        await ours.tell("chat/selectedModelChanged", {"model": MODEL})
+        await ours.until(
+            lambda m: m.get("params", {}).get("chat", {}).get("variants") == ["ask", "plan"]
+        )
+        await turn(ours, "say x", variant="plan")
+        assert log.of("mode") == [["plan"]]
+        assert len(log.of("new")) == 1
+
+
+async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("key")
+    async with chatting(tmp_path) as (ours, _):
+        inside = tmp_path / "work" / "a.txt"
+        inside.write_text("hello")
+        (tmp_path / "work" / "link").symlink_to(tmp_path / "secret")
+        assert text(await turn(ours, f"read {inside}")) == "[hello]"
+        for path in (tmp_path / "secret", tmp_path / "work" / "link"):
+            begun = len(ours.seen)
+            await ours.send(ours.prompt_request(f"read {path}", model=MODEL))
+            call = await approve(ours, accept=False)
+            assert call["server"] == "eca"
+            await ours.finished()
+            assert "key" not in text(since(ours, begun))
+            assert "[failed: The user rejected" in text(since(ours, begun))
+        begun = len(ours.seen)
+        await ours.send(ours.prompt_request(f"write {inside} bye", model=MODEL))
+        await approve(ours)
+        await ours.finished()
+        assert inside.read_text() == "bye"
+        missing = text(await turn(ours, f"read {tmp_path / 'work' / 'none'}"))
+        assert "[failed: " in missing
+
+
+async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) -> None:
+    file, other = tmp_path / "work" / "a.txt", tmp_path / "work" / "b.txt"
+    call = {"id": "t", "kind": "edit", "diffs": [[str(file), None, "new"]]}
+    done = {"id": "t", "update": True, "status": "completed"}
+    script = f"ask {_json(call)}\nwrite {file} new\nwrite {other} new\ntool {_json(done)}"
+    async with chatting(tmp_path) as (ours, _):
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        await approve(ours)
+        await approve(ours, accept=False)
+        await ours.finished()
+        assert file.read_text() == "new"
+        assert not other.exists()
+
+
+async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, _):
+        begun = len(ours.seen)
+        await ours.send(ours.prompt_request("run echo out; exit 3", model=MODEL))
+        await approve(ours)
+        await ours.finished()
+        assert "[out 3 False]" in text(since(ours, begun))
+        begun = len(ours.seen)
+        await ours.send(ours.prompt_request("run touch made", model=MODEL))
+        await approve(ours, accept=False)
+        await ours.finished()
+        assert not (tmp_path / "work" / "made").exists()
+        assert "[failed: " in text(since(ours, begun))
+
+
+async def test_a_configured_denial_and_a_trusted_chat_need_no_answer(tmp_path: Path) -> None:
+    config: Any = {"toolCall": {"approval": {"deny": {f"{MODEL}__delete": {}}}}}
+    denied = {"id": "t", "kind": "delete", "input": {}}
+    asked = {"id": "u", "kind": "execute", "input": {"command": "make"}}
+    async with chatting(tmp_path, config=config) as (ours, _):
+        script = f"ask {_json(denied)}\nask {_json(asked)}"
+        assert text(await turn(ours, script, trust=True)) == "[reject_once][allow_once]"
+
+
+@pytest.mark.parametrize("kept", ["resume", "load", "nothing"])
+async def test_a_chat_continues_after_a_restart(tmp_path: Path, kept: str) -> None:
+    options: dict[str, Any] = {"data": tmp_path / "data", kept: True}
+    async with chatting(tmp_path, **options) as (ours, log):
+        await turn(ours, "say remembered")
+    async with chatting(tmp_path, **options) as (ours, log):
+        assert text(await turn(ours, "say more")) == "more"
+        loaded, (texts,) = log.of("load"), log.of("prompt")[-1]
+        if kept == "nothing":
+            assert loaded == []
+            assert "remembered" in texts[0]
+            assert texts[1] == "say more"
+        else:
+            assert len(loaded) == len(log.of("new")) == 1
+            assert texts == ["say more"]
+
+
+async def test_answers_of_a_different_model_are_sent_as_text(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        await turn(ours, "say first")
+        await ours.turn("say by the simulator", model="simulator/script")
+        await turn(ours, "say last")
+        (texts,) = log.of("prompt")[-1]
+        assert "by the simulator" in texts[0]
+        assert "first" not in texts[0]
+        assert len(log.of("new")) == 1
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("fail no luck", "no luck"), ("die gone for good", "gone for good")],
+)
+async def test_a_failure_is_shown_and_the_next_prompt_works(
+    tmp_path: Path, script: str, reason: str
+) -> None:
+    async with chatting(tmp_path) as (ours, _):
+        got = await turn(ours, f"say before\n{script}")
+        assert reason in text(got)
+        assert finishes(got) == 1
+        assert text(await turn(ours, "say fine")).endswith("fine")
+
+
+async def test_an_agent_that_needs_a_login_or_does_not_start_says_how(tmp_path: Path) -> None:
+    async with chatting(tmp_path, login=True) as (ours, _):
+        assert "Own login (run `" in text(await turn(ours, "say x"))
+    config = {"providers": {"robot": {"api": "acp", "command": ["no-such-agent"]}}}
+    async with chatting(tmp_path, config=config) as (ours, _):
+        assert "no-such-agent" in text(await turn(ours, "say x"))
+
+
+async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    evil = {"evil": {"api": "acp", "command": ["touch", str(mark)]}}
+    settings = tmp_path / "work" / ".eca" / "config.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_bytes(json.dumps({"providers": evil}))
+    async with editor({}, started=False) as ours:
+        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(tmp_path / "work")}])
+        got = await ours.turn("hello", model="acp/evil")
+        assert "there is no model of this name" in text(got)
+        assert finishes(got) == 1
+        assert not mark.exists()
+        listed = text(await ours.turn("/trust"))
+        assert f"lets the ACP agent evil answer, which runs: touch {mark}" in listed
+
+
+async def stopped(ours: Editor, *, within: float) -> list[Content]:
+    """Stop the turn; its contents from the stop to `finished`."""
+    begun = len(ours.seen)
+    start = trio.current_time()
+    await ours.stop()
+    await ours.finished()
+    assert trio.current_time() - start < within
+    return since(ours, begun)
+
+
+ASK = _json({"id": "t", "kind": "edit", "input": {}})
+RUNNING = _json({"id": "t", "kind": "execute", "status": "in_progress", "input": {}})
+
+
+@pytest.mark.parametrize(
+    ("script", "before", "ends"),
+    [
+        ("say x\nwait", {"kind": "text", "text": "x"}, []),
+        ("think x\nwait", {"kind": "reasonText"}, ["reasonFinished"]),
+        (f"ask {ASK}\nsay never", {"kind": "toolCallRun"}, ["toolCallRejected"]),
+        (f"tool {RUNNING}\nwait", {"kind": "toolCallRunning"}, ["toolCalled"]),
+        ("write FOLDER/a.txt x", {"kind": "toolCallRun"}, ["toolCallRejected"]),
+    ],
+    ids=["text", "thought", "permission", "call", "file"],
+)
+async def test_a_stop_is_sent_at_once_and_the_session_continues(
+    tmp_path: Path, script: str, before: dict[str, Any], ends: list[str]
+) -> None:
+    script = script.replace("FOLDER", str(tmp_path / "work"))
+    async with chatting(tmp_path) as (ours, log):
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        await ours.content(**before)
+        got = await stopped(ours, within=0.5)
+        kinds = [c["type"] for c in got if c["type"] not in {"progress", "text"}]
+        assert kinds == ends
+        await log.wait_for("cancel")
+        if before["kind"] == "toolCallRun" and "ask" in script:
+            assert await log.wait_for("permission") == [["cancelled"]]
+        assert text(await turn(ours, "say next")) == "next"
+        assert len(log.of("new")) == 1
+        assert "late" not in text(ours.contents())
+        assert not (tmp_path / "work" / "a.txt").exists()
+
+
+@pytest.mark.parametrize("state", ["process", "session"])
+async def test_a_stop_before_the_session_ends_the_turn(tmp_path: Path, state: str) -> None:
+    async with chatting(tmp_path, slow=state) as (ours, log):
+        await ours.send(ours.prompt_request("say x", model=MODEL))
+        await log.wait_for("start" if state == "process" else "new")
+        await stopped(ours, within=0.5)
+        assert log.of("prompt") == []
+
+
+async def test_a_stop_ends_a_running_terminal(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        pid_file = tmp_path / "work" / "pid"
+        script = f"run echo $$ > {pid_file}; sleep 1000"
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        await approve(ours)
+        await log.wait_for("terminal")
+        with trio.fail_after(10):
+            while not (pid_file.exists() and pid_file.read_text().strip()):
+                await trio.sleep(0.01)
+        await stopped(ours, within=1.0)
+        await log.wait_for("cancel")
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid_file.read_text()), 0)
+        assert text(await turn(ours, "say next")) == "next"
+
+
+async def test_the_agent_ends_with_the_connection(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        await ours.send(ours.prompt_request("say x\nwait", model=MODEL))
+        await ours.content("text", text="x")
+        [[pid]] = log.of("start")
+        await ours.ask("shutdown")
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+async def test_a_steer_follows_in_the_same_turn(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        call = _json({"id": "t", "kind": "edit", "input": {}})
+        await ours.send(ours.prompt_request(f"ask {call}", model=MODEL))
+        run = await ours.content("toolCallRun", manualApproval=True)
+        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "say steered"})
+        await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": run["id"]})
+        await ours.finished()
+        assert "steered" in text(ours.contents())
+        assert [texts for (texts,) in log.of("prompt")][1] == ["say steered"]
