@@ -35,7 +35,7 @@ from eca_server.secret import Secret
 _ALL_OF_A_SERVER: Final = {field.name for field in attrs.fields(MCPServer) if field.metadata}
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class LoadedConfig:
     """The result of `load`.
 
@@ -57,11 +57,11 @@ class LoadedConfig:
     config: Config
     problems: tuple[Problem, ...]
     sources: tuple[Source, ...]
-    files: Mapping[Path, Stamp] = attrs.field(factory=dict, repr=False)
-    values: Mapping[str, object] = attrs.field(factory=dict, repr=False)
+    files: Mapping[Path, Stamp] = attrs.field(factory=dict)
+    values: Mapping[str, object] = attrs.field(factory=dict)
     is_pure: bool = False
     withheld: tuple[TrustItem, ...] = ()
-    accepted: AcceptedItems = attrs.field(factory=dict, repr=False)
+    accepted: AcceptedItems = attrs.field(factory=dict)
     trusted_roots: frozenset[Path] = frozenset()
     may_ask: bool = True
     secrets: tuple[Secret, ...] = ()

@@ -28,7 +28,7 @@ _OF_ROOT: Final = ("rules", "commands", "skills")
 _SHOWN_TEXT: Final = 200  # characters
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class TrustItem:
     """A setting of a workspace folder that applies only if the user accepts it.
 
@@ -49,10 +49,10 @@ class TrustItem:
     root: Path
     source: str
     path: KeyPath
-    value: Any = attrs.field(repr=False)
+    value: Any
     uses: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
-    scripts: Mapping[Path, bytes] = attrs.field(factory=dict, repr=False)
+    scripts: Mapping[Path, bytes] = attrs.field(factory=dict)
     digest: str
     is_refused: bool = False
     is_changed: bool = False

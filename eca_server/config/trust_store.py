@@ -30,7 +30,7 @@ class TrustStoreError(ECAError):
     """The error of a file of decisions that cannot be read or written; the message says why."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class RootTrust:
     """The decisions about one root.
 

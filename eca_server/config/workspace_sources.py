@@ -67,7 +67,7 @@ _MOST_FORBIDDEN: Final = 20
 """Limit of warnings about forbidden settings of one source."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class RootDecisions:
     """The user's decisions about one root.
 
