@@ -96,7 +96,6 @@ class ReceivedRequest:
     """A request and the state of its response.
 
     Attributes:
-        method: the HTTP method.
         target: path and query.
         headers: names in lower case.
         body: the parsed JSON; None if the body is empty or not JSON.
@@ -119,7 +118,6 @@ class Provider:
 
     Attributes:
         requests: the chat requests in order of arrival, without requests for a title.
-        title_requests: the requests for a title.
         other_requests: all other requests (`GET /models`, unknown paths).
         reached: the names of the gates that replies have reached.
     """

@@ -34,7 +34,6 @@ class CommandOutputs:
     """The outputs of the commands in one load of the configuration.
 
     Args:
-        environ: the environment variables.
         home: the directory in which they run.
         may_run: run them; else each is counted as skipped, and its reference stays unresolved.
 

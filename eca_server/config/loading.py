@@ -40,7 +40,6 @@ class LoadedConfig:
     """The result of `load`.
 
     Attributes:
-        config: the merged configuration.
         problems: everything that could not be read, in the order of the sources.
         sources: every source, the earliest first.
         files: the stamp of each file that was looked for, taken just before it was read.
@@ -48,7 +47,6 @@ class LoadedConfig:
         is_pure: whether the client's options are the only source, as `pureConfig` demands.
         withheld: settings of workspace folders that wait for the user's trust.
         accepted: settings of workspace folders that apply because the user trusts them.
-        trusted_roots: the workspace roots that the user trusts.
         may_ask: whether the user may be asked about `withheld`; the editor can forbid it.
         secrets: the output of each `${cmd:...}`.
         awaits_commands: whether a `${cmd:...}` was skipped because `runs_commands` was false.

@@ -41,16 +41,9 @@ class Sources:
     """The sources read so far, the earliest first.
 
     Attributes:
-        environ: the environment variables.
-        home: the user's home.
         previous: the JSON of each source in the previous load, by its name.
         commands: returns the output of a `${cmd:...}`; None: commands are not run.
-        merged: the merged settings.
-        problems: the problems so far.
-        sources: the name and state of each source.
         files: the stamp of each file that was looked for.
-        values: the JSON of each source by its name.
-        positions: the positions of keys by the name of the source.
         budget: the YAML that may still be read.
     """
 

@@ -33,8 +33,6 @@ class TrustItem:
     """A setting of a workspace folder that applies only if the user accepts it.
 
     Attributes:
-        root: the workspace root it belongs to.
-        source: the file that holds it.
         path: its path in the source; for an agent's file, `("agents/NAME.md",)`.
         value: its JSON as written, references unresolved; for an agent's file, the definition.
         uses: the user's variables, as `$NAME`, and the files outside the root that it uses.

@@ -56,7 +56,6 @@ class HistoryEncoder:
     """An encoder of histories, with a cache of the latest encoded prefixes.
 
     Args:
-        writer: the writer of the API.
         mark: may change the written messages at the end of a history, anew in each request; they
             include the last two user messages.
     """

@@ -20,7 +20,6 @@ class Page(NamedTuple):
 
     Attributes:
         summary: its line in the list of commands.
-        description: what it does.
         more: examples, exit codes, variables and files, each under a heading.
     """
 

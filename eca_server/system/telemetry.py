@@ -47,7 +47,6 @@ class Operation:
     """An operation that is recorded as a span; this base class records nothing.
 
     Attributes:
-        is_recorded: whether the operation is recorded.
         records_content: whether message contents are recorded, too.
     """
 

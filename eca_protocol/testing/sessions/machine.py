@@ -294,8 +294,6 @@ def _kind(requirement: str) -> type[Violation]:
 def machine_for(run: Run, *, own: bool = False) -> type[SessionMachine]:
     """Return the machine of a run, for hypothesis's `run_state_machine_as_test`.
 
-    Args:
-        run: the run that owns the server.
-        own: whether each example gets its own process, which it may open unusually and end.
+    `own`: whether each example gets its own process, which it may open unusually and end.
     """
     return type("SessionMachine", (SessionMachine,), {"run": run, "own": own})

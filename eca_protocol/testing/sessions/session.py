@@ -39,8 +39,6 @@ class Session:
         steps: the executed steps since the last `forget`, for `play`.
         opening: the steps that opened the session, which `forget` retains.
         rules: the state of requests and chats.
-        model: the scripted model.
-        wire: the process.
     """
 
     def __init__(

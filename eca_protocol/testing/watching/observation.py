@@ -21,11 +21,9 @@ class Observation:
 
     Attributes:
         requirement: the id of the violated row.
-        side: the side that violates it.
         index: the index of the violating entry, from 0; for a missing message, the index of the
             entry that required it.
         expected: the behaviour that the row requires.
-        got: the observed behaviour.
         chat_id: the id of the chat; empty outside of chats.
         at: the time of the entry, in the seconds that `feed` received.
     """

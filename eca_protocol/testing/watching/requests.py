@@ -31,10 +31,6 @@ class PendingRequest:
     """A request without a response.
 
     Attributes:
-        side: the side that wrote it.
-        method: its method.
-        params: its params as raw JSON.
-        index: the index of its entry.
         is_second: whether an earlier request with its id was pending.
         is_doubtful: whether its frame may have been refused.
     """

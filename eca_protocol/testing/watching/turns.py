@@ -19,8 +19,6 @@ class Prompt:
     """A `chat/prompt` of the client.
 
     Attributes:
-        index: the index of its entry.
-        message: its text.
         is_answered: whether it has a result; an error removes the prompt from its chat.
         has_late_answer: whether the model's first content came before the response.
         breaks_order: whether its response came first, if its turn starts later.

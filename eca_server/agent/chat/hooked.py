@@ -67,8 +67,6 @@ class TurnHooks:
     """The hooks of a turn.
 
     Attributes:
-        hooks: the configured hooks.
-        turn: the turn.
         chat_payload: the members about the chat in each hook's payload.
         background: runs the hooks of the chat's start, which a delete of the chat does not end.
         stopped: a hook has ended the turn.

@@ -120,9 +120,7 @@ class _File:
     """A file while the undoing of its changes is planned.
 
     Attributes:
-        path: its path on the disk.
         state: its state after the planned steps, as `Disk.look` returns it.
-        steps: the steps planned for it.
         open: the last step, if the next change can be part of it.
         skip_reason: why it is left alone.
     """

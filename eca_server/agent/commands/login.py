@@ -42,7 +42,6 @@ class LoginPrompt:
     """A prompt that concerns a login.
 
     Attributes:
-        masked_text: the prompt without its key.
         provider: the provider; None: none, or an unknown one, was named.
         flow: the login flow, if the user wants to log in without a key.
         key: the pasted text, valid or not.
@@ -87,11 +86,8 @@ def login_prompt(
 ) -> LoginPrompt | None:
     """Return the login that a prompt concerns, or None.
 
-    Args:
-        message: the prompt.
-        awaited: the provider whose key the chat waits for. A slash command or a sentence ends the
-            wait; a text that may contain a key does not, even an invalid one.
-        providers: the providers, with their login flows.
+    `awaited`: the provider whose key the chat waits for. A slash command or a sentence ends the
+    wait; a text that may contain a key does not, even an invalid one.
     """
     if named_command(message) == LOGIN.name:
         return _command(message, providers)

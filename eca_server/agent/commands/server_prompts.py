@@ -47,13 +47,7 @@ class MissingArguments(Exception):
 
 @attrs.frozen(kw_only=True)
 class ServerPrompt:
-    """One prompt of a running server.
-
-    Attributes:
-        name: the name behind the slash.
-        server: its server.
-        prompt: the prompt as its server lists it.
-    """
+    """One prompt of a running server."""
 
     name: str
     server: Server

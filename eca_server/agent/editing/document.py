@@ -35,7 +35,6 @@ class Document:
         after: the text after the cursor, limited.
         length: the number of all characters before the cursor.
         rest: the number of all characters after the cursor.
-        line_end: the line end of the document.
     """
 
     before: str

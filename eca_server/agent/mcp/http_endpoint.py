@@ -44,7 +44,6 @@ class Refusal:
     """An HTTP response without success.
 
     Attributes:
-        status: its status.
         error: the JSON-RPC error in its body, if there is one.
         answered: the id of the request that the error answers.
         text: its text, for people.

@@ -79,7 +79,6 @@ class CommandTemplate:
 
     Args:
         text: the script; a placeholder without an argument of its name is literal text.
-        names: the names of the arguments.
 
     Raises:
         TemplateError: a placeholder is at a position where a value cannot be passed safely.

@@ -52,7 +52,6 @@ class LineMatch(NamedTuple):
     Attributes:
         path: the file, relative to the searched directory.
         line: its number, from 1.
-        text: the line, shortened for display.
     """
 
     path: str

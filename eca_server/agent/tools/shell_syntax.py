@@ -45,8 +45,6 @@ class Word:
     Attributes:
         text: its value; `UNKNOWN` for parts that only the shell knows.
         active: its unquoted special characters: `$`, the backtick, globs, braces, the tilde.
-        is_quoted: whether a part of it is quoted.
-        at: its position in the command.
         nested: the tokens of each `$(...)` and backtick pair in it.
     """
 

@@ -28,12 +28,7 @@ from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
 
 
 class Folders:
-    """The workspace folders, known since `initialize`.
-
-    Attributes:
-        temporary_files: the records of temporary files in the workspace.
-        on_change: called when the folders have changed.
-    """
+    """The workspace folders, known since `initialize`."""
 
     def __init__(self, session: Session, settings: Settings, host: Host) -> None:
         self.on_change: Callable[[], None] = lambda: None

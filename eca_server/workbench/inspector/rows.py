@@ -75,7 +75,6 @@ class Row:
         lane: the farthest lane of the message.
         outward: True if the message goes to the lane, False if it comes from there.
         earlier: the number of the row from which `latency` is measured.
-        latency: the kind of latency.
         summary: the content in one line.
         text: the body, or the bytes that are not a message.
         omitted: the number of bytes beyond the page's limit.
