@@ -230,8 +230,6 @@ class Provider:
 
 
 class _Response:
-    """The response to one request."""
-
     def __init__(self, provider: Provider, request: ReceivedRequest, responder: Responder) -> None:
         self._provider = provider
         self._responder = responder
@@ -300,7 +298,6 @@ class _Response:
             await self._responder.respond(answer.status, body, headers)
 
     async def _run(self, steps: Iterable[Step]) -> bool:
-        """Run the steps; return False if one ended the connection."""
         for step in steps:
             match step:
                 case {"delay": seconds}:
@@ -401,7 +398,6 @@ def _received(request: HTTPRequest) -> ReceivedRequest:
 
 
 def _instructions(body: Mapping[str, Any]) -> list[Any]:
-    """Return the instructions of a request, in the fields of any API."""
     messages = body.get("messages")
     instructions = [
         message.get("content")

@@ -122,7 +122,6 @@ def _read(child: subprocess.Popen[bytes], into: list[bytes]) -> None:
 
 
 def _kill(child: subprocess.Popen[bytes], group: platforms.ProcessGroup) -> None:
-    """Kill the command with its process group."""
     group.signal(platforms.KILL)
     group.close()
     with suppress(subprocess.TimeoutExpired):

@@ -216,7 +216,6 @@ class _WorkspaceRoots:
         self.withheld = [each for each in self.withheld if each.path not in removed]
 
     def loaded(self, sources: Sources, commands: CommandOutputs, *, is_pure: bool) -> LoadedConfig:
-        """Return the result of the load."""
         return LoadedConfig(
             config=self.complete(sources.config()),
             problems=tuple(sources.problems),

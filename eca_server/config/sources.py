@@ -248,7 +248,6 @@ class Sources:
             self.problems.append(attrs.evolve(problem, level="warning"))
 
     def _warn_of_upstream_keys(self, name: str, value: object) -> None:
-        """Warn in one sentence of the keys that only the upstream server reads."""
         ineffective = list(without_effect(value))
         if ineffective:
             more = (

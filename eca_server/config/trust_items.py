@@ -173,7 +173,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _effects(path: KeyPath, value: Any) -> list[str]:
-    """Return the effects of a setting, a line for each."""
     kind, name = str(path[0]), str(path[1]) if len(path) > 1 else ""
     if kind.startswith("agents/"):
         [(agent, own)] = value["agent"].items()

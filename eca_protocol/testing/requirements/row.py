@@ -79,7 +79,6 @@ def rows(table: str) -> tuple[Requirement, ...]:
 
 
 def _option(column: str) -> tuple[str, str]:
-    """Return the name and the value of a column."""
     if _RULING.fullmatch(column):
         return "ruling", column
     name, colon, value = column.partition(":")

@@ -211,7 +211,6 @@ class SessionMachine(RuleBasedStateMachine):
         return known.turns if known else []
 
     def _under_way(self) -> list[tuple[str, Turn]]:
-        """Return the chats of this example with an unfinished turn, and that turn."""
         return [(chat, turns[0]) for chat in self._chats.values() if (turns := self._turns(chat))]
 
     def _waiting_calls(self) -> list[tuple[str, int]]:

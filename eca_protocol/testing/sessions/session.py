@@ -257,7 +257,6 @@ def _at(known: list[str], place: int) -> str:
 
 
 def _environment(home: Path, model: str) -> dict[str, str]:
-    """Return an environment that configures only the scripted model."""
     tools: dict[str, Any] = {"eca_read_file": {}, "eca__read_file": {}}
     provider = {"api": "openai-chat", "url": model, "key": "k", "models": {"any": {}}}
     config = {

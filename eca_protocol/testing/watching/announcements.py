@@ -94,7 +94,6 @@ class Announcements:
             self._report("W-11a", expected, got, suppress_rest=False)
 
     def _check_nulls(self, chat: Mapping[str, Any]) -> None:
-        """Check that no member, of `chat` or beside it, is null."""
         nullable = _NULLABLE if self.revision is Revision.CURRENT else frozenset()
         nulls = [key for key, value in chat.items() if value is None and key not in nullable]
         if nulls:

@@ -45,8 +45,6 @@ class PendingRequest:
 
 @attrs.define
 class _SentRequests:
-    """The requests of one side."""
-
     pending: dict[Key, deque[PendingRequest]] = attrs.field(factory=dict)
     answered_ids: set[Key] = attrs.field(factory=set)
     unreadable: Counter[Key | None] = attrs.field(factory=Counter)

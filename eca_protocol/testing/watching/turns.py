@@ -426,7 +426,6 @@ class ChatTurns:
                 return
 
     def _check_echo(self, turn: Turn) -> None:
-        """Check that the echo is complete."""
         if turn.prompt is None or turn.echo_is_done:
             return
         turn.echo_is_done = True

@@ -182,7 +182,6 @@ class Watcher:
             self._announcements.has_unreadable = True
 
     def _on_notification(self, row: Method, params: Mapping[str, Any]) -> None:
-        """Dispatch a notification of the server."""
         if row.name == "chat/contentReceived":
             self._chats.on_content(params)
         elif isinstance(self._chats, DraftChats):

@@ -311,7 +311,6 @@ def _own_name(naming: Naming) -> str:
 
 
 def _framed(contexts: Sequence[tuple[str, str]]) -> tuple[TextPart, ...]:
-    """Return the contexts that hooks add, framed for the model."""
     sections = [
         Section(name="hook", attributes={"name": name}, body=(text,)) for name, text in contexts
     ]

@@ -141,7 +141,6 @@ class _Planner:
         self._steps: list[_Step] = []
 
     def leave(self, path: Path) -> None:
-        """Leave a file as it is."""
         self._at(path).skip_reason = _LOST
 
     def undo(self, change: Change) -> None:
@@ -167,7 +166,6 @@ class _Planner:
         file.open.change = change.number if change.existed else None
 
     def plan(self) -> Plan:
-        """Return the plan."""
         for file in self._all:
             if any(step.target is _NOT_STORED for step in file.steps):
                 file.skip_reason = file.skip_reason or _NO_BYTES

@@ -216,8 +216,6 @@ class CommandFiles:
 
 @attrs.define(kw_only=True, eq=False)
 class _Reading(DefinitionFiles):
-    """A search: the commands so far."""
-
     taken: frozenset[str]
     commands: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
 

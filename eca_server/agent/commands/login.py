@@ -231,7 +231,6 @@ async def log_out(turn: Turn, context: CommandContext) -> None:
 
 
 def _source_of(provider: str, models: Models) -> str | None:
-    """Return the source of the provider's key, or None."""
     keys = (facts.credential for facts in models.providers if facts.name == provider)
     return next((each.source for each in keys if each is not None), None)
 

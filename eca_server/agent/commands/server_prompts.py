@@ -126,7 +126,6 @@ def server_prompts(
 
 
 def _line(text: str, limit: int) -> str:
-    """Return a server's text as one printable line."""
     return printable(" ".join(text[: 4 * limit].split())[:limit])
 
 

@@ -105,5 +105,4 @@ def trim_completion(text: str, document: Document) -> str:
 
 
 def _leaves_open(text: str) -> bool:
-    """Return True if a text has an unclosed bracket."""
     return any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "{}"))

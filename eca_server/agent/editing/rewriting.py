@@ -180,7 +180,6 @@ class Rewrites:
                 del self._running[rewrite.id]
 
     def _begin(self, rewrite_id: str, running: _Running) -> None:
-        """Send `started`, once."""
         if not running.is_started:
             running.is_started = True
             self._notify(rewrite_id, running, m.RewriteStartedContent())

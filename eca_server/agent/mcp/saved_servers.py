@@ -97,7 +97,6 @@ class SavedServers:
         await self._store(name, remove)
 
     async def _store(self, name: str, change: Callable[[SettingsByScope], None]) -> None:
-        """Change the saved settings, and reload the configuration."""
         if self.loaded.is_pure:
             raise RPCError(
                 INVALID_PARAMS,
@@ -198,7 +197,6 @@ def _servers(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refers(value: str, resolver: ReferenceResolver) -> bool:
-    """Return whether a text contains a reference."""
     try:
         return resolver.resolve(value, shell_like=True) != value
     except UnresolvedReference:

@@ -269,7 +269,6 @@ def _set_aside(path: Path) -> bool:
 
 
 def _restore_links(before: Survey) -> None:
-    """Restore missing guarded links in their directories."""
     for path, target in before.links.items():
         with contextlib.suppress(OSError, ECAError), open_directory(path.parent) as directory:
             if directory.fd is not None:

@@ -311,7 +311,6 @@ class Policy:
         return Decision(verdict="ask", rule=name, memos=memos)
 
     def _refusal(self, call: Call, rule: _Rule | None) -> str | None:
-        """Return the rule that refuses a call, or None."""
         withheld = self.withheld(server=call.server, tool=call.tool, effect=call.effect)
         if withheld is not None:
             return withheld

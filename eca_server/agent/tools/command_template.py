@@ -68,8 +68,6 @@ class TemplateError(ValueError):
 
 @attrs.frozen
 class _Slot:
-    """A placeholder, and the quote around it."""
-
     name: str
     quote: str
 

@@ -197,7 +197,6 @@ def confirm(
 def _existing(
     file: BinaryIO, matches: Sequence[LineMatch], checkpoint: Checkpoint
 ) -> Iterator[LineMatch]:
-    """Yield the matches that are in a file at their lines."""
     before = 0
     remaining = list(matches)
     for text in _texts(file, checkpoint):

@@ -171,7 +171,6 @@ class _Tokenizer:
             self.at = plain.end()
 
     def end_word(self) -> None:
-        """End the current word, if there is one."""
         if self.is_open and not self.is_empty:
             self.tokens.append(
                 Word(

@@ -57,7 +57,6 @@ class _Masking:
         self._mask = mask_text
 
     def model(self, model: _T) -> _T:
-        """Mask the fields of one of the report's models."""
         masked = {
             field.name: self._value(getattr(model, field.name), field.name)
             for field in attrs.fields(type(model))  # type: ignore[arg-type]  # of an attrs class

@@ -307,7 +307,6 @@ class Rows:
 
 
 def _bytes_row(entry: DataEntry) -> Row:
-    """Make a row of bytes that are not decoded yet."""
     body = entry.data if entry.body is None else entry.body
     is_canonical = entry.body is None or entry.data == encode_frame(entry.body)
     return Row(

@@ -124,7 +124,6 @@ class _Reader:
         self._is_compacted = False
 
     def take(self, role: str, entry: Mapping[str, Any]) -> None:
-        """Add the next entry."""
         content: Any = entry.get("content")
         match role:
             case "user":

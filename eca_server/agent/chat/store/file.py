@@ -214,7 +214,6 @@ class ChatFile:
                 self.report_once(sentence)
 
     def _drop(self) -> None:
-        """Close the file."""
         connection, presence = self._connection, self._presence
         self._connection = self._presence = None
         self.rewrite_is_due = self.log_is_due = False

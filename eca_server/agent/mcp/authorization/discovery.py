@@ -250,7 +250,6 @@ async def register(
 
 
 async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, Any] | None:
-    """Return the first existing document, or None."""
     for place in places:
         try:
             return await ask(http, "GET", _allowed(place, url), headers={})

@@ -181,7 +181,6 @@ class Login:
             raise MCPError(f"could not renew the login: {error}", kind="closed") from error
 
     async def _read(self) -> None:
-        """Read a stored login, if the file has changed."""
         before = self._times_forgotten
         # The system's keyring may ask the user, and the caller may be cancelled meanwhile.
         read_at, tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
