@@ -1,7 +1,5 @@
 """The fenced code blocks in a streamed text (`codeBlocks`; ruling W-50)."""
 
-from __future__ import annotations
-
 import re
 
 from eca_protocol.draft.models import CodeBlock

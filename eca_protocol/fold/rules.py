@@ -1,7 +1,5 @@
 """The rules that a stream must follow so that a user interface can show it."""
 
-from __future__ import annotations
-
 import enum
 
 import attrs

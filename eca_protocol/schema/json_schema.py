@@ -3,8 +3,6 @@
 The members of a union differ in their constant `type`.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -9,8 +9,6 @@ A typed value contains only what `revision` writes, so a round trip returns an e
 shrink towards absent options, empty texts and the first member of a union.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -3,8 +3,6 @@
 The other settings of a `Behavior` are read where they apply.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import attrs

@@ -5,8 +5,6 @@ mark and lists are shortened; stored data is unchanged. Texts of a chat are spli
 here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

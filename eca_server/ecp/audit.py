@@ -1,7 +1,5 @@
 """The audit record of a run: manifest, agent, times, limits and sums."""
 
-from __future__ import annotations
-
 import math
 import platform
 import uuid

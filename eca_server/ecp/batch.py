@@ -3,8 +3,6 @@
 A batch is plain data, so that it can be sent to another process or machine; so are its results.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 

@@ -1,7 +1,5 @@
 """The help of `ecp`: a page for each command."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from eca_server.system.command_line import Page

@@ -1,7 +1,5 @@
 """`ecp init`: an example agent with its manifest, all of whose checks pass."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

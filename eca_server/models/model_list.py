@@ -1,7 +1,5 @@
 """Models as listed by endpoints: always a name, sometimes limits and capabilities."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

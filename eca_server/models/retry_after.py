@@ -3,8 +3,6 @@
 An unreadable demand is none; a time in the past is a wait of 0.
 """
 
-from __future__ import annotations
-
 import email.utils
 import math
 import re

@@ -5,8 +5,6 @@ and an old listing is renewed in the background. Equal queries get equal answers
 while the files are unchanged.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -3,8 +3,6 @@
 The most exact of several rows is judged, so that a server with one error fails one row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final

@@ -1,7 +1,5 @@
 """Rows of the arrows in the diagrams, with the numbers of the diagrams."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A row of the requirements table, and the values of its columns."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Final, Literal, cast
 

@@ -1,7 +1,5 @@
 """The test run of a server against the stateful model; see `check_sessions`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Sequence
 

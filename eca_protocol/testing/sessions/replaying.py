@@ -4,8 +4,6 @@ The script contains the source of these modules and needs only the standard libr
 violation that a `Watcher` reported by the signature of the message.
 """
 
-from __future__ import annotations
-
 import pprint
 import re
 from collections.abc import Collection, Sequence
@@ -34,7 +32,6 @@ cannot be started. STEPS are the actions; `rest` waits until the server is idle.
 below is that of `eca_protocol.testing.sessions`.
 """
 
-from __future__ import annotations
 
 '''
 

@@ -1,7 +1,5 @@
 """Results, checked against their requests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """All chats of a connection, by id, and their stored parts."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """`/agent`: lists the agents, or selects one for this chat."""
 
-from __future__ import annotations
-
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn

@@ -1,7 +1,5 @@
 """`/chats`: lists the stored chats of all workspaces."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from eca_protocol.messages import CommandArgument

@@ -1,7 +1,5 @@
 """`/compact`: replaces the chat's messages in the model's context by a summary."""
 
-from __future__ import annotations
-
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn

@@ -1,7 +1,5 @@
 """`/context`: shows the use of the model's context window."""
 
-from __future__ import annotations
-
 from eca_protocol.messages import ContextBreakdown
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.breakdown import breakdown

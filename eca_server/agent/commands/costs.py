@@ -1,7 +1,5 @@
 """`/costs`: shows the tokens and the costs of the chat so far."""
 
-from __future__ import annotations
-
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.usage import money
 from eca_server.agent.commands.command import CommandContext, command

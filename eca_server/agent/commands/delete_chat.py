@@ -1,7 +1,5 @@
 """`/delete-chat`: deletes this chat, or a stored one, after the user's confirmation."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from eca_protocol.messages import CommandArgument

@@ -1,7 +1,5 @@
 """`/fork`: creates a new chat with the messages of this one."""
 
-from __future__ import annotations
-
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command
 

@@ -1,7 +1,5 @@
 """`/model`: lists the models, or selects one for this chat."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """`/prompt-show`: shows the request that a prompt would send to the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from eca_protocol import json

@@ -1,7 +1,5 @@
 """`/repo-map-show`: shows the context `repoMap` of the workspace."""
 
-from __future__ import annotations
-
 import trio
 
 from eca_server.agent.chat import Turn

@@ -1,7 +1,5 @@
 """`/resume`: lists the stored chats of this workspace, or adds one's messages to this chat."""
 
-from __future__ import annotations
-
 import attrs
 
 from eca_protocol.messages import CommandArgument

@@ -1,7 +1,5 @@
 """`/subagents`: lists the agents that other agents may call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from eca_server.agent.chat import Turn

@@ -3,8 +3,6 @@
 The rule of this module: a completion contains no text that is already at the cursor.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

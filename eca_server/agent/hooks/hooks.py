@@ -5,8 +5,6 @@ ones; `"continue": false` skips the rest; approvals are only tightened (`deny` b
 `allow`).
 """
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Matching of hooks with events."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

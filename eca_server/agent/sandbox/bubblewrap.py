@@ -1,7 +1,5 @@
 """The command line of bubblewrap (`bwrap`) for a plan. Pure."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

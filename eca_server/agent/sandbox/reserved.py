@@ -5,8 +5,6 @@ removing it never removes anything else, and the next command reuses one that a 
 Concurrent commands share it; the last one removes it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -3,8 +3,6 @@
 All functions touch the disk: call them in a worker thread.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """`skill`: loads one skill's instructions for the model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 

@@ -1,7 +1,5 @@
 """`preview_file_change`: show an edit without applying it, for planning."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

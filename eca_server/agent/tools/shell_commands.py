@@ -1,7 +1,5 @@
 """The simple commands of a shell's text: words, redirections, the program."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property

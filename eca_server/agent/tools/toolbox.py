@@ -1,7 +1,5 @@
 """The tools of a turn: the offered ones, and the withheld ones with the reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import attrs

@@ -1,7 +1,5 @@
 """The graders' settings: plain data that is sent to workers with the scenarios, without keys."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -4,8 +4,6 @@
 not. Token counts are replaced, never added up. Unknown events are ignored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 

@@ -1,7 +1,5 @@
 """Models as listed by an endpoint of the Messages API."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

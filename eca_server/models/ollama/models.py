@@ -3,8 +3,6 @@
 A field that an older server lacks is unknown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

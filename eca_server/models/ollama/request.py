@@ -4,8 +4,6 @@ Input is never truncated silently: by default Ollama drops the oldest messages, 
 instructions included; the request tells it to refuse instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

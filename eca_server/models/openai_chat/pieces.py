@@ -3,8 +3,6 @@
 Every known dialect is accepted; unknown ones are errors, not guesses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

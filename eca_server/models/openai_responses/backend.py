@@ -1,7 +1,5 @@
 """The backend for Responses."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

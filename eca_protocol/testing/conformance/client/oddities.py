@@ -1,7 +1,5 @@
 """Scenarios with unusual messages: unknown, older, or of another server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

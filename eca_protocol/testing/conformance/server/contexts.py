@@ -1,7 +1,5 @@
 """Cases of contexts: the model sees the contexts of a prompt."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

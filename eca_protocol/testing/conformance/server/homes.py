@@ -1,7 +1,5 @@
 """Cases of several servers in one home: at once, beside a broken file, and one after another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

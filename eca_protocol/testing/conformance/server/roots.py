@@ -1,7 +1,5 @@
 """Cases of the workspace: its roots, and messages about folders that cannot be used."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
