@@ -271,12 +271,7 @@ class Calls:
         suppress_rest: bool = True,
     ) -> None:
         self._log.report(
-            row,
-            expected=expected,
-            got=got,
-            chat_id=self._chat_id,
-            paths=paths,
-            suppress_rest=suppress_rest,
+            row, expected, got, chat_id=self._chat_id, paths=paths, suppress_rest=suppress_rest
         )
 
 

@@ -76,9 +76,9 @@ class ObservationLog:
     def report(
         self,
         requirement: str,
-        *,
         expected: str,
         got: str,
+        *,
         chat_id: str = "",
         side: Side = "server",
         paths: Collection[str] = (),
@@ -101,17 +101,15 @@ class ObservationLog:
             return
         self.is_ambiguous = suppress_rest
         self._rows.add(requirement)
-        self.report_missing(
-            self.index, requirement, expected=expected, got=got, chat_id=chat_id, side=side
-        )
+        self.report_missing(self.index, requirement, expected, got, chat_id=chat_id, side=side)
 
     def report_missing(
         self,
         index: int,
         requirement: str,
-        *,
         expected: str,
         got: str,
+        *,
         chat_id: str = "",
         side: Side = "server",
     ) -> None:

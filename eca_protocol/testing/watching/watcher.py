@@ -107,11 +107,7 @@ class Watcher:
 
     def _report_unanswered(self, request: PendingRequest, side: Side) -> None:
         self._log.report_missing(
-            request.index,
-            "BASE-17",
-            side=side,
-            expected=f"a response to `{request.method}`",
-            got="none",
+            request.index, "BASE-17", f"a response to `{request.method}`", "none", side=side
         )
 
     def _check(self, side: Side, message: Mapping[str, Any]) -> None:
