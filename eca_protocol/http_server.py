@@ -5,6 +5,8 @@ handler returns. Only this module imports h11, which implements the protocol's g
 itself handles the socket, the limits and the deadlines.
 """
 
+from __future__ import annotations
+
 import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping

@@ -1,5 +1,7 @@
 """Messages to JSON texts and back in one step, for programs without a connection."""
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
 import attrs

@@ -5,6 +5,8 @@ separators unescaped. It differs from the standard in one point: at the end of t
 returns an event that has data even without its blank line, since some servers omit that line.
 """
 
+from __future__ import annotations
+
 import re
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """Members of JSON objects that others wrote; a value of a different type counts as absent."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

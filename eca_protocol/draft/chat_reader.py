@@ -5,6 +5,8 @@ outcome of a change that waited for approval: an approved change counts as made,
 rejected.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The fenced code blocks in a streamed text (`codeBlocks`; ruling W-50)."""
 
+from __future__ import annotations
+
 import re
 
 from eca_protocol.draft.models import CodeBlock

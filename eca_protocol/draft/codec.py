@@ -5,6 +5,8 @@ It has state: the conversion of a content depends on the turn's previous content
 either side. Text deltas, the most frequent contents, are converted on a fast path.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -5,6 +5,8 @@ method table, and no others. The codec writes the `draft` of a row. A row withou
 written on a draft connection; a client's request for it is answered as in October.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final

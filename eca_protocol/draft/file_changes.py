@@ -4,6 +4,8 @@ Each hunk is one change: a range of lines of the old file and their new content.
 has no changes, since a client must get all of them.
 """
 
+from __future__ import annotations
+
 import re
 
 import attrs

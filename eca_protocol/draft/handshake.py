@@ -3,6 +3,8 @@
 Reading drops the capabilities to answer the server's requests, since the draft has none.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from eca_protocol import messages as m

@@ -1,5 +1,7 @@
 """The draft's method table: the messages of June 2025 with the draft's types."""
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
 from eca_protocol.draft import models as d

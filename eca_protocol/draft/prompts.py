@@ -1,5 +1,7 @@
 """The conversion of `chat/prompt` between the draft and the canonical types (W-50, W-51)."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Sequence
 from typing import get_args
 

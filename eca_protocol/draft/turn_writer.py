@@ -4,6 +4,8 @@ Texts are deltas, and each turn ends with exactly one closing text. A change of 
 when it waits for approval, otherwise when it is made. Contents that the draft lacks are omitted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from eca_protocol import messages as m

@@ -5,6 +5,8 @@ tool calls become the evaluation context; rejected calls and the server's messag
 A call that needs approval is rejected, unless the agent was made with `approve=True`.
 """
 
+from __future__ import annotations
+
 import attrs
 
 from eca_protocol import messages as m

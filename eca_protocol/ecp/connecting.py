@@ -1,5 +1,7 @@
 """The evaluator's choice of a transport: a command is started, a URL is called."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from os import PathLike

@@ -4,6 +4,8 @@ One deadline holds for each request, from its first byte to the end of its answe
 fails raises `AgentError`; `AgentConnection.log` has the agent's error output.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

@@ -5,6 +5,8 @@ conversation; so does a first step without initialize. An exception of the agent
 short error; its traceback goes to the log.
 """
 
+from __future__ import annotations
+
 import functools
 import logging
 import math

@@ -1,5 +1,7 @@
 """The error of a request to an agent: one exception with a kind."""
 
+from __future__ import annotations
+
 from typing import Any, Literal, TypeAlias
 
 from eca_protocol.errors import ECAError

@@ -5,6 +5,8 @@ alive. A caller that returns the session header has its own conversation. All ca
 share the conversation that was initialized last.
 """
 
+from __future__ import annotations
+
 import secrets
 from collections import OrderedDict
 from collections.abc import Collection

@@ -1,5 +1,7 @@
 """ECP's method table for a `Peer`, its dialect and codec, and the negotiation of versions."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 

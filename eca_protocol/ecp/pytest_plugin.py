@@ -9,6 +9,8 @@
 initialized and, behind a URL, reset. A step without a result raises `AgentError`.
 """
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

@@ -4,6 +4,8 @@
 are for programs that run an event loop already (trio or asyncio).
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import signal

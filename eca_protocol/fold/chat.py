@@ -4,6 +4,8 @@ A content that breaks a rule is still shown if possible. A content of a call tha
 prepared is not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 

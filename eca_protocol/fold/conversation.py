@@ -1,5 +1,7 @@
 """The fold of both sides' raw messages, from a connection or a transcript."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 

@@ -5,6 +5,8 @@ takes the client's actions that affect the rules: a deleted chat must stay silen
 the client has not prompted must not appear.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The rules that a stream must follow so that a user interface can show it."""
 
+from __future__ import annotations
+
 import enum
 
 import attrs

@@ -1,5 +1,7 @@
 """The state of a chat in a user interface: its items in order, updated by each content."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 

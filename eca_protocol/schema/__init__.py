@@ -8,6 +8,8 @@ which they have a meaning. A value of a different edition is listed as its fallb
 allows a second type of a member, both are listed. The draft has its own table of messages.
 """
 
+from __future__ import annotations
+
 from eca_protocol.schema.json_schema import json_schema
 from eca_protocol.schema.typescript import typescript
 

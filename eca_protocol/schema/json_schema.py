@@ -3,6 +3,8 @@
 The members of a union differ in their constant `type`.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 import sys

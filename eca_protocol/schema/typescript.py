@@ -1,5 +1,7 @@
 """The TypeScript of an edition, from its JSON Schema: one type for each definition."""
 
+from __future__ import annotations
+
 import json
 import textwrap
 from collections.abc import Iterator

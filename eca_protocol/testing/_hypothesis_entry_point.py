@@ -4,6 +4,8 @@ Hypothesis calls `register` at its import, wherever this package is installed. T
 loaded when the first message is drawn.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 __all__ = ["register"]

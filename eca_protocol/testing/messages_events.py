@@ -4,6 +4,8 @@ Contents are numbered blocks, each with a start and a stop. The last event but o
 counts and the stop reason.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 

@@ -17,6 +17,8 @@ Steps are plain JSON objects with one verb each, so a script can be a file.
 until it is terminated. FILE contains a list of `{"status", "headers", "body", "steps"}`.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping

@@ -4,6 +4,8 @@ A step is a plain JSON object with one verb. A script is written in Python, with
 this module, or stored in a file.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Any
 

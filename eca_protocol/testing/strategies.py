@@ -9,6 +9,8 @@ A typed value contains only what `revision` writes, so a round trip returns an e
 shrink towards absent options, empty texts and the first member of a union.
 """
 
+from __future__ import annotations
+
 import functools
 from typing import Any
 

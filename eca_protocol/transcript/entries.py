@@ -15,6 +15,8 @@ entry with `"masked":true` possible secrets were masked, so its exact bytes are 
 without its end was cut by a crash and is ignored. The writer of a file locks it (`lock_file`).
 """
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime

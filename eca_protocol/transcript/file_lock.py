@@ -3,6 +3,8 @@
 The lock ends with the writer's process. It does not prevent reading.
 """
 
+from __future__ import annotations
+
 import contextlib
 
 from eca_protocol import platforms

@@ -6,6 +6,8 @@ announced calls and finished turns. Other streamed contents are ignored, since t
 pieces varies. Ids that the other side made are translated.
 """
 
+from __future__ import annotations
+
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -6,6 +6,8 @@ and inherits stderr. It is ended by `Child.end` after `PATIENCE` seconds of sile
 its input, and on cancellation.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import os

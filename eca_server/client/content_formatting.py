@@ -3,6 +3,8 @@
 The module is imported with the first content, which keeps the start fast.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePath

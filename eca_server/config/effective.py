@@ -3,6 +3,8 @@
 The other settings of a `Behavior` are read where they apply.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import attrs

@@ -5,6 +5,8 @@ mark and lists are shortened; stored data is unchanged. Texts of a chat are spli
 here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -4,6 +4,8 @@ Each check has a new connection to the agent. The checks go beyond the needs of 
 can work with an agent that passes.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import secrets

@@ -5,6 +5,8 @@ replaced if a reset fails. An agent behind a URL is initialized and reset for ea
 the first, since it may have served others before.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType

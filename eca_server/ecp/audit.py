@@ -1,5 +1,7 @@
 """The audit record of a run: manifest, agent, times, limits and sums."""
 
+from __future__ import annotations
+
 import math
 import platform
 import uuid

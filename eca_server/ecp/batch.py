@@ -3,6 +3,8 @@
 A batch is plain data, so that it can be sent to another process or machine; so are its results.
 """
 
+from __future__ import annotations
+
 import os
 import secrets
 

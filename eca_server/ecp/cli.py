@@ -3,6 +3,8 @@
 Each command imports its modules when it runs. Wrong usage is an error on stderr with exit code 2.
 """
 
+from __future__ import annotations
+
 import argparse
 import io
 import json

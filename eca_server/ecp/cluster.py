@@ -4,6 +4,8 @@ The work of a lost worker goes to another one: the cluster retries first, then t
 on the workers' machines, with the workers' environment and files.
 """
 
+from __future__ import annotations
+
 import importlib
 from collections.abc import Callable
 from concurrent.futures import Executor, Future

@@ -5,6 +5,8 @@ chance alone made one as large (Fisher's exact test, two-sided). A check that bo
 within one report is flaky. A step without a result counts as a failure of each of its checks.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -4,6 +4,8 @@ A row's input is sent to the agent; its output, if there is one, is the expected
 file and line, before anything is started.
 """
 
+from __future__ import annotations
+
 import codecs
 import csv
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,7 @@
 """`ecp doctor`: the installation and settings for evaluating agents. Keys are never shown."""
 
+from __future__ import annotations
+
 import platform
 import shutil
 import sys

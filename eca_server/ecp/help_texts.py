@@ -1,5 +1,7 @@
 """The help of `ecp`: a page for each command."""
 
+from __future__ import annotations
+
 from typing import Final
 
 from eca_server.system.command_line import Page

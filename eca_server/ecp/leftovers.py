@@ -4,6 +4,8 @@ Each process below an agent inherits the run's mark in its environment. The mark
 the end of the run, even if its parent, session and process group are gone.
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from contextlib import suppress

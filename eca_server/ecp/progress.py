@@ -5,6 +5,8 @@ of an agent keys are masked and control characters are escaped. A run continues 
 closed.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Sequence

@@ -4,6 +4,8 @@ A step without a result fails with one check that says why; later steps are skip
 failed. An agent's failure raises nothing here, and a bug of ours fails only one scenario.
 """
 
+from __future__ import annotations
+
 import logging
 import math
 import os

@@ -5,6 +5,8 @@ Without an executor, scenarios run one by one in this process. With one (any of
 Reports are in the order of the manifest in either case.
 """
 
+from __future__ import annotations
+
 import math
 import threading
 from collections.abc import Callable, Iterable, Sequence

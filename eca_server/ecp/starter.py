@@ -1,5 +1,7 @@
 """`ecp init`: an example agent with its manifest, all of whose checks pass."""
 
+from __future__ import annotations
+
 import shlex
 import sys
 from pathlib import Path

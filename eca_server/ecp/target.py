@@ -4,6 +4,8 @@ No shell runs unless `shell` is set, so that the started process is the agent it
 is replaced by the variable's value, which stays within one argument.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import shlex

@@ -1,5 +1,7 @@
 """The trend of the pass rate over many reports, in the order of their runs' starts."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from typing import Final

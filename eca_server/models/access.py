@@ -3,6 +3,8 @@
 A key goes into one header and nowhere else.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable
 from typing import Protocol

@@ -4,6 +4,8 @@ Only complete reasoning and calls become parts of the message, since no provider
 truncated ones. Truncated text stays.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -4,6 +4,8 @@ All content before the first error, or the end of the answer, reaches the decode
 are chunked. A body that is no answer is reported with its first words.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import Literal
 

@@ -4,6 +4,8 @@
 - A body is read to its end, or its connection is closed.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, AsyncIterator
 
 import trio

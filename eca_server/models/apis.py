@@ -1,5 +1,7 @@
 """The wire APIs by their configuration names; each is imported at its first use."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 
 import attrs

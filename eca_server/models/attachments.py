@@ -4,6 +4,8 @@ The content decides the type, not the file's name. An attachment that a provider
 costs one refused request, not the chat.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet

@@ -7,6 +7,8 @@ Every backend keeps these rules, besides those of the events:
   makes sense.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol, Self

@@ -4,6 +4,8 @@ Arguments that are not exactly an object are never repaired: the model receives 
 correct itself. Accepted arguments can be nested into any message.
 """
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import Mapping
 from typing import Any

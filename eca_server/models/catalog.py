@@ -4,6 +4,8 @@ A name matches a known model only if at most a date or a word like `latest` foll
 is a different model at a different price. The price of a model's maker does not apply to resellers.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property

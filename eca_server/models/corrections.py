@@ -4,6 +4,8 @@ An answer is never requested again once a part of it was shown. Reasoning does n
 and the model reasons anew.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, ClassVar

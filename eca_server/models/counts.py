@@ -3,6 +3,8 @@
 An impossible count is unknown, so that sums and prices never fail.
 """
 
+from __future__ import annotations
+
 from typing import Any, Final
 
 _MOST: Final = 2**53  # what every reader of JSON holds exactly

@@ -7,6 +7,8 @@
 The cache contains no keys, neither in the files nor in their names.
 """
 
+from __future__ import annotations
+
 import hashlib
 import logging
 import time

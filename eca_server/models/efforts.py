@@ -3,6 +3,8 @@
 They are offered as variants. Each API decides how an effort is requested.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Final
 

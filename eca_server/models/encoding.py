@@ -4,6 +4,8 @@ A history grows at its end, so a turn encodes only what is new. A history with a
 is encoded as a whole.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol

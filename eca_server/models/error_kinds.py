@@ -4,6 +4,8 @@ A code counts more than a status, and a status more than text, since statuses ar
 text that names an overflow overrules a status that means no more than "bad request".
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

@@ -4,6 +4,8 @@ A message contains the provider's own text, without keys, since some providers q
 `error_kinds` decides the class.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

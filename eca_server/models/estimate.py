@@ -4,6 +4,8 @@ A token is taken as four bytes. That is about right for English and code, and to
 long numbers: callers leave a margin.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 

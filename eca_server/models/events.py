@@ -12,6 +12,8 @@ The rules of their order, which every decoder keeps:
 The vocabulary is the union of all APIs: a decoder emits the events that its API has.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -4,6 +4,8 @@ The log contains neither content nor secrets: no text of a prompt, an answer or 
 and only the names of a query. While the log is off, an event costs nothing.
 """
 
+from __future__ import annotations
+
 import itertools
 import logging
 import time

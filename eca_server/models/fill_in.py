@@ -4,6 +4,8 @@ Only documented combinations are listed: a provider's own endpoint with its mode
 are known by name to be trained for it. For other models the caller uses the chat.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final

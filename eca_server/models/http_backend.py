@@ -4,6 +4,8 @@
   request is repeated once; the same holds for an image or document that it does not accept.
 """
 
+from __future__ import annotations
+
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableSet, Sequence

@@ -6,6 +6,8 @@ counts as absent. A failed write is not an error.
 Everything here touches the disk: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import logging
 from pathlib import Path
 from typing import Any

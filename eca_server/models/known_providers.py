@@ -3,6 +3,8 @@
 Only certain values are listed: a wrong address or variable would send a key to a stranger.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 

@@ -3,6 +3,8 @@
 A list is an offer, not a limit: a model that it lacks may still be requested.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """Models as listed by endpoints: always a name, sometimes limits and capabilities."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -3,6 +3,8 @@
 Its format is not under our control: an invalid detail costs one fact, never the rest.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

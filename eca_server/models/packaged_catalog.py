@@ -4,6 +4,8 @@ The table is from public price lists, as of November 2026; prices are those of t
 price that changes with the time of day is left out.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache

@@ -1,5 +1,7 @@
 """Requests to a provider for one model: authorized, timed, logged, with secrets masked."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any

@@ -4,6 +4,8 @@ The user decides for those APIs that can do without reasoning; the others refuse
 reasoning is missing. No model receives the reasoning of a different one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Literal
 

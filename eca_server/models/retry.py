@@ -7,6 +7,8 @@
   stop ends it.
 """
 
+from __future__ import annotations
+
 import logging
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping

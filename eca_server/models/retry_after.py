@@ -3,6 +3,8 @@
 An unreadable demand is none; a time in the past is a wait of 0.
 """
 
+from __future__ import annotations
+
 import email.utils
 import math
 import re

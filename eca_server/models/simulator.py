@@ -8,6 +8,8 @@ line of its instruction contains that word; a directory's name may do so further
 with the first words of the user's text by both models.
 """
 
+from __future__ import annotations
+
 import math
 import re
 import secrets

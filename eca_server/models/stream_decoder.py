@@ -4,6 +4,8 @@ Only the API's own mark ends an answer; the end of the bytes does not. Events co
 `events`.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict

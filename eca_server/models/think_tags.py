@@ -3,6 +3,8 @@
 Only a tag at the start of the visible text counts; later ones are text.
 """
 
+from __future__ import annotations
+
 from typing import Any, Literal, Unpack
 
 from eca_server.models.events import (

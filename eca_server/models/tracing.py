@@ -3,6 +3,8 @@
 Content is recorded only if that is enabled. Without a listener an event costs nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any

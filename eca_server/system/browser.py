@@ -4,6 +4,8 @@ Its program is found like that of every child process, so an opened folder canno
 own. A failure is only logged, since the user also has the link.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import subprocess

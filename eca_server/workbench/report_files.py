@@ -4,6 +4,8 @@ A file that cannot be written does not affect the others. A target that cannot b
 written in place: a stream, a file behind a link, a file in a read-only directory.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os

@@ -4,6 +4,8 @@ Secrets are masked in the recording, not in transit: an editor sends keys that t
 people share recordings.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re

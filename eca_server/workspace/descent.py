@@ -3,6 +3,8 @@
 Everything here accesses the disk: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import os
 from types import TracebackType
 from typing import Self

@@ -3,6 +3,8 @@
 Errors of the operating system (missing, not permitted, disk full) stay OSError, with the path.
 """
 
+from __future__ import annotations
+
 from eca_protocol.errors import ECAError
 
 

@@ -4,6 +4,8 @@ The rule of this module: a repository's configuration starts no program, uses no
 prompts for nothing; nothing is written; the time is limited.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import subprocess

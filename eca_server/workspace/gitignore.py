@@ -6,6 +6,8 @@ position of several `*`, and hold the interpreter meanwhile. In a glob the earli
 backtracking. Each pattern is matched in time linear in the length of the name.
 """
 
+from __future__ import annotations
+
 import re
 import string
 from collections.abc import Iterator, Sequence

@@ -9,6 +9,8 @@ A path of the table is relative and matches below any directory of a workspace: 
 Names are compared by the most lenient rules of any file system.
 """
 
+from __future__ import annotations
+
 import fnmatch
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence

@@ -5,6 +5,8 @@ and an old listing is renewed in the background. Equal queries get equal answers
 while the files are unchanged.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 import os

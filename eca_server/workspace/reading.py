@@ -7,6 +7,8 @@ for byte.
 Everything that takes a `Place` accesses the disk: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import codecs
 import hashlib
 import os

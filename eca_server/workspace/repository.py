@@ -6,6 +6,8 @@ never safe, since a clone brings all of its files, with its configuration. A fil
 read is not safe.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
 import re

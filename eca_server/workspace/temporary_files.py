@@ -8,6 +8,8 @@ needed. Windows needs no lock: an open file cannot be removed there.
 Everything here accesses the disk: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import re

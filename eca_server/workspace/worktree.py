@@ -4,6 +4,8 @@ The rule of this module: a directory's own `.git` proves nothing, since anyone c
 repository has to name the worktree, too. Git is not run.
 """
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 

@@ -8,6 +8,8 @@ temporary files of a killed one (`temporary_files`).
 Everything here accesses the disk: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os

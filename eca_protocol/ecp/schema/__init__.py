@@ -1,5 +1,7 @@
 """JSON Schemas (2020-12) of ECP's files and values; additions to upstream's have `x-eca`."""
 
+from __future__ import annotations
+
 from typing import Final
 
 __all__ = ["SCHEMAS", "schema_text"]

@@ -1,5 +1,7 @@
 """A chat of a client session: its prompts, its contents, and its scripted model."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -3,6 +3,8 @@
 The most exact of several rows is judged, so that a server with one error fails one row.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final

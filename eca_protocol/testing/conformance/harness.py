@@ -1,5 +1,7 @@
 """The harness of a case: client sessions at servers, and verdicts."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path

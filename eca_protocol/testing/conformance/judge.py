@@ -1,5 +1,7 @@
 """The verdicts of one case: the rows that it passes, breaks or leaves open."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict, failing

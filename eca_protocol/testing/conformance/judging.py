@@ -1,5 +1,7 @@
 """The run of many cases at once, until a deadline, for the suites of servers and of clients."""
 
+from __future__ import annotations
+
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -6,6 +6,8 @@ writes its process id, a line for each start. Its tools are `echo`, which return
 API allows. Its prompt `greet` takes `who`; its resource is `memo://today`.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

@@ -1,5 +1,7 @@
 """Observations of the watcher at a server, as findings with the messages around them."""
 
+from __future__ import annotations
+
 from typing import Final
 
 from eca_protocol.testing.conformance.verdicts import Finding, failing

@@ -4,6 +4,8 @@ A server's field counts when it occurs. A client's field counts when the server 
 request with its result, in a notification at once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

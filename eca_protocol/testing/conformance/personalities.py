@@ -4,6 +4,8 @@ The suite can act as each, to see whether a server that recognizes its clients s
 Only this module of the kit has their names.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal

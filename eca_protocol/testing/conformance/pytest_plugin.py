@@ -23,6 +23,8 @@ Your own test takes `eca_harness`, or a client session at a new server:
 A row of the requirements table that is broken meanwhile fails the test at its end.
 """
 
+from __future__ import annotations
+
 import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Generator, Iterable, Sequence

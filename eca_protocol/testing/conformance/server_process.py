@@ -1,5 +1,7 @@
 """The process of a server under test, or the server inside the suite, and its streams."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import traceback

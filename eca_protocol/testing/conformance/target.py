@@ -4,6 +4,8 @@ A target is a command, or, for fast tests of the kit itself, a function inside t
 process has its own directories: HOME, XDG_*, TMPDIR and a workspace.
 """
 
+from __future__ import annotations
+
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping

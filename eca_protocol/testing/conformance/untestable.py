@@ -1,5 +1,7 @@
 """Rows that no test from outside can judge, and errors that no row forbids, with the reasons."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final

@@ -1,5 +1,7 @@
 """The comparison of the table with the markers of a test suite. No test runner is needed."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 

@@ -1,5 +1,7 @@
 """Rows of the arrows in the diagrams, with the numbers of the diagrams."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Final
 

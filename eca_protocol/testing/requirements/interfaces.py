@@ -6,6 +6,8 @@ or `name?:type` if optional. An anonymous object is named by its path. `|` separ
 instead of fields. `interfaces_current` contains later additions.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from typing import Final

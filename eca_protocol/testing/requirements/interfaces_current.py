@@ -3,6 +3,8 @@
 An older interface lists only new and changed fields; `-name` removes a field.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 _POSITION: Final = "line:number character:number"

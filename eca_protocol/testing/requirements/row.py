@@ -1,5 +1,7 @@
 """A row of the requirements table, and the values of its columns."""
 
+from __future__ import annotations
+
 import re
 from typing import Any, Final, Literal, cast
 

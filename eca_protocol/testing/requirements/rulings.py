@@ -5,6 +5,8 @@ the behaviour of at least one of them: Emacs, VS Code, IntelliJ, Neovim, Desktop
 web page that three of these share. See `row.rows` for the notation.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from eca_protocol.testing.requirements.row import rows

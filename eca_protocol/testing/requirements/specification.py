@@ -1,5 +1,7 @@
 """Rows of the specification's prose; see `row.rows` for the notation."""
 
+from __future__ import annotations
+
 from typing import Final
 
 from eca_protocol.testing.requirements.row import rows

@@ -4,6 +4,8 @@ Exit codes: 0 no violation was found, 1 one was found (a script that replays it 
 written to `--replay FILE`), 2 usage error, 3 the command could not be started.
 """
 
+from __future__ import annotations
+
 import argparse
 import sys
 from pathlib import Path

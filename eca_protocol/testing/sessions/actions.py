@@ -1,5 +1,7 @@
 """Actions of the client and the scripted model, as strategies for `machine`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

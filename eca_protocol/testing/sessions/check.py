@@ -1,5 +1,7 @@
 """The test run of a server against the stateful model; see `check_sessions`."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Collection, Sequence
 

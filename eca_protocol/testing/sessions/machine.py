@@ -5,6 +5,8 @@ The possible next actions depend only on earlier actions and on the state of the
 that hypothesis can shrink a failure.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence

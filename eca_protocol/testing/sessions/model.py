@@ -15,6 +15,8 @@ in `eca_protocol.testing.script`:
 The headers of an answer are sent with its first bytes: a gate at the start delays them, too.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

@@ -4,6 +4,8 @@ The script contains the source of these modules and needs only the standard libr
 violation that a `Watcher` reported by the signature of the message.
 """
 
+from __future__ import annotations
+
 import pprint
 import re
 from collections.abc import Collection, Sequence

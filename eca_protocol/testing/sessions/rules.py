@@ -5,6 +5,8 @@ wrong message, unless its row is known; `missing` returns the next message that 
 of the server are never assumed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

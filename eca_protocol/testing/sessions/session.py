@@ -4,6 +4,8 @@ Each step of `Session` is recorded, so that `play` can repeat it. A step ends wh
 idle: all required messages came, and a later request (a fence) is answered. Time does not decide.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re

@@ -4,6 +4,8 @@ A script that replays a failure finds the message that showed a violation by its
 needs no watcher.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping

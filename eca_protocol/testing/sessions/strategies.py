@@ -8,6 +8,8 @@
 A session conforms to its edition; a broken one has exactly one error, which it names.
 """
 
+from __future__ import annotations
+
 import itertools
 from typing import Any, Literal, TypeAlias
 

@@ -3,6 +3,8 @@
 Only violations of the server with level `must` count.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection
 from typing import Any
 

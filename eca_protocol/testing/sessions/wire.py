@@ -4,6 +4,8 @@ One thread writes and reads, and each wait has a deadline. Output that ruling W-
 raises a violation.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

@@ -1,5 +1,7 @@
 """Notifications outside of chats: settings, tool servers, tasks, messages."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

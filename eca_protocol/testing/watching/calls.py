@@ -1,5 +1,7 @@
 """The tool calls of a turn, checked with the state machine of `fold`."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final

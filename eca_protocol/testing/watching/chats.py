@@ -1,5 +1,7 @@
 """The chats of a conversation: the client's messages and the server's contents for each."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

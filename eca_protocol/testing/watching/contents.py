@@ -1,5 +1,7 @@
 """Checks of a single content: role, size and numbers."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any, Final

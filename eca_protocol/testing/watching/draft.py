@@ -1,5 +1,7 @@
 """Turns of the draft: texts, and a complete one that closes each turn."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

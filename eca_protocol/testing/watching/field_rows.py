@@ -1,5 +1,7 @@
 """The requirement row of a place in a message, such as `params.content.limit.context`."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """Bytes that are not a message, or not framed as ruling W-1 requires."""
 
+from __future__ import annotations
+
 import json
 import re
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """The lifecycle from `initialize` to `exit`: which side may write what, and when."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 

@@ -1,5 +1,7 @@
 """Keys in prompts: a server may redact them in the echo of a prompt."""
 
+from __future__ import annotations
+
 import re
 from typing import Final
 

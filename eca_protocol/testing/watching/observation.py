@@ -1,5 +1,7 @@
 """The findings of a watcher: each is one violation of one row of the requirements table."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
 from typing import Literal, TypeAlias
 

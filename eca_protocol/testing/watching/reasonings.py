@@ -1,5 +1,7 @@
 """Reasonings: each has one start, texts and one end, which share an id."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """JSON-RPC envelopes, and the pairing of requests with their responses."""
 
+from __future__ import annotations
+
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias

@@ -1,5 +1,7 @@
 """Results, checked against their requests."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -4,6 +4,8 @@ A departure that `codec.explain` lists is reported as the row of its field, or a
 row of a ruling.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Any, Final, Literal
 

@@ -1,5 +1,7 @@
 """The turns of a chat: each has a progress, an echo, a response, contents and one end."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final

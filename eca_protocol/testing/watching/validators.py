@@ -4,6 +4,8 @@ A validator returns True only if `codec.explain` would list no departure. It may
 value whose departures are allowed; `codec.explain` then decides.
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Callable, Collection
 from typing import Any, TypeAlias

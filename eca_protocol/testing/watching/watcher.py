@@ -4,6 +4,8 @@ A violation is reported once, as its most specific row; its consequences are sup
 violations of one entry are all reported. Only visible behaviour is checked. No I/O, no clock.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,6 +3,8 @@
 The kinds are estimated; their sum is the provider's count, if there is one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Final
 

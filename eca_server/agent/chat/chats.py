@@ -1,5 +1,7 @@
 """All chats of a connection, by id, and their stored parts."""
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 

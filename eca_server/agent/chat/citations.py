@@ -1,5 +1,7 @@
 """Sources on the web as contents (W-26): a `url` content, and a link in the text."""
 
+from __future__ import annotations
+
 import re
 import urllib.parse
 from collections.abc import Iterator

@@ -5,6 +5,8 @@ what is new; an event of a stream costs an append to a list. There is one write 
 a late disk makes nothing pile up. When the turn ends, its messages replace the draft.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 

@@ -1,5 +1,7 @@
 """The user's flags in a chat: the content each follows, and where that is (ruling W-43)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

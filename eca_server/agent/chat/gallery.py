@@ -4,6 +4,8 @@ Rules: only the user can read the files; their number is limited for each chat; 
 with the chat. If a file cannot be written, only the link is missing.
 """
 
+from __future__ import annotations
+
 import hashlib
 import logging
 import shutil

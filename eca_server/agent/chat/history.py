@@ -4,6 +4,8 @@ Rules: messages are appended, until a rollback or a clear removes the last ones 
 knows a task, the disk or the client.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Sequence
 from typing import overload
 

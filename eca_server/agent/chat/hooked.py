@@ -4,6 +4,8 @@ Rules: a hook can make the decision about a call stricter, never looser; text th
 framed like contexts; each hook that was shown to start is shown to end, also after a stop.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias

@@ -1,5 +1,7 @@
 """The system prompt, built once per chat and behavior (design decision 20)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,5 +1,7 @@
 """JSON results of MCP tools, indented for clients that show them as JSON."""
 
+from __future__ import annotations
+
 import json as stdlib_json
 from collections.abc import Iterable
 from typing import Final

@@ -4,6 +4,8 @@ The prompts of a turn are stored before it changes files, so that a turn cut off
 server can be rolled back.
 """
 
+from __future__ import annotations
+
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Sequence

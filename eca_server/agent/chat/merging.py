@@ -8,6 +8,8 @@ is written behind what is held, so the order stays. A source that is faster than
 waits (`drained`), so that a stop has little before it.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -4,6 +4,8 @@ Rules: a page ends between two messages, so that a call is never without its res
 a position in one history, and has expired in any other.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import attrs

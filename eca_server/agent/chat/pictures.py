@@ -3,6 +3,8 @@
 Rule: a picture's type is read from its bytes, not from its source's claim.
 """
 
+from __future__ import annotations
+
 import base64
 
 from eca_protocol.messages import ChatImageContent

@@ -4,6 +4,8 @@ Rules: the order of a turn (rulings W-26, W-30); everything started is finished;
 did before (W-43). Contents that no history has, such as progress, are not replayed.
 """
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias

@@ -4,6 +4,8 @@ Rules: the steps are recorded first, so that another server finishes a rollback 
 killed; only one server at a time restores files.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 

@@ -3,6 +3,8 @@
 Rule: nothing is undone unless everything can be, or a partial rollback is requested.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Final
 

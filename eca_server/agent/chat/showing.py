@@ -4,6 +4,8 @@ Rules: other work continues during a long replay; no more is sent than the clien
 contents follow the whole replay.
 """
 
+from __future__ import annotations
+
 from collections.abc import Generator
 from contextlib import closing
 

@@ -4,6 +4,8 @@ Rules: commands run between two requests, in the order in which they came; a com
 not end the turn.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable
 

@@ -5,6 +5,8 @@ call is prepared against the files it will find: if an earlier call of the same 
 change them, it is prepared after that call has run.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 

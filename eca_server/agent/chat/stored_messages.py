@@ -1,5 +1,7 @@
 """Records of chats for the store, and the messages in them: a user's has its content's id."""
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Sequence
 from typing import Final

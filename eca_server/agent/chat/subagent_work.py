@@ -4,6 +4,8 @@ It is stored with the result of the subagent's call. It is therefore forked, rol
 with the message that has the result.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -1,5 +1,7 @@
 """A chat's title: the user's, or one extra request to the model in the background (ruling W-25)."""
 
+from __future__ import annotations
+
 import itertools
 import logging
 import re

@@ -5,6 +5,8 @@ open folders puts outside the workspace; each step is one rename, so that a file
 new content and never a part; a step that is done already does nothing.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Collection, Sequence

@@ -1,5 +1,7 @@
 """The usage of a chat: tokens, and costs where they are known (W-27)."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from copy import copy

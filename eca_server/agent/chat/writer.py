@@ -5,6 +5,8 @@ shown to end (W-26); after `silence` nothing is written. A content that cannot b
 the turn's body; once the turn is being closed it is only logged.
 """
 
+from __future__ import annotations
+
 import logging
 from functools import partial
 

@@ -1,5 +1,7 @@
 """`/btw`: asks a side question in a fork of this chat."""
 
+from __future__ import annotations
+
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn

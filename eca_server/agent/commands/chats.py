@@ -1,5 +1,7 @@
 """The commands for stored chats: `/chats`, `/resume`, `/fork`, `/delete-chat`."""
 
+from __future__ import annotations
+
 from typing import Final
 
 import attrs

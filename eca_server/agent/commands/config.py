@@ -4,6 +4,8 @@ Rules: a value is shown as written, so that a reference like `${env:KEY}` is nev
 headers and texts that look like keys are hidden.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias

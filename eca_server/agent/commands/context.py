@@ -1,5 +1,7 @@
 """The size of a chat: `/context` and `/costs` show it, `/compact` reduces it."""
 
+from __future__ import annotations
+
 from eca_protocol.messages import CommandArgument, ContextBreakdown
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn

@@ -11,6 +11,8 @@ by the first word, the next such name by the second. A quoted word may contain s
 word is empty. The arguments of a text without placeholders are appended to it.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice

@@ -4,6 +4,8 @@ Rules: no file is ever replaced, only the user can read the new one, and it cont
 server.
 """
 
+from __future__ import annotations
+
 import re
 import time
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """`/hooks`: lists the configured hooks by event."""
 
+from __future__ import annotations
+
 from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, fenced

@@ -4,6 +4,8 @@ Rule: an imported chat is a new one and replaces none; if the client shows only 
 the messages are appended to the current chat.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 import attrs

@@ -1,5 +1,7 @@
 """`/init`: lets the model explore the workspace and write its AGENTS.md, with usual approvals."""
 
+from __future__ import annotations
+
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn

@@ -5,6 +5,8 @@ echo, queue, title, history, store and log never contain the key. A text that ma
 never sent to a model.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 

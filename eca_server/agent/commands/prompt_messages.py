@@ -4,6 +4,8 @@ Rules: roles are preserved, but the history begins and ends with the user, as ev
 embedded resources are marked like other contexts; the size is limited.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal, TypeAlias

@@ -1,5 +1,7 @@
 """The texts that a model receives: `/prompt-show`, `/repo-map-show`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 
 import trio

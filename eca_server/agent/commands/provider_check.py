@@ -4,6 +4,8 @@ Rule: send the cheapest request that proves URL and key. This is the list of mod
 without such a list, or where it needs no key, it is an answer of a few tokens.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import attrs

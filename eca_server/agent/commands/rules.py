@@ -1,5 +1,7 @@
 """`/rules`: lists the rules; `/sync-system-prompt`: applies changed ones to this chat."""
 
+from __future__ import annotations
+
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, fenced
 from eca_server.agent.context.block import Section

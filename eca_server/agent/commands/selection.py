@@ -1,5 +1,7 @@
 """The models and agents: `/model` and `/agent` select one for a chat, `/subagents` lists more."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Final
 

@@ -8,6 +8,8 @@ the turn ends with a readable text; an `@path` is resolved only in the user's me
 user did not write the prompt's text.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice

@@ -1,5 +1,7 @@
 """Skills as commands: `/NAME` runs one, `/skills` lists them, `/skill-create` writes one."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -4,6 +4,8 @@ Rules: only a prompt that the user typed reaches this command; only settings tha
 `/trust` of the same session has listed are accepted.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final

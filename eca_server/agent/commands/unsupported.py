@@ -3,6 +3,8 @@
 The error for such a command shows the replacement; the README lists it, too.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Final
 

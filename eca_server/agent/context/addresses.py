@@ -6,6 +6,8 @@ are complete here, since `ipaddress` calls some of these ranges global, dependin
 Python.
 """
 
+from __future__ import annotations
+
 import ipaddress
 from typing import Final
 

@@ -5,6 +5,8 @@ it is always marked as the project's, even if the configuration names it. An inv
 with a note.
 """
 
+from __future__ import annotations
+
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence

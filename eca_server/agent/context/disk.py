@@ -6,6 +6,8 @@ adding it. Below a directory, a file is read only if no link takes it outside th
 Everything here accesses the disk: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path

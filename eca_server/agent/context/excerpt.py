@@ -6,6 +6,8 @@ reported (ruling W-38); a file that is not text is refused.
 Everything here accesses the disk: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import codecs
 import os
 import re

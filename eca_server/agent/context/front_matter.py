@@ -5,6 +5,8 @@ lines. Everything else is ignored. A file of 64 KiB takes milliseconds, whatever
 expression here begins or ends with blanks that another part of it may match, too.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 

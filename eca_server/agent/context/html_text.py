@@ -6,6 +6,8 @@ in some supported versions of Python). This parser only moves forward: an unclos
 to the end.
 """
 
+from __future__ import annotations
+
 import html
 import re
 from collections.abc import Callable

@@ -7,6 +7,8 @@ beyond its `Reach`. A file above a root needs trust, and must belong to the user
 machine anyone may put a file into `/tmp`.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence

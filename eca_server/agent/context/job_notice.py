@@ -1,5 +1,7 @@
 """The notice of ended background jobs that a model gets with the user's next message."""
 
+from __future__ import annotations
+
 from eca_server.agent.context.block import Section, render
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.tools.background import job_status, lines_text

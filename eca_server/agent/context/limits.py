@@ -1,5 +1,7 @@
 """The limits of a prompt's contexts."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import attrs

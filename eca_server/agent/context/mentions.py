@@ -7,6 +7,8 @@ fence) is ignored silently.
     @/home/me/src/a.py   @~/src/a.py   @./a.py   @src/a.py:L3-L9   @a.py   @src/   @"with space.md"
 """
 
+from __future__ import annotations
+
 import contextlib
 import re
 import stat

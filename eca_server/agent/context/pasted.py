@@ -3,6 +3,8 @@
 The rule of this module: the media type is detected from the bytes, not taken from the client.
 """
 
+from __future__ import annotations
+
 import binascii
 
 from eca_protocol.messages import ImageContext

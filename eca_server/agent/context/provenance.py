@@ -4,6 +4,8 @@ The rule of this module: a text of the opened folder is marked so in its tags, c
 tags (`block` escapes them), and has no invisible characters.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 

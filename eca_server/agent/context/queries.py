@@ -1,5 +1,7 @@
 """`chat/queryContext`: the contexts that match the text the user types (ruling W-40)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 

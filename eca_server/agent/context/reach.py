@@ -5,6 +5,8 @@ their work tree, by real paths. A file there outside the opened directory needs 
 be in a hidden directory, since keys are stored in these (`~` may be a work tree).
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Collection
 from pathlib import Path

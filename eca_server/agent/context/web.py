@@ -7,6 +7,8 @@ address, so that the name cannot resolve to a different one in between. With a p
 environment, the proxy resolves names.
 """
 
+from __future__ import annotations
+
 import codecs
 import re
 import socket

@@ -7,6 +7,8 @@ The user is notified once of a failure that only the user can fix, and once of a
 repeatedly; a single failure is logged.
 """
 
+from __future__ import annotations
+
 import logging
 from collections import Counter, deque
 from collections.abc import Callable

@@ -3,6 +3,8 @@
 The rule of this module: a completion contains no text that is already at the cursor.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Final
 

@@ -6,6 +6,8 @@ of the selection, and has its line ends. A first line or a whole block without i
 the indentation of the selection.
 """
 
+from __future__ import annotations
+
 import re
 from itertools import islice
 from typing import Final

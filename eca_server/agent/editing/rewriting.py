@@ -7,6 +7,8 @@ the same id. An `error` always follows a `started`, with a short delay after the
 restores the selection only if it has applied both, and else deletes it.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final

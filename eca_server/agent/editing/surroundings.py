@@ -4,6 +4,8 @@ The rule of this module: the context is optional. If the file cannot be read, or
 in the editor, the rewrite runs without context.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from pathlib import Path
 from typing import Final

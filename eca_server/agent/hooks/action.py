@@ -4,6 +4,8 @@ Rule: an action ends by its deadline with its whole process group, and at most `
 each output are stored.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections import Counter

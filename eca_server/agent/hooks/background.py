@@ -7,6 +7,8 @@ have `CLOSE_SECONDS`, of which `sessionEnd` hooks get at least half; then they a
 children.
 """
 
+from __future__ import annotations
+
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Mapping

@@ -5,6 +5,8 @@ ones; `"continue": false` skips the rest; approvals are only tightened (`deny` b
 `allow`).
 """
 
+from __future__ import annotations
+
 import logging
 import uuid
 from collections.abc import Mapping

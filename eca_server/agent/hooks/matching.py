@@ -1,5 +1,7 @@
 """Matching of hooks with events."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

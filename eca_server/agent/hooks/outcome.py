@@ -5,6 +5,8 @@ that changes nothing. A member of a wrong type, or one that the event does not s
 and reported.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias

@@ -5,6 +5,8 @@ they are, and to a model they are noise. Rules: the filtered text does not depen
 the output; an incomplete sequence removes no more than its own line.
 """
 
+from __future__ import annotations
+
 import re
 from typing import Final
 

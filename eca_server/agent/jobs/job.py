@@ -1,5 +1,7 @@
 """One job: a shell command that runs in a task of its own until it ends or is killed."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime

@@ -4,6 +4,8 @@ Rule: memory and work are bounded, however much a job writes, and however fast. 
 offset, the number of bytes before it, so that a reader learns how much it has missed.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from itertools import dropwhile
 from typing import Literal, NamedTuple, TypeAlias

@@ -5,6 +5,8 @@ killed, and a daemon that keeps the outputs open is not waited for. A stop sends
 whole group, and SIGKILL after half a second. Terminal escape sequences are removed from outputs.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 

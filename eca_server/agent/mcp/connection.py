@@ -6,6 +6,8 @@ programs stick to the first revision. If a URL refuses the first message, the ol
 tried, unless the transport is configured.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -5,6 +5,8 @@ of the server can raise only in the request that it answers; a request fails at 
 reason, if its answer was lost or its server has ended.
 """
 
+from __future__ import annotations
+
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence

@@ -6,6 +6,8 @@ order mark, invalid UTF-8, an id of the wrong type, a missing `jsonrpc`. An unre
 its call at once.
 """
 
+from __future__ import annotations
+
 import codecs
 import json as lenient_json
 import re

@@ -5,6 +5,8 @@ handshake `initialize`; stateless ones (from 2026-07-28) name the client and the
 request.
 """
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Mapping
 from types import MappingProxyType

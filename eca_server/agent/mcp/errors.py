@@ -1,5 +1,7 @@
 """The error of an MCP server, with a text for the user."""
 
+from __future__ import annotations
+
 from typing import Literal, TypeAlias
 
 from eca_protocol.errors import ECAError

@@ -4,6 +4,8 @@ Rules: an unanswered request ends with an error and its reason, or with the stre
 arrive faster than they are read wait in the socket.
 """
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias

@@ -4,6 +4,8 @@ Rule: a server with a pending call is not checked; any answer means that it is a
 unanswered pings the session ends, and the server is restarted.
 """
 
+from __future__ import annotations
+
 from typing import Final, Protocol
 
 import trio

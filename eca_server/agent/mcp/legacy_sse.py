@@ -4,6 +4,8 @@ The stream's first event names the URL, which must have the same origin (MCP 202
 SSE). All answers arrive on the stream; its end is the end of the conversation.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Final
 

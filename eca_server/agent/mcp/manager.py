@@ -4,6 +4,8 @@ Rules: servers start in parallel in the background, and every wait for one is bo
 the configuration restarts only the changed servers; no two servers run under one name.
 """
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial

@@ -1,5 +1,7 @@
 """Bytes inside JSON, as servers write them: variants of Base64, and wrong media types."""
 
+from __future__ import annotations
+
 import base64
 import binascii
 import re

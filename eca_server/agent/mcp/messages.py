@@ -4,6 +4,8 @@ Arguments and structured results are the user's data and stay unchanged. Names a
 and people have no invisible characters; a `wire_name` is the name as the server wrote it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 

@@ -4,6 +4,8 @@ A row's `params` and `result` are readers of raw JSON (`readers.py`); None means
 read. We send mappings, which an `Era` completes.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 

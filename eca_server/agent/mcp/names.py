@@ -6,6 +6,8 @@ is possible; else it is cut and made unique by a hash. A name is never parsed: t
 tool are looked up.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections import Counter

@@ -5,6 +5,8 @@ valid only if the path to it consists of `properties`; a tool with an invalid ma
 the list, which is otherwise unchanged.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias

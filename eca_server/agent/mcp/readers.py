@@ -5,6 +5,8 @@ content of an unknown kind becomes a text; an optional text of a wrong type coun
 an answer without its one required part is an error.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 

@@ -4,6 +4,8 @@ Rule: only the latest `MAX_WATCHED` resources of each reader are stored, for the
 however many changes a server announces.
 """
 
+from __future__ import annotations
+
 from typing import Final
 from weakref import WeakKeyDictionary
 

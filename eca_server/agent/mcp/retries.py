@@ -1,5 +1,7 @@
 """The retry policy for HTTP requests: unsent ones, temporary refusals, and lists."""
 
+from __future__ import annotations
+
 import random
 from typing import Final
 

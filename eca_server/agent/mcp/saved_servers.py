@@ -5,6 +5,8 @@ part for all workspaces. Secrets are stored with the logins and replaced by refe
 other server processes are read first.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import re

@@ -5,6 +5,8 @@ all that the server's own one allows, since the server validates the arguments i
 is not changed. Restrictions of a single API are handled in `llm`.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

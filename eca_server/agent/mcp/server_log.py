@@ -3,6 +3,8 @@
 The last lines are shown to the user if a server does not start: they contain the reason.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections import deque

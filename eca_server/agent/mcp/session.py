@@ -4,6 +4,8 @@ Rules: every wait for an answer has a deadline; an abandoned call is cancelled a
 valid items of a damaged or endless list are returned.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet

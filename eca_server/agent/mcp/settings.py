@@ -1,5 +1,7 @@
 """The settings of one server, with expanded texts and defaults."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal

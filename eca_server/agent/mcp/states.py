@@ -1,5 +1,7 @@
 """The state machine of a configured MCP server, as a table."""
 
+from __future__ import annotations
+
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType

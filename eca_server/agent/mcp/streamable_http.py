@@ -7,6 +7,8 @@ broken counts as never sent, except a tool call. A session that the server has f
 again once, for all requests at the same time.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from collections.abc import AsyncIterator

@@ -4,6 +4,8 @@ Rules: a server's hints can only tighten approvals; the size of a result is limi
 is an output for the model and never ends a turn.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 

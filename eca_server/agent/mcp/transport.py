@@ -4,6 +4,8 @@ A session runs `eca_protocol.peer.Peer` over the messages of a `ServerTransport`
 the transport sees (a status, an empty answer) become JSON-RPC errors with the request's id.
 """
 
+from __future__ import annotations
+
 from typing import Protocol
 
 from eca_protocol.message_transport import MessageTransport, Reader

@@ -6,6 +6,8 @@ its own sandbox has mounted the path. So a new sandbox mounts only those paths o
 every running sandbox has mounted; other guarded paths are hidden, which mounts nothing from there.
 """
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,5 +1,7 @@
 """The command line of bubblewrap (`bwrap`) for a plan. Pure."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,6 +4,8 @@ Rule: one list for every system; the survey skips paths that do not exist. Paths
 are readable, so new credential paths belong here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 

@@ -4,6 +4,8 @@ Rule: the probe runs when a command first needs it. An installed program proves 
 container or AppArmor may forbid it to work.
 """
 
+from __future__ import annotations
+
 import shutil
 import subprocess
 import sys

@@ -1,5 +1,7 @@
 """The table of guarded paths, prepared for fast matching of every file of a workspace."""
 
+from __future__ import annotations
+
 import fnmatch
 import re
 from collections import defaultdict

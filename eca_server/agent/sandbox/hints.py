@@ -6,6 +6,8 @@ to run outside at any time. The exit code is ignored: a pipeline can succeed alt
 stopped its first command.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 

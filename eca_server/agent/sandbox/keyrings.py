@@ -4,6 +4,8 @@ Children inherit a session's keyring in every namespace. So the three calls that
 with `ENOSYS`, as on a kernel without keyrings.
 """
 
+from __future__ import annotations
+
 import struct
 from collections.abc import Mapping
 from typing import Final

@@ -4,6 +4,8 @@ Rule: a plan maps real paths to mounts, and the deepest path wins. Other paths h
 their parent; `/` is read-only.
 """
 
+from __future__ import annotations
+
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -5,6 +5,8 @@ removing it never removes anything else, and the next command reuses one that a 
 Concurrent commands share it; the last one removes it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import threading

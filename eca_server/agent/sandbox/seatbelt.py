@@ -4,6 +4,8 @@ Everything is denied by default. Of two matching rules the later one wins, so ru
 paths come first, then those for guarded paths, then those for hidden paths.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -3,6 +3,8 @@
 All functions touch the disk: call them in a worker thread.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import stat

@@ -4,6 +4,8 @@ Rule: of two skills with one name the user's wins, and the user's are read first
 never replaces or crowds out a skill of the user.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 

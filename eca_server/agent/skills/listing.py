@@ -1,5 +1,7 @@
 """The list of skills in the system prompt: names and descriptions, never their instructions."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from eca_server.agent.context.block import Section, render

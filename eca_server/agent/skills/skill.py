@@ -1,5 +1,7 @@
 """One skill, parsed from its SKILL.md: a name, a description and instructions."""
 
+from __future__ import annotations
+
 import re
 from pathlib import Path
 from typing import Final

@@ -1,5 +1,7 @@
 """`skill`: loads one skill's instructions for the model."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 

@@ -4,6 +4,8 @@ The rules of this module: the request is sent only to a client with the capabili
 The turn owns the wait, so that a stop ends it. An invalid answer counts as no answer.
 """
 
+from __future__ import annotations
+
 import unicodedata
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """The background jobs of a chat, started and read by its model."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from functools import partial
 

@@ -1,5 +1,7 @@
 """`bg_job`: list the background jobs, read the output of a job, kill a job."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

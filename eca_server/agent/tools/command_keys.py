@@ -6,6 +6,8 @@ pipeline or list has its own key. A part that may run a command which its words 
 key. A text that cannot be parsed is one part without a key.
 """
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterator, Sequence

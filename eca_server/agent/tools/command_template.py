@@ -9,6 +9,8 @@ Programs that evaluate their words as code (`eval`, `let`, `bash -c "..."`, `pyt
 not detected: there the author of the command has to pass the value as an argument.
 """
 
+from __future__ import annotations
+
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping

@@ -1,5 +1,7 @@
 """Custom tools: the commands of `customTools` in the configuration."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar

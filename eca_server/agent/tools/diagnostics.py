@@ -5,6 +5,8 @@ deadline; an invalid answer is an error. The model sees positions that count fro
 editor counts from.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

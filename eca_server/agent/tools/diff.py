@@ -5,6 +5,8 @@ text are matched first, which is fast. The lines between them are compared in fu
 cheap; the rest counts as replaced.
 """
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_left
 from collections import Counter

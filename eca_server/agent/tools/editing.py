@@ -6,6 +6,8 @@ search with a result must have one match, unless all occurrences are requested. 
 did not change keep their line ends and whitespace.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher

@@ -4,6 +4,8 @@ The rules of this module: the disk is accessed only in worker threads, in limite
 stop works at once. An error of a file becomes a sentence for the model.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -4,6 +4,8 @@ The rule of this module: a file is changed only if its content is the one that t
 if the model never read it.
 """
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from eca_server.workspace.reading import Fingerprint

@@ -1,5 +1,7 @@
 """`move_file`: move or rename a file or a directory."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from functools import partial

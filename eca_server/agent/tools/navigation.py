@@ -5,6 +5,8 @@ deadline; an invalid answer is an error (ruling W-42). Lines and characters coun
 model's call and in the editor's answer, and characters are UTF-16 units.
 """
 
+from __future__ import annotations
+
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping

@@ -5,6 +5,8 @@ number of omitted bytes is reported. Sizes are bytes of UTF-8. A text is cut at 
 near, and never inside a character.
 """
 
+from __future__ import annotations
+
 import attrs
 
 

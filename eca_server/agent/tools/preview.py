@@ -1,5 +1,7 @@
 """`preview_file_change`: show an edit without applying it, for planning."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """`read_file`: read the lines of a text file, a picture, or a document."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar

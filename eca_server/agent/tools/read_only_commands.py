@@ -6,6 +6,8 @@ and writes only to `/dev/null`. A repository whose configuration makes git run p
 by `workspace.repository`, from the directory of the command.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Sequence
 

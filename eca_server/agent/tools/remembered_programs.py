@@ -6,6 +6,8 @@ that version control does not restore. Commands from a project's own files (`npm
 `cargo build`) are the program's own.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 

@@ -6,6 +6,8 @@ and our own search is used. It starts in the open directory and follows no links
 swapped in during the walk may be followed, so the results have to be confirmed (`search.confirm`).
 """
 
+from __future__ import annotations
+
 import base64
 import os
 import select

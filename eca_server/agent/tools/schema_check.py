@@ -6,6 +6,8 @@ Nothing is converted (5.0 is not an integer, "5" is not a number). The keywords 
 are supported; others are ignored.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any

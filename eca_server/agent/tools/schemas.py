@@ -1,5 +1,7 @@
 """JSON Schemas of tools' arguments, with a description for the model."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

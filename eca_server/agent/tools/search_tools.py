@@ -6,6 +6,8 @@ in the result of the search, which is part of the history, and `call_tool` calls
 call is judged as a call of that tool, by all of its rules.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final

@@ -4,6 +4,8 @@ The rule of this module: code that is not in the text of the command (a shell th
 is reported as unknown.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 

@@ -1,5 +1,7 @@
 """The simple commands of a shell's text: words, redirections, the program."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property

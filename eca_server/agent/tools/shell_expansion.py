@@ -4,6 +4,8 @@ The rule of this module: the result contains every expansion that bash would pro
 `Unsure` is raised.
 """
 
+from __future__ import annotations
+
 import fnmatch
 import os
 import re

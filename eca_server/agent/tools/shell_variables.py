@@ -4,6 +4,8 @@ The rule of this module: a variable has the value of the environment only if not
 change it. The variable of a `for` over plain words has each of the words in turn.
 """
 
+from __future__ import annotations
+
 import itertools
 import re
 from collections import Counter

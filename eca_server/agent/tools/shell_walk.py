@@ -4,6 +4,8 @@ The rule of this module: a word with an unknown expansion, and code that cannot 
 recorded as unknown. A `cd` counts as executed only if no later command runs without it.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
 import re

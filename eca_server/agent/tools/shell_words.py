@@ -5,6 +5,8 @@ commands that name `/etc` or `..` in any spelling of bash, so that they need app
 this module: a word with an unknown expansion, and code that cannot be parsed, needs approval.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 

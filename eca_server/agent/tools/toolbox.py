@@ -1,5 +1,7 @@
 """The tools of a turn: the offered ones, and the withheld ones with the reasons."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 import attrs

@@ -4,6 +4,8 @@ The rule of this module: the answer of Git is cached until its index or the rule
 and for a minute at most, since Git takes as long as the search itself.
 """
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """`view_image`: view a picture, for models with image input."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar

@@ -1,5 +1,7 @@
 """`write_file`: create a file or replace its whole content."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar

@@ -3,6 +3,8 @@
 Before the introduction nothing is sent unasked (W-10).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 

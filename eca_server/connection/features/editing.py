@@ -5,6 +5,8 @@ message for the user. Its notifications go to clients that requested one alone, 
 clients take each content as text of a chat. A failed completion is no error: the user keeps typing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Final

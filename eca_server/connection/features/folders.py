@@ -4,6 +4,8 @@ New requests use the new folders, a running turn keeps its own, and chats stay i
 Temporary files of killed servers are removed from opened folders.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial

@@ -4,6 +4,8 @@ A new chat begins with the messages of its source, which are not replayed. The s
 and stays unchanged. The prompt is queued at once, so a stop that follows it finds it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Mapping
 
 import attrs

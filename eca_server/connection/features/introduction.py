@@ -1,5 +1,7 @@
 """The introduction: announcements to the client after `initialized` (ruling W-11)."""
 
+from __future__ import annotations
+
 import trio
 
 from eca_protocol.errors import ECAError

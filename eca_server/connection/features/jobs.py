@@ -3,6 +3,8 @@
 Invariant: the notifications that follow from a request precede its answer.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 
 from eca_protocol import messages as m

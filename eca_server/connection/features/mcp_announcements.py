@@ -3,6 +3,8 @@
 Announcements are limited; everything that a server has can be used.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 

@@ -4,6 +4,8 @@ Changes of the configuration outlive the connection (`mcp.saved_servers`), start
 Changes are made one after the other, in the order of their requests.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial

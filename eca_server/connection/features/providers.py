@@ -4,6 +4,8 @@ Logins are those of `/login`, stored in the same place. Answers never contain a 
 Changed providers are announced to a client that has requested the list.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Iterator, Mapping

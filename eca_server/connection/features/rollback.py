@@ -4,6 +4,8 @@ A running turn is stopped first. The remaining history is replayed before the an
 refusal because some files cannot be restored, the same request again restores the others.
 """
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Mapping
 from typing import Final
 

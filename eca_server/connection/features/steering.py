@@ -1,5 +1,7 @@
 """Messages to a running turn: texts, commands, side questions."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 

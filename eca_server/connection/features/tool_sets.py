@@ -1,5 +1,7 @@
 """The native tools of a chat, and their announcement to the client."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 

@@ -5,6 +5,8 @@ verdict: a boolean, a score from 0 to 1 (0.5 passes), or a mapping with `passed`
 `reasoning`. It may be async (on trio); its time limit is a minute.
 """
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Mapping
 from importlib.metadata import entry_points

@@ -5,6 +5,8 @@ and only the judge's last line, spelled exactly, is the verdict. Without a verdi
 not be made, which differs from a failed check.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os

@@ -1,5 +1,7 @@
 """The graders' settings: plain data that is sent to workers with the scenarios, without keys."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Final
 

@@ -4,6 +4,8 @@ Code points are compared, without case folding, trimming or normalization. By de
 fails every check: an empty answer is no evidence for `does_not_contain`.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import re

@@ -4,6 +4,8 @@ Arguments are compared as JSON: `true` is not 1, and 1 is 1.0. A call may have f
 object within an argument must be equal, unless the grader has `nested: subset`.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from typing import Any

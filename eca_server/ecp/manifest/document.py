@@ -5,6 +5,8 @@ alias-expanded documents are errors. Where text is expected, YAML 1.1 may read `
 date as a different type: the message names that type, and asks for quotes.
 """
 
+from __future__ import annotations
+
 import difflib
 import math
 import re

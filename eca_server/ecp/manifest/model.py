@@ -1,5 +1,7 @@
 """The models of a manifest: the agent, its scenarios, inputs and checks."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias

@@ -4,6 +4,8 @@ All errors are reported at once. Warnings name allowed content that is probably 
 without checks, a key without effect on its grader.
 """
 
+from __future__ import annotations
+
 import hashlib
 import re
 from collections.abc import Collection, Mapping

@@ -3,6 +3,8 @@
 An agent's usage may contain any value; all but finite positive numbers count as 0.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

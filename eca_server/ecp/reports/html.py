@@ -1,5 +1,7 @@
 """The HTML report: one file with a summary, charts and every conversation."""
 
+from __future__ import annotations
+
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@ Build servers ignore skipped cases. So each failure to run is an error, too: in 
 scenario stopped, or in a separate case for the run.
 """
 
+from __future__ import annotations
+
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.workbench.pages import junit
 from eca_server.workbench.pages.junit import Outcome, TestCase, TestSuite

@@ -4,6 +4,8 @@ Every text of an agent or a manifest is masked. The report's own words (a status
 the names of its fields) stay, even if a password is equal to one.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Callable, Mapping

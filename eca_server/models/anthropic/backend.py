@@ -4,6 +4,8 @@ A paused answer is continued here, so that callers see one answer. If the provid
 reasoning of earlier answers, the request is repeated once without it, and the user is notified.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing

@@ -4,6 +4,8 @@ A block is emitted raw only if it must be sent back as it came and cannot be reb
 signatures, results of the provider's own tools, a text with its citations.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

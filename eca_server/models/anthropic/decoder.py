@@ -4,6 +4,8 @@
 not. Token counts are replaced, never added up. Unknown events are ignored.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 

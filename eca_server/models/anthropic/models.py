@@ -1,5 +1,7 @@
 """Models as listed by an endpoint of the Messages API."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,6 +4,8 @@ The marks for the provider's cache, of which there may be four, are where the ne
 them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

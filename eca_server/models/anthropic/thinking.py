@@ -3,6 +3,8 @@
 The endpoint's listing counts; the model's name decides only where the listing says nothing.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

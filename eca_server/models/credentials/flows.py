@@ -4,6 +4,8 @@ A built-in flow is one that its provider documents for third-party programs. A v
 client is not used. A user with a client of their own configures it (`providers.<name>.auth`).
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Protocol

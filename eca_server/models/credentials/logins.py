@@ -8,6 +8,8 @@
 Everything here touches the disk: call it in a worker thread, except the first `read`.
 """
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Callable, Collection, Mapping

@@ -9,6 +9,8 @@ Order for a URL: the configured `url`, the variable named by `urlEnv`, `<PROVIDE
 A blank value counts as absent.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

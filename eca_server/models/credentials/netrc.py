@@ -4,6 +4,8 @@ Only an entry named by the configuration is used, never `default`. A problem is 
 number, without the content of the line.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

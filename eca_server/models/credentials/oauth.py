@@ -4,6 +4,8 @@ A secret goes only over `https` or to this machine, and never into a URL. Error 
 are shown without the secrets that it was sent.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import ipaddress

@@ -4,6 +4,8 @@ It listens on 127.0.0.1 only, for one login and five minutes. A request without 
 state is refused. The page contains nothing of the request.
 """
 
+from __future__ import annotations
+
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -7,6 +7,8 @@ configuration must leave the earlier references valid.
 Everything here touches the disk, and may wait for the system's keyring: call it in a worker thread.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Container, Mapping
 

@@ -3,6 +3,8 @@
 A keyring may prompt the user, or hang: each access has a thread of its own and a deadline.
 """
 
+from __future__ import annotations
+
 import importlib
 import threading
 from collections.abc import Callable

@@ -5,6 +5,8 @@ lifetime is measured on our own clock, since the system's may be wrong. The clie
 own; for a service that requires a different one, the user sets it (`extraHeaders`).
 """
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Mapping
 from typing import Any, Final

@@ -1,5 +1,7 @@
 """The backend for GitHub Copilot: Chat Completions, and the list of models with their APIs."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Models as listed by Copilot: which are enabled, their limits, the API of each."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

@@ -4,6 +4,8 @@ If the provider refuses the signatures of earlier answers, the request is repeat
 them, and the user is notified.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,6 +4,8 @@ The finish reason is the API's only end mark; the end of the bytes is none. Sign
 position and boundaries, and are sent back as they came.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 from collections.abc import Iterable, Mapping

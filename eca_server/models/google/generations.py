@@ -4,6 +4,8 @@ The endpoint's listing counts; the model's name decides only where the listing s
 without a number is taken as the newest.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -5,6 +5,8 @@ call of a step without a signature gets the documented placeholder. The results 
 together are in one message, in the order of the calls.
 """
 
+from __future__ import annotations
+
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,6 +3,8 @@
 Each option that an endpoint or a model may not accept has a name, by which it can be left out.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Mapping
 from typing import Any

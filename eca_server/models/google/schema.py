@@ -4,6 +4,8 @@ Unsupported keywords are dropped, so the schema allows more than before, never l
 that do not accept JSON Schema need it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -4,6 +4,8 @@ A page is cited once. Its place is found by the cited text, since the positions 
 bytes of a part that is not known here.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -4,6 +4,8 @@ The variable is read as Ollama itself reads it. Since it also tells servers wher
 address for all interfaces stands for this machine.
 """
 
+from __future__ import annotations
+
 import ipaddress
 from urllib.parse import urlsplit
 

@@ -5,6 +5,8 @@ reported as loading. A missing capability is left out of all further requests, a
 notified once per chat.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing

@@ -6,6 +6,8 @@ model is loaded anew. Therefore all requests share one size, which only grows: i
 limit.
 """
 
+from __future__ import annotations
+
 from eca_server.models.ollama.models import ModelDetails
 
 FIRST = 16_384

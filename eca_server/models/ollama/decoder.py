@@ -3,6 +3,8 @@
 Only `done` ends an answer. Calls count in any object. An absent count is unknown, not zero.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Unpack
 

@@ -5,6 +5,8 @@ Reasoning goes back with each answer of the same model: its template selects wha
 model without tools reads calls as text.
 """
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Iterable, Mapping
 from typing import Any

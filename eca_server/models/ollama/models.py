@@ -3,6 +3,8 @@
 A field that an older server lacks is unknown.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

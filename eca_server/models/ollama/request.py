@@ -4,6 +4,8 @@ Input is never truncated silently: by default Ollama drops the oldest messages, 
 instructions included; the request tells it to refuse instead.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The backend for Chat Completions."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

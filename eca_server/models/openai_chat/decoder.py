@@ -4,6 +4,8 @@ The finish reason and `[DONE]` are end marks; the end of the bytes is none. Toke
 replaced, never added up. A block of reasoning has its text once, however many fields repeat it.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 from collections.abc import Mapping

@@ -5,6 +5,8 @@ by a `tool` message before any other message. Images from tools follow after all
 tool messages hold text only.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import re

@@ -3,6 +3,8 @@
 Every known dialect is accepted; unknown ones are errors, not guesses.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

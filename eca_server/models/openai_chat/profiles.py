@@ -4,6 +4,8 @@ The decoder accepts every dialect from every server; only requests depend on the
 sent only to servers that are known to accept it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Literal
 

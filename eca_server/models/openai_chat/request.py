@@ -4,6 +4,8 @@ A field that a server may not accept is at the top level, under the name by whic
 it, so that it can be dropped.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from eca_server.models.backend import Request

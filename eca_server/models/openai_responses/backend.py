@@ -1,5 +1,7 @@
 """The backend for Responses."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -5,6 +5,8 @@ position in the output, since some servers give it a new id in each event. Conte
 in the last event counts, too. Unknown events are ignored.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Unpack
 

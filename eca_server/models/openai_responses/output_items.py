@@ -4,6 +4,8 @@ Text that a server omits from the stream is taken from the completed item, so th
 to its text. Data to be sent back comes from the completed item, never from its first event.
 """
 
+from __future__ import annotations
+
 import base64
 import binascii
 from collections.abc import Callable, Mapping

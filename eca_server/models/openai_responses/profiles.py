@@ -4,6 +4,8 @@ A field is sent only to servers that are known to accept it. A field that a serv
 name is left out of further requests.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

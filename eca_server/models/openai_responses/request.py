@@ -4,6 +4,8 @@ The server stores nothing, so each request is complete. A field that a server ma
 the top level, under the name by which the server refuses it.
 """
 
+from __future__ import annotations
+
 import hashlib
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Comparison of two runs, requirement by requirement."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 

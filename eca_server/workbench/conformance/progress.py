@@ -1,5 +1,7 @@
 """The progress of the suite: a live line on a terminal, nothing elsewhere."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import time

@@ -5,6 +5,8 @@ findings, too, which join the pieces of several messages. A part is a JSON objec
 page can start with the first part and any later one.
 """
 
+from __future__ import annotations
+
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias

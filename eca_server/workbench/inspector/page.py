@@ -1,5 +1,7 @@
 """The inspector's page: one file with all its data, or one that fetches it from the server."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 
 from eca_server.workbench.pages import render_page

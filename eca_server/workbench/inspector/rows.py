@@ -4,6 +4,8 @@ A transcript has only the messages between editor and server. The activity of th
 and MCP servers is inferred from them; the page draws it differently.
 """
 
+from __future__ import annotations
+
 import enum
 from collections import deque
 from collections.abc import Mapping

@@ -7,6 +7,8 @@ A shape is a list that begins with its kind: `["is", "string"]`, `["any"]`, `["o
 since old servers send it.
 """
 
+from __future__ import annotations
+
 from typing import Any, Final
 
 from eca_protocol.draft import DRAFT

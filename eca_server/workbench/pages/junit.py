@@ -3,6 +3,8 @@
 A text may contain anything: illegal characters become their codes, and a long text is cut.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,5 +1,7 @@
 """A connection to the client under test: its record, and the messages that the suite writes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 

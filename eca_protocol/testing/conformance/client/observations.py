@@ -1,5 +1,7 @@
 """Findings of the watcher in a conversation with the plain server."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer

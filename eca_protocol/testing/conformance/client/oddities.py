@@ -1,5 +1,7 @@
 """Scenarios with unusual messages: unknown, older, or of another server."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Scenarios with frames and JSON that a client has to read in any spelling."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 

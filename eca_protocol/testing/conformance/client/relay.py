@@ -5,6 +5,8 @@ WORD is the secret that identifies it to the suite. Further arguments, such as t
 many editors add, are ignored, except `--version`, which some editors ask for first.
 """
 
+from __future__ import annotations
+
 import os
 import socket
 import sys

@@ -5,6 +5,8 @@ deviation, so that the client, which does the same each time, must get as far as
 server.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

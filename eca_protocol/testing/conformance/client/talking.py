@@ -1,5 +1,7 @@
 """Scenarios of the conversation: the plain one, requests of the server, answers, the end."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -1,5 +1,7 @@
 """Cases of approvals: decisions of the user and of the configuration on tool calls."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -4,6 +4,8 @@ Bytes may break the stream, and an answer whose id is null names no request. The
 belongs to one case alone.
 """
 
+from __future__ import annotations
+
 import contextlib
 import itertools
 import json

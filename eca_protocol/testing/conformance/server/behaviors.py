@@ -3,6 +3,8 @@
 A behaviour is recognized by the instructions and the tools of a request to the model.
 """
 
+from __future__ import annotations
+
 import json
 import re
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """Cases of bodies: JSON, encodings, limits, and values that are no message."""
 
+from __future__ import annotations
+
 from typing import Any, Final
 
 from eca_protocol.revisions import Revision

@@ -1,5 +1,7 @@
 """Cases of child processes: none outlives the server."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import signal

@@ -1,5 +1,7 @@
 """Cases of announcements: settings to choose from, tool servers, changes."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import socket

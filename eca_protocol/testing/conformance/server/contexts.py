@@ -1,5 +1,7 @@
 """Cases of contexts: the model sees the contexts of a prompt."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Helpers of the cases for CURRENT: requests, chats, and a capable client."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

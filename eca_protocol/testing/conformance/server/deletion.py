@@ -1,5 +1,7 @@
 """Cases of `chat/delete`: idle, running and unknown chats, and reuse of an id."""
 
+from __future__ import annotations
+
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness

@@ -1,5 +1,7 @@
 """Cases of the draft of June 2025: its messages, and a turn with them."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -3,6 +3,8 @@
 A server that speaks CURRENT has `variants` in its first `config/updated`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

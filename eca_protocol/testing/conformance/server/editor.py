@@ -1,5 +1,7 @@
 """Cases of requests to the editor: diagnostics, by a tool that the model calls."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -1,5 +1,7 @@
 """Cases of the end of a server: its work, its exit code, and its time."""
 
+from __future__ import annotations
+
 import signal
 import sys
 from collections.abc import Mapping

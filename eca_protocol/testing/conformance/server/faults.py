@@ -1,5 +1,7 @@
 """Cases of a failing model: refused, cut off, malformed, unknown; the turn ends nevertheless."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from functools import partial

@@ -1,5 +1,7 @@
 """Cases of frames: spellings of headers, fragments of any size, and errors."""
 
+from __future__ import annotations
+
 import contextlib
 from functools import partial
 from typing import Final

@@ -1,5 +1,7 @@
 """Cases of several servers in one home: at once, beside a broken file, and one after another."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Final
 

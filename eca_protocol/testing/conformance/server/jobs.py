@@ -1,5 +1,7 @@
 """Cases of jobs: commands that run in the background, since CURRENT."""
 
+from __future__ import annotations
+
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.server.current_requests import CURRENT, request_result

@@ -1,5 +1,7 @@
 """Cases of JSON-RPC: ids, answers, optional members, and messages without an answer."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 

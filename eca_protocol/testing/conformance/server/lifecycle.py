@@ -1,5 +1,7 @@
 """Cases of the handshake: messages before, between and after its three messages."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 from eca_protocol.revisions import Revision

@@ -1,5 +1,7 @@
 """Cases of links: a citation of the model is a content and a link in the text."""
 
+from __future__ import annotations
+
 from eca_protocol.testing.conformance.cases import case
 from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.verdicts import Unmet

@@ -1,5 +1,7 @@
 """Cases of MCP servers: announcements, calls, stop and start, prompts and resources."""
 
+from __future__ import annotations
+
 import re
 import sys
 import tempfile

@@ -1,5 +1,7 @@
 """Cases of queries while the user types: contexts and commands."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from functools import partial

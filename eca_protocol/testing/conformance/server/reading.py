@@ -3,6 +3,8 @@
 The functions read requests of both model APIs.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar

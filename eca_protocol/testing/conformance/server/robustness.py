@@ -1,5 +1,7 @@
 """Cases of load: many requests and notifications, many bytes, and a slow reader."""
 
+from __future__ import annotations
+
 import contextlib
 from typing import Any, Final
 

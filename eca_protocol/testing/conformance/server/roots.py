@@ -1,5 +1,7 @@
 """Cases of the workspace: its roots, and messages about folders that cannot be used."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

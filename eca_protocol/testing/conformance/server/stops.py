@@ -1,5 +1,7 @@
 """Cases of the stop: in each state of the model's answer, of a tool call, and of the queue."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

@@ -1,5 +1,7 @@
 """Cases of a chat's title: one more request during the first turn, or none."""
 
+from __future__ import annotations
+
 from eca_protocol.errors import DeadlineExceeded
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import case

@@ -4,6 +4,8 @@ Most requirements only concern fields and values, which the watcher checks: a ca
 messages. Requirements of a method that the server does not know are not applicable.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import PurePosixPath, PureWindowsPath

@@ -1,5 +1,7 @@
 """Cases of tool calls: announcements, results, file changes, limits, and names."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import re

@@ -1,5 +1,7 @@
 """Cases of a turn: its parts and their order, its model, and the chat's memory."""
 
+from __future__ import annotations
+
 import itertools
 from typing import Final
 

@@ -1,5 +1,7 @@
 """Cases of usage: tokens, costs, limits."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Final
 

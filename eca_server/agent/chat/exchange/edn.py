@@ -4,6 +4,8 @@ A value without a type in Python is read as the nearest one: a keyword as a `Key
 list as a list, a tagged value as the value without its tag.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@ Rules: unreadable entries are named, and nothing is guessed; data that only one 
 is left out, and counted.
 """
 
+from __future__ import annotations
+
 import base64
 import re
 import uuid

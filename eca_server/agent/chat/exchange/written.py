@@ -4,6 +4,8 @@ Rules: the user's data stays as it is, except for keys, which are hidden; data t
 provider understands is left out.
 """
 
+from __future__ import annotations
+
 import base64
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,6 +4,8 @@ Rule: such damage has the file set aside and salvaged, as damage that SQLite not
 nothing is lost in silence.
 """
 
+from __future__ import annotations
+
 import sqlite3
 from pathlib import Path
 from typing import Final

@@ -4,6 +4,8 @@ Rules: only the user can read the files; a damaged file is never deleted; a file
 while another process has it open, since that process would then write to the log of the new file.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 import re

@@ -8,6 +8,8 @@ Three methods are tried until one finds messages: SQLite's own program, SQLite's
 around the damage, and a scan of the pages for rows (see `scan`).
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import sqlite3

@@ -4,6 +4,8 @@ Rule: a row belongs to the table whose columns it fits, whatever page it is on; 
 is left out. The format is that of https://www.sqlite.org/fileformat.html.
 """
 
+from __future__ import annotations
+
 import sqlite3
 import struct
 import time

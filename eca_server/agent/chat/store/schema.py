@@ -4,6 +4,8 @@ Rules: all changes are made in one transaction, so that a server killed in betwe
 file; a row with a value of a wrong type is repaired or left out, and causes no error.
 """
 
+from __future__ import annotations
+
 import sqlite3
 import time
 from collections.abc import Sequence

@@ -10,6 +10,8 @@ server that was killed leaves no frame after an unfinished one, so a frame of th
 a wrong checksum means damage. The index file also has the number of frames.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import sqlite3

@@ -5,6 +5,8 @@ every request uses `https`, or goes to this machine if the MCP server is on it; 
 itself as it was requested; no redirect is followed.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping
 from typing import Any, Final

@@ -5,6 +5,8 @@ only; one login is pending at a time, for five minutes, and the server is restar
 are stored with the keys of providers.
 """
 
+from __future__ import annotations
+
 import logging
 import time
 from collections import Counter
