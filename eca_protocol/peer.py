@@ -14,7 +14,6 @@ arguments.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -85,6 +84,8 @@ def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> N
     known = table.received_by(side)
     for name in handlers:
         if name not in known:
+            import difflib  # noqa: PLC0415 - only for an error
+
             near = difflib.get_close_matches(name, known, n=1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise LocalProtocolError(f"a {side} receives no method {name!r}{hint}")

@@ -54,7 +54,6 @@ class _ConnectionThread:
         self._jobs: deque[_Job] = deque()
 
     def open(self, options: asynchronous.ConnectionOptions) -> asynchronous.Client:
-        """Start the thread, and connect."""
         values = {each.name: getattr(options, each.name) for each in attrs.fields(type(options))}
         for name in _HANDLERS:
             if callable(values[name]):
@@ -69,7 +68,6 @@ class _ConnectionThread:
         return client
 
     def close(self) -> None:
-        """Disconnect, and end the thread."""
         if threading.get_ident() == self._ident:  # as a finalizer
             threading.Thread(target=self.close).start()
         else:

@@ -45,9 +45,7 @@ def _escape(match: re.Match[str]) -> str:
 def printable_line(text: str, *, longest: int | None = None) -> str:
     """Return a text as one line for people: invisible characters and newlines are escaped.
 
-    Args:
-        text: any text.
-        longest: limit in characters, beyond which the text is cut with `...`; None: no limit.
+    `longest`: limit in characters, beyond which the text is cut with `...`; None: no limit.
     """
     is_cut = longest is not None and len(text) > longest
     return re.sub(_INVISIBLE_IN_A_LINE, _escape, text[:longest]) + ("..." if is_cut else "")

@@ -9,7 +9,6 @@ the revision lacks is omitted from lists and optional fields; in a required fiel
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -75,6 +74,8 @@ def _write_choice(fallbacks: dict[str, str], value: str) -> str:
 def _write_state(name: str, values: Mapping[str, Any], write: Write, value: Any) -> Any:
     """Write a state, unless it is misspelt: a text of no edition that is no `UnknownValue`."""
     if value not in values and not isinstance(value, UnknownValue):
+        import difflib  # noqa: PLC0415 - only for an error
+
         near = difflib.get_close_matches(value, values, n=1) if isinstance(value, str) else []
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise TypeError(

@@ -45,8 +45,6 @@ def chat_agent(
 
 
 class _Steps:
-    """The steps of one conversation."""
-
     def __init__(self, client: Client, chat: Chat, *, approve: bool) -> None:
         self._client = client
         self._chat = chat
@@ -94,7 +92,6 @@ class _Report:
     tokens: int = 0
 
     def add(self, role: str, content: m.ChatContent) -> None:
-        """Add one content."""
         if isinstance(content, m.ChatTextContent):
             (self.output if role == "assistant" else self.logs).append(content.text)
         elif isinstance(content, m.ChatReasonTextContent):
@@ -109,7 +106,6 @@ class _Report:
             self.logs.append(f"the call of {content.name} was rejected ({content.reason})\n")
 
     def result(self) -> Result:
-        """Return the step's result."""
         return Result(
             public_output="".join(self.output).lstrip("\n"),
             evaluation_context="".join(self.context).strip() or None,

@@ -140,7 +140,6 @@ class _Exchange:
         self.answers: list[dict[str, Any]] = []
 
     async def run(self, messages: list[Any]) -> None:
-        """Handle the messages one by one."""
         for value in messages:
             event = self._endpoint.receive(value)
             if isinstance(event, Reply):

@@ -34,8 +34,6 @@ MCPScope: TypeAlias = Literal["global", "workspace"] | UnknownValue
 
 @attrs.frozen(kw_only=True)
 class _NamedServer:
-    """The name of an MCP server."""
-
     name: str = marked(lenient("W-3"), default="")
 
 

@@ -194,7 +194,6 @@ def _ruled(window: Window, revision: Revision) -> dict[str, str]:
 
 
 def _name_of(union: Tagged) -> str:
-    """Return the name of a union in its module."""
     module = sys.modules[next(iter(union.members.values())).__module__]
     (name,) = (name for name in module.__all__ if _is_union(getattr(module, name), union))
     return str(name)

@@ -151,7 +151,6 @@ class Connection:
             self._warn(problem)
 
     def _warn(self, message: str) -> None:
-        """Show the user a warning."""
         _log.warning("%s", message)
         self._notify("$/showMessage", m.ShowMessageParams(type="warning", message=message))
 

@@ -34,8 +34,6 @@ class Tasks(Protocol):
 
 
 class _Prompt(Protocol):
-    """A prompt in a queue."""
-
     @property
     def text(self) -> str:
         """The exact text."""

@@ -96,7 +96,6 @@ class ReceivedRequest:
     """A request and the state of its response.
 
     Attributes:
-        method: the HTTP method.
         target: path and query.
         headers: names in lower case.
         body: the parsed JSON; None if the body is empty or not JSON.
@@ -119,7 +118,6 @@ class Provider:
 
     Attributes:
         requests: the chat requests in order of arrival, without requests for a title.
-        title_requests: the requests for a title.
         other_requests: all other requests (`GET /models`, unknown paths).
         reached: the names of the gates that replies have reached.
     """
@@ -232,8 +230,6 @@ class Provider:
 
 
 class _Response:
-    """The response to one request."""
-
     def __init__(self, provider: Provider, request: ReceivedRequest, responder: Responder) -> None:
         self._provider = provider
         self._responder = responder
@@ -302,7 +298,6 @@ class _Response:
             await self._responder.respond(answer.status, body, headers)
 
     async def _run(self, steps: Iterable[Step]) -> bool:
-        """Run the steps; return False if one ended the connection."""
         for step in steps:
             match step:
                 case {"delay": seconds}:
@@ -403,7 +398,6 @@ def _received(request: HTTPRequest) -> ReceivedRequest:
 
 
 def _instructions(body: Mapping[str, Any]) -> list[Any]:
-    """Return the instructions of a request, in the fields of any API."""
     messages = body.get("messages")
     instructions = [
         message.get("content")

@@ -132,7 +132,6 @@ class Player:
         return None
 
     def _translate(self, entry: DataEntry) -> bytes:
-        """Return the entry's bytes with the ids of this conversation."""
         message = entry.message
         if message is None:
             return entry.data

@@ -66,8 +66,6 @@ async def tap(
 
 
 class _Tap:
-    """One session of the proxy."""
-
     def __init__(self, child: Child, client: FdTransport, recorder: Recorder) -> None:
         self._child = child
         self._client = client

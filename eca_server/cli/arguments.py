@@ -212,6 +212,13 @@ _LEVELS = ("error", "warning", "info", "debug")
 LEVEL_SPELLINGS = {"warn": "warning"}
 
 
+def make_serve_parser(command: str) -> Parser:
+    """Make the parser of `serve` or `server` alone, without help: a start needs no other."""
+    parser = Parser(prog=f"eca-server {command}")
+    _add_serve_options(parser)
+    return parser
+
+
 def make_parser() -> Parser:
     """Make the parser, with each command that has no parser of its own."""
     parser = Parser(
@@ -246,15 +253,18 @@ def make_parser() -> Parser:
 def _add_serve(commands: _Commands) -> None:
     same = _SERVE._replace(summary="the same as serve")
     for name, page in (("serve", _SERVE), ("server", same)):
-        serve = add_command(commands, name, page)
-        _add_common(serve)
-        _add_trust_flag(serve)
-        serve.add_argument(
-            "--protocol-revision",
-            metavar="REVISION",
-            help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
-            "2025-10 or current)",
-        )
+        _add_serve_options(add_command(commands, name, page))
+
+
+def _add_serve_options(serve: Parser) -> None:
+    _add_common(serve)
+    _add_trust_flag(serve)
+    serve.add_argument(
+        "--protocol-revision",
+        metavar="REVISION",
+        help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
+        "2025-10 or current)",
+    )
 
 
 def _add_acp(commands: _Commands) -> None:

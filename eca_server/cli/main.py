@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from eca_server.cli.arguments import LEVEL_SPELLINGS, make_parser
+from eca_server.cli.arguments import LEVEL_SPELLINGS, make_parser, make_serve_parser
 from eca_server.printable import printable_lines
 from eca_server.system.command_line import nearest, repair_streams, run_to_end
 from eca_server.version import version
@@ -69,8 +69,11 @@ def run(arguments: Sequence[str]) -> int:
             near = nearest(command, (*_COMMANDS, *_WITH_PARSERS))
             sys.stderr.write(f"eca-server: unknown command {command[:100]!r}{near}\n{_TRY}")
             return 1
-        is_for_all = {"-h", "--help"} & set(remaining) and command not in arguments
-        options = make_parser().parse_args(remaining if is_for_all else [command, *remaining])
+        if is_server:
+            options = make_serve_parser(command).parse_args(remaining)
+        else:
+            is_for_all = {"-h", "--help"} & set(remaining) and command not in arguments
+            options = make_parser().parse_args(remaining if is_for_all else [command, *remaining])
         options.server = server
         return _COMMANDS[command](options)
 

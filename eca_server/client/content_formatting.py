@@ -51,7 +51,6 @@ class ContentFormatter:
     """The formatter of contents for one client.
 
     Attributes:
-        profile: the client's profile.
         link: returns the URI of the file of a picture in a chat, if there is one.
     """
 

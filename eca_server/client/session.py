@@ -45,10 +45,6 @@ class Session:
     """The state of the client since `initialize`, and the output to it.
 
     Attributes:
-        client_info: the client's name and version.
-        capabilities: the client's capabilities.
-        revision: the revision of the protocol.
-        roots: the workspace roots.
         link: returns the URI of the file of a picture in a chat, if there is one.
     """
 
@@ -91,14 +87,7 @@ class Session:
     def emit(
         self, chat_id: str, role: Role, content: ChatContent, *, parent_chat_id: str | None = None
     ) -> None:
-        """Append a content of a chat to the output, in pieces if it is long.
-
-        Args:
-            chat_id: the chat.
-            role: the role of the speaker.
-            content: the content.
-            parent_chat_id: the parent of a subagent's chat.
-        """
+        """Append a content of a chat to the output, in pieces if it is long."""
         for message in self.formatter.messages(chat_id, role, content, parent_chat_id):
             self.notify("chat/contentReceived", message)
 
@@ -107,10 +96,7 @@ class Session:
 
         A client that does not show it gets the same text in a chat.
 
-        Args:
-            kind: the severity.
-            message: the message.
-            chat_id: the chat that it concerns; None: the next turn of any chat repeats it.
+        `chat_id`: the chat that it concerns; None: the next turn of any chat repeats it.
         """
         if self._profile.logs_messages:
             _log.log(_LEVELS[kind], "%s", message)
@@ -140,11 +126,8 @@ class Session:
     def notify(self, method: str, params: Any, *, newest: bool = False) -> None:
         """Append a notification to the output; do nothing on a closed connection.
 
-        Args:
-            method: the name of the method.
-            params: its typed params.
-            newest: use the newest revision: the message belongs to a request that only newer
-                revisions have.
+        `newest`: use the newest revision: the message belongs to a request that only newer
+        revisions have.
         """
         if self._peer.closed:
             return

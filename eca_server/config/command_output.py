@@ -34,7 +34,6 @@ class CommandOutputs:
     """The outputs of the commands in one load of the configuration.
 
     Args:
-        environ: the environment variables.
         home: the directory in which they run.
         may_run: run them; else each is counted as skipped, and its reference stays unresolved.
 
@@ -123,7 +122,6 @@ def _read(child: subprocess.Popen[bytes], into: list[bytes]) -> None:
 
 
 def _kill(child: subprocess.Popen[bytes], group: platforms.ProcessGroup) -> None:
-    """Kill the command with its process group."""
     group.signal(platforms.KILL)
     group.close()
     with suppress(subprocess.TimeoutExpired):

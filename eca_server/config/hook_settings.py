@@ -71,7 +71,7 @@ _MATCHER = Reader(
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class HookAction:
     """One item of a hook's `actions`; either `shell` or `file` is set.
 
@@ -88,7 +88,7 @@ class HookAction:
     timeout: float | None = setting(NUMBER, "timeout")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Hook:
     """`hooks.<name>`.
 

@@ -37,9 +37,7 @@ def has_reference(value: object) -> bool:
 def references_in(text: str, *, shell_like: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the kind and the name of each reference in a text, in order: `("env", "TOKEN")`.
 
-    Args:
-        text: as configured.
-        shell_like: include `$NAME` and `${NAME}`, except well-known variables like `$HOME`.
+    `shell_like`: include `$NAME` and `${NAME}`, except well-known variables like `$HOME`.
     """
     for match in (_REFERENCE_OR_NAME if shell_like else _REFERENCE).finditer(text):
         kind, target, *names = match.groups()
@@ -54,7 +52,6 @@ class ResolvedText(str):
     """A text with its references replaced, and the secrets this put into it.
 
     Attributes:
-        written: the text as configured.
         replacements: the values that replaced its references.
     """
 
@@ -80,7 +77,6 @@ class ReferenceResolver:
     """The resolver of the references in one source.
 
     Attributes:
-        environ: the environment variables.
         home: the directory that a leading `~/` stands for.
         directory: the directory of the source's file; None for a source that is not a file.
         on_file: called with each file before it is read.
@@ -127,9 +123,7 @@ class ReferenceResolver:
     def resolve(self, text: str, *, shell_like: bool = False) -> str:
         """Return `text` with every reference replaced.
 
-        Args:
-            text: as configured.
-            shell_like: also replace `$NAME` and `${NAME}`, where such a variable is set.
+        `shell_like`: also replace `$NAME` and `${NAME}`, where such a variable is set.
 
         Raises:
             UnresolvedReference: a variable is not set and has no default, a file cannot be read, or

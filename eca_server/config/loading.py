@@ -35,12 +35,11 @@ from eca_server.secret import Secret
 _ALL_OF_A_SERVER: Final = {field.name for field in attrs.fields(MCPServer) if field.metadata}
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class LoadedConfig:
     """The result of `load`.
 
     Attributes:
-        config: the merged configuration.
         problems: everything that could not be read, in the order of the sources.
         sources: every source, the earliest first.
         files: the stamp of each file that was looked for, taken just before it was read.
@@ -48,7 +47,6 @@ class LoadedConfig:
         is_pure: whether the client's options are the only source, as `pureConfig` demands.
         withheld: settings of workspace folders that wait for the user's trust.
         accepted: settings of workspace folders that apply because the user trusts them.
-        trusted_roots: the workspace roots that the user trusts.
         may_ask: whether the user may be asked about `withheld`; the editor can forbid it.
         secrets: the output of each `${cmd:...}`.
         awaits_commands: whether a `${cmd:...}` was skipped because `runs_commands` was false.
@@ -57,11 +55,11 @@ class LoadedConfig:
     config: Config
     problems: tuple[Problem, ...]
     sources: tuple[Source, ...]
-    files: Mapping[Path, Stamp] = attrs.field(factory=dict, repr=False)
-    values: Mapping[str, object] = attrs.field(factory=dict, repr=False)
+    files: Mapping[Path, Stamp] = attrs.field(factory=dict)
+    values: Mapping[str, object] = attrs.field(factory=dict)
     is_pure: bool = False
     withheld: tuple[TrustItem, ...] = ()
-    accepted: AcceptedItems = attrs.field(factory=dict, repr=False)
+    accepted: AcceptedItems = attrs.field(factory=dict)
     trusted_roots: frozenset[Path] = frozenset()
     may_ask: bool = True
     secrets: tuple[Secret, ...] = ()
@@ -218,7 +216,6 @@ class _WorkspaceRoots:
         self.withheld = [each for each in self.withheld if each.path not in removed]
 
     def loaded(self, sources: Sources, commands: CommandOutputs, *, is_pure: bool) -> LoadedConfig:
-        """Return the result of the load."""
         return LoadedConfig(
             config=self.complete(sources.config()),
             problems=tuple(sources.problems),

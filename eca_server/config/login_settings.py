@@ -11,7 +11,7 @@ from eca_server.config.reading import COUNT, NAME, PATH, SECRET, setting
 from eca_server.secret import Secret
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Auth:
     """`providers.<name>.auth`: the OAuth login of `/login`, for a provider without a pasted key.
 
@@ -40,7 +40,7 @@ class Auth:
     redirect_path: str = setting(NAME, "redirectPath", default="/callback")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Network:
     """`network`: the TLS certificates of connections.
 

@@ -29,9 +29,7 @@ class BadMatcher(ValueError):
 def compile_matcher(pattern: str, *, dot_is_all: bool = False) -> regex.Pattern[str]:
     """Compile a pattern.
 
-    Args:
-        pattern: as configured.
-        dot_is_all: whether a dot also matches line breaks.
+    `dot_is_all`: whether a dot also matches line breaks.
 
     Raises:
         BadMatcher: the pattern is not a regular expression, or too large.

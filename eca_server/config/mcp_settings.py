@@ -30,7 +30,7 @@ from eca_server.config.reading import (
     setting,
     settings_of,
 )
-from eca_server.secret import Secret, mask
+from eca_server.secret import Secret
 
 _OURS = "eca"
 _SHORTEST_SECRET = 8  # masking shorter ones would hide ordinary text
@@ -71,11 +71,7 @@ _VARIABLES = Reader(
 )
 
 
-def _masked(text: str | None) -> str:
-    return repr(text and mask(text))
-
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class OAuthClient:
     """The client that an authorization server of an MCP server sees.
 
@@ -98,7 +94,7 @@ class OAuthClient:
     auth_scope: str = setting(_NAME, "authScope", default="global")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class MCPServer(OAuthClient):
     """`mcpServers.<name>`: a program to start, or an address.
 
@@ -123,11 +119,11 @@ class MCPServer(OAuthClient):
     """
 
     command: str | None = setting(_NAME, "command")
-    args: tuple[str, ...] = setting(listing(_TEXT), "args", default=(), repr=False)
-    env: Mapping[str, str | None] = setting(_VARIABLES, "env", factory=dict, repr=False)
+    args: tuple[str, ...] = setting(listing(_TEXT), "args", default=())
+    env: Mapping[str, str | None] = setting(_VARIABLES, "env", factory=dict)
     cwd: str | None = setting(_NAME, "cwd")
-    url: str | None = setting(_NAME, "url", repr=_masked)
-    headers: Mapping[str, str] = setting(each(_TEXT), "headers", factory=dict, repr=False)
+    url: str | None = setting(_NAME, "url")
+    headers: Mapping[str, str] = setting(each(_TEXT), "headers", factory=dict)
     type: Literal["stdio", "http", "streamable-http", "sse"] | None = setting(
         choice("stdio", "http", "streamable-http", "sse"), "type"
     )

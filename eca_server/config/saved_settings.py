@@ -48,7 +48,7 @@ def parse_saved_settings(text: str, roots: Iterable[Path]) -> dict[str, Any]:
     return merged
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, repr=False)
 class SettingsByScope:
     """The content of the file, to be changed in place.
 

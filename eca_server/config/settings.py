@@ -44,14 +44,10 @@ from eca_server.config.tool_settings import (
     NamedFile,
     ToolCall,
 )
-from eca_server.secret import Secret, mask
+from eca_server.secret import Secret
 
 
-def _masked(url: str | None) -> str:
-    return repr(url and mask(url))
-
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Limit:
     """A model's limits, in tokens."""
 
@@ -59,7 +55,7 @@ class Limit:
     output: int | None = setting(COUNT, "output")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Cost:
     """The price of a model, in US dollars per million tokens.
 
@@ -76,7 +72,7 @@ class Cost:
     cache_write: float | None = setting(PRICE, "cacheWrite")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Model:
     """`providers.<name>.models.<model>`.
 
@@ -94,11 +90,9 @@ class Model:
     """
 
     model_name: str | None = setting(NAME, "modelName")
-    extra_payload: Mapping[str, Any] = setting(OBJECT, "extraPayload", factory=dict, repr=False)
-    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict, repr=False)
-    variants: Mapping[str, Mapping[str, Any]] = setting(
-        each(OBJECT), "variants", factory=dict, repr=False
-    )
+    extra_payload: Mapping[str, Any] = setting(OBJECT, "extraPayload", factory=dict)
+    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = setting(each(OBJECT), "variants", factory=dict)
     reasoning_history: Literal["all", "turn", "off"] = setting(
         choice("all", "turn", "off"), "reasoningHistory", default="all"
     )
@@ -107,7 +101,7 @@ class Model:
     cost: Cost = setting(record(Cost), "cost", default=Cost())
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Retry:
     """`retry`: how a failed request is repeated; a None stands for the built-in default.
 
@@ -124,7 +118,7 @@ class Retry:
     max_delay_ms: float | None = setting(NUMBER, "maxDelayMs")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Provider:
     """`providers.<name>`: an endpoint and its models.
 
@@ -150,16 +144,14 @@ class Provider:
 
     api: str | None = setting(NAME, "api")
     command: tuple[str, ...] = setting(listing(TEXT), "command", default=())
-    url: str | None = setting(NAME, "url", repr=_masked)
+    url: str | None = setting(NAME, "url")
     url_env: str | None = setting(NAME, "urlEnv")
     key: Secret | None = setting(KEY, "key")
     key_env: str | None = setting(NAME, "keyEnv")
     key_rc: str | None = setting(NAME, "keyRc", workspace=Workspace.NEVER)
     auth: Auth = setting(record(Auth), "auth", default=Auth())
-    completion_url_relative_path: str | None = setting(
-        NAME, "completionUrlRelativePath", repr=_masked
-    )
-    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict, repr=False)
+    completion_url_relative_path: str | None = setting(NAME, "completionUrlRelativePath")
+    extra_headers: Mapping[str, str] = setting(each(TEXT), "extraHeaders", factory=dict)
     think_tag_start: str | None = setting(NAME, "thinkTagStart")
     think_tag_end: str | None = setting(NAME, "thinkTagEnd")
     fetch_models: bool = setting(FLAG, "fetchModels", default=True)
@@ -168,7 +160,7 @@ class Provider:
     models: Mapping[str, Model] = setting(each(record(Model)), "models", factory=dict)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class CatalogSettings:
     """`catalog`: the public catalogue of limits, prices and capabilities of models.
 
@@ -181,7 +173,7 @@ class CatalogSettings:
     url: str = setting(NAME, "url", default="https://models.dev/api.json")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Prompts:
     """`prompts`: replacements of the built-in prompts.
 
@@ -207,7 +199,7 @@ class Prompts:
     tools: Mapping[str, str] = setting(each(TEXT), "tools", factory=dict)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class InlineChats:
     """`chatInline`: defaults of chats shown inside the edited text; a prompt can override them.
 
@@ -222,7 +214,7 @@ class InlineChats:
     agent: str | None = setting(NAME, "agent")
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, slots=False, repr=False)
 class ChatSettings:
     """The settings of chats, completions and rewrites.
 
@@ -273,7 +265,7 @@ class ChatSettings:
     )
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, slots=False, repr=False)
 class EndpointSettings:
     """The endpoints and their requests. Times are in seconds; an unset one has a default.
 
@@ -311,7 +303,7 @@ class EndpointSettings:
     )
 
 
-@attrs.frozen(kw_only=True, slots=False)
+@attrs.frozen(kw_only=True, slots=False, repr=False)
 class ToolSettings:
     """The settings of tools and MCP servers. Times are in seconds.
 
@@ -352,7 +344,7 @@ class ToolSettings:
     mcp_keep_alive: float = setting(SECONDS, "mcpKeepAliveSeconds", default=30)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Config(ToolSettings, ChatSettings, EndpointSettings):
     """The whole configuration.
 

@@ -6,7 +6,7 @@ file that became unreadable keeps its previous values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,7 @@ from eca_server.config.saved_settings import (
     parse_saved_settings,
     saved_settings_path,
 )
-from eca_server.config.schema import config_schema
 from eca_server.config.settings import Config
-from eca_server.config.unknown import hint, unknown_keys
 from eca_server.config.upstream import without_effect
 
 OPTIONS = "initializationOptions"
@@ -43,16 +41,9 @@ class Sources:
     """The sources read so far, the earliest first.
 
     Attributes:
-        environ: the environment variables.
-        home: the user's home.
         previous: the JSON of each source in the previous load, by its name.
         commands: returns the output of a `${cmd:...}`; None: commands are not run.
-        merged: the merged settings.
-        problems: the problems so far.
-        sources: the name and state of each source.
         files: the stamp of each file that was looked for.
-        values: the JSON of each source by its name.
-        positions: the positions of keys by the name of the source.
         budget: the YAML that may still be read.
     """
 
@@ -149,7 +140,7 @@ class Sources:
         self._add(name, value, place)
         self.positions[name] = positions = Positions(text)
         self._report(name, place.errors, positions)
-        self._warn(name, [*unknown_keys(value, config_schema())], positions)
+        self._warn(name, value, positions)
         self._warn_of_upstream_keys(name, value)
 
     def add_saved_settings(
@@ -241,10 +232,12 @@ class Sources:
             rest = len(errors) - _MOST_PROBLEMS
             self.problems.append(_problem(name, f"and {rest} more problems like these", None))
 
-    def _warn(
-        self, name: str, unknown: Sequence[tuple[KeyPath, Collection[str]]], positions: Positions
-    ) -> None:
+    def _warn(self, name: str, value: object, positions: Positions) -> None:
         """Warn of unknown keys. The client's options have keys of its own and are exempt."""
+        from eca_server.config.schema import config_schema  # noqa: PLC0415 - not for a start
+        from eca_server.config.unknown import hint, unknown_keys  # noqa: PLC0415
+
+        unknown = [*unknown_keys(value, config_schema())]
         for path, known in unknown[:_MOST_PROBLEMS]:
             message = hint(str(path[-1]), known)
             problem = _problem(name, message, positions.position(path), key=dotted(path))
@@ -255,7 +248,6 @@ class Sources:
             self.problems.append(attrs.evolve(problem, level="warning"))
 
     def _warn_of_upstream_keys(self, name: str, value: object) -> None:
-        """Warn in one sentence of the keys that only the upstream server reads."""
         ineffective = list(without_effect(value))
         if ineffective:
             more = (

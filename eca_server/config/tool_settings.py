@@ -34,7 +34,7 @@ Verdict: TypeAlias = Literal["ask", "allow", "deny"]
 NAMES = listing(NAME)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ApprovalRule:
     """The value of a selector in `allow`, `ask` or `deny`.
 
@@ -116,7 +116,7 @@ RULE = Reader(
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Approval:
     """`toolCall.approval`: which tool calls run, need approval, or never run.
 
@@ -142,7 +142,7 @@ class Approval:
     )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ReadFile:
     """`toolCall.readFile`.
 
@@ -153,7 +153,7 @@ class ReadFile:
     max_lines: int = setting(COUNT, "maxLines", default=2_000, workspace=Workspace.SMALLER)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ShellCommand:
     """`toolCall.shellCommand`.
 
@@ -164,7 +164,7 @@ class ShellCommand:
     summary_max_length: int = setting(COUNT, "summaryMaxLength", default=25)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class OutputTruncation:
     """`toolCall.outputTruncation`: the limits of a tool's output; longer output is cut.
 
@@ -188,7 +188,7 @@ _MANUAL_APPROVAL = Reader(
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class SandboxSettings:
     """`toolCall.sandbox`: the sandbox of shell commands; a string sets the mode alone.
 
@@ -218,7 +218,7 @@ _SANDBOX = attrs.evolve(
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ToolCall:
     """`toolCall`: the approval of tool calls and the limits of tools.
 
@@ -246,7 +246,7 @@ class ToolCall:
     sandbox: SandboxSettings = setting(_SANDBOX, "sandbox", default=SandboxSettings())
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class CustomTool:
     """`customTools.<name>`: a command the model may call as a tool.
 
@@ -273,7 +273,7 @@ _ONE_OR_MORE = Reader(
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class BehaviorPrompts:
     """The prompts of one agent.
 
@@ -300,7 +300,7 @@ class BehaviorPrompts:
     tool_prompts: Mapping[str, str] = setting(each(TEXT), "prompts.tools", factory=dict)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class Behavior(BehaviorPrompts):
     """`agent.<name>` or `behavior.<name>`: the settings of one agent.
 
@@ -400,7 +400,7 @@ BEHAVIORS = attrs.evolve(_NAMED_BEHAVIORS, read=_read_behaviors)
 """Reader of `agent` and `behavior`, by the name of each agent."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class NamedFile:
     """One item of `rules`, `commands` or `skills`.
 
@@ -411,7 +411,7 @@ class NamedFile:
     path: str | None = setting(NAME, "path")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class IgnoreFile:
     """One item of `index.ignoreFiles`.
 

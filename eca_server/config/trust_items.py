@@ -28,13 +28,11 @@ _OF_ROOT: Final = ("rules", "commands", "skills")
 _SHOWN_TEXT: Final = 200  # characters
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class TrustItem:
     """A setting of a workspace folder that applies only if the user accepts it.
 
     Attributes:
-        root: the workspace root it belongs to.
-        source: the file that holds it.
         path: its path in the source; for an agent's file, `("agents/NAME.md",)`.
         value: its JSON as written, references unresolved; for an agent's file, the definition.
         uses: the user's variables, as `$NAME`, and the files outside the root that it uses.
@@ -49,10 +47,10 @@ class TrustItem:
     root: Path
     source: str
     path: KeyPath
-    value: Any = attrs.field(repr=False)
+    value: Any
     uses: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
-    scripts: Mapping[Path, bytes] = attrs.field(factory=dict, repr=False)
+    scripts: Mapping[Path, bytes] = attrs.field(factory=dict)
     digest: str
     is_refused: bool = False
     is_changed: bool = False
@@ -175,7 +173,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _effects(path: KeyPath, value: Any) -> list[str]:
-    """Return the effects of a setting, a line for each."""
     kind, name = str(path[0]), str(path[1]) if len(path) > 1 else ""
     if kind.startswith("agents/"):
         [(agent, own)] = value["agent"].items()

@@ -30,7 +30,7 @@ class TrustStoreError(ECAError):
     """The error of a file of decisions that cannot be read or written; the message says why."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class RootTrust:
     """The decisions about one root.
 
@@ -80,10 +80,7 @@ class TrustStore:
     def accept(self, root: Path, digests: Iterable[str], *, trusts_root: bool = True) -> None:
         """Accept settings of a root.
 
-        Args:
-            root: the root.
-            digests: the settings.
-            trusts_root: whether the root becomes trusted, too.
+        `trusts_root`: whether the root becomes trusted, too.
 
         Raises:
             TrustStoreError: the decision cannot be stored.

@@ -26,8 +26,6 @@ class WorkspaceFile(str):
     """The path of a file that a setting of a workspace root names.
 
     Attributes:
-        real_path: the real path when the setting was checked.
-        is_inside: whether the file is inside the root.
         content: the accepted content; None if no content was read.
     """
 
@@ -75,7 +73,6 @@ class WorkspaceFiles:
     """The files of one root, each resolved and read once.
 
     Attributes:
-        root: the workspace root.
         note: records a path before it is read.
         opened: real paths outside the root that the user has accepted as its configuration.
         stored: the contents of files that run as they were accepted earlier.
@@ -153,11 +150,7 @@ class WorkspaceFiles:
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class WorkspaceResolver(ReferenceResolver):
-    """A resolver for a source of a workspace root.
-
-    Attributes:
-        files: the root's files.
-    """
+    """A resolver for a source of a workspace root."""
 
     files: WorkspaceFiles
 

@@ -38,7 +38,7 @@ _INVISIBLE: Final = "a name in a folder may not contain invisible characters"
 _BUILT_IN_PROVIDER: Final = "a folder cannot change the address or access of a built-in provider"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class UserSettings:
     """The user's own settings, with which those of a folder are compared.
 
@@ -68,7 +68,7 @@ class UserSettings:
         return frozenset({*BUILT_IN_AGENTS, *with_built_in(self.merged.get("behaviors") or {})})
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class WaitingSetting:
     """A setting that applies only with trust: its path and its JSON."""
 
@@ -81,7 +81,7 @@ class WaitingSetting:
         return dotted(self.path)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Addition:
     """A setting that is merged by a rule of its own: the smaller value, or more items."""
 
@@ -91,7 +91,7 @@ class Addition:
     value: Any
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ClassifiedSettings:
     """The settings of one source of a folder.
 
@@ -145,7 +145,7 @@ def value_at(tree: object, path: KeyPath) -> Any:
     return tree
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _Classifier:
     result: ClassifiedSettings
     user: UserSettings

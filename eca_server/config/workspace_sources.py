@@ -67,7 +67,7 @@ _MOST_FORBIDDEN: Final = 20
 """Limit of warnings about forbidden settings of one source."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class RootDecisions:
     """The user's decisions about one root.
 
@@ -75,7 +75,6 @@ class RootDecisions:
         is_trusted: the user trusts the folder, though perhaps not each of its settings.
         accepts_all: for this session, accept every setting that uses no variable or file of the
             user's.
-        accepted: digests of the accepted settings.
         refused: digests of settings the user declined; there is no question about them.
         previous: the accepted settings that were in force before this load.
     """
@@ -92,9 +91,6 @@ class WorkspaceSources(Sources):
     """The sources of a root, merged over those of the user.
 
     Attributes:
-        root: the workspace root.
-        user: the user's own settings.
-        decisions: the user's decisions about the root.
         restriction: the root's restrictions, read and merged.
         withheld: settings that wait for an answer.
         accepted: accepted settings that are in force.
@@ -334,10 +330,8 @@ class WorkspaceSources(Sources):
     ) -> TrustItem | None:
         """Return the setting in force at a setting's place, or None; record a waiting one.
 
-        Args:
-            item: the setting.
-            again: makes the item of an earlier value, which stays in force while its digest is
-                unchanged; the files of a hook run as they were accepted.
+        `again`: makes the item of an earlier value, which stays in force while its digest is
+        unchanged; the files of a hook run as they were accepted.
         """
         place = (item.source, item.path)
         decisions = self.decisions

@@ -26,10 +26,7 @@ class RunFacts:
     """The facts of a run that are not in its reports.
 
     Attributes:
-        manifest: the manifest that was run.
         shown_path: the manifest's path for the record.
-        shown_target: the target for the record.
-        limits: the limits of the run.
         started: the start by the wall clock.
         finished: the end by the wall clock.
         duration_ms: by a monotonic clock.

@@ -43,11 +43,8 @@ class Batch:
     """The work of one worker.
 
     Attributes:
-        target: the agent.
-        planned: the scenarios, in the order of their execution.
         hidden_variables: environment variables that the agent does not get.
         limits: the limits of each scenario; `limits.run` holds for all of them together.
-        graders: the graders' settings.
         reuse_agent: run all scenarios with one process, reset in between.
         require_capabilities: do not run an agent that lacks a capability needed by the checks.
         mark: the run's mark, by which the processes of its agents are found.

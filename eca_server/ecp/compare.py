@@ -40,10 +40,7 @@ class ReportSummary:
     """The summary of one report.
 
     Attributes:
-        name: the manifest's name.
         started_at: the start of the run, from its audit record.
-        passed: the number of passed checks.
-        total: the number of checks.
         duration_ms: the sum over all scenarios.
         total_tokens: the sum of the agent's counts; None without any.
     """
@@ -69,10 +66,7 @@ class Change:
     """One check in both reports.
 
     Attributes:
-        scenario: the scenario's name.
         step: the step's number, from 1.
-        check: the check's type and field.
-        kind: the kind of the change.
         before: the numbers of passes and of runs in the first report.
         after: the numbers of passes and of runs in the second report.
         probability: the probability of a difference at least as large by chance; None without a

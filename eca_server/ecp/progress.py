@@ -32,9 +32,6 @@ class Progress:
 
     Args:
         out: the stream of the live line.
-        results: the stream of the results.
-        total: the number of scenarios.
-        mask: masks the keys in a text.
         verbose: print each check, too.
     """
 

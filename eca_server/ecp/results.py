@@ -33,9 +33,6 @@ class Check:
     """One grader's verdict.
 
     Attributes:
-        type: the grader's type.
-        field: the checked field of the result.
-        passed: the verdict.
         score: 1.0 or 0.0; installed graders may give a score in between.
         reasoning: the reason, with the expected and the actual value.
         error: the check could not be made; it counts as not passed.
@@ -145,11 +142,9 @@ class RunReport:
 
     Attributes:
         manifest: the manifest's path, relative to the working directory if it is below.
-        name: the manifest's name.
         exit_reason: the reason of the first scenario that did not run to its end; the run's time
             limit, a signal and a failed judge take precedence.
         audit: the audit record; see `audit.py`.
-        warnings: the warnings of the manifest and of the run.
     """
 
     manifest: str

@@ -246,7 +246,6 @@ class _Run:
 
 
 def _processes(jobs: int) -> Executor:
-    """Return an executor of `jobs` processes on this machine."""
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - only for more than one
     from multiprocessing import get_context  # noqa: PLC0415 - only for more than one
 
@@ -254,7 +253,6 @@ def _processes(jobs: int) -> Executor:
 
 
 def _connect_cluster(options: argparse.Namespace) -> Cluster | None:
-    """Connect to the cluster, if one is configured."""
     if options.dask is None:
         return None
     from eca_server.ecp.cluster import Cluster, ClusterUnusable  # noqa: PLC0415 - only if used

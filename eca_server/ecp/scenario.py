@@ -127,8 +127,6 @@ async def run_scenario(
 
 @attrs.define
 class _ScenarioRun:
-    """A scenario while it runs."""
-
     batch: Batch
     planned: PlannedScenario
     budget: _Budget

@@ -97,8 +97,6 @@ async def run_all(
 
 
 class _ReportCollector:
-    """The reports so far, by index and repetition."""
-
     def __init__(
         self, planned: Iterable[PlannedScenario], on_report: OnReport, *, fail_fast: bool
     ) -> None:
@@ -118,7 +116,6 @@ class _ReportCollector:
         return not self.stopped
 
     def outcome(self) -> Outcome:
-        """Return the reports in order."""
         reports = [self._reports[key] for key in self._keys if key in self._reports]
         return Outcome(reports=tuple(reports), not_run=len(self._keys) - len(reports))
 
@@ -208,7 +205,6 @@ class _Scheduler:
                     self._collector.add(ScenarioReport.from_json(report))
 
     def _shut_down(self, executor: Executor | None) -> None:
-        """Shut down an executor, and terminate its processes."""
         if executor is None:
             return
         if executor is self._executor:

@@ -88,7 +88,6 @@ class KeyAccess:
     """Access by a base URL and a fixed key.
 
     Attributes:
-        url: the base.
         key: the key; None: the server needs none.
         header: the header of the key; `authorization` carries it as a Bearer token.
     """
@@ -123,8 +122,6 @@ class LoginAccessConfig:
     """The configuration of an access that uses a login.
 
     Attributes:
-        http: the client.
-        url: the configured base.
         host: the configured installation that issues logins.
         key: the pasted or configured key.
         tokens: the tokens of a login; they take precedence over the key.
@@ -155,12 +152,7 @@ class LoginAccessConfig:
 
 
 class TokenAccess:
-    """Access by a base URL and a login whose tokens are renewed.
-
-    Args:
-        url: the base.
-        config: the login.
-    """
+    """Access by a base URL and a login whose tokens are renewed."""
 
     def __init__(self, url: str, config: LoginAccessConfig) -> None:
         self._url = url

@@ -52,7 +52,6 @@ class Answer:
         finished: the end of the answer; None until then.
         calls: the complete calls, including those with unreadable arguments.
         open_reasonings: the text pieces of the open blocks of reasoning by key, oldest first.
-        open_calls: the open calls by key.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,6 @@ class AnswerBody:
 
     Args:
         content_type: the server's content type; without a usable one, the body is inspected.
-        decoder: the decoder of the values.
         framing: the stream format of this API.
     """
 

@@ -52,13 +52,11 @@ class BackendError(ECAError):
     """A request that failed.
 
     Attributes:
-        kind: the class of the error.
         message: the provider's message, or a description, as one paragraph; keys masked.
         status: the HTTP status, if an answer came.
         code: the provider's own code or type.
         retry_after: seconds that the provider asks to wait.
         retryable: whether the same request may succeed later.
-        request_id: the id for the provider's support.
         raw: the beginning of the body, keys masked.
     """
 
@@ -108,11 +106,9 @@ class Request:
     """One request to a model.
 
     Attributes:
-        system: the instructions.
         messages: any history; it is repaired before it is sent.
         tools: the tools that the model may call.
         tool_choice: whether it may, or must, call one.
-        max_output_tokens: the limit of the answer.
         reasoning_effort: the amount of reasoning, as a value of the API.
         cache_key: the same in all requests of a chat, so that the provider's cache finds their
             common prefix.
@@ -138,8 +134,6 @@ class ModelInfo:
     """A model listed by an endpoint.
 
     Attributes:
-        name: the endpoint's name of the model.
-        facts: the facts that the endpoint lists.
         api: the API of the model, if the endpoint has several; None: the provider's.
     """
 

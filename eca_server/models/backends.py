@@ -65,8 +65,6 @@ class Backends:
     """The backends of models over HTTP.
 
     Args:
-        http: the client that they share.
-        timers: the timers of every request.
         accesses: the accesses with fetched tokens, which outlive these backends.
         hide: called with each new secret before it is used.
     """

@@ -45,9 +45,6 @@ MAX_LIST_BYTES = 2**20
 class Discovery:
     """Lists of models, and the catalogue.
 
-    Args:
-        folder: the cache directory.
-
     Attributes:
         catalog: known facts of models: the packaged ones until newer ones are loaded.
     """

@@ -18,10 +18,7 @@ _OWN_LISTS: Final = ("github-copilot", "google", "ollama")
 def efforts_of(model: str, api: str, *, is_openrouter: bool = False) -> tuple[str, ...] | None:
     """Return the efforts that a model accepts, from lowest to highest; None: unknown.
 
-    Args:
-        model: the endpoint's name of the model.
-        api: its API.
-        is_openrouter: whether the endpoint is OpenRouter, which passes efforts on to Claude.
+    `is_openrouter`: whether the endpoint is OpenRouter, which passes efforts on to Claude.
     """
     name = model.lower()
     if api in _OWN_LISTS:

@@ -56,7 +56,6 @@ class HistoryEncoder:
     """An encoder of histories, with a cache of the latest encoded prefixes.
 
     Args:
-        writer: the writer of the API.
         mark: may change the written messages at the end of a history, anew in each request; they
             include the last two user messages.
     """
@@ -100,11 +99,9 @@ class _Prefix:
         self._pending: Pending = []
 
     def matches(self, history: list[Message]) -> bool:
-        """Return whether a history begins with this prefix."""
         return self._repair.continues(history)
 
     def grow(self, history: list[Message]) -> None:
-        """Add the newly settled messages of a history with this prefix."""
         written, self._pending = self._writer.write(self._repair.settle(history), self._pending)
         self.json += _members(written)
 

@@ -26,8 +26,6 @@ class ExchangeLog:
     """A request and its answer, as a context manager around both.
 
     Args:
-        method: the HTTP method.
-        url: the address.
         model: as `provider/model`.
         size: bytes of the body.
         request: the model request; None for other requests (a listing).

@@ -62,9 +62,6 @@ class Capabilities:
     """The capabilities of a model for its backend: what is unknown has the usual value.
 
     Attributes:
-        tools: it calls tools.
-        images: it accepts images.
-        reasoning: it reasons before it answers.
         context: the limit of prompt and answer together, in tokens.
         output: the limit of the answer, in tokens.
         thinking: the API's types of thinking; None: the model's name decides.
@@ -89,10 +86,6 @@ class ModelFacts:
     Attributes:
         context: the limit of prompt and answer together, in tokens.
         output: the limit of the answer, in tokens.
-        price: the provider's price.
-        tools: whether it calls tools.
-        images: whether it accepts images.
-        reasoning: whether it reasons before it answers.
         thinking: the API's types of thinking.
         efforts: the API's reasoning efforts.
         web_search: whether the provider's own search is offered to it.

@@ -86,11 +86,8 @@ class Subagent:
     """A subagent that ran in a call, in a chat of its own.
 
     Attributes:
-        name: the agent's name.
         model: as `provider/model`.
-        variant: the model's variant.
         max_steps: the limit of its answers; None: no limit.
-        steps: the number of its answers.
         messages: the stored part of its chat, for the user only: no model is sent it.
     """
 
@@ -107,8 +104,6 @@ class CallView:
     """The view of an ended call that the user saw; no model is sent it.
 
     Attributes:
-        summary: its title.
-        details: its content.
         total_time_ms: its duration; None: it did not run.
         reason: the reason of its rejection; None: it was not rejected.
     """
@@ -228,9 +223,7 @@ def effective_history(
 ) -> tuple[Message, ...]:
     """Return the messages that a model is sent: all, or those from the last summary on.
 
-    Args:
-        messages: the history, or the messages that were added to it.
-        before: the result for the history before they were added.
+    `messages`: the history, or the messages that were added to it.
     """
     for behind, message in enumerate(reversed(messages)):
         parts = message.parts

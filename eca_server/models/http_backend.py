@@ -47,7 +47,6 @@ class AmendedRequest:
 
     Attributes:
         request: the request without the cause of the refusal.
-        note: a note for the user.
     """
 
     request: Request
@@ -59,17 +58,12 @@ class HTTPBackend(ABC):
 
     Args:
         http: the client, shared by all backends.
-        origin: the model.
         server: the known provider whose options apply, or the provider's own name; None: that.
-        access: the access to the provider.
-        wire_model: the endpoint's name of the model.
         path: replaces the API's own path.
         extra_payload: merged into each request; a null removes the key, a list is added to ours,
             an object is merged into ours.
         extra_headers: replace our headers of the same name.
-        deadlines: the deadlines of each request.
         no_progress: the longest time without an event, in seconds, whatever bytes come.
-        capabilities: the model's capabilities.
         refused: the fields that the server has refused; shared by all of its models.
         think_tags: the tags around reasoning in the text of an answer; None: the usual ones.
     """

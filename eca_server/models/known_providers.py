@@ -18,7 +18,6 @@ class KnownProvider:
     """The default settings of a provider.
 
     Attributes:
-        api: its API.
         url: its base; None: each customer has one.
         key_variable: the environment variable of its key; None: it needs no key.
         host_variable: the variable of its address, in Ollama's form.

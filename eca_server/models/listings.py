@@ -39,7 +39,6 @@ class Listing:
     """A list of models from an endpoint.
 
     Attributes:
-        models: the models to offer.
         at: the time, in seconds since the epoch.
     """
 

@@ -67,7 +67,6 @@ def _model(model: Mapping[str, Any]) -> ModelInfo:
 
 
 def _efforts(model: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the listed reasoning efforts."""
     for holder in (model, object_in(model, "reasoning"), object_in(model, "capabilities")):
         for name in _EFFORT_LISTS:
             listed = holder.get(name)

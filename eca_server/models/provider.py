@@ -134,7 +134,6 @@ class Provider:
 
     @property
     def _headers(self) -> Sequence[Mapping[str, str]]:
-        """The configured headers: the provider's and each model's."""
         return [self.settings.extra_headers, *(each.extra_headers for each in self.models.values())]
 
     @property

@@ -22,13 +22,8 @@ class ProviderClient:
 
     Args:
         http: the client, shared by all models.
-        access: the access to the provider.
         model: the model in the log, as `provider/model`.
         extra_headers: replace our headers of the same name.
-        deadlines: the deadlines of each request.
-
-    Attributes:
-        access: the access to the provider.
     """
 
     def __init__(

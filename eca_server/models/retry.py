@@ -39,10 +39,8 @@ class Wait:
     """A wait that starts or continues.
 
     Attributes:
-        reason: the class of the error.
         seconds: the remaining time.
         attempt: the number of the next attempt, from 2.
-        max_attempts: the most attempts.
     """
 
     reason: ErrorKind

@@ -118,8 +118,6 @@ class Simulator:
 
 
 class _ScriptRun:
-    """The run of a script for one answer."""
-
     def __init__(self, request: Request) -> None:
         self.usage = Usage(input=_words_in(request), output=0)
         self.called = False
@@ -128,7 +126,6 @@ class _ScriptRun:
         self._reasonings = 0
 
     async def line(self, line: str) -> AsyncGenerator[Event, None]:
-        """Yield the events of one line."""
         verb, _, rest = line.lstrip().partition(" ")
         match verb, rest.split(maxsplit=1):
             case ("speed", [rate]) if (number := _number(rate)) is not None:

@@ -41,7 +41,6 @@ class StreamDecoder(ABC):
         new_key: makes the keys of tool calls.
 
     Attributes:
-        started: `Started` was emitted.
         finish_seen: the end is near: only usage, sources and the API's own end mark may follow.
         done: `Finished` was emitted; nothing follows.
     """

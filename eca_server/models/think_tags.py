@@ -85,7 +85,6 @@ class TaggedDecoder(StreamDecoder):
 
     Args:
         tags: the splitter of the text; None: tags are text.
-        options: the arguments of every decoder.
     """
 
     def __init__(self, *, tags: ThinkTags | None, **options: Unpack[DecoderOptions]) -> None:

@@ -23,9 +23,7 @@ _OWN = re.compile(r"ECA_CONFIG|OTEL_EXPORTER_OTLP_(?:\w+_)?HEADERS", re.IGNORECA
 def find_program(name: str, path: str | None) -> str | None:
     """Return the path of a program, or None; reads the disk.
 
-    Args:
-        name: the program's name, without a directory.
-        path: a value of PATH, whose relative and empty entries are ignored; None: the system's.
+    `path`: a value of PATH, whose relative and empty entries are ignored; None: the system's.
     """
     entries = absolute_entries(os.defpath if path is None else path).split(os.pathsep)
     files = (shutil.which(str(Path(entry) / name)) for entry in entries if entry)

@@ -20,7 +20,6 @@ class Page(NamedTuple):
 
     Attributes:
         summary: its line in the list of commands.
-        description: what it does.
         more: examples, exit codes, variables and files, each under a heading.
     """
 
@@ -184,7 +183,6 @@ def write_to_user(text: str, out: TextIO) -> None:
 
 
 def _each(raised: BaseException) -> Iterator[BaseException]:
-    """Yield an exception, or each one of a group."""
     if isinstance(raised, BaseExceptionGroup):
         for part in raised.exceptions:
             yield from _each(part)

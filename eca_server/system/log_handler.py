@@ -48,7 +48,6 @@ class _DescriptorHandler(logging.Handler):
         self._dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record, or count it as dropped."""
         text = f"{printable_lines(self.format(record))}\n"
         if self._dropped:
             text = (

@@ -47,7 +47,6 @@ class Operation:
     """An operation that is recorded as a span; this base class records nothing.
 
     Attributes:
-        is_recorded: whether the operation is recorded.
         records_content: whether message contents are recorded, too.
     """
 
@@ -150,7 +149,6 @@ class _Library:
                     self._duration.record(time.perf_counter() - started, {**labels, **failed})
 
     def close(self) -> None:
-        """Send unsent data."""
         self._traces.shutdown()
         self._metrics.shutdown()
 
@@ -168,7 +166,6 @@ class _Telemetry:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The environment variables, overridden by the properties."""
         properties = {
             name.upper().replace(".", "_"): text for name, text in self.properties.items()
         }

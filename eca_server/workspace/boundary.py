@@ -90,7 +90,6 @@ class Workspace:
     """The roots, and the only check of paths against them.
 
     Args:
-        roots: the opened directories.
         private: directories that never count as part of the roots (the server's own data).
         temporary_files: the records of temporary files made by writes; None: no records.
     """

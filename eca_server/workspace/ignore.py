@@ -194,7 +194,6 @@ class _RulesAt:
     """The rules of one file, and how to make a path of the walk relative to them.
 
     Attributes:
-        rules: the rules.
         prefix: put before a path: the start of the walk, relative to the directory of the rules.
         skip: characters to remove from a path: the directory of the rules and its `/`.
     """

@@ -49,7 +49,6 @@ class FileMatch:
 
     Attributes:
         path: absolute, below the root as the user opened it.
-        is_directory: whether it is a directory.
     """
 
     path: Path
@@ -215,9 +214,7 @@ class FileIndex:
         A blank query gives the roots, then the rest, short paths first. A query that begins with
         `/`, `~/`, `./` or `../` lists that directory, or completes its last name.
 
-        Args:
-            query: as typed.
-            limit: the maximum number of matches.
+        `limit`: the maximum number of matches.
         """
         if _DIRECTORY_QUERY.match(query):
             return await trio.to_thread.run_sync(

@@ -222,7 +222,6 @@ def _settings_of_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _unquoted(value: str) -> str:
-    """Return a value without its comment and its quotes."""
     text, is_quoted = "", False
     characters = iter(value)
     for char in characters:

@@ -174,7 +174,6 @@ class _Item(pytest.Item):
         return str(excinfo.getrepr(style="short"))
 
     def reportinfo(self) -> tuple[str, int | None, str]:
-        """Return the location and the name."""
         return "conformance", None, self.name
 
 
@@ -288,7 +287,6 @@ class _Runner:
         return self._portal.call(self._suite.close)
 
     def close(self) -> None:
-        """End the servers."""
         self._stack.close()
 
 
@@ -309,7 +307,6 @@ def _target(config: pytest.Config) -> Target:
 
 
 def _failures(findings: Iterable[Finding], known: Collection[str]) -> list[Finding]:
-    """Return the findings that fail a test."""
     return [each for each in findings if each.verdict == "fail" and each.id not in known]
 
 

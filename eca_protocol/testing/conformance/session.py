@@ -86,7 +86,6 @@ class ClientSession(MessageSession):
 
     @property
     def _native(self) -> Sequence[Any] | None:
-        """The native tools as announced last."""
         for received in reversed(self.wire.recorder.messages):
             params = received.params
             if received.method == "tool/serverUpdated" and (

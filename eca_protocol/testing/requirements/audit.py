@@ -12,12 +12,7 @@ from eca_protocol.testing.requirements import GROUPS, REQUIREMENTS, lookup
 
 @attrs.frozen(kw_only=True)
 class Claim:
-    """A test and the rows that its markers name.
-
-    Attributes:
-        test: the name of the test.
-        names: the names in its markers.
-    """
+    """A test and the rows that its markers name."""
 
     test: str
     names: tuple[str, ...]

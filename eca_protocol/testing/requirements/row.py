@@ -30,10 +30,8 @@ class Requirement:
         id: the id in markers: `BASE-3`, `W-13a`, `FIELD:ChatPromptParams.message`.
         section: its source: a section of the specification, of its references, or our own.
         statement: the requirement as one testable sentence.
-        side: the side that has to meet it.
         level: `must` and `should` as usual; `observed`: required by peers in the field, by no
             specification.
-        window: the editions that have it.
         ruling: the ruling that states, extends or changes it (`W-13`), if any.
     """
 
@@ -81,7 +79,6 @@ def rows(table: str) -> tuple[Requirement, ...]:
 
 
 def _option(column: str) -> tuple[str, str]:
-    """Return the name and the value of a column."""
     if _RULING.fullmatch(column):
         return "ruling", column
     name, colon, value = column.partition(":")

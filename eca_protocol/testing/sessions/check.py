@@ -30,10 +30,7 @@ class Outcome:
     """The result of a test run.
 
     Attributes:
-        steps: the number of actions.
-        examples: the number of sessions.
         processes: the number of started server processes.
-        seconds: the duration.
         failure: the first violation and its shrunk steps; None if there was none.
         replays: whether the steps reproduce it in a new process.
         script: a program that replays it; empty without a failure.

@@ -211,7 +211,6 @@ class SessionMachine(RuleBasedStateMachine):
         return known.turns if known else []
 
     def _under_way(self) -> list[tuple[str, Turn]]:
-        """Return the chats of this example with an unfinished turn, and that turn."""
         return [(chat, turns[0]) for chat in self._chats.values() if (turns := self._turns(chat))]
 
     def _waiting_calls(self) -> list[tuple[str, int]]:
@@ -294,8 +293,6 @@ def _kind(requirement: str) -> type[Violation]:
 def machine_for(run: Run, *, own: bool = False) -> type[SessionMachine]:
     """Return the machine of a run, for hypothesis's `run_state_machine_as_test`.
 
-    Args:
-        run: the run that owns the server.
-        own: whether each example gets its own process, which it may open unusually and end.
+    `own`: whether each example gets its own process, which it may open unusually and end.
     """
     return type("SessionMachine", (SessionMachine,), {"run": run, "own": own})

@@ -37,8 +37,6 @@ class ScriptedModel:
     Attributes:
         url: the base URL to configure.
         wake: a file descriptor with a byte to read after a reply has reached a gate.
-        replies: the replies of each marker.
-        request_counts: the number of requests for each marker.
         waits: the gate at which the answer of each marker waits.
     """
 

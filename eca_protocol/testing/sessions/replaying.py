@@ -34,7 +34,6 @@ cannot be started. STEPS are the actions; `rest` waits until the server is idle.
 below is that of `eca_protocol.testing.sessions`.
 """
 
-from __future__ import annotations
 
 '''
 

@@ -48,8 +48,6 @@ class Turn:
         started: whether a content of it came.
         echoed: whether the echo of the prompt came.
         text: the assistant's text so far.
-        calls: its tool calls by id.
-        open_reasonings: the ids of unfinished reasonings.
     """
 
     def __init__(self, mark: str) -> None:

@@ -37,14 +37,10 @@ class Run:
     """The shared state of the examples.
 
     Attributes:
-        command: the command that starts the server.
-        edition: the edition to use.
         seconds: the deadline of one step until one is missed, and of every start.
         watcher: returns a callback for every message of a process.
         known: requirements whose violation is ignored.
         on_progress: called as each session starts.
-        steps: the number of actions.
-        examples: the number of examples.
         processes: the number of started server processes.
         failure: the last failed example; after shrinking, the smallest.
     """

@@ -39,8 +39,6 @@ class Session:
         steps: the executed steps since the last `forget`, for `play`.
         opening: the steps that opened the session, which `forget` retains.
         rules: the state of requests and chats.
-        model: the scripted model.
-        wire: the process.
     """
 
     def __init__(
@@ -259,7 +257,6 @@ def _at(known: list[str], place: int) -> str:
 
 
 def _environment(home: Path, model: str) -> dict[str, str]:
-    """Return an environment that configures only the scripted model."""
     tools: dict[str, Any] = {"eca_read_file": {}, "eca__read_file": {}}
     provider = {"api": "openai-chat", "url": model, "key": "k", "models": {"any": {}}}
     config = {

@@ -53,7 +53,6 @@ class Broken:
     """A session with one error.
 
     Attributes:
-        messages: the client's messages, in order.
         at: the index of the wrong message.
         wrong: the kind of error.
     """

@@ -32,9 +32,7 @@ class WatcherViolation(Violation):
 def session_watcher(edition: str, *, known: Collection[str] = ()) -> Callable[[str, Any], None]:
     """Return a callback for the messages of one process, which raises `WatcherViolation`.
 
-    Args:
-        edition: the edition to use.
-        known: requirements whose violation is ignored.
+    `known`: requirements whose violation is ignored.
     """
     watcher, signatures = Watcher(revision=Revision(edition)), Signatures()
 

@@ -27,13 +27,7 @@ _READ = 65_536
 
 
 class Violation(AssertionError):
-    """A requirement that the server violates.
-
-    Attributes:
-        requirement: the id in the requirements table.
-        expected: the required behaviour.
-        got: the observed behaviour.
-    """
+    """A requirement that the server violates."""
 
     def __init__(self, requirement: str, expected: str, got: object) -> None:
         super().__init__(f"{requirement}: Expected {expected}; got {got}")
@@ -47,12 +41,7 @@ class DeadlineMissed(Violation):
 
 
 class Wire:
-    """The server's process, frames to it and messages from it.
-
-    Attributes:
-        process: the process.
-        ended: whether it has closed its output.
-    """
+    """The server's process, frames to it and messages from it."""
 
     def __init__(
         self,
@@ -93,9 +82,7 @@ class Wire:
     def write(self, data: bytes, *, until: float) -> None:
         """Write all bytes; read meanwhile, so that two full pipes cannot block both sides.
 
-        Args:
-            data: the bytes.
-            until: the deadline, by `time.monotonic`.
+        `until`: the deadline, by `time.monotonic`.
         """
         view = memoryview(data)
         while view:

@@ -65,7 +65,7 @@ class Announcements:
             for key, value in chat.items():
                 if key in self._announced and self._announced[key] == value:
                     expected = "only changed settings"
-                    self._report(
+                    self._log.report(
                         "W-11g", expected, f"`{key}` again, unchanged", suppress_rest=False
                     )
                     break
@@ -75,7 +75,7 @@ class Announcements:
             selected = announced.get("selectVariant")
             if selected not in (None, *variants):
                 expected = "null or one of `variants` as `selectVariant`"
-                self._report("W-11h", expected, repr(selected), suppress_rest=False)
+                self._log.report("W-11h", expected, repr(selected), suppress_rest=False)
         for one, many in _LISTS.items():
             if one in chat or (many in chat and one in announced):
                 self._check_selection(one, announced.get(one), announced.get(many))
@@ -84,37 +84,36 @@ class Announcements:
     def _check_first(self, chat: Mapping[str, Any]) -> None:
         if not self._tasks and not self.has_unreadable:
             expected = "a `$/progress` start before `config/updated`"
-            self._report("W-11e", expected, "none", suppress_rest=False)
+            self._log.report("W-11e", expected, "none", suppress_rest=False)
         missing = [key for key in _AT_FIRST if key not in chat]
         if missing and not self.has_unreadable:
             expected, got = (
                 f"{', '.join(_AT_FIRST)} in the first update",
                 f"no {', '.join(missing)}",
             )
-            self._report("W-11a", expected, got, suppress_rest=False)
+            self._log.report("W-11a", expected, got, suppress_rest=False)
 
     def _check_nulls(self, chat: Mapping[str, Any]) -> None:
-        """Check that no member, of `chat` or beside it, is null."""
         nullable = _NULLABLE if self.revision is Revision.CURRENT else frozenset()
         nulls = [key for key, value in chat.items() if value is None and key not in nullable]
         if nulls:
             is_first = self._announced is None and not set(nulls).isdisjoint(_AT_FIRST)
             row = "W-11a" if is_first else "W-11g"
-            self._report(row, "no null members", f"null as {', '.join(nulls)}")
+            self._log.report(row, "no null members", f"null as {', '.join(nulls)}")
 
     def _check_models(self, chat: Mapping[str, Any]) -> None:
         models = chat.get("models")
         named = [*(models if isinstance(models, list) else []), chat.get("selectModel", "-/-")]
         for model in named:
             if not is_model(model):
-                self._report("W-21b", "models named provider/model", repr(model))
+                self._log.report("W-21b", "models named provider/model", repr(model))
                 return
 
     def _check_selection(self, one: str, selected: Any, known: Any) -> None:
         if self.has_unreadable or not isinstance(known, list):
             return
         if not selected or selected not in known:
-            self._report("W-11b", f"a `{one}` from its list", repr(selected))
+            self._log.report("W-11b", f"a `{one}` from its list", repr(selected))
 
     def check_server(self, params: Mapping[str, Any]) -> None:
         """Check a `tool/serverUpdated`."""
@@ -124,7 +123,7 @@ class Announcements:
             if self.has_unreadable:
                 pass
             elif self._announced is None:
-                self._report(
+                self._log.report(
                     "W-11c",
                     "`config/updated` before the first `tool/serverUpdated`",
                     "none",
@@ -134,22 +133,24 @@ class Announcements:
                 self._came_before = repr(params.get("name"))
         if is_native and not self._saw_native and self._came_before:
             expected = "the native server before the MCP servers"
-            self._report("W-11d", expected, self._came_before, suppress_rest=False)
+            self._log.report("W-11d", expected, self._came_before, suppress_rest=False)
         self._saw_native = self._saw_native or is_native
         if is_native:
             self._check_native(params)
             return
         self.mcp_servers |= {str(params.get("name"))}
         if params.get("status") == "running" and not isinstance(params.get("tools"), list):
-            self._report("CONF-10", "the tools of a running server", "none")
+            self._log.report("CONF-10", "the tools of a running server", "none")
 
     def _check_native(self, params: Mapping[str, Any]) -> None:
         if params.get("name") != "ECA":
             got = repr(params.get("name"))
-            self._report("W-33a", "ECA as the name of the native server", got, suppress_rest=False)
+            self._log.report(
+                "W-33a", "ECA as the name of the native server", got, suppress_rest=False
+            )
         if params.get("status") != "running":
             got = repr(params.get("status"))
-            self._report(
+            self._log.report(
                 "CONF-8", "the native server with status running", got, suppress_rest=False
             )
         tools = params.get("tools")
@@ -162,13 +163,13 @@ class Announcements:
         reserved = {"eca_task"} if self.revision is Revision.CURRENT else {"task", "eca_task"}
         if taken := names & reserved:
             expected = "no tool named task, except CURRENT's task list"
-            self._report("W-35b", expected, min(taken), suppress_rest=False)
+            self._log.report("W-35b", expected, min(taken), suppress_rest=False)
         names -= reserved
         if self.revision < Revision.CURRENT:
             if plain := sorted(name for name in names if not name.startswith("eca_")):
-                self._report("W-33c", "native tools with the prefix `eca_`", plain[0])
+                self._log.report("W-33c", "native tools with the prefix `eca_`", plain[0])
         elif prefixed := sorted(name for name in names if name.startswith("eca_")):
-            self._report("W-33d", "native tools without the prefix `eca_`", prefixed[0])
+            self._log.report("W-33d", "native tools without the prefix `eca_`", prefixed[0])
 
     def check_task(self, params: Mapping[str, Any]) -> None:
         """Check a `$/progress`."""
@@ -177,10 +178,12 @@ class Announcements:
             return
         if kind == "start":
             if task in self._tasks:
-                self._report("W-11e", "exactly one start of a task", f"a second start of {task!r}")
+                self._log.report(
+                    "W-11e", "exactly one start of a task", f"a second start of {task!r}"
+                )
             self._tasks[task] = self._log.index
         elif kind == "finish" and self._tasks.pop(task, None) is None and not self.has_unreadable:
-            self._report(
+            self._log.report(
                 "W-11e", "the finish of a running task", f"that of {task!r}, which is not running"
             )
 
@@ -188,7 +191,7 @@ class Announcements:
         """Check a `$/showMessage`."""
         text = params.get("message")
         if isinstance(text, str) and not text.strip():
-            self._report("GEN-1", "a message that is not blank", repr(text))
+            self._log.report("GEN-1", "a message that is not blank", repr(text))
 
     def finish(self) -> None:
         """Report missing announcements; the server had the time to write them."""
@@ -204,10 +207,7 @@ class Announcements:
             self._report_missing("W-11e", f"the finish of the task {task!r}", index)
 
     def _report_missing(self, row: str, expected: str, index: int) -> None:
-        self._log.report_missing(index, row, expected=expected, got="none")
-
-    def _report(self, row: str, expected: str, got: str, *, suppress_rest: bool = True) -> None:
-        self._log.report(row, expected=expected, got=got, suppress_rest=suppress_rest)
+        self._log.report_missing(index, row, expected, "none")
 
 
 def is_model(name: Any) -> bool:

@@ -192,7 +192,6 @@ class Calls:
         call.is_ambiguous = True
 
     def _check_decision(self, call: _Call, kind: str, content: Mapping[str, Any]) -> None:
-        """Check a content against the user's decision."""
         if kind == "toolCallRejected":
             reason = content.get("reason")
             is_users = call.was_rejected or self.was_stopped
@@ -274,12 +273,7 @@ class Calls:
         suppress_rest: bool = True,
     ) -> None:
         self._log.report(
-            row,
-            expected=expected,
-            got=got,
-            chat_id=self._chat_id,
-            paths=paths,
-            suppress_rest=suppress_rest,
+            row, expected, got, chat_id=self._chat_id, paths=paths, suppress_rest=suppress_rest
         )
 
 

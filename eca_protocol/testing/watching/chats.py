@@ -101,7 +101,7 @@ class Chats:
         if (chat_id, call_id) not in self._calls_seen:
             row = "TOOL-16" if approved else "TOOL-20"
             got = f"{call_id!r}, which was never announced"
-            self._log.report(row, side="client", expected="the id of the waiting call", got=got)
+            self._log.report(row, "the id of the waiting call", got, side="client")
             return
         turn = self._chats[chat_id].turn if chat_id in self._chats else None
         if turn is not None:
@@ -148,9 +148,7 @@ class Chats:
         code = error.get("code") if isinstance(error, Mapping) else None
         is_busy = chat is not None and chat.turn is not None and chat.turn.prompt is not prompt
         if is_busy and code not in _OWN_FAULTS:
-            self._log.report(
-                "W-22a", expected="a result for a prompt to a busy chat", got=f"the error {code}"
-            )
+            self._log.report("W-22a", "a result for a prompt to a busy chat", f"the error {code}")
 
     def _on_prompt_answered(
         self, prompt: Prompt, chat_id: str | None, result: Any, *, is_error: bool
@@ -159,7 +157,7 @@ class Chats:
         named = named if isinstance(named, str) and named else None
         if chat_id is not None and named is not None and named != chat_id:
             expected = f"the prompt's chatId {chat_id!r} in its response"
-            self._log.report("W-21c", expected=expected, got=repr(named), suppress_rest=False)
+            self._log.report("W-21c", expected, repr(named), suppress_rest=False)
             is_error = True
         if chat_id is None and named in self._chats:
             self._correct_guess(self._chats[named], lambda each: each is prompt)
@@ -238,9 +236,7 @@ class Chats:
             return None
         if chat_id in self._deleted:
             row = "W-25d" if kind == "metadata" else "W-24a"
-            self._log.report(
-                row, expected="no content for a deleted chat", got=f"`{kind}`", chat_id=chat_id
-            )
+            self._log.report(row, "no content for a deleted chat", f"`{kind}`", chat_id=chat_id)
             self._ignored_ids.add(chat_id)
             return None
         if params.get("parentChatId") in self._chats:
@@ -288,7 +284,7 @@ class Chats:
         words = prompt.expected_echo(echo)
         if guess.expected_echo(echo).startswith(echo) and not words.startswith(echo):
             expected, got = "the exact text of the prompt as its echo", repr(echo[:60])
-            self._log.report("W-20b", expected=expected, got=got, chat_id=chat.id)
+            self._log.report("W-20b", expected, got, chat_id=chat.id)
         turn.echo_is_done = turn.echo_is_done or echo == words
         self._exchange(turn, guess, prompt)
 
@@ -313,7 +309,7 @@ class Chats:
 
     def _report_unprompted(self, row: str, got: str, chat_id: str) -> None:
         expected = "contents only for chats with a prompt"
-        self._log.report(row, expected=expected, got=f"`{got}`", chat_id=chat_id)
+        self._log.report(row, expected, f"`{got}`", chat_id=chat_id)
 
     def _check_tokens(self, chat_id: str, usage: Mapping[str, Any]) -> None:
         tokens, before = usage.get("sessionTokens"), self._tokens.get(chat_id, 0)
@@ -321,9 +317,7 @@ class Chats:
             return
         if tokens < before:
             expected = f"`sessionTokens` of at least {before}, the previous value"
-            self._log.report(
-                "W-27a", expected=expected, got=repr(tokens), chat_id=chat_id, suppress_rest=False
-            )
+            self._log.report("W-27a", expected, repr(tokens), chat_id=chat_id, suppress_rest=False)
         self._tokens[chat_id] = tokens
 
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
@@ -344,10 +338,7 @@ class Chats:
                 return
             self._ignored_ids.add(chat_id)
             self._log.report(
-                "W-24a",
-                expected="no message for a deleted chat",
-                got=f"`{method}`",
-                chat_id=chat_id,
+                "W-24a", "no message for a deleted chat", f"`{method}`", chat_id=chat_id
             )
 
     def finish(self) -> None:

@@ -46,8 +46,8 @@ class Contents:
             row, expected, got = violation
             self._log.report(
                 row,
-                expected=expected,
-                got=got,
+                expected,
+                got,
                 chat_id=chat_id,
                 paths=_COSTS if row == "W-27d" else (),
                 suppress_rest=row == "W-26a",

@@ -59,8 +59,8 @@ class DraftChats:
         if not owed and not self._unanswered:
             self._log.report(
                 "W-50c",
-                expected="no content after the text that closes the turn",
-                got=repr(params.get("content"))[:60],
+                "no content after the text that closes the turn",
+                repr(params.get("content"))[:60],
                 chat_id=chat_id,
             )
         if params.get("isComplete") is True:
@@ -79,7 +79,7 @@ class DraftChats:
                 self._log.report_missing(
                     index,
                     "W-50c",
-                    expected="a text with `isComplete: true` to close the turn",
-                    got="none",
+                    "a text with `isComplete: true` to close the turn",
+                    "none",
                     chat_id=chat_id,
                 )

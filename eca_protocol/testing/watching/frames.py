@@ -30,9 +30,11 @@ class Frames:
             return None
         end, length = header
         if not _is_header(data[:end]):
-            self._report(side, "BASE-2", "only messages in the stream", _shown(data[:end]))
+            self._log.report("BASE-2", "only messages in the stream", _shown(data[:end]), side=side)
         elif not _PLAIN.fullmatch(data, 0, end):
-            self._report(side, "W-1", "`Content-Length` as the only header", _shown(data[:end]))
+            self._log.report(
+                "W-1", "`Content-Length` as the only header", _shown(data[:end]), side=side
+            )
         if length is None:
             return None
         message = message_in(data[end:])
@@ -46,28 +48,25 @@ class Frames:
         if side in self._truncated:  # the rest of a frame with a wrong length
             return
         if _is_header(data):
-            self._report(
-                side, "BASE-6", "a complete message", f"only its beginning, {_shown(data)}"
+            self._log.report(
+                "BASE-6", "a complete message", f"only its beginning, {_shown(data)}", side=side
             )
         else:
-            self._report(side, "BASE-2", "only messages in the stream", _shown(data))
+            self._log.report("BASE-2", "only messages in the stream", _shown(data), side=side)
 
     def _report_no_message(self, side: Side, body: bytes, length: int) -> None:
         if len(body) < length:
-            self._report(
-                side,
+            self._log.report(
                 "BASE-6",
                 f"a body of {length} bytes",
                 f"{len(body)} bytes before the end of the stream",
+                side=side,
             )
             return
         row, expected = _violation_of(body)
         if row == "BASE-6":
             self._truncated.add(side)
-        self._report(side, row, expected, _shown(body))
-
-    def _report(self, side: Side, row: str, expected: str, got: str) -> None:
-        self._log.report(row, side=side, expected=expected, got=got)
+        self._log.report(row, expected, _shown(body), side=side)
 
 
 def _is_header(data: bytes) -> bool:

@@ -50,24 +50,32 @@ class LifecycleChecker:
         self._states[request.index] = state
         if request.method == "initialize":
             if state is not State.NEW:
-                self._report_client("LIFE-1", "exactly one `initialize`", "a second `initialize`")
+                self._log.report(
+                    "LIFE-1", "exactly one `initialize`", "a second `initialize`", side="client"
+                )
             elif isinstance(request.params, Mapping):
                 self._assistant = _object(_object(request.params, "capabilities"), "codeAssistant")
         elif state is State.NEW:
-            self._report_client(
-                "LIFE-1", "`initialize` as the first request", f"`{request.method}`"
+            self._log.report(
+                "LIFE-1", "`initialize` as the first request", f"`{request.method}`", side="client"
             )
         self._admit(request.method, "request")
 
     def on_client_notification(self, method: str) -> None:
         """Handle a notification of the client."""
         if method == "initialized" and self._gate.state in {State.NEW, State.INITIALIZING}:
-            self._report_client(
-                "LIFE-12", "the response to `initialize` before `initialized`", f"`{method}` first"
+            self._log.report(
+                "LIFE-12",
+                "the response to `initialize` before `initialized`",
+                f"`{method}` first",
+                side="client",
             )
         elif method == "exit" and not self.was_shut_down:
-            self._report_client(
-                "LIFE-23", "`exit` after the response to `shutdown`", f"`{method}` without it"
+            self._log.report(
+                "LIFE-23",
+                "`exit` after the response to `shutdown`",
+                f"`{method}` without it",
+                side="client",
             )
             self.is_over = True
         self._admit(method, "notification")
@@ -92,21 +100,21 @@ class LifecycleChecker:
                 self._admit("initialized", "notification")
         elif request.method == "initialize":
             if not is_error:
-                self._report("LIFE-4", "an error for a second `initialize`", "a result")
+                self._log.report("LIFE-4", "an error for a second `initialize`", "a result")
         elif state is State.NEW:
             code = _object(message, "error").get("code")
             if code != SERVER_NOT_INITIALIZED:
                 got = f"an error of code {code}" if is_error else "a result"
-                self._report(
+                self._log.report(
                     "LIFE-2", f"the error {SERVER_NOT_INITIALIZED} before `initialize`", got
                 )
         elif state is State.SHUTDOWN:
             if not is_error:
-                self._report("LIFE-22", "an error for a request after `shutdown`", "a result")
+                self._log.report("LIFE-22", "an error for a request after `shutdown`", "a result")
         elif not self._is_answered:
             expected = "the response to `initialize` before other responses"
             got = f"a response to `{request.method}`"
-            self._report("W-10c", expected, got, suppress_rest=False)
+            self._log.report("W-10c", expected, got, suppress_rest=False)
         if request.method == "shutdown" and not is_error:
             self.was_shut_down = True
         return self._is_answered and state is not State.SHUTDOWN
@@ -114,7 +122,7 @@ class LifecycleChecker:
     def on_server_message(self, method: str, *, is_request: bool) -> bool:
         """Check the time of a server message; return whether it may be written at that time."""
         if not self._is_answered:
-            self._report(
+            self._log.report(
                 "W-10b",
                 "nothing before the response to `initialize`",
                 f"`{method}`",
@@ -122,7 +130,7 @@ class LifecycleChecker:
             )
             return False
         if method in _UNASKED and self._gate.state is State.ANSWERED:
-            self._report(
+            self._log.report(
                 "W-10e",
                 "unsolicited notifications only after `initialized`",
                 f"`{method}`",
@@ -133,7 +141,7 @@ class LifecycleChecker:
             where, what = _CAPABILITIES[method]
             if _object(self._assistant, where).get(what) is not True:
                 expected = "only requests that the client's capabilities announce"
-                self._report("W-42d", expected, f"`{method}`", suppress_rest=False)
+                self._log.report("W-42d", expected, f"`{method}`", suppress_rest=False)
         return True
 
     def _admit(self, method: str, kind: Literal["request", "notification"]) -> None:
@@ -143,12 +151,6 @@ class LifecycleChecker:
             return
         if verdict is Verdict.HOLD and method == "initialized":
             self._is_ready_early = True
-
-    def _report(self, row: str, expected: str, got: str, *, suppress_rest: bool = True) -> None:
-        self._log.report(row, expected=expected, got=got, suppress_rest=suppress_rest)
-
-    def _report_client(self, row: str, expected: str, got: str) -> None:
-        self._log.report(row, side="client", expected=expected, got=got)
 
 
 def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

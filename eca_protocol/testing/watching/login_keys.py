@@ -17,10 +17,7 @@ def contains_key(message: str) -> bool:
 def is_redacted_echo(text: str, message: str, *, is_key: bool) -> bool:
     """Return whether a text is the echo of a prompt with its key redacted.
 
-    Args:
-        text: the echo.
-        message: the prompt.
-        is_key: whether the whole prompt is a key, since the chat asked for one.
+    `is_key`: whether the whole prompt is a key, since the chat asked for one.
     """
     *before, last = text.split() or [""]
     if _HIDDEN.fullmatch(last) is None:

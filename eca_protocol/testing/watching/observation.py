@@ -21,11 +21,9 @@ class Observation:
 
     Attributes:
         requirement: the id of the violated row.
-        side: the side that violates it.
         index: the index of the violating entry, from 0; for a missing message, the index of the
             entry that required it.
         expected: the behaviour that the row requires.
-        got: the observed behaviour.
         chat_id: the id of the chat; empty outside of chats.
         at: the time of the entry, in the seconds that `feed` received.
     """
@@ -80,9 +78,9 @@ class ObservationLog:
     def report(
         self,
         requirement: str,
-        *,
         expected: str,
         got: str,
+        *,
         chat_id: str = "",
         side: Side = "server",
         paths: Collection[str] = (),
@@ -105,17 +103,15 @@ class ObservationLog:
             return
         self.is_ambiguous = suppress_rest
         self._rows.add(requirement)
-        self.report_missing(
-            self.index, requirement, expected=expected, got=got, chat_id=chat_id, side=side
-        )
+        self.report_missing(self.index, requirement, expected, got, chat_id=chat_id, side=side)
 
     def report_missing(
         self,
         index: int,
         requirement: str,
-        *,
         expected: str,
         got: str,
+        *,
         chat_id: str = "",
         side: Side = "server",
     ) -> None:

@@ -52,6 +52,4 @@ class Reasonings:
             self._report("W-26b", f"`reasonFinished` for {still[0]!r}", "the end of the turn")
 
     def _report(self, row: str, expected: str, got: str) -> None:
-        self._log.report(
-            row, expected=expected, got=got, chat_id=self._chat_id, suppress_rest=False
-        )
+        self._log.report(row, expected, got, chat_id=self._chat_id, suppress_rest=False)

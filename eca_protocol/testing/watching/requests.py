@@ -31,10 +31,6 @@ class PendingRequest:
     """A request without a response.
 
     Attributes:
-        side: the side that wrote it.
-        method: its method.
-        params: its params as raw JSON.
-        index: the index of its entry.
         is_second: whether an earlier request with its id was pending.
         is_doubtful: whether its frame may have been refused.
     """
@@ -49,8 +45,6 @@ class PendingRequest:
 
 @attrs.define
 class _SentRequests:
-    """The requests of one side."""
-
     pending: dict[Key, deque[PendingRequest]] = attrs.field(factory=dict)
     answered_ids: set[Key] = attrs.field(factory=set)
     unreadable: Counter[Key | None] = attrs.field(factory=Counter)
@@ -90,9 +84,7 @@ class RequestTracker:
         for row, expected, got in violations:
             rows.add(row)
             suppress_rest = row not in _OF_THE_CALL
-            self._log.report(
-                row, side=side, expected=expected, got=got, suppress_rest=suppress_rest
-            )
+            self._log.report(row, expected, got, side=side, suppress_rest=suppress_rest)
         if rows & _CONFUSING:
             self.mark_unreadable(side, message.get("id"))
         is_read = side == "server" or "id" not in message or not rows & _CONFUSING
@@ -144,20 +136,20 @@ class RequestTracker:
         if _take_unreadable(sent, key, is_error="error" in message):
             return None
         if twin is not None:
-            self._report(
-                side,
+            self._log.report(
                 "W-2b",
                 f"the request's id {twin[1]!r} with its JSON type",
                 repr(raw_id),
+                side=side,
                 suppress_rest=False,
             )
             return _take_answered(sent, twin, message)
         if key is not None and key in sent.answered_ids:
-            self._report(
-                side,
+            self._log.report(
                 "BASE-17",
                 "exactly one response to each request",
                 f"a second one with id {raw_id!r}",
+                side=side,
             )
             return None
         if key is None and _code(message) == PARSE_ERROR:
@@ -168,10 +160,15 @@ class RequestTracker:
             return None
         if key is None and (sent.unanswerable or not sent.pending or "result" in message):
             row = sent.unanswerable.pop() if sent.unanswerable else "BASE-18"
-            self._report(side, row, "no response to a message that is not a request", "one")
+            self._log.report(
+                row, "no response to a message that is not a request", "one", side=side
+            )
         else:
-            self._report(
-                side, "BASE-17", "a response with the id of a pending request", f"the id {raw_id!r}"
+            self._log.report(
+                "BASE-17",
+                "a response with the id of a pending request",
+                f"the id {raw_id!r}",
+                side=side,
             )
         return self._owner(sent)
 
@@ -182,11 +179,6 @@ class RequestTracker:
                 return _take_pending(sent, key)
         sent.stray_count += 1
         return None
-
-    def _report(
-        self, side: Side, row: str, expected: str, got: str, *, suppress_rest: bool = True
-    ) -> None:
-        self._log.report(row, side=side, expected=expected, got=got, suppress_rest=suppress_rest)
 
     def unanswered(self, side: Side) -> list[PendingRequest]:
         """Return the unanswered requests of `side`, less one for each response with a wrong id."""

@@ -32,7 +32,7 @@ class ResultChecker:
         if request.method == "initialize":
             self._check_welcome(result)
         elif request.method == "shutdown" and result is not None:
-            self._report("LIFE-18", "null as the result of `shutdown`", repr(result)[:60])
+            self._log.report("LIFE-18", "null as the result of `shutdown`", repr(result)[:60])
         elif message.get("error") is not None:
             if request.method in PROMPTS and not request.is_second:
                 self._check_refusal(request.method, request.params, message["error"])
@@ -41,12 +41,12 @@ class ResultChecker:
         elif request.method in PROMPTS:
             model = result.get("model")
             if not is_model(model) and model != params.get("model"):
-                self._report("W-21b", "a model named provider/model", repr(model))
+                self._log.report("W-21b", "a model named provider/model", repr(model))
         elif request.method in {"chat/queryContext", "chat/queryFiles"}:
             self._check_chat_id(params, result)
             contexts = result.get("contexts", result.get("files"))
             if isinstance(contexts, list) and len(contexts) > _MOST:
-                self._report("W-40a", f"at most {_MOST} contexts", str(len(contexts)))
+                self._log.report("W-40a", f"at most {_MOST} contexts", str(len(contexts)))
         elif request.method == "chat/queryCommands":
             self._check_chat_id(params, result)
 
@@ -54,7 +54,7 @@ class ResultChecker:
         if not isinstance(result, Mapping) or self.revision is Revision.DRAFT:
             return
         if not isinstance(result.get("chatWelcomeMessage"), str):
-            self._report(
+            self._log.report(
                 "W-10a", "a string as `chatWelcomeMessage`", repr(result.get("chatWelcomeMessage"))
             )
 
@@ -67,7 +67,7 @@ class ResultChecker:
             Codec(ECA, Revision.CURRENT).decode_params(method, params)
         except DecodeError:
             return
-        self._report("W-21d", "a result for a well-formed prompt", f"the error {code}")
+        self._log.report("W-21d", "a result for a well-formed prompt", f"the error {code}")
 
     def _check_chat_id(self, params: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         queried, returned = params.get("chatId"), result.get("chatId")
@@ -75,12 +75,5 @@ class ResultChecker:
             row = "W-40e" if queried is None else "CHAT-29"
             expected = f"the `chatId` of the query, {queried!r}"
             self._log.report(
-                row,
-                expected=expected,
-                got=repr(returned),
-                paths=("result.chatId",),
-                suppress_rest=False,
+                row, expected, repr(returned), paths=("result.chatId",), suppress_rest=False
             )
-
-    def _report(self, row: str, expected: str, got: str) -> None:
-        self._log.report(row, expected=expected, got=got)

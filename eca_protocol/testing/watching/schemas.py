@@ -87,9 +87,7 @@ class SchemaChecker:
                 self.client_goes_beyond = True
             elif part == "params" and not self.client_goes_beyond:
                 self._log.report(
-                    _EDITION[self.revision],
-                    expected=f"a method of revision {self.revision.value}",
-                    got=name,
+                    _EDITION[self.revision], f"a method of revision {self.revision.value}", name
                 )
                 return
         hint = method.params if part == "params" else method.result
@@ -132,9 +130,9 @@ class SchemaChecker:
             chat_id = raw.get("chatId") if isinstance(raw, dict) else None
             self._log.report(
                 row,
+                expected,
+                departure.got,
                 side=side,
-                expected=expected,
-                got=departure.got,
                 chat_id=chat_id if isinstance(chat_id, str) else "",
                 suppress_rest=False,
             )

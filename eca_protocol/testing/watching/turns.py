@@ -19,8 +19,6 @@ class Prompt:
     """A `chat/prompt` of the client.
 
     Attributes:
-        index: the index of its entry.
-        message: its text.
         is_answered: whether it has a result; an error removes the prompt from its chat.
         has_late_answer: whether the model's first content came before the response.
         breaks_order: whether its response came first, if its turn starts later.
@@ -102,13 +100,13 @@ class EarlyResponses:
             return
         self.is_of_idle_chats = True
         expected, got = _ORDER
-        log.report("W-20c", expected=expected, got=got, chat_id=chat_id)
+        log.report("W-20c", expected, got, chat_id=chat_id)
 
     def finish(self, log: ObservationLog) -> None:
         """Blame the doubtful ones on busy chats, unless idle ones are answered so, too."""
         for index, chat_id in () if self.is_of_idle_chats else self.doubtful:
             expected, got = _ORDER
-            log.report_missing(index, "W-20e", expected=expected, got=got, chat_id=chat_id)
+            log.report_missing(index, "W-20e", expected, got, chat_id=chat_id)
 
 
 _ORDER: Final = (
@@ -428,7 +426,6 @@ class ChatTurns:
                 return
 
     def _check_echo(self, turn: Turn) -> None:
-        """Check that the echo is complete."""
         if turn.prompt is None or turn.echo_is_done:
             return
         turn.echo_is_done = True
@@ -467,12 +464,10 @@ class ChatTurns:
 
     def _report_missing(self, index: int, row: str, expected: str) -> None:
         if not self.has_unreadable:
-            self.log.report_missing(index, row, expected=expected, got="none", chat_id=self.id)
+            self.log.report_missing(index, row, expected, "none", chat_id=self.id)
 
     def _report(self, row: str, expected: str, got: str, *, suppress_rest: bool = True) -> None:
-        self.log.report(
-            row, expected=expected, got=got, chat_id=self.id, suppress_rest=suppress_rest
-        )
+        self.log.report(row, expected, got, chat_id=self.id, suppress_rest=suppress_rest)
 
 
 def _bare(text: str) -> str:

@@ -109,11 +109,7 @@ class Watcher:
 
     def _report_unanswered(self, request: PendingRequest, side: Side) -> None:
         self._log.report_missing(
-            request.index,
-            "BASE-17",
-            side=side,
-            expected=f"a response to `{request.method}`",
-            got="none",
+            request.index, "BASE-17", f"a response to `{request.method}`", "none", side=side
         )
 
     def _check(self, side: Side, message: Mapping[str, Any]) -> None:
@@ -182,7 +178,6 @@ class Watcher:
             self._announcements.has_unreadable = True
 
     def _on_notification(self, row: Method, params: Mapping[str, Any]) -> None:
-        """Dispatch a notification of the server."""
         if row.name == "chat/contentReceived":
             self._chats.on_content(params)
         elif isinstance(self._chats, DraftChats):

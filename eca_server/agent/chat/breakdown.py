@@ -33,7 +33,6 @@ class LastRequest:
     """The last request to a model.
 
     Attributes:
-        request: the request.
         context: the tokens of the model's context, if known.
         compact_at: the percentage of the context that a request may take.
     """
@@ -48,11 +47,7 @@ def with_breakdown(
 ) -> ChatUsageContent:
     """Return a usage content with the context of the next request.
 
-    Args:
-        usage: the usage content.
-        last: the last request of the running turn.
-        history: the messages before the turn.
-        running: the messages of the turn.
+    `history`: the messages before the turn.
     """
     messages = effective_history(running, history.model_context)
     request = attrs.evolve(last.request, messages=messages)

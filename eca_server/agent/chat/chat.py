@@ -45,10 +45,8 @@ class Chat(Outlet):
         updated: the time of the last prompt.
         awaits_key_of: the provider whose key is expected as the next prompt; a stop ends the wait.
         last_turn_failed: the last turn has no complete answer.
-        titling: the title, and the request for one.
         replayer: replays the history to the client.
         mailbox: the state, the queued prompts and the work on the history.
-        turn: the running turn, or None.
         bodies: the turns of all chats whose bodies have not ended.
     """
 

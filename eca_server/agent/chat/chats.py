@@ -26,13 +26,8 @@ class Chats:
     """The chats of a connection, by id.
 
     Args:
-        session: the connected client.
-        nursery: runs the chats' tasks.
         memory: stores the chats; None: they are not stored.
         watch: called when the status of a chat or of a call changes.
-
-    Attributes:
-        working_subagents: the chats of working subagents, by id.
     """
 
     def __init__(
@@ -105,14 +100,7 @@ class Chats:
         settings: ChatSettings,
         chat: Chat | None = None,
     ) -> Chat:
-        """Make and store a chat that begins with existing messages.
-
-        Args:
-            messages: the history.
-            title: the chat's title.
-            settings: the chat's settings.
-            chat: the chat, if it has an id already.
-        """
+        """Make and store a chat that begins with existing messages."""
         chat = chat or self.open(None)
         chat.history.extend(messages)
         chat.titling.title = title or None

@@ -73,7 +73,6 @@ class Compactor:
 
     Attributes:
         turn: the turn whose chat is compacted; the marker is added to its messages.
-        model: the model that writes the summary.
         opening: the message that the turn answers; it is repeated after a summary, and so are the
             user's messages since the model last answered. None: the turn answers no message.
         percentage: the percentage of the model's context that a request may take.

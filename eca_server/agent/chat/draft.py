@@ -52,7 +52,6 @@ class _Growing:
         place: its number in the turn.
         origin: the model that writes it; None: it consists of results of calls.
         events: the events that are not stored.
-        pieces: the number of stored pieces.
         results: the calls whose results are stored.
     """
 

@@ -31,7 +31,6 @@ class Cut:
         place: the position of the first removed message.
         named_by: the id of the cut in the store: see `store.Rollback.cut`.
         earlier: see `store.Rollback.earlier`.
-        content_ids: the content ids of the removed messages.
         last_remaining: the content id of the last remaining message of the user.
     """
 
@@ -46,7 +45,6 @@ class History(Sequence[Message]):
     """The messages of a chat, oldest first.
 
     Attributes:
-        model_context: the messages that are sent to the model (cached).
         unrecorded_prompts: positions of prompts that were shown but are not in the history, by id.
         had_room: a request was within the limit since the last compaction; otherwise compacting
             again would not help.
@@ -83,12 +81,7 @@ class History(Sequence[Message]):
         self.model_context = effective_history(messages, self.model_context)
 
     def restore(self, stored: Sequence[Message], running: Sequence[Message]) -> None:
-        """Insert the stored messages before those since, which may be stored, too.
-
-        Args:
-            stored: the stored messages.
-            running: the messages of the running turn.
-        """
+        """Insert the stored messages before those since, which may be stored, too."""
         known_ids = {each.content_id for each in (*self, *running)} - {None}
         known = next((each.content_id for each in stored if each.content_id in known_ids), None)
         if known is not None:

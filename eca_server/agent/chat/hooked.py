@@ -67,8 +67,6 @@ class TurnHooks:
     """The hooks of a turn.
 
     Attributes:
-        hooks: the configured hooks.
-        turn: the turn.
         chat_payload: the members about the chat in each hook's payload.
         background: runs the hooks of the chat's start, which a delete of the chat does not end.
         stopped: a hook has ended the turn.
@@ -313,7 +311,6 @@ def _own_name(naming: Naming) -> str:
 
 
 def _framed(contexts: Sequence[tuple[str, str]]) -> tuple[TextPart, ...]:
-    """Return the contexts that hooks add, framed for the model."""
     sections = [
         Section(name="hook", attributes={"name": name}, body=(text,)) for name, text in contexts
     ]

@@ -34,7 +34,6 @@ class Memory:
     """The stored chats of one workspace.
 
     Args:
-        store: the store of chats.
         workspace: the workspace under which the chats are listed.
         boundary: returns the workspace with its current folders.
         notify: shows the user a sentence.
@@ -66,9 +65,7 @@ class Memory:
     async def find(self, chat_id: str, *, waits: bool) -> LoadResult | None:
         """Load a stored chat, once its interrupted rollback is finished.
 
-        Args:
-            chat_id: the chat.
-            waits: wait a moment for a late disk, and tell the user that the chat cannot be read.
+        `waits`: wait a moment for a late disk, and tell the user that the chat cannot be read.
 
         Returns:
             None if it cannot be read now.
@@ -112,7 +109,6 @@ class Storage:
     """The stored part of one chat.
 
     Attributes:
-        chat_id: the chat.
         memory: the stored chats; None: chats are not stored.
         state: whether the chat has its stored part.
         describe: returns the chat's title and settings for each record; None: store nothing.

@@ -27,8 +27,6 @@ class ChatServices:
     """The services that the chats of one connection share.
 
     Attributes:
-        session: the connected client.
-        nursery: the nursery of the chats' tasks.
         watch: called when the status of a chat that is not deleted, or of a call, changes.
     """
 
@@ -43,8 +41,6 @@ class Selection:
 
     Attributes:
         model: as `provider/model`.
-        variant: the variant of that model.
-        behavior: the name of the behavior.
     """
 
     model: str | None = None
@@ -56,8 +52,6 @@ class Outlet(ABC):
     """A chat that runs turns, of the user or of a subagent.
 
     Attributes:
-        id: the chat's id.
-        services: the services that it shares with other chats.
         storage: its stored part.
         parent_id: the chat whose agent started this subagent; None: a chat of the user.
         history: the messages, without those of the running turn.

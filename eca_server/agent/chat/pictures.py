@@ -26,11 +26,7 @@ def picture_content(data: bytes) -> ChatImageContent:
 
 
 class FirstPictures:
-    """Drops the pictures of one answer beyond `MOST_PICTURES`.
-
-    Attributes:
-        count: the number of all pictures.
-    """
+    """Drops the pictures of one answer beyond `MOST_PICTURES`."""
 
     def __init__(self) -> None:
         self.count = 0

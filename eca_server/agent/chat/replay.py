@@ -112,7 +112,6 @@ class _Replay:
     cited: set[str] = attrs.field(factory=set)
 
     def user(self, message: Message) -> None:
-        """Add the contents of a user's message."""
         if any(isinstance(part, CompactionPart) for part in message.parts):
             self.contents.append(ReplayedContent("system", ChatTextContent(text=COMPACTED)))
             return
@@ -150,7 +149,6 @@ class _Replay:
         self.contents.append(ReplayedContent("assistant", content))
 
     def _mark(self, content_id: str | None) -> None:
-        """Show the flags that follow a content."""
         for name, flag in self.flags.items():
             if flag.after == content_id:
                 content = ChatFlagContent(text=flag.text, content_id=name)

@@ -47,7 +47,6 @@ class Rollbacks:
     """Restores files for the chats of one workspace.
 
     Attributes:
-        store: the store with the before-images.
         workspace: the workspace under which the chats are listed.
         boundary: returns the workspace with its current folders.
         notify: shows the user a sentence.

@@ -19,9 +19,7 @@ _log = logging.getLogger("eca_server.agent.chat")
 async def take_steers(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> bool:
     """Add the texts of steers to the messages, with their echo, and run the commands.
 
-    Args:
-        turn: the turn.
-        compact: compacts the chat, with the user's wish for the summary.
+    `compact`: compacts the chat, with the user's wish for the summary.
 
     Returns:
         True if there is a new text for the model.

@@ -26,7 +26,6 @@ class Step:
         prepared: the prepared call, which is the one that runs if it may.
         postponed: it is prepared after the calls it waits for have run.
         changes_something: later calls wait for it.
-        done: set at its end.
     """
 
     def __init__(self, call: ToolCall, finished: ToolCallFinished) -> None:

@@ -21,10 +21,8 @@ class ChatRecord:
     """Additions to a stored chat.
 
     Attributes:
-        messages: new messages.
         title: the chat's title; None: keep the stored one.
         settings: the chat's settings; None: keep the stored ones.
-        usage: the usage of the turn that ends with the messages.
         running: the state of the running turn with the messages.
     """
 

@@ -67,12 +67,7 @@ _LISTED = 200  # characters of a description, and agents of the list
 
 @attrs.frozen(kw_only=True)
 class Task:
-    """A task for a subagent.
-
-    Attributes:
-        text: the description of the task.
-        agent: the subagent.
-    """
+    """A task for a subagent."""
 
     text: str
     agent: Subagent
@@ -85,7 +80,6 @@ class SpawnAgent:
     Attributes:
         agents: the agents that can be called, by name.
         model: the model, as `provider/model`, of an agent without one of its own.
-        variant: the variant of that model.
         cap: the limit of an agent's answer.
         work: runs a task, and returns its chat when the turn has ended; None: the tool is only
             listed.
@@ -216,11 +210,7 @@ class _ParentStorage(Storage):
 
 
 class SubagentChat(Outlet):
-    """The chat of a subagent, which exists while its parent waits for it: the outlet of its turn.
-
-    Attributes:
-        turn: the only turn.
-    """
+    """The outlet of a subagent's turn: a chat that exists while its parent waits for it."""
 
     def __init__(
         self,

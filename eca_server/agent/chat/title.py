@@ -32,8 +32,6 @@ class Titling:
 
     Attributes:
         nursery: the nursery of the request.
-        write: writes a content of the chat.
-        store: stores the title.
         title: the title, once the model or the user has given one.
     """
 
@@ -91,10 +89,7 @@ class Titling:
 async def make_title(model: Model, prompt: str, instruction: str | None = None) -> str | None:
     """Return a short plain title for a chat that begins with `prompt`; None for an empty one.
 
-    Args:
-        model: the model that writes the title.
-        prompt: the first prompt.
-        instruction: the instruction; None: the built-in one.
+    `instruction`: the instruction; None: the built-in one.
 
     Raises:
         BackendError: the request failed.

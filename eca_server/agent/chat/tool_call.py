@@ -37,7 +37,6 @@ class ToolCall(Call):
         arguments: the model's arguments, as hooks rewrote them.
         result: the result for the model, once the call has ended.
         memos: the rules that an approval for the session would remember.
-        is_refused_by_user: the user rejected the call, or a call of its subagent.
         worker: returns the subagent that works in the call, with its progress; None: no subagent.
     """
 

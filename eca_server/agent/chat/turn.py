@@ -96,11 +96,7 @@ class Turn(Writer):
         ended: set when the body has ended.
         is_closed: the turn has ended for the client and the chat.
         messages: the messages that the turn adds to the chat's history when it is closed.
-        usages: the usage of each request to the model.
         limit: the model's limits, if known.
-        last_request: the last request to the model.
-        calls: the tool calls of the turn, by id.
-        stopped_during_tool: a tool ran when the turn was stopped.
         draft: the answer so far that is not stored yet.
         steers: messages to the running turn that no request has taken yet.
         subagents: the turns of running subagents; they end with the turn.

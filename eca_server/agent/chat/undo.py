@@ -120,9 +120,7 @@ class _File:
     """A file while the undoing of its changes is planned.
 
     Attributes:
-        path: its path on the disk.
         state: its state after the planned steps, as `Disk.look` returns it.
-        steps: the steps planned for it.
         open: the last step, if the next change can be part of it.
         skip_reason: why it is left alone.
     """
@@ -143,7 +141,6 @@ class _Planner:
         self._steps: list[_Step] = []
 
     def leave(self, path: Path) -> None:
-        """Leave a file as it is."""
         self._at(path).skip_reason = _LOST
 
     def undo(self, change: Change) -> None:
@@ -169,7 +166,6 @@ class _Planner:
         file.open.change = change.number if change.existed else None
 
     def plan(self) -> Plan:
-        """Return the plan."""
         for file in self._all:
             if any(step.target is _NOT_STORED for step in file.steps):
                 file.skip_reason = file.skip_reason or _NO_BYTES

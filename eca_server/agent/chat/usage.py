@@ -29,8 +29,6 @@ class SessionUsage:
     """The sum over a chat's turns.
 
     Attributes:
-        tokens: the tokens of all requests.
-        last_tokens: the tokens of the last turn.
         last_cost: US dollars of the last turn; None: unknown.
         cost: US dollars of all turns; None: no turn's cost is known.
     """

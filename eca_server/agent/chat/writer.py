@@ -33,11 +33,7 @@ class Writer:
     """Writes the contents of one turn.
 
     Attributes:
-        outlet: the chat of the turn.
-        session: the connected client.
-        stopped: the user stopped the turn.
         failed: there is no complete answer, and the reason was shown.
-        is_closing: the turn is being closed.
         is_mute: nothing more is written.
         reasonings: the blocks of reasoning, by the model's keys.
     """

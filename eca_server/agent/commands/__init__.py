@@ -10,9 +10,8 @@ import attrs
 from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.agent import select_agent
 from eca_server.agent.commands.btw import ask_aside
-from eca_server.agent.commands.chats import list_chats
+from eca_server.agent.commands.chats import delete_stored_chat, fork_chat, list_chats, resume_chat
 from eca_server.agent.commands.command import (
     ChatActions,
     Command,
@@ -21,30 +20,23 @@ from eca_server.agent.commands.command import (
     Steering,
     ask_model,
 )
-from eca_server.agent.commands.compact import compact_chat
 from eca_server.agent.commands.config import show_config
-from eca_server.agent.commands.context import show_context
-from eca_server.agent.commands.costs import show_costs
+from eca_server.agent.commands.context import compact_chat, show_context, show_costs
 from eca_server.agent.commands.custom import (
     CommandFiles,
     CustomCommand,
     TooLong,
 )
-from eca_server.agent.commands.delete_chat import delete_stored_chat
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.export import export_chat
-from eca_server.agent.commands.fork import fork_chat
 from eca_server.agent.commands.hooks import list_hooks
 from eca_server.agent.commands.import_chat import import_file
 from eca_server.agent.commands.init import write_instructions
 from eca_server.agent.commands.login import LOGIN, log_out, login_flows, login_prompt
-from eca_server.agent.commands.model import select_model
-from eca_server.agent.commands.prompt_show import show_prompt
-from eca_server.agent.commands.repo_map_show import show_repo_map
-from eca_server.agent.commands.resume import resume_chat
+from eca_server.agent.commands.prompt_show import show_prompt, show_repo_map
 from eca_server.agent.commands.rules import list_rules, sync_system_prompt
+from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
 from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
-from eca_server.agent.commands.subagents import list_subagents
 from eca_server.agent.commands.trust import review_trust
 from eca_server.agent.commands.unsupported import UNSUPPORTED
 from eca_server.agent.context.limits import limit_notes

@@ -1,13 +1,16 @@
-"""`/chats`: lists the stored chats of all workspaces."""
+"""The commands for stored chats: `/chats`, `/resume`, `/fork`, `/delete-chat`."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import attrs
+
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.chat.memory import line_of
+from eca_server.agent.chat.memory import Memory, line_of
+from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.commands.command import CommandContext, command
 from eca_server.agent.tools.files import printable
 
@@ -51,3 +54,103 @@ async def list_chats(turn: Turn, context: CommandContext) -> None:
         "Send `/resume ID` to continue one of them in this chat.",
         role="system",
     )
+
+
+MAX_RESUMABLE = 20
+
+
+@command(
+    "resume",
+    CommandArgument(name="number", description="Number of the chat in the list, or its id."),
+)
+async def resume_chat(turn: Turn, context: CommandContext) -> None:
+    """List the stored chats of this workspace, or continue one in this chat."""
+    memory = context.memory
+    if memory is None:
+        turn.fail("This session does not store chats, so there is none to resume.")
+        return
+    others = [each for each in await memory.latest(MAX_RESUMABLE + 1) if each.id != context.chat.id]
+    arguments = context.text.split()[1:]
+    if arguments:
+        numbered = {f"{number}": each.id for number, each in enumerate(others, 1)}
+        stored = await _stored(numbered.get(arguments[0], arguments[0]), context, memory)
+        if stored is not None:
+            messages = [attrs.evolve(each.message, content_id=None) for each in stored.messages]
+            turn.messages.extend(messages)
+            count = len(messages)
+            message = f"Added {count} messages to this chat. Send a prompt to continue."
+            turn.say(message, role="system")
+            return
+    if memory.store.is_late:
+        turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
+    elif not others:
+        turn.say("This workspace has no other stored chats.", role="system")
+    elif arguments:
+        turn.fail(
+            f"Expected a number from 1 to {len(others)} or a chat's id, got {arguments[0]!r}."
+        )
+    else:
+        lines = [f"{number}. {line_of(each)}" for number, each in enumerate(others, 1)]
+        lines.append("\nSend `/resume N` to continue one of them in this chat.")
+        turn.say("\n".join(lines), role="system")
+
+
+async def _stored(chat_id: str, context: CommandContext, memory: Memory) -> StoredChat | None:
+    """Return a stored chat other than the turn's, if it has messages."""
+    stored = None if chat_id == context.chat.id else await memory.store.load(chat_id)
+    return stored if stored is not None and stored.messages else None
+
+
+@command("fork")
+async def fork_chat(turn: Turn, context: CommandContext) -> None:
+    """Create a new chat with the messages of this one."""
+    chat = context.chat
+    if context.chats.fork is None:
+        turn.fail("This editor cannot show chats that the server starts.")
+    elif not chat.history:
+        turn.fail("There is nothing to fork: this chat has no messages.")
+    else:
+        forked = await context.chats.fork(chat, tuple(chat.history))
+        turn.say(f"This chat was forked to {forked.title}.", role="system")
+
+
+YES: Final = "yes"
+_DELETE: Final = "Delete it"
+_KEEP: Final = "Keep it"
+
+
+@command(
+    "delete-chat",
+    CommandArgument(name="id", description="Id of another chat, as listed by `/chats`."),
+    CommandArgument(name=YES, description=f"`{YES}` deletes without a confirmation."),
+)
+async def delete_stored_chat(turn: Turn, context: CommandContext) -> None:
+    """Delete this chat or another one, after a confirmation."""
+    words = arguments_of(context.text).split()
+    is_confirmed = words[-1:] == [YES]
+    chat_name = " ".join(words[:-1] if is_confirmed else words)
+    chat_id = chat_name or context.chat.id
+    title_found = (
+        await context.chats.find_title(chat_id) if chat_name else context.chat.title or chat_id
+    )
+    if title_found is None:
+        shown = printable(chat_name[:100])
+        turn.fail(f"There is no chat {shown!r}. Send `/chats` to list all chats with their ids.")
+        return
+    title = printable(title_found)
+    if not is_confirmed and context.ask_user is not None:
+        turn.progress("Waiting for your answer")
+        question = f"Delete the chat {title}? This cannot be undone."
+        is_confirmed = await context.ask_user(context.chat, question, (_DELETE, _KEEP)) == _DELETE
+        if not is_confirmed:
+            turn.say("The chat was not deleted.", role="system")
+            return
+    if not is_confirmed:
+        command = " ".join(filter(None, ["/delete-chat", printable(chat_name), YES]))
+        turn.say(f"Send `{command}` to delete the chat {title}.", role="system")
+    elif chat_id == context.chat.id:
+        turn.finish()
+        context.chats.delete(chat_id)
+    else:
+        context.chats.delete(chat_id)
+        turn.say(f"The chat {title} was deleted.", role="system")

@@ -79,8 +79,6 @@ class ChatActions:
     """The actions of commands on chats, of which the client is notified.
 
     Attributes:
-        select_model: selects a model, by its name, for a chat.
-        select_agent: selects an agent, by its name, for a chat.
         find_title: returns the title of a chat, or its id; None: there is no such chat.
         delete: deletes a chat, by its id.
         begin: creates and shows a chat with an imported history; None: the client shows only chats
@@ -103,24 +101,12 @@ class CommandContext:
     """The data and services of a command, in addition to its turn.
 
     Attributes:
-        text: the prompt that names the command.
-        chat: the chat of the turn.
-        loaded: the configuration.
-        models: the models.
         model: the model of the turn, as `provider/model`.
-        behavior: the behaviour of the turn.
         make_agent: builds the agent that answers a text in the turn.
-        logins: the stored keys.
         refresh_models: rebuilds the models after a change of keys, and notifies the client.
-        http: the HTTP client for logins.
-        workspace: the opened folders.
         gitignore: whether trees skip files that Git ignores.
-        command_files: searches for custom commands.
-        skill_files: searches for skills.
         trust: the settings of opened folders that wait for the user.
-        memory: the stored chats, if chats are stored.
         mcp: the MCP servers, if any are configured.
-        chats: the actions on chats.
         ask_user: asks the user to choose one of these labels, and returns None without an answer;
             None: the client shows no questions.
     """
@@ -154,7 +140,6 @@ class Command:
     """A native slash command; `run` is the body of its turn.
 
     Attributes:
-        asks_model: true if it asks a model.
         steering: when it runs if it is sent to a running turn.
     """
 

@@ -44,9 +44,7 @@ class _Setting:
 def report(loaded: LoadedConfig, keys: Iterable[Secret]) -> str:
     """Return the configured values as Markdown.
 
-    Args:
-        loaded: the configuration.
-        keys: secrets that are masked in the whole text.
+    `keys`: secrets that are masked in the whole text.
     """
     merged: dict[str, Any] = {}
     for source in loaded.sources:

@@ -1,10 +1,14 @@
-"""`/context`: shows the use of the model's context window."""
+"""The size of a chat: `/context` and `/costs` show it, `/compact` reduces it."""
 
 from __future__ import annotations
 
-from eca_protocol.messages import ContextBreakdown
+from eca_protocol.messages import CommandArgument, ContextBreakdown
+from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.breakdown import breakdown
+from eca_server.agent.chat.compaction import NO_PAST, has_past
+from eca_server.agent.chat.reply import limit_of
+from eca_server.agent.chat.usage import money
 from eca_server.agent.commands.command import CommandContext, command
 from eca_server.models.backend import Request
 
@@ -38,3 +42,50 @@ def _summary(size: ContextBreakdown) -> str:
     if not limit:
         return f"about {used:,} tokens used; the limit is unknown."
     return f"about {used:,} of {limit:,} tokens used ({100 * used / limit:.0f} %)."
+
+
+_WHY = (
+    "Each request sends the whole chat again, so the sum grows faster than the chat. `/context` "
+    "shows the size of the next request."
+)
+
+
+@command("costs", steering="between requests")
+async def show_costs(turn: Turn, context: CommandContext) -> None:
+    """Show the tokens and costs of this chat."""
+    usage = context.chat.usage
+    last, session = money(usage.last_cost), money(usage.cost)
+    lines = [
+        f"Tokens of all requests of this chat: {usage.tokens:,}",
+        f"Last message: {f'${last}' if last else 'cost unknown'}",
+        f"This chat: {f'${session}' if session else 'cost unknown'}",
+        "",
+        _WHY,
+    ]
+    turn.say("\n".join(lines), role="system")
+
+
+@command(
+    "compact",
+    CommandArgument(name="instructions", description="Instructions for the summary."),
+    asks_model=True,
+    steering="between requests",
+)
+async def compact_chat(turn: Turn, context: CommandContext) -> None:
+    """Summarize this chat to free space in the model's context."""
+    if not has_past(turn):
+        turn.say(NO_PAST, role="system")
+        return
+    wish = arguments_of(context.text)
+    agent = await context.make_agent(turn, wish)
+    if agent is None:
+        return
+    turn.limit = limit_of(agent.model)
+    agent.record_request(
+        turn, Request(system=agent.system, messages=(), tools=agent.toolbox.offered)
+    )
+    summary = await agent.compactor(turn).summarize(None, wish)
+    if summary is None:
+        turn.failed = True
+    else:
+        turn.say(summary, role="system")

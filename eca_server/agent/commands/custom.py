@@ -52,10 +52,8 @@ class CustomCommand:
     """One command from a file.
 
     Attributes:
-        name: the name behind the slash.
         description: one line.
         text: the prompt for the model, with placeholders.
-        path: its file.
         is_of_project: true if the file belongs to the workspace, not to the user.
     """
 
@@ -141,9 +139,7 @@ def words_of(argument_text: str, *, limit: int | None = None) -> tuple[str, ...]
 
     Double quotes may be doubled: editors quote a value with spaces, and so may the user.
 
-    Args:
-        argument_text: the text.
-        limit: the maximum number of words; the last one is then the whole rest as written.
+    `limit`: the maximum number of words; the last one is then the whole rest as written.
     """
     matches = list(_WORD.finditer(argument_text))
     words = [next(group for group in match.groups() if group is not None) for match in matches]
@@ -220,8 +216,6 @@ class CommandFiles:
 
 @attrs.define(kw_only=True, eq=False)
 class _Reading(DefinitionFiles):
-    """A search: the commands so far."""
-
     taken: frozenset[str]
     commands: dict[str, CustomCommand] = attrs.field(init=False, factory=dict)
 

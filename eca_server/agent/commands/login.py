@@ -42,7 +42,6 @@ class LoginPrompt:
     """A prompt that concerns a login.
 
     Attributes:
-        masked_text: the prompt without its key.
         provider: the provider; None: none, or an unknown one, was named.
         flow: the login flow, if the user wants to log in without a key.
         key: the pasted text, valid or not.
@@ -87,11 +86,8 @@ def login_prompt(
 ) -> LoginPrompt | None:
     """Return the login that a prompt concerns, or None.
 
-    Args:
-        message: the prompt.
-        awaited: the provider whose key the chat waits for. A slash command or a sentence ends the
-            wait; a text that may contain a key does not, even an invalid one.
-        providers: the providers, with their login flows.
+    `awaited`: the provider whose key the chat waits for. A slash command or a sentence ends the
+    wait; a text that may contain a key does not, even an invalid one.
     """
     if named_command(message) == LOGIN.name:
         return _command(message, providers)
@@ -235,7 +231,6 @@ async def log_out(turn: Turn, context: CommandContext) -> None:
 
 
 def _source_of(provider: str, models: Models) -> str | None:
-    """Return the source of the provider's key, or None."""
     keys = (facts.credential for facts in models.providers if facts.name == provider)
     return next((each.source for each in keys if each is not None), None)
 

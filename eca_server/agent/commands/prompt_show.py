@@ -1,8 +1,10 @@
-"""`/prompt-show`: shows the request that a prompt would send to the model."""
+"""The texts that a model receives: `/prompt-show`, `/repo-map-show`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+
+import trio
 
 from eca_protocol import json
 from eca_protocol.messages import CommandArgument
@@ -10,6 +12,7 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, fenced
 from eca_server.agent.context.contexts import PromptContext
+from eca_server.agent.context.disk import draw_roots
 from eca_server.models.backend import Tool
 from eca_server.models.history import Message, Part, TextPart, ToolCallPart, ToolResultPart
 
@@ -69,3 +72,19 @@ def _sizes(parts: Iterable[Part]) -> Iterator[int]:
                 yield from _sizes(results)
             case _:
                 yield len(getattr(part, "text", ""))
+
+
+@command("repo-map-show", steering="between requests")
+async def show_repo_map(turn: Turn, context: CommandContext) -> None:
+    """Show the repository map that the model receives."""
+    workspace = context.workspace
+    if not workspace.roots:
+        turn.fail("No folder is open.")
+        return
+
+    def draw() -> str:
+        return draw_roots(
+            workspace, gitignore=context.gitignore, checkpoint=trio.from_thread.check_cancelled
+        )
+
+    turn.say(fenced(await trio.to_thread.run_sync(draw)), role="system")

@@ -34,7 +34,6 @@ class CheckResult:
     """The result of checking one provider.
 
     Attributes:
-        provider: its name.
         works: true if URL and key are valid.
         message: the proof, or the error and what to do.
     """

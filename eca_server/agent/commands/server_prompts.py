@@ -47,13 +47,7 @@ class MissingArguments(Exception):
 
 @attrs.frozen(kw_only=True)
 class ServerPrompt:
-    """One prompt of a running server.
-
-    Attributes:
-        name: the name behind the slash.
-        server: its server.
-        prompt: the prompt as its server lists it.
-    """
+    """One prompt of a running server."""
 
     name: str
     server: Server
@@ -132,7 +126,6 @@ def server_prompts(
 
 
 def _line(text: str, limit: int) -> str:
-    """Return a server's text as one printable line."""
     return printable(" ".join(text[: 4 * limit].split())[:limit])
 
 

@@ -33,7 +33,6 @@ class DefinitionFiles(ABC):
     """The files of one kind; used in a worker thread.
 
     Attributes:
-        workspace: the workspace.
         checkpoint: called now and then; an exception of it ends the search.
         budget: bytes that may still be read.
         notes: sentences about skipped files.
@@ -48,9 +47,7 @@ class DefinitionFiles(ABC):
     def add_file(self, place: Place, *, from_workspace: bool) -> None:
         """Read a definition and store it.
 
-        Args:
-            place: the file.
-            from_workspace: whether it belongs to the workspace, not to the user.
+        `from_workspace`: whether it belongs to the workspace, not to the user.
 
         Raises:
             InvalidDefinition: it is not a valid definition.
@@ -86,9 +83,7 @@ class DefinitionFiles(ABC):
 
         A path written inside a root is the workspace's, even if a link takes it elsewhere.
 
-        Args:
-            paths: relative ones start in each root, or in the user's directory without a root.
-            user_directory: the user's configuration directory.
+        `paths`: relative ones start in each root, or in the user's directory without a root.
         """
         own: list[str] = []
         of_workspace: list[str] = []

@@ -43,7 +43,6 @@ class PathContent:
     """The content of a path.
 
     Attributes:
-        section: for the model.
         size: bytes of text in the section.
         left_out: bytes of text that did not fit.
         attachment: the picture or document of the section.
@@ -60,7 +59,6 @@ class PathReader:
     """A reader of files and directories for prompts.
 
     Attributes:
-        workspace: resolves paths.
         limits: of sizes and numbers.
         gitignore: leave out the files that Git ignores in directories.
         checkpoint: called between pieces of work; an exception of it ends the work.

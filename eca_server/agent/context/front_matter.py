@@ -36,7 +36,6 @@ def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
 
 
 def _words(lines: Sequence[str]) -> Sequence[str]:
-    """Return the words of a value, from its lines."""
     first, *more = lines
     if not first:
         return more

@@ -159,7 +159,6 @@ class _Reading:
             self._add_directory(root.path / ".eca" / "rules", root)
 
     def result(self) -> InstructionFiles:
-        """Return all files, each in its tags."""
         return InstructionFiles(
             text=render(self.sections),
             sections=tuple(self.sections),
@@ -266,7 +265,6 @@ class _Reading:
 
     @contextmanager
     def _noting_errors(self, path: str) -> Iterator[None]:
-        """Turn an error about a path into a note for the user."""
         try:
             yield
         except FileError as error:

@@ -37,11 +37,7 @@ async def query_contexts(
     repository map and the cursor are not offered: the former is deprecated, and the position of
     the latter is known only to the editor.
 
-    Args:
-        params: the query and the contexts of the client.
-        index: the files of the workspace.
-        workspace: the workspace.
-        resources: the matching resources of MCP servers, without those of the client.
+    `resources`: the matching resources of MCP servers, without those of the client.
     """
     existing = params.contexts[:_MOST_EXISTING]
     matches = await index.search(params.query, limit=_MOST + len(existing))

@@ -61,8 +61,6 @@ class Boundaries:
     """The reach of each file; reads the disk.
 
     Attributes:
-        workspace: the opened directories.
-        user_directory: the user's configuration directory.
         trusted_roots: the paths of the trusted roots, as opened or real.
     """
 

@@ -55,9 +55,7 @@ class ResourceContent:
     """The content of one piece of a resource.
 
     Attributes:
-        section: for the model.
         size: bytes of text in the section.
-        is_cut: whether the text was cut.
         attachment: the picture or document of the section.
     """
 

@@ -58,9 +58,7 @@ class CompletionRequest:
     """One request for a completion.
 
     Attributes:
-        has_superseded: whether it cancelled the request before it.
         scope: cancelled by the next request.
-        is_over: whether it has its answer.
     """
 
     has_superseded: bool

@@ -35,7 +35,6 @@ class Document:
         after: the text after the cursor, limited.
         length: the number of all characters before the cursor.
         rest: the number of all characters after the cursor.
-        line_end: the line end of the document.
     """
 
     before: str
@@ -106,5 +105,4 @@ def trim_completion(text: str, document: Document) -> str:
 
 
 def _leaves_open(text: str) -> bool:
-    """Return True if a text has an unclosed bracket."""
     return any(text.count(opening) > text.count(closing) for opening, closing in ("()", "[]", "{}"))

@@ -31,9 +31,6 @@ _OF_MARKDOWN: Final = {"markdown", "md"}
 class Replacement:
     """The replacement of a selection while the answer streams.
 
-    Args:
-        selected: the selected text.
-
     Attributes:
         size: characters of the answer so far.
     """
@@ -102,10 +99,6 @@ class Replacement:
         """Return the whole text after `close`, with the corrections that need all of it.
 
         Text around a fenced block is removed, and so are repeated lines around the selection.
-
-        Args:
-            before: the text before the selection.
-            after: the text after the selection.
         """
         text = answer = "".join(self._answer)
         if not self._has_fences and self._fence is None:

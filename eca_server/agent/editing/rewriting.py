@@ -73,11 +73,6 @@ class Rewrite:
     """A request to rewrite a selection.
 
     Attributes:
-        id: the client's id.
-        selected: the selected text.
-        prompt: the user's prompt.
-        path: the path of the document, if it has one.
-        model: the model to call.
         instruction: the configured system prompt; None: the built-in one.
         surroundings: reads the text around the selection.
     """
@@ -114,7 +109,6 @@ class _Running:
     Attributes:
         scope: cancelled by a stop.
         ended: set when the rewrite has ended.
-        is_started: whether `started` was sent.
         is_mute: whether nothing more is sent.
     """
 
@@ -125,12 +119,7 @@ class _Running:
 
 
 class Rewrites:
-    """The rewrites of one connection.
-
-    Args:
-        session: the client to notify.
-        nursery: runs the rewrites.
-    """
+    """The rewrites of one connection."""
 
     def __init__(self, session: Session, nursery: trio.Nursery) -> None:
         self._session = session
@@ -191,7 +180,6 @@ class Rewrites:
                 del self._running[rewrite.id]
 
     def _begin(self, rewrite_id: str, running: _Running) -> None:
-        """Send `started`, once."""
         if not running.is_started:
             running.is_started = True
             self._notify(rewrite_id, running, m.RewriteStartedContent())

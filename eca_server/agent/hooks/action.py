@@ -43,7 +43,6 @@ class ActionResult:
         status: its exit code, negative for a signal; `FAILED` if it did not start or finish.
         stdout: its output up to `LARGEST` bytes, and the number of bytes left out (W-38).
         stderr: the same for stderr, or the reason why it did not start or finish.
-        is_cut: whether stdout was cut.
     """
 
     status: int

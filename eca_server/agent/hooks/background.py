@@ -50,7 +50,6 @@ class _Lane:
     Attributes:
         limiter: limits the chats that run hooks at once.
         pending: events whose hooks have not run yet.
-        last_status: the last status that hooks received.
         scope: the running hooks' cancel scope; None: no hook runs.
         finished: set when no hook of this lane runs.
     """
@@ -82,7 +81,6 @@ class BackgroundHooks:
 
     Args:
         nursery: the nursery in which they run.
-        warn: shows a warning to the user.
     """
 
     def __init__(self, nursery: trio.Nursery, warn: Callable[[str], None]) -> None:
@@ -101,10 +99,7 @@ class BackgroundHooks:
     ) -> HookResults:
         """Run the `chatStart` hooks of a chat; its `chatEnd` hooks wait for them.
 
-        Args:
-            chat_id: the chat.
-            run: runs the hooks.
-            outlives_caller: returns whether they continue when the caller is cancelled.
+        `outlives_caller`: returns whether they continue when the caller is cancelled.
         """
         start = self._starts[chat_id] = _ChatStart()
         self._nursery.start_soon(self._run_start, chat_id, start, run)
@@ -165,9 +160,7 @@ class BackgroundHooks:
     async def close(self, hooks: Hooks, payload: Mapping[str, Any]) -> None:
         """Run the `sessionEnd` hooks, wait `CLOSE_SECONDS` for all hooks, then kill the rest.
 
-        Args:
-            hooks: the configured hooks.
-            payload: the data for the `sessionEnd` hooks.
+        `payload`: the data for the `sessionEnd` hooks.
         """
         self.fire(hooks, "sessionEnd", payload)
         self._is_closing = True

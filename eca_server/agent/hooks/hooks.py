@@ -54,11 +54,8 @@ class HookResults:
 
     Attributes:
         payload: the event's data, with all rewrites.
-        blocked_by: the first hook that blocked, and its reason.
         stopped_by: the hook that ended the turn, and its reason.
         approval: the strictest decision on the call, and its hook.
-        denial_reasons: the reasons of the hooks that deny.
-        contexts: hook names and the context that each adds.
         replacement: the text that replaces a tool's output.
         follow_ups: further prompts for the model.
     """
@@ -104,8 +101,6 @@ class Hooks:
     """The configured hooks.
 
     Attributes:
-        hooks: the hooks by name.
-        directory: their working directory.
         environment: their whole environment.
         common_payload: data that every hook receives.
     """

@@ -38,11 +38,7 @@ def matches_event(
 ) -> bool:
     """Return whether a hook runs at an event.
 
-    Args:
-        hook: the hook.
-        event: the event.
-        call: the tool call of the event, if it has one.
-        triggered: the cause of the event's compaction, `manual` or `auto`.
+    `triggered`: the cause of the event's compaction, `manual` or `auto`.
     """
     if hook.type != event:
         return False

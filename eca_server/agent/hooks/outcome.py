@@ -84,7 +84,6 @@ class Outcome:
         fails: the action failed: its output is ignored.
         why: its stderr, or how it ended.
         output: the supported members of its JSON object, each of its type.
-        problems: the problems of the ignored members.
     """
 
     blocks: bool = False

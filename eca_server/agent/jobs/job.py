@@ -25,20 +25,15 @@ class Job:
     """A command in the background.
 
     Args:
-        child: its shell.
         flood_lock: shared by all jobs; jobs that write at full speed pause under it one after the
             other, so that together they write about 10 MB a second.
         cleanup: cleans up after its end; the returned text is added to the output.
 
     Attributes:
         id: `job-1`, `job-2`, and so on.
-        command: the shell command.
-        name: its display name.
-        chat_id: the chat that started it.
         status: its status; `killed` from the call of `kill` on.
         exit_code: as a shell reports it (128 plus a signal's number), None after `kill`.
         started_at: the wall clock time of its start.
-        output: its output.
         ended: set when none of its processes runs any more.
         survived: true if its processes could not be killed.
         is_end_reported: true if its chat's model knows that it has ended, or need not know.

@@ -24,8 +24,6 @@ class Line(NamedTuple):
     """A line, without its line end.
 
     Attributes:
-        stream: its stream.
-        data: its bytes.
         offset: the number of bytes that the job had written before it.
         end: the same with the line itself.
     """
@@ -46,7 +44,6 @@ class Page:
     """Some consecutive lines.
 
     Attributes:
-        lines: the lines.
         missed_bytes: number of bytes before the first line that are not stored any more.
         end: the offset of the next page.
         is_last: true if there is no later line so far.

@@ -46,12 +46,7 @@ def start_shell(
 
 
 class RunningShell:
-    """A started shell; its owner calls `read_to_end`, and then must call `end`.
-
-    Args:
-        child: the shell.
-        on_output: called with its output.
-    """
+    """A started shell; its owner calls `read_to_end`, and then must call `end`."""
 
     def __init__(self, child: Child, on_output: Callable[[Stream, bytes], Awaitable[None]]) -> None:
         self._child = child

@@ -117,7 +117,6 @@ async def _begin(
     *,
     is_final_attempt: bool,
 ) -> AsyncIterator[Session]:
-    """Make one attempt, in the era of the session."""
     async with session.peer:
         if isinstance(transport, StdioTransport):
             session.peer.start_soon(transport.watch)

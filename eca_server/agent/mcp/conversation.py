@@ -54,7 +54,6 @@ class Conversation:
 
     Attributes:
         name: the server's name in the configuration.
-        era: the negotiated revision.
         info: the server's name and version, from the server.
         capabilities: its declared capabilities, as raw JSON.
         instructions: its instructions for the model; untrusted, already cut.

@@ -109,7 +109,6 @@ class LenientReader:
         return {**value, **changes} if changes else value
 
     def _call_meant(self, answered: Any, *, failed: bool) -> Any:
-        """Return the id of the call that an answer is for."""
         if type(answered) is int:
             return answered
         pending = self.pending()

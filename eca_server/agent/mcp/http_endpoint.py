@@ -44,7 +44,6 @@ class Refusal:
     """An HTTP response without success.
 
     Attributes:
-        status: its status.
         error: the JSON-RPC error in its body, if there is one.
         answered: the id of the request that the error answers.
         text: its text, for people.
@@ -178,7 +177,6 @@ class HTTPEndpoint:
         return MCPError(f"it requires a login ({refusal})", kind="login")
 
     def _next(self, url: str, location: str, *, has_secret: bool) -> str:
-        """Return the target of a redirect."""
         target = _joined(url, location)
         shown = mask(target, *self._secrets)
         if urlsplit(target).scheme not in _DEFAULT_PORTS or not location:

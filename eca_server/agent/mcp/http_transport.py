@@ -55,11 +55,7 @@ class NotStreamable(MCPError):
 
 
 class HTTPTransport(ABC):
-    """A `MessageTransport` whose messages are HTTP bodies; subclasses send them.
-
-    Attributes:
-        endpoint: the target of messages.
-    """
+    """A `MessageTransport` whose messages are HTTP bodies; subclasses send them."""
 
     def __init__(
         self, endpoint: HTTPEndpoint, log: ServerLog, timeouts: Timeouts | None = None

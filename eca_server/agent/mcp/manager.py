@@ -39,7 +39,6 @@ class Manager:
     """The servers by name, in the order of the configuration.
 
     Args:
-        nursery: the nursery in which they run.
         connect_to: returns the function that starts or reaches a server.
         on_change: called after a change of a server's status or tools; must not wait.
         on_listed: called after a change of its prompts or resources only; must not wait.

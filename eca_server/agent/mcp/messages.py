@@ -42,7 +42,6 @@ class Page(Generic[T]):
     """One page of a list.
 
     Attributes:
-        items: the valid items.
         problems: a sentence for each invalid item.
         next_cursor: the server's cursor, of any type; None at the end.
     """
@@ -216,7 +215,6 @@ class Progress:
     """The progress of a call.
 
     Attributes:
-        token: our token of the call.
         progress: the progress so far; a correct server only increases it.
         total: the final value; None: unknown.
         message: one short line, or empty.

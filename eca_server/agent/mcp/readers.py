@@ -59,7 +59,6 @@ def _object(raw: Any) -> Mapping[str, Any]:
 
 
 def _named(raw: Any, key: str) -> str:
-    """Return the required text of an item."""
     value = raw.get(key) if isinstance(raw, dict) else None
     if isinstance(value, str) and value:
         return value

@@ -42,11 +42,8 @@ class SavedServers:
     """The saved settings of MCP servers.
 
     Attributes:
-        roots: the workspace roots.
-        loaded: the configuration in force.
         reload: loads the configuration again, and puts it in force.
         environ: the environment variables.
-        logins: the stored secrets.
     """
 
     roots: Sequence[Path]
@@ -58,10 +55,7 @@ class SavedServers:
     async def add(self, name: str, settings: ServerSettings, *, root: Path | None) -> None:
         """Store the settings of a new server.
 
-        Args:
-            name: the name of the server.
-            settings: its complete settings.
-            root: the workspace root of the server; None: all workspaces.
+        `root`: the workspace root of the server; None: all workspaces.
 
         Raises:
             RPCError: `pureConfig` is set, or the server exists.
@@ -103,7 +97,6 @@ class SavedServers:
         await self._store(name, remove)
 
     async def _store(self, name: str, change: Callable[[SettingsByScope], None]) -> None:
-        """Change the saved settings, and reload the configuration."""
         if self.loaded.is_pure:
             raise RPCError(
                 INVALID_PARAMS,
@@ -204,7 +197,6 @@ def _servers(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refers(value: str, resolver: ReferenceResolver) -> bool:
-    """Return whether a text contains a reference."""
     try:
         return resolver.resolve(value, shell_like=True) != value
     except UnresolvedReference:

@@ -113,7 +113,6 @@ class _Run:
         scope: cancelled by a stop.
         settled: set when the server runs or has failed.
         listed: set when its prompts and resources are listed, or it does not run.
-        ended: set when it has ended.
     """
 
     def __init__(self) -> None:
@@ -131,14 +130,10 @@ class Server:
     """A configured server.
 
     Attributes:
-        name: its name in the configuration.
-        settings: its configuration.
-        state: its state.
         error: why it failed, requires a login or is restarted; None in every other state.
         tools: its tools, while it runs; the same for `prompts`, `resources` and `templates`.
         instructions: its instructions for models, while it runs.
         was_awaited: true if a prompt has waited for its start.
-        resource_changes: the resources that were read, and their changes.
     """
 
     def __init__(
@@ -234,9 +229,7 @@ class Server:
     async def give_resource(self, reader: object, uri: str) -> tuple[ResourceContents, ...]:
         """Return the contents of a resource, and watch it for changes.
 
-        Args:
-            reader: the reader whose reads are stored in `resource_changes`.
-            uri: the resource.
+        `reader`: the reader whose reads are stored in `resource_changes`.
 
         Raises:
             MCPError: it cannot be read.

@@ -102,7 +102,6 @@ class Session(Conversation):
         return self.capabilities.get(kind) not in (None, False)
 
     async def _pages(self, method: str) -> list[Any]:
-        """Return the items of all pages, up to the limits."""
         items: list[Any] = []
         cursors: list[Any] = []
         cursor: Any = None

@@ -18,10 +18,8 @@ class ServerSettings:
     Attributes:
         name: its name in the configuration and in messages.
         command: the program, not a shell command.
-        args: its arguments.
         env: variables added to the inherited environment; None removes a variable.
         directory: its working directory; None: the first root, else the home directory.
-        url: the URL of a remote server.
         transport: the transport for `url`; None: detected.
         headers: headers of every request to `url`.
         revision: `auto` (a handshake first), `legacy` (only that) or a stateless revision's name.

@@ -101,7 +101,6 @@ class StreamableHTTP(HTTPTransport):
         return headers | self._place_headers(message)
 
     def _place_headers(self, message: Outgoing | None = None) -> dict[str, str]:
-        """Return the headers for the revision and the session of a request."""
         headers: dict[str, str] = {}
         if self._era is not None:
             method, params = (message.method, message.params) if message else ("", {})

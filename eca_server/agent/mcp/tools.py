@@ -53,10 +53,7 @@ class ServerTool:
         server: the server's name in the configuration.
         name: the tool's name for models and people.
         wire_name: its name at the server.
-        description: its description for the model.
         effect: `write` if the server says so; a claim that it only reads is not trusted.
-        warning: the server's warning, for people.
-        call: calls the tool.
         cap: the limit of a result's text.
     """
 

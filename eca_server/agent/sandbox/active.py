@@ -23,9 +23,7 @@ _running: dict[object, frozenset[Path]] = {}
 def register(token: object, plan: Plan) -> Plan:
     """Register a sandbox before its start; return the plan that is safe with the running ones.
 
-    Args:
-        token: identifies it for `unregister`.
-        plan: the plan of the command.
+    `token`: identifies it for `unregister`.
     """
     with _lock:
         safe = restrict(plan, _running.values())

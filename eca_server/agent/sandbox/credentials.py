@@ -88,9 +88,7 @@ DROPPED_VARIABLES = frozenset(
 def credential_paths(environ: Mapping[str, str], more: tuple[str, ...] = ()) -> Iterator[Path]:
     """Yield every credential path of this user, even if it does not exist.
 
-    Args:
-        environ: the environment of the server.
-        more: further files from the configuration (`netrcFile`).
+    `more`: further files from the configuration (`netrcFile`).
     """
     home = home_directory(environ)
     yield from (home / name for name in _HOME)

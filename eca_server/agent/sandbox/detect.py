@@ -31,7 +31,6 @@ class Capability:
 
     Attributes:
         kind: the program; None: no command can run in a sandbox.
-        program: its path.
         can_disable_userns: whether bubblewrap can forbid further namespaces in the sandbox.
         why_not: the reason, and what to do, if no program works.
     """

@@ -52,9 +52,6 @@ def is_guarded(parents: tuple[str, ...], name: str, *, is_directory: bool) -> bo
 
     A file or a link with the name of a guarded directory is guarded, too (`.git` of a work tree).
 
-    Args:
-        parents: the folded names from the root to the directory.
-        name: the folded name of the entry.
-        is_directory: whether it is a directory.
+    `parents`: the folded names from the root to the directory.
     """
     return _DIRECTORIES.match(parents, name) or (not is_directory and _FILES.match(parents, name))

@@ -29,11 +29,7 @@ _SETUP = re.compile(r"\A\s*(?:bwrap|sandbox-exec): ")
 def sandbox_hint(stderr: str, stdout: str, *, network: bool, may_leave: bool) -> str:
     """Return a sentence for the model if an output has a sign of the sandbox, or an empty text.
 
-    Args:
-        stderr: the command's stderr.
-        stdout: the command's stdout.
-        network: whether the sandbox allows the network.
-        may_leave: whether the model may ask to run the command outside.
+    `may_leave`: whether the model may ask to run the command outside.
     """
     if _SETUP.search(stderr):
         why = "The sandbox could not be set up for this command."

@@ -33,9 +33,7 @@ class Plan:
 
     Attributes:
         mounts: accesses by real path, parents first.
-        roots: the writable roots.
         guarded: the guarded paths in these roots, links included.
-        directories: the guarded paths that are directories.
         network: whether the network of the machine can be reached.
     """
 

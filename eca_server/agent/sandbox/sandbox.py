@@ -49,7 +49,6 @@ class Sandbox:
         environ: the environment of the server, which names credential paths.
         network: whether commands may use the network.
         writable: further directories that commands may change.
-        credential_files: further files with credentials.
         detect: returns the abilities of this machine.
     """
 
@@ -157,9 +156,7 @@ class SandboxedCommand:
 
     Attributes:
         prefix: the arguments in front of the command.
-        variables: variables for its environment.
         surveys: the guarded paths before its start.
-        reserved: the names that are reserved for it.
         token: identifies it among the running sandboxes.
     """
 
@@ -272,7 +269,6 @@ def _set_aside(path: Path) -> bool:
 
 
 def _restore_links(before: Survey) -> None:
-    """Restore missing guarded links in their directories."""
     for path, target in before.links.items():
         with contextlib.suppress(OSError, ECAError), open_directory(path.parent) as directory:
             if directory.fd is not None:

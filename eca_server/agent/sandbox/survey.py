@@ -100,7 +100,6 @@ def survey(
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    """Return the entries of a directory, or an empty list if it cannot be read."""
     try:
         with os.scandir(directory) as entries:
             return list(entries)

@@ -85,7 +85,6 @@ class _Reading(DefinitionFiles):
     in_folder: set[str] = attrs.field(init=False, factory=set)
 
     def result(self) -> SkillList:
-        """Return all skills and notes."""
         return SkillList(skills=tuple(self.skills.values()), notes=limit_notes(self.notes))
 
     def names(self, folder: Place, *, from_workspace: bool) -> Iterator[str]:

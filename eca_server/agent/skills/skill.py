@@ -29,7 +29,6 @@ class Skill:
     """One skill.
 
     Attributes:
-        name: its name for the model and the user.
         description: one line: its purpose, and when to load it.
         text: its instructions, in Markdown.
         folder: the directory of its SKILL.md and of the files that the text names.

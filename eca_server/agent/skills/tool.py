@@ -26,9 +26,7 @@ _MAX_SHOWN = 64  # characters of a name in the summary
 def is_allowed(skill: Skill, only: Sequence[str] | None) -> bool:
     """Return whether an agent may load a skill.
 
-    Args:
-        skill: the skill.
-        only: the agent's own list of skills; None: it may load all.
+    `only`: the agent's own list of skills; None: it may load all.
     """
     return only is None or any(matches_name(each, {skill.name}, if_late=False) for each in only)
 
@@ -40,7 +38,6 @@ class LoadSkill:
     The name must match exactly, since approval rules deny a skill by its exact name.
 
     Attributes:
-        files: searches for skills.
         agent: the agent that loads them, with its own list of skills; None: all skills.
     """
 

@@ -55,14 +55,12 @@ class Call:
         server: `eca` for a native tool, else the name of the MCP server.
         tool: the name without the server's prefix.
         arguments: as the model wrote them.
-        effect: the strongest effect of the tool.
         command: the text of the command, if it runs one.
         parts: the parts of the command, if an approval may cover other commands too.
         outside: the paths outside the workspace that it accesses, or may access.
         guarded: the guarded paths that it may change.
         programs: the reasons why Git would run programs of a repository.
         warning: the warning of the tool's own server.
-        is_sandboxed: whether it runs in the sandbox.
     """
 
     server: str = NATIVE
@@ -83,7 +81,6 @@ class Memo:
     """An approval for the session, and the calls that it covers.
 
     Attributes:
-        server: the server of the tool.
         tool: the tool; without `command` every call of it is covered.
         command: the key (`git checkout`) or the exact text of the covered commands.
         folder: the directory of the covered commands.
@@ -191,7 +188,6 @@ class Policy:
     Args:
         own: the behaviour's rules, which precede common rules of the same rank.
         common: the global rules.
-        behavior: the name of the behaviour.
         reads_only: whether only reading is permitted, as always for `plan`.
         manual: `toolCall.manualApproval`.
         disabled: lists of selectors of tools that are not offered, by their keys.
@@ -315,7 +311,6 @@ class Policy:
         return Decision(verdict="ask", rule=name, memos=memos)
 
     def _refusal(self, call: Call, rule: _Rule | None) -> str | None:
-        """Return the rule that refuses a call, or None."""
         withheld = self.withheld(server=call.server, tool=call.tool, effect=call.effect)
         if withheld is not None:
             return withheld

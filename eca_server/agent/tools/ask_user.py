@@ -51,12 +51,7 @@ def _letters(text: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class AskUser:
-    """The tool `ask_user`; offered only if `client_asks_questions`.
-
-    Attributes:
-        session: the client of the user.
-        chat_id: the chat that shows the question.
-    """
+    """The tool `ask_user`; offered only if `client_asks_questions`."""
 
     session: Session
     chat_id: str

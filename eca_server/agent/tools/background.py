@@ -27,7 +27,6 @@ class Background:
     """The background jobs of a chat.
 
     Attributes:
-        jobs: the jobs of the connection.
         chat_id: the chat that starts them, and is notified of their end.
         reader: the chat whose model reads their output: this one, or a subagent's.
     """

@@ -91,7 +91,6 @@ class BgJob:
         return cut_end("\n".join(lines), self.cap) or "There are no background jobs."
 
     async def _kill(self, job: Job) -> str:
-        """Kill a job and wait for its end."""
         if not job.kill():
             raise ToolError(f"{job_label(job)} has already ended: {job_status(job)}.")
         self.background.mark_reported(job)

@@ -276,7 +276,6 @@ def _after_options(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _arguments(command: SimpleCommand) -> Sequence[Word]:
-    """Return the words of a command without the targets of its redirections."""
     return [word for at, word in enumerate(command.words) if at not in command.targets]
 
 

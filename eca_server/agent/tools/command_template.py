@@ -68,8 +68,6 @@ class TemplateError(ValueError):
 
 @attrs.frozen
 class _Slot:
-    """A placeholder, and the quote around it."""
-
     name: str
     quote: str
 
@@ -79,7 +77,6 @@ class CommandTemplate:
 
     Args:
         text: the script; a placeholder without an argument of its name is literal text.
-        names: the names of the arguments.
 
     Raises:
         TemplateError: a placeholder is at a position where a value cannot be passed safely.

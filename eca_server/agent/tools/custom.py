@@ -34,13 +34,9 @@ class CustomCommand:
     """A command of the configuration as a tool.
 
     Attributes:
-        name: its key in the configuration.
-        description: for the model.
         parameters: the JSON Schema of its arguments.
-        template: the command.
         workspace: the command runs in its first root.
         environment: the whole environment of the command, without the server's keys.
-        cap: the limit of its output.
         sandbox: the sandbox of the command; None: no sandbox. The user wrote the command and knows
             the network and keys it needs, so only `require` puts it into the sandbox.
     """

@@ -40,10 +40,8 @@ class EditorDiagnostics:
     """The tool `editor_diagnostics`; offered only if `editor_has_diagnostics`.
 
     Attributes:
-        session: the editor.
         workspace: resolves relative paths.
         timeout: the deadline of the editor, in seconds.
-        cap: the limit of the output.
     """
 
     session: Session

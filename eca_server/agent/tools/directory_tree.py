@@ -96,8 +96,6 @@ class _Directory:
     """A directory of the tree.
 
     Attributes:
-        below: the directories in it.
-        names: the files in it.
         count: how many files are in it, at any depth.
         directories: how many directories are in it, at any depth.
     """

@@ -60,12 +60,8 @@ class PlannedEdit:
     """An edit that can be applied.
 
     Attributes:
-        place: the file.
-        expected: its current content.
-        data: its new content.
         edited: its new content as text.
         details: the change as shown to people.
-        change: the change as needed to undo it.
     """
 
     place: Place

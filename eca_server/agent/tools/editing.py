@@ -33,7 +33,6 @@ class EditResult:
     """A text after an edit.
 
     Attributes:
-        text: the whole text.
         count: the number of replaced passages.
         exact: whether the match was exact, with all whitespace.
     """

@@ -41,7 +41,6 @@ class Files:
     """The settings and state of the file tools of one chat.
 
     Attributes:
-        workspace: resolves paths.
         ledger: the contents that the model knows.
         cap: the limit of one call's output, and of one diff.
         max_lines: the limit of one call of `read_file`.

@@ -161,7 +161,6 @@ class _Result:
     """The matching lines of a search in order.
 
     Attributes:
-        lines: the matches.
         is_cut: whether the search was stopped before its end.
         has_changed: whether files changed during the search.
     """

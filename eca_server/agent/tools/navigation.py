@@ -72,10 +72,8 @@ class _Navigation(ABC):
     """The common base of both tools.
 
     Attributes:
-        session: the editor.
         workspace: resolves relative paths.
         timeout: the deadline of the editor, in seconds.
-        cap: the limit of the output.
     """
 
     session: Session

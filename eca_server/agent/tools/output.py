@@ -15,7 +15,6 @@ class Cap:
     """The limit of an output: `toolCall.outputTruncation`.
 
     Attributes:
-        lines: the maximum number of lines.
         size: the maximum number of bytes, without the mark.
     """
 

@@ -52,7 +52,6 @@ class LineMatch(NamedTuple):
     Attributes:
         path: the file, relative to the searched directory.
         line: its number, from 1.
-        text: the line, shortened for display.
     """
 
     path: str
@@ -198,7 +197,6 @@ def confirm(
 def _existing(
     file: BinaryIO, matches: Sequence[LineMatch], checkpoint: Checkpoint
 ) -> Iterator[LineMatch]:
-    """Yield the matches that are in a file at their lines."""
     before = 0
     remaining = list(matches)
     for text in _texts(file, checkpoint):

@@ -32,12 +32,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 @attrs.frozen(kw_only=True)
 class SearchTools:
-    """The tool `search_tools`.
-
-    Attributes:
-        served: the tools to search.
-        cap: the limit of an output.
-    """
+    """The tool `search_tools`."""
 
     served: Sequence[ServedTool] = ()
     cap: Cap = attrs.field(factory=Cap)

@@ -30,7 +30,6 @@ class Evaluated:
     """A text that is evaluated as code.
 
     Attributes:
-        program: the program that evaluates it.
         code: the text; None: it is not in the command.
         is_same_shell: whether it may change the working directory of the shell.
     """

@@ -45,8 +45,6 @@ class Word:
     Attributes:
         text: its value; `UNKNOWN` for parts that only the shell knows.
         active: its unquoted special characters: `$`, the backtick, globs, braces, the tilde.
-        is_quoted: whether a part of it is quoted.
-        at: its position in the command.
         nested: the tokens of each `$(...)` and backtick pair in it.
     """
 
@@ -173,7 +171,6 @@ class _Tokenizer:
             self.at = plain.end()
 
     def end_word(self) -> None:
-        """End the current word, if there is one."""
         if self.is_open and not self.is_empty:
             self.tokens.append(
                 Word(

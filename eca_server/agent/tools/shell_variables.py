@@ -45,11 +45,6 @@ def all_variables(
 ) -> Iterator[Variables]:
     """Yield the variables of a command: once, or once for each iteration of its loops.
 
-    Args:
-        command: the text.
-        values: the environment.
-        outer: the variables of the surrounding command.
-
     Raises:
         Unreadable, Unsure: the command cannot be parsed.
     """

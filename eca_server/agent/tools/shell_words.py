@@ -36,7 +36,6 @@ class NamedPaths:
     Attributes:
         paths: absolute or from `~`, unresolved, each once.
         unknown: descriptions of parts whose paths only the shell knows.
-        globs: the paths that are globs.
     """
 
     paths: tuple[str, ...]
@@ -86,7 +85,6 @@ class TouchedPaths:
     """The paths of a call that always need approval.
 
     Attributes:
-        outside: the paths that are, or may be, outside the workspace.
         guarded: the guarded paths, unless the call only reads them.
         programs: the reasons why Git would run a program of a repository.
     """

@@ -56,7 +56,6 @@ class FileChange:
         path: the real path of the file, or of the destination of a moved file or directory.
         before: the previous content; None: the file does not exist.
         after: the new content; None for a move.
-        moved_from: the real path of the source of a move.
     """
 
     path: Path
@@ -67,13 +66,7 @@ class FileChange:
 
 @attrs.frozen(kw_only=True)
 class InnerCall:
-    """The call that a call wraps; its approval is decided, too.
-
-    Attributes:
-        server: the server of the inner tool.
-        tool: the inner tool.
-        arguments: its arguments.
-    """
+    """The call that a call wraps; its approval is decided, too."""
 
     server: str
     tool: Tool

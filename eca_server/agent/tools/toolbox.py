@@ -18,7 +18,6 @@ class ServedTool:
     """A tool of an MCP server.
 
     Attributes:
-        server: the configured name of the server.
         name: the model's name of the tool (ruling W-37).
         tool: the tool, with the server's own name.
         withheld: the reason why it is not offered, for the model; None: it is offered.

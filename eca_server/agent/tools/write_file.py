@@ -27,11 +27,8 @@ class _PlannedWrite:
     """A write that can be applied.
 
     Attributes:
-        place: the file.
         expected: its current content; None for a new file.
-        data: its new content.
         details: the change as shown to people.
-        change: the change as needed to undo it.
     """
 
     place: Place

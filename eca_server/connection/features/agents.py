@@ -187,7 +187,6 @@ class Agents:
     async def _toolbox(
         self, turn: Turn, config: Config, policy: Policy, native: NativeTools
     ) -> tuple[ToolBox, str]:
-        """Return the native tools with those of the MCP servers, and the servers' instructions."""
         servers = self.servers()
         if servers is None:
             return native.toolbox(policy), ""

@@ -99,7 +99,6 @@ class ChatViews:
         return chat
 
     async def _show_new(self, chat: Chat) -> None:
-        """Announce a new chat, and show its history."""
         self.announce_opened(chat)
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
         chat.titling.announce()

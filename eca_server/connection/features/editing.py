@@ -93,7 +93,6 @@ class Editing:
         return answer()
 
     def _rewrite(self, params: m.RewritePromptParams) -> m.RewritePromptResponse:
-        """Start a rewrite of a selection."""
         if len(params.text) > MOST_SELECTED:
             raise RPCError(
                 INVALID_PARAMS,

@@ -28,12 +28,7 @@ from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
 
 
 class Folders:
-    """The workspace folders, known since `initialize`.
-
-    Attributes:
-        temporary_files: the records of temporary files in the workspace.
-        on_change: called when the folders have changed.
-    """
+    """The workspace folders, known since `initialize`."""
 
     def __init__(self, session: Session, settings: Settings, host: Host) -> None:
         self.on_change: Callable[[], None] = lambda: None
@@ -84,7 +79,6 @@ class Folders:
             self._nursery.start_soon(self.remove_leftovers)
 
     async def _reload(self) -> None:
-        """Reload the configuration with the new folders."""
         async with self._settings.changing.place():
             await self._settings.reload()
 
@@ -133,7 +127,6 @@ async def _keep_fresh(index: FileIndex, scope: trio.CancelScope) -> None:
 
 
 def _paths(folders: Iterable[m.WorkspaceFolder]) -> Iterator[Path]:
-    """Yield the paths of folders, which need not exist."""
     for folder in folders:
         with suppress(ValueError):
             yield Path(path_of(folder.uri))

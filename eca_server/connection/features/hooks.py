@@ -36,11 +36,7 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class SessionHooks:
-    """The hooks of a connection.
-
-    Attributes:
-        background: the hooks that run in the background.
-    """
+    """The hooks of a connection."""
 
     session: Session
     settings: Settings

@@ -49,11 +49,8 @@ class Connection:
 
     Attributes:
         gate: holds the client's messages until the configuration is loaded.
-        session: the connected client.
-        settings: the configuration in force.
         parts: everything that is not needed for the answer to `initialize`.
         was_shut_down: whether `shutdown` was answered, after which an exit is orderly.
-        client_is_gone: whether the client's process has ended.
     """
 
     def __init__(self, host: Host, gate: ConfigurationGate) -> None:

@@ -57,7 +57,6 @@ class MCPServers:
 
     Attributes:
         manager: starts and stops the servers.
-        in_turns: the servers as turns use them.
         wanted_logins: the servers for which the user has requested a login.
     """
 

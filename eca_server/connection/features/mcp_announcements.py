@@ -87,7 +87,6 @@ def _tools(session: Session, server: Server, policy: Policy) -> Iterator[m.Serve
 
 
 def _prompts(server: Server) -> Iterator[m.ServerPrompt]:
-    """Yield the prompts of a server, under its own names."""
     for prompt in server.prompts[:_MOST]:
         yield m.ServerPrompt(
             name=prompt.name[:_LONGEST],

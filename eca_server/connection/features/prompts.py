@@ -68,7 +68,6 @@ class Prompts:
 
     Attributes:
         servers: returns the MCP servers, or None if none is configured.
-        delete: deletes a chat, by its id.
     """
 
     session: Session

@@ -116,7 +116,6 @@ class Providers:
         return flows[provider]
 
     def _cancel_login(self, provider: str) -> None:
-        """Cancel a pending login to a provider."""
         scope = self._logging_in.pop(provider, None)
         if scope is not None:
             scope.cancel()
@@ -177,7 +176,6 @@ class Providers:
             raise OAuthError("it was cancelled, or started again")
 
     async def _store(self, provider: str, login: Secret | TokenSet) -> None:
-        """Store a login, and use it."""
         secrets = [login] if isinstance(login, Secret) else [login.access, login.refresh]
         self.host.options.hide(secret for secret in secrets if secret is not None)
         try:

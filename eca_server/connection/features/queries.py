@@ -64,7 +64,6 @@ class Queries:
         return m.ChatQueryCommandsResponse(chat_id=params.chat_id, commands=commands)
 
     def _resources(self, params: m.ChatQueryContextParams) -> tuple[m.McpResourceContext, ...]:
-        """Return the resources of MCP servers that match the query."""
         servers = self.servers()
         if servers is None:
             return ()

@@ -53,10 +53,7 @@ class Graders:
     ) -> tuple[Check, ...]:
         """Return the verdicts of a step's graders, in their order.
 
-        Args:
-            step: the step with its graders.
-            result: the agent's result.
-            seconds: the time limit; later checks count as checks that could not be made.
+        `seconds`: the time limit; later checks count as checks that could not be made.
         """
         checks: list[Check] = []
         with trio.move_on_after(seconds):

@@ -20,7 +20,6 @@ class JudgeSettings:
 
     Attributes:
         model: a model of an OpenAI-compatible API, or `provider/model` of the server's providers.
-        temperature: the temperature of the judge's answers.
         deadline: seconds for one verdict, retries included.
         url: the API's base URL; None means OpenAI's.
         key_variable: the environment variable with the API's key, on the machine of the check.
@@ -45,7 +44,6 @@ class GraderSettings:
         allow_empty: compare empty texts; by default an empty text fails every text check.
         nested_subset: allow further members in objects within a call's arguments.
         regex_seconds: the time limit of one pattern.
-        judge: the settings of the judging model.
     """
 
     allow_empty: bool = False

@@ -84,7 +84,6 @@ def _check(grader: Grader, expected: str, text: str, *, passed: bool, why: str) 
 
 
 def _difference(expected: str, text: str) -> str:
-    """Describe the first difference of two texts."""
     at = next(
         (i for i, (a, b) in enumerate(zip(expected, text, strict=False)) if a != b),
         min(len(expected), len(text)),

@@ -92,7 +92,6 @@ class Manifest:
     """An evaluation of one agent.
 
     Attributes:
-        path: the manifest's file.
         digest: the SHA-256 of its bytes, hexadecimal.
         target: a command, or an `http` or `https` URL.
         require_capabilities: do not run an agent that lacks a capability needed by the checks.

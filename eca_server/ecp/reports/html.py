@@ -87,7 +87,6 @@ def _about(report: RunReport) -> dict[str, Any]:
 
 
 def _tiles(report: RunReport) -> Iterator[tuple[str, str, str]]:
-    """Yield the value, the name and the colour of each tile."""
     scenarios = report.scenarios
     passed = sum(scenario.passed for scenario in scenarios)
     latency = _mapping(report.audit.get("latency"))

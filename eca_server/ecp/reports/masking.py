@@ -33,10 +33,7 @@ _T = TypeVar("_T")
 def mask_report(report: RunReport, environment: Mapping[str, str], *, redact: bool) -> RunReport:
     """Mask the values of variables named like keys, and texts that look like keys.
 
-    Args:
-        report: the unmasked report.
-        environment: the environment variables.
-        redact: omit inputs, answers, and every text that may quote them, too.
+    `redact`: omit inputs, answers, and every text that may quote them, too.
     """
     masking = _Masking(make_masker(environment), redact)
     audit = masking.record(report.audit)
@@ -60,7 +57,6 @@ class _Masking:
         self._mask = mask_text
 
     def model(self, model: _T) -> _T:
-        """Mask the fields of one of the report's models."""
         masked = {
             field.name: self._value(getattr(model, field.name), field.name)
             for field in attrs.fields(type(model))  # type: ignore[arg-type]  # of an attrs class

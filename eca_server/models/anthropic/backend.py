@@ -180,7 +180,6 @@ def _without_thinking(message: Message) -> Message:
 
 
 def _sum(first: Usage, second: Usage) -> Usage:
-    """Return the sum of two usages of one answer."""
 
     def total(name: str) -> Any:
         counts = [getattr(each, name) for each in (first, second)]

@@ -60,7 +60,6 @@ class Blocks:
 
     Attributes:
         calls: the number of calls of our tools.
-        any: whether the message has any content.
     """
 
     def __init__(self, new_key: Callable[[], str]) -> None:

@@ -84,7 +84,6 @@ class MessagesDecoder(StreamDecoder):
         return [*self._start(message), *([self._usage()] if self._counts else [])]
 
     def _whole(self, message: Mapping[str, Any]) -> list[Event]:
-        """Decode an answer that was not streamed."""
         self._count(message.get("usage"))
         events = self._start(message)
         content = message.get("content")

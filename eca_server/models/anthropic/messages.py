@@ -61,7 +61,6 @@ class MessagesWriter:
 
     Args:
         origin: the model whose opaque parts are sent back.
-        images: whether the model accepts images.
     """
 
     def __init__(self, origin: Origin, *, images: bool = True) -> None:

@@ -68,9 +68,7 @@ _CLAUDE = re.compile(r"claude-(?:([a-z]+)-?)?(?:(\d{1,2})(?:[-.](\d{1,2})(?!\d))
 def thinking_support(model: str, capabilities: Capabilities) -> ThinkingSupport:
     """Return the options of a model.
 
-    Args:
-        model: the endpoint's name of the model.
-        capabilities: the capabilities that the endpoint listed.
+    `capabilities`: the capabilities that the endpoint listed.
     """
     by_name = thinking_by_name(model.lower())
     types, efforts = capabilities.thinking, capabilities.efforts

@@ -84,11 +84,7 @@ class BrowserLogin:
     """OAuth's authorization code grant with PKCE; the browser is redirected to a local page.
 
     Attributes:
-        client: the OAuth client.
-        authorize_url: the page that the browser opens.
-        scope: the requested scope.
         redirect_port: the port of the local page; 0: any free port.
-        redirect_path: the path of the local page.
     """
 
     client: Client
@@ -128,12 +124,7 @@ class BrowserLogin:
 
 @attrs.frozen(kw_only=True)
 class KeyFromBrowser:
-    """OpenRouter's login: the browser brings a code, which is exchanged for an API key.
-
-    Attributes:
-        authorize_url: the page that the browser opens.
-        key_url: the URL that exchanges the code.
-    """
+    """OpenRouter's login: the browser brings a code, which is exchanged for an API key."""
 
     authorize_url: str
     key_url: str
@@ -171,13 +162,7 @@ class KeyFromBrowser:
 
 @attrs.frozen(kw_only=True)
 class DeviceLogin:
-    """OAuth's device grant: the user enters a code on a page of the provider.
-
-    Attributes:
-        client: the OAuth client.
-        device_url: the URL that issues the code.
-        scope: the requested scope.
-    """
+    """OAuth's device grant: the user enters a code on a page of the provider."""
 
     client: Client
     device_url: str
@@ -243,9 +228,7 @@ KEY_HINTS: Mapping[str, str] = {
 def flow_of(provider: str, auth: Auth) -> Flow | None:
     """Return the login flow of a provider; None: the user pastes a key.
 
-    Args:
-        provider: the provider's name.
-        auth: its configured login settings.
+    `auth`: its configured login settings.
     """
     if auth.client_id is None:
         return _KEYS_FROM_BROWSER.get(provider)

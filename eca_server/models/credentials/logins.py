@@ -48,7 +48,6 @@ class StoredKeys:
 
     Attributes:
         keys: the keys by provider; for a token set, its access token.
-        tokens: the token sets by provider.
         problem: the reason why stored logins may be missing.
     """
 

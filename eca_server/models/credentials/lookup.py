@@ -36,7 +36,6 @@ class Credential:
     """A provider's key and its source.
 
     Attributes:
-        provider: the provider's name.
         key: the key; None if there is none, or none that can be used.
         source: `providers.<name>.key`, `LOGIN`, the variable's name, the entry of the netrc file;
             None if no key is set.
@@ -67,9 +66,7 @@ class Location:
 def variable_of(provider: str, what: str) -> str:
     """Return the variable of a provider: `my-corp` and `myCorp` give `MY_CORP_API_KEY`.
 
-    Args:
-        provider: the provider's name.
-        what: `KEY` or `URL`.
+    `what`: `KEY` or `URL`.
     """
     return f"{_WORD_BREAK.sub('_', provider).strip('_').upper()}_API_{what}"
 
@@ -86,12 +83,7 @@ def find_key(
 
     A variable with an unusable key ends the search: falling back would hide the error.
 
-    Args:
-        name: the provider's name.
-        provider: its configuration.
-        environ: the environment variables.
-        stored: its stored login.
-        netrc: the file for `keyRc`; read only if needed.
+    `netrc`: the file for `keyRc`; read only if needed.
     """
     variables = _variables(provider.key_env, variable_of(name, "KEY"))
     credential = Credential(provider=name, variables=variables)
@@ -155,11 +147,6 @@ def child_environment(
     """Return the environment for a child process: hardened, and without our keys.
 
     A variable is removed if it may hold a provider's key, or if it contains one of our keys.
-
-    Args:
-        environ: our own environment.
-        credentials: the providers' credentials.
-        secrets: further secrets to remove.
     """
     listed = list(credentials)
     names = {variable for credential in listed for variable in credential.variables}

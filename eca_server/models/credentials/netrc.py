@@ -42,9 +42,7 @@ def netrc_file(environ: Mapping[str, str]) -> Path:
 def password_in(file: Path, entry: str) -> Secret:
     """Return the password of an entry.
 
-    Args:
-        file: the netrc file.
-        entry: `[LOGIN@]MACHINE[:PORT]`; the first matching entry counts.
+    `entry`: `[LOGIN@]MACHINE[:PORT]`; the first matching entry counts.
 
     Raises:
         NetrcError: there is no such entry, or its password cannot be sent.

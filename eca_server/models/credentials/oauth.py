@@ -34,7 +34,6 @@ class OAuthError(ECAError):
     """A login server could not be reached, or refused.
 
     Attributes:
-        code: the server's error code.
         status: the HTTP status; None: there was no answer.
     """
 
@@ -56,9 +55,7 @@ class Client:
     """An OAuth client and its token endpoint.
 
     Attributes:
-        id: the public client id.
         token_url: the endpoint that issues and renews tokens.
-        secret: the client secret, if there is one.
         authentication: where the secret is sent (RFC 7591): in a header, or in the form.
         resource: the resource that the tokens are for, if the server needs it.
     """

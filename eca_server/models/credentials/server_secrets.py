@@ -19,11 +19,6 @@ from eca_server.secret import Secret
 def store_secrets(logins: Logins, server: str, secrets: Mapping[str, str]) -> None:
     """Store secrets of a server in addition to its earlier ones.
 
-    Args:
-        logins: the store.
-        server: the server's name.
-        secrets: the secrets by id.
-
     Raises:
         LoginsError: they cannot be stored; earlier secrets are unchanged.
     """
@@ -34,10 +29,7 @@ def store_secrets(logins: Logins, server: str, secrets: Mapping[str, str]) -> No
 def drop_secrets(logins: Logins, server: str, *, but: Container[str]) -> None:
     """Remove the secrets of a server that are not referred to any more.
 
-    Args:
-        logins: the store.
-        server: the server's name.
-        but: the ids to retain.
+    `but`: the ids to retain.
 
     Raises:
         LoginsError: they cannot be removed.

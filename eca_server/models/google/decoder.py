@@ -72,7 +72,6 @@ class GeminiDecoder(StreamDecoder):
 
     Args:
         names: the names of tools by their names on the wire, where they differ.
-        options: the arguments of every decoder.
     """
 
     def __init__(

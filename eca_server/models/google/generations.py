@@ -74,9 +74,7 @@ _GEMINI = re.compile(r"gemini-(?:(\d{1,2})(?:\.(\d{1,2}))?(?!\d)-?)?([a-z]*)")
 def generation_of(model: str, capabilities: Capabilities) -> Generation:
     """Return the options of a model.
 
-    Args:
-        model: the endpoint's name of the model.
-        capabilities: the capabilities that the endpoint listed.
+    `capabilities`: the capabilities that the endpoint listed.
     """
     match = _GEMINI.search(model.lower())
     if match is None:

@@ -63,7 +63,6 @@ class ContentWriter:
     Args:
         origin: the model whose opaque parts are sent back.
         generation: the model's options.
-        images: whether the model accepts images.
     """
 
     def __init__(self, origin: Origin, generation: Generation, *, images: bool = True) -> None:

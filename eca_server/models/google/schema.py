@@ -128,7 +128,6 @@ class _Conversion:
 
 
 def _merge(merged: dict[str, Any], part: Schema) -> None:
-    """Add a schema of `allOf`."""
     for name, value in part.items():
         current = merged.get(name)
         if isinstance(current, Mapping) and isinstance(value, Mapping):

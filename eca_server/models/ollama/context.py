@@ -29,7 +29,6 @@ class ContextSize:
     """The context size of one model, in tokens.
 
     Args:
-        shown: the known details of the model.
         limit: the limit from the user or the provider.
         loaded: the size with which the model is in memory, if it is.
 

@@ -28,7 +28,6 @@ class OllamaDecoder(TaggedDecoder):
     Args:
         context: the context size of the loaded model, in tokens; None: unknown.
         tags: the tags around reasoning in a text; None: the usual ones.
-        options: the arguments of every decoder.
     """
 
     def __init__(

@@ -31,8 +31,6 @@ class OllamaWriter:
 
     Args:
         origin: the model whose reasoning is sent back.
-        tools: whether the model calls tools.
-        images: whether it accepts images.
     """
 
     def __init__(self, origin: Origin, *, tools: bool = True, images: bool = True) -> None:

@@ -30,8 +30,6 @@ class ModelDetails:
     """The known details of one model; None is unknown.
 
     Attributes:
-        tools: it calls tools.
-        images: it accepts images.
         thinking: it reasons before it answers.
         efforts: its reasoning efforts; empty: reasoning is on or off.
         most: the largest context, in tokens.

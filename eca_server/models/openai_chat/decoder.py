@@ -52,7 +52,6 @@ class ChatDecoder(TaggedDecoder):
         think_tags: `auto`: a tag at the start of the text opens reasoning; `open`: the text starts
             inside reasoning; `off`: tags are text.
         tags: the tags that the user configured; they are never text.
-        options: the arguments of every decoder.
     """
 
     def __init__(

@@ -37,8 +37,6 @@ class ChatWriter:
 
     Args:
         origin: the model whose opaque parts are sent back.
-        profile: the server's options.
-        images: whether the model accepts images.
     """
 
     def __init__(self, origin: Origin, profile: Profile, *, images: bool = True) -> None:

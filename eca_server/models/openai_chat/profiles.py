@@ -18,17 +18,14 @@ class Profile:
 
     Attributes:
         max_tokens_field: the name of the output limit.
-        system_role: the role of the instructions.
         stream_options: the value of `stream_options`; None: the field is refused.
         reasoning_back: whether reasoning is sent back in the field that it came in.
         effort: the form of the reasoning effort: its own field, OpenRouter's object, or none.
         think_tags: the place of inline reasoning, as for `ChatDecoder`.
-        tool_choice_required: whether `tool_choice: required` is accepted.
         short_call_ids: ids of calls must have nine letters and digits.
         files: whether documents (PDF) are accepted.
         null_content: whether a message with calls only has null as its text, not "".
         extra: fields of every request.
-        headers: headers of every request.
     """
 
     max_tokens_field: str = "max_tokens"

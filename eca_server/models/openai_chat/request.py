@@ -67,7 +67,6 @@ def write_request(
 
 
 def _reasoning_fields(effort: str, wire_model: str, profile: Profile) -> dict[str, Any]:
-    """Return the fields for a reasoning effort."""
     if profile.effort == "reasoning":
         if "claude-" in wire_model and effort != "none":  # OpenRouter passes it on to Claude
             return {"reasoning": {"enabled": True}, "verbosity": effort}

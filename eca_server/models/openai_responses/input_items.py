@@ -42,7 +42,6 @@ class _CallIds:
 
     Attributes:
         pending: ids of calls without a result, by our ids.
-        used: all ids.
     """
 
     pending: dict[str, str] = attrs.field(factory=dict)
@@ -70,8 +69,6 @@ class ResponsesWriter:
 
     Args:
         origin: the model whose own messages are sent back as they came.
-        profile: the server's options.
-        images: whether the model accepts images.
         refused: ids of reasoning items that the server refused.
     """
 

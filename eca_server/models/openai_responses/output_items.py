@@ -62,9 +62,7 @@ class OutputItem(Protocol):
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
         """Close the item.
 
-        Args:
-            whole: the completed item; None if the answer ended without it.
-            truncated: whether it is incomplete.
+        `whole`: the completed item; None if the answer ended without it.
         """
         ...
 
@@ -76,7 +74,6 @@ class AnswerState:
     Attributes:
         new_key: makes the keys of tool calls.
         visible: characters of text so far.
-        refused: whether the model refused.
         cited: the URLs of the sources so far.
     """
 

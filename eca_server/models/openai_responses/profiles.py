@@ -22,7 +22,6 @@ class Profile:
         cache_key: whether it accepts `prompt_cache_key`.
         images_in_results: whether the output of a call may be a list, which can contain images.
         extra: fields of every request.
-        headers: headers of every request.
     """
 
     encrypted_reasoning: bool = False

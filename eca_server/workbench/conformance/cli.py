@@ -257,7 +257,6 @@ async def _run(
 
 
 def _outputs(options: argparse.Namespace) -> Outputs:
-    """Return the output files by option."""
     files = {
         "--json-out": options.json_out,
         "--junit": options.junit,
@@ -271,7 +270,6 @@ def _outputs(options: argparse.Namespace) -> Outputs:
 def _renderers(
     cases: Mapping[str, AnyCase], known: Collection[str], changes: tuple[Change, ...] | None
 ) -> Mapping[str, Callable[[Run], str]]:
-    """Return the renderer of each option's file."""
     return {
         "--json-out": lambda run: dumps(run.to_json()).decode() + "\n",
         "--junit": lambda run: render_junit(run, known),

@@ -98,7 +98,6 @@ def _warnings(run: Run, known: Collection[str]) -> list[str]:
 
 
 def _changes(changes: tuple[Change, ...] | None) -> dict[str, list[str]] | None:
-    """Return the changed requirements by description."""
     if changes is None:
         return None
     ids = {kind: [each.id for each in changes if each.kind == kind] for kind in DESCRIPTIONS}

@@ -40,10 +40,6 @@ class Inspection:
         has_started: True once the first line was read.
         is_over: the server's process has ended, or the rest cannot be read.
         fault: the reason why the transcript cannot be read, with the line; or a missing end.
-
-    Args:
-        name: the transcript's name on the page.
-        mask: masks secrets in messages.
     """
 
     def __init__(self, name: str, mask: Mask) -> None:

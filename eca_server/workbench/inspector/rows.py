@@ -75,7 +75,6 @@ class Row:
         lane: the farthest lane of the message.
         outward: True if the message goes to the lane, False if it comes from there.
         earlier: the number of the row from which `latency` is measured.
-        latency: the kind of latency.
         summary: the content in one line.
         text: the body, or the bytes that are not a message.
         omitted: the number of bytes beyond the page's limit.
@@ -308,7 +307,6 @@ class Rows:
 
 
 def _bytes_row(entry: DataEntry) -> Row:
-    """Make a row of bytes that are not decoded yet."""
     body = entry.data if entry.body is None else entry.body
     is_canonical = entry.body is None or entry.data == encode_frame(entry.body)
     return Row(

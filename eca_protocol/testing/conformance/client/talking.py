@@ -156,7 +156,6 @@ class LateShutdown(Scenario, rows="LIFE-23"):
         )
 
     def _answered(self) -> int:
-        """Return the position of the answer to `shutdown`, or the end of the record."""
         request = next(entries for entries in self.record if entries.method == "shutdown")
         for place, entries in enumerate(self.record):
             if entries.side == "server" and entries.message.get("id") == request.message["id"]:

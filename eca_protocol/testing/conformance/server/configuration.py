@@ -84,7 +84,6 @@ async def _wait_for_introduction(session: ClientSession) -> ReceivedMessage:
 
 
 def _settings_in(update: ReceivedMessage) -> Mapping[str, Any]:
-    """Return the settings of a `config/updated`, or an empty object."""
     chat = update.params.get("chat")
     return chat if isinstance(chat, Mapping) else {}
 
@@ -123,7 +122,6 @@ async def _task_ends(session: ClientSession, *, shows: str | None = None) -> Non
 
 
 def _check_tools(harness: Harness, tools: Any) -> None:
-    """Check each tool's schema, and its `disabled` if there is one."""
     if not tools:
         harness.not_applicable("CONF-11", "It has no native tools.")
         return

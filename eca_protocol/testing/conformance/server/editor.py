@@ -25,7 +25,6 @@ LINE: Final = 4217
 
 
 def _diagnostics(path: str, line: int = LINE, **members: Any) -> dict[str, Any]:
-    """Return an editor's answer with one diagnostic."""
     place = {"line": line, "character": 31}
     diagnostic = {
         "uri": f"file://{path}",

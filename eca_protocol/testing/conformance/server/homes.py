@@ -48,7 +48,6 @@ async def a_broken_file_does_not_prevent_the_start(harness: Harness) -> None:
 
 
 async def _check_start(harness: Harness, session: ClientSession, where: str) -> None:
-    """Perform the handshake, and check that it has a result."""
     expected = f"an object as the answer to `initialize` {where}"
     try:
         await session.handshake()

@@ -43,7 +43,6 @@ def _listed(answer: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 
 
 def _paths(root: Path, contexts: list[Mapping[str, Any]]) -> list[str]:
-    """Return the contexts' paths; relative paths are resolved against the root."""
     return [str(root / str(each["path"])) for each in contexts if "path" in each]
 
 

@@ -23,7 +23,6 @@ async def title_request(chat: ChatSession) -> ReceivedRequest:
 
 
 async def _wait_for_end(chat: ChatSession, request: ReceivedRequest) -> None:
-    """Wait until the request is answered or closed."""
     await chat.model.until(lambda: request.closed_by_client or request.answered)
 
 

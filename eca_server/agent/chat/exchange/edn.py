@@ -172,7 +172,6 @@ class _Reader:
         return _ESCAPES[match[2]]
 
     def fault(self, expected: str) -> BadEDN:
-        """Return an error with the expected value and the line."""
         line = self._text.count("\n", 0, self._place) + 1
         return BadEDN(f"expected {expected}, got something else or the end, in line {line}")
 

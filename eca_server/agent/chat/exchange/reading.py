@@ -46,10 +46,8 @@ class ImportedChat:
     """A chat from a file.
 
     Attributes:
-        messages: its history.
         title: its title; empty: none.
         model: the model of its last prompt, as `provider/model`.
-        variant: the model's variant.
         is_named_by_user: the user gave the title.
         flags: the user's flags, by their content ids.
         skipped: the number of entries that were left out, by role.
@@ -126,7 +124,6 @@ class _Reader:
         self._is_compacted = False
 
     def take(self, role: str, entry: Mapping[str, Any]) -> None:
-        """Add the next entry."""
         content: Any = entry.get("content")
         match role:
             case "user":

@@ -44,7 +44,6 @@ class ChatFile:
     """The chats of one user, on disk or queued for it.
 
     Attributes:
-        path: the file.
         last: by chat, the number of its last message as this server knows it.
         rewrite_is_due: something was deleted since the open file was last rewritten.
         log_is_due: data may be only in the log, where a damaged byte loses all that follows it.
@@ -80,10 +79,7 @@ class ChatFile:
     ) -> bool:
         """Run a query in a transaction, or queue it; return whether everything is on disk.
 
-        Args:
-            chat: the chat's id.
-            query: the query.
-            deletes: drop the waiting writes of the chat.
+        `deletes`: drop the waiting writes of the chat.
         """
         if deletes:
             self._unwritten = deque(each for each in self._unwritten if each[0] != chat)
@@ -218,7 +214,6 @@ class ChatFile:
                 self.report_once(sentence)
 
     def _drop(self) -> None:
-        """Close the file."""
         connection, presence = self._connection, self._presence
         self._connection = self._presence = None
         self.rewrite_is_due = self.log_is_due = False

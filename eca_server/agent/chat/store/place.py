@@ -113,17 +113,10 @@ class Presence:
 
 
 class Owner:
-    """The name under which this server's turns run, valid while the process lives.
-
-    Attributes:
-        token: the name.
-    """
+    """The name under which this server's turns run, valid while the process lives."""
 
     def __init__(self, path: Path) -> None:
         """Take a new name, and remove the files of servers that were killed.
-
-        Args:
-            path: the file of chats.
 
         Raises:
             OSError: the lock's file cannot be made.

@@ -376,7 +376,6 @@ def finish_rollback(
 
 
 def _last(file: ChatFile, chat: str) -> int:
-    """Return the number of a chat's last message."""
     query = "SELECT coalesce(max(sequence), 0) FROM message WHERE chat = ? AND sequence <= ?"
     return int(file.execute(query, (chat, _LAST_SEQUENCE)).fetchone()[0])
 

@@ -55,8 +55,6 @@ class _Frame:
         page: its number.
         commit: the file's size in pages, where a transaction ends here; else 0.
         salts: those of the log that it belongs to.
-        sums: its checksum.
-        content: the bytes of the page.
     """
 
     page: int
@@ -77,7 +75,6 @@ class _Log:
     """A log as it lies on the disk.
 
     Attributes:
-        header: its first bytes.
         page_size: in bytes.
         big: whether its checksums read big-endian numbers.
         is_readable: whether the header is sound.

@@ -42,7 +42,6 @@ class BearerChallenge:
     """The bearer challenge of a refusal (`WWW-Authenticate`).
 
     Attributes:
-        metadata_url: the URL of the resource's metadata.
         scopes: the scopes that the token must have.
         error: the reason why the token was refused.
     """
@@ -58,7 +57,6 @@ class ProtectedResource:
 
     Attributes:
         identifier: its name at the authorization server.
-        issuer: the authorization server.
         scopes: its supported scopes, if it lists them.
         is_described: true if this is its own metadata; else the default of MCP 2025-03-26.
     """
@@ -75,8 +73,6 @@ class AuthorizationServer:
 
     Attributes:
         issuer: its name, byte for byte.
-        authorize_url: the authorization endpoint, for the browser.
-        token_url: the token endpoint.
         registration_url: the registration endpoint; None: it has none.
         scopes: its supported scopes, if it lists them.
         authentication: the way in which a client sends its secret.
@@ -158,10 +154,7 @@ async def find_authorization_server(
 ) -> AuthorizationServer:
     """Read the metadata of a resource's authorization server.
 
-    Args:
-        http: the HTTP client.
-        resource: the resource.
-        url: the MCP server's URL; decides whether requests may go to this machine.
+    `url`: the MCP server's URL; decides whether requests may go to this machine.
 
     Raises:
         OAuthError: the metadata is that of a different server, or invalid.
@@ -257,7 +250,6 @@ async def register(
 
 
 async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, Any] | None:
-    """Return the first existing document, or None."""
     for place in places:
         try:
             return await ask(http, "GET", _allowed(place, url), headers={})

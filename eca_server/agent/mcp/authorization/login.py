@@ -94,21 +94,14 @@ class Login:
     """The login at one server; it outlives the sessions with it.
 
     Args:
-        url: the server's URL.
         http: the HTTP client for authorization servers.
-        logins: the store of tokens.
-        nursery: the nursery in which a login waits for the user.
         client_id: our client id at the authorization server; None: we register.
-        client_secret: the secret of this client id.
         client_name: our name in a registration.
         client_metadata_url: our client id at servers that read metadata documents, if any.
         port: the local port of the redirect; 0: any.
         shared_by: the name of the group that shares the stored tokens; empty: all users of the URL.
         hide: called with new secrets before they are used.
         on_login: called when the user has logged in.
-
-    Attributes:
-        key: the key of its stored tokens.
     """
 
     def __init__(
@@ -188,7 +181,6 @@ class Login:
             raise MCPError(f"could not renew the login: {error}", kind="closed") from error
 
     async def _read(self) -> None:
-        """Read a stored login, if the file has changed."""
         before = self._times_forgotten
         # The system's keyring may ask the user, and the caller may be cancelled meanwhile.
         read_at, tokens = await trio.to_thread.run_sync(self._stored, abandon_on_cancel=True)
