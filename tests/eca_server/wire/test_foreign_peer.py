@@ -13,7 +13,7 @@ import pytest
 from pygls.io_ import run
 
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import frame, is_finished, message
+from tests.eca_server.stranger import frame, message
 
 
 class _Received:
@@ -34,7 +34,7 @@ def test_pygls_reads_what_is_written(start_server: Start) -> None:
     server = start_server()
     server.introduced()
     server.prompt("think ünïcödé\nrepeat 500 \U0001f600\nsay " + "long " * 3000)
-    server.until(is_finished)
+    server.expect_finished()
     server.write(frame(message("no/such", request_id="x")) + frame(b"{") + frame(b"[]"))
     server.answer(server.ask("shutdown"))
     server.tell("exit")
