@@ -80,11 +80,11 @@ def approves_a_change(seat: Seat) -> None:
     path = seat.place.project / "new.txt"
     script = call("eca_write_file", path=str(path), content="one\ntwo\n" * 300)
     chat_id = seat.prompt(f"{script}\nsay written")
-    asked = seat.decide(APPROVE, chat_id)
+    asked = seat.approve(chat_id)
     card = seat.chat(chat_id).cards[asked]
     assert card.details["path"] == str(path)
     assert card.details["linesAdded"] == 600
-    seat.until(lambda: seat.chat(chat_id).ends)
+    seat.expect_finished(chat_id)
     assert card.state == "called"
     assert path.read_text() == "one\ntwo\n" * 300
     assert seat.chat(chat_id).said == "written"
@@ -97,8 +97,8 @@ def rejects_a_command(seat: Seat) -> None:
     path = seat.place.project / "never"
     script = call("eca_shell_command", command=f"touch {path}")
     chat_id = seat.prompt(f"{script}\nsay a pity")
-    asked = seat.decide(REJECT, chat_id)
-    seat.until(lambda: seat.chat(chat_id).ends)
+    asked = seat.reject(chat_id)
+    seat.expect_finished(chat_id)
     assert seat.chat(chat_id).cards[asked].state == "rejected"
     is_of_today = any(value.get("method") == "chat/statusChanged" for value in seat.heard)
     assert seat.chat(chat_id).said == ("" if is_of_today else "a pity")
@@ -119,25 +119,25 @@ def asks_for_diagnostics(seat: Seat) -> None:
 def stops_an_answer(seat: Seat) -> None:
     chat_id = seat.prompt("think hm\nsay here\nwait forever")
     seat.until(lambda: seat.chat(chat_id).said == "here")
-    seat.tell("chat/promptStop", {"chatId": chat_id})
-    seat.until(lambda: seat.chat(chat_id).ends)
+    seat.stop(chat_id)
+    seat.expect_finished(chat_id)
 
 
 def stops_while_it_is_asked(seat: Seat) -> None:
     chat_id = seat.prompt(call("eca_shell_command", command="true"))
     seat.until(lambda: seat.chat(chat_id).asking)
-    seat.tell("chat/promptStop", {"chatId": chat_id})
-    seat.until(lambda: seat.chat(chat_id).ends)
+    seat.stop(chat_id)
+    seat.expect_finished(chat_id)
     (card,) = seat.chat(chat_id).cards.values()
     assert card.state == "rejected"
 
 
 def stops_a_command_that_runs(seat: Seat) -> None:
     chat_id = seat.prompt(call("eca_shell_command", command="sleep 60"))
-    asked = seat.decide(APPROVE, chat_id)
+    asked = seat.approve(chat_id)
     seat.until(lambda: seat.chat(chat_id).cards[asked].state == "running")
-    seat.tell("chat/promptStop", {"chatId": chat_id})
-    seat.until(lambda: seat.chat(chat_id).ends)
+    seat.stop(chat_id)
+    seat.expect_finished(chat_id)
     assert seat.chat(chat_id).cards[asked].state == "called"
 
 
@@ -145,7 +145,7 @@ def writes_while_it_answers(seat: Seat) -> None:
     """A second prompt to a busy chat has its turn behind the first, and a third one as well."""
     chat_id = seat.prompt("say first\nwait 0.02")
     assert seat.prompt("say second", chat_id) == chat_id
-    seat.until(lambda: seat.chat(chat_id).ends == 2)
+    seat.expect_finished(chat_id, times=2)
     seat.turn("say third", chat_id)
     assert seat.chat(chat_id).said == "firstsecondthird"
 
@@ -158,7 +158,7 @@ def completes_while_it_answers(seat: Seat) -> None:
         commands = seat.ask("chat/queryCommands", {"query": query, "chatId": None})
         assert all(isinstance(each["arguments"], list) for each in commands["commands"])
         assert query != "lo" or any("long.txt" in str(each) for each in found["contexts"])
-    seat.until(lambda: seat.chat(chat_id).ends)
+    seat.expect_finished(chat_id)
     assert seat.chat(chat_id).said == "delta" * 50
 
 
@@ -187,8 +187,8 @@ def starts_and_stops_a_tool_server(seat: Seat) -> None:
     seat.tell("mcp/startServer", {"name": "scripted"})
     seat.until(lambda: seat.screen.servers["scripted"] == "running")
     chat_id = seat.prompt(call("scripted__echo") + "\nsay done")
-    seat.decide(APPROVE, chat_id)
-    seat.until(lambda: seat.chat(chat_id).ends)
+    seat.approve(chat_id)
+    seat.expect_finished(chat_id)
     (card,) = seat.chat(chat_id).cards.values()
     assert (card.server, card.name, card.output) == ("scripted", "echo", "called")
     seat.tell("mcp/stopServer", {"name": "scripted"})
@@ -361,7 +361,7 @@ class Evening:
     """
 
     children: set[int]
-    code: int | str
+    code: int
 
 
 def has_work(seat: Seat) -> None:
@@ -369,7 +369,7 @@ def has_work(seat: Seat) -> None:
     busy = seat.prompt("say here\nwait forever")
     seat.until(lambda: seat.chat(busy).said == "here")
     works = seat.prompt(call("eca_shell_command", command="sleep 60"))
-    asked = seat.decide(APPROVE, works)
+    asked = seat.approve(works)
     seat.until(lambda: seat.chat(works).cards[asked].state == "running")
     assert_some(seat.line.pid)
 

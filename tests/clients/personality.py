@@ -14,7 +14,7 @@ from typing import Any, Literal
 import attrs
 
 from tests.clients import readers, screens
-from tests.eca_server.stranger import UNSET, frame, packet_pipe, packet_sockets
+from tests.eca_server.stranger import UNSET, Reader, frame, packet_pipe, packet_sockets
 
 
 @attrs.frozen(kw_only=True)
@@ -56,7 +56,7 @@ class Personality:
     sends_process_id: bool | None = True
     screen: type[screens.Screen]
     on_vscode_jsonrpc: bool = False
-    reader: Callable[[], readers.Reader] = readers.Buffered
+    reader: Callable[[], Reader] = readers.Buffered
     connect: Callable[[], tuple[int, int]] = os.pipe
     read_size: int = 65_536
     encode: Callable[[Any], bytes] = frame

@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
+
+from tests.eca_server.stranger import Reader
 
 HEADER = re.compile(rb"Content-Length: ([0-9]+)\r\n\r\n")
-
-
-class Reader(Protocol):
-    """Turns reads into messages."""
-
-    def feed(self, read: bytes) -> list[Any]:
-        """The messages that this read completes."""
 
 
 class Buffered:

@@ -14,10 +14,17 @@ from typing import Any, Literal
 import attrs
 import pytest
 
+from tests.clients.bridge import NodeBridge
 from tests.clients.chats import Chat
-from tests.clients.lines import Line, NodeBridge, Pipes
 from tests.clients.personality import Personality
-from tests.eca_server.stranger import SECONDS, START_SECONDS, UNSET, environment, message
+from tests.eca_server.stranger import (
+    SECONDS,
+    START_SECONDS,
+    UNSET,
+    Stranger,
+    environment,
+    message,
+)
 
 FROM_ITSELF = (sys.executable, "-P", "-m", "eca_server", "server")
 
@@ -86,7 +93,7 @@ class Seat:
         self._names = itertools.count(1)
         self.line = self._start(arguments, {"ECA_CONFIG": json.dumps(config)})
 
-    def _start(self, arguments: tuple[str, ...], env: Mapping[str, str]) -> Line:
+    def _start(self, arguments: tuple[str, ...], env: Mapping[str, str]) -> Stranger | NodeBridge:
         who, place = self.who, self.place
         script = str(place.script)
         if who.asks_version:
@@ -104,11 +111,11 @@ class Seat:
             return NodeBridge(
                 (*start, *arguments), cwd=cwd, home=place.home, env=env, answers=who.answers
             )
-        return Pipes(
+        return Stranger(
             (*start, *arguments),
             cwd=cwd,
-            home=place.home,
-            env=env,
+            env=environment(place.home, **env),
+            errors=place.home / "stderr.txt",
             reader=who.reader(),
             encode=who.encode,
             connect=who.connect,
@@ -275,20 +282,31 @@ class Seat:
         """Write, and read until the answer is over; the chat's id."""
         ended = self.chat(chat_id).ends if chat_id in self.screen.chats else 0
         named = self.prompt(text, chat_id)
-        self.until(lambda: self.chat(named).ends > ended)
+        self.expect_finished(named, times=ended + 1)
         return named
+
+    def expect_finished(self, chat_id: str, times: int = 1) -> None:
+        """Read until that many turns of the chat have ended."""
+        self.until(lambda: self.chat(chat_id).ends >= times)
+
+    def stop(self, chat_id: str) -> None:
+        """Stop the chat's turn."""
+        self.tell("chat/promptStop", {"chatId": chat_id})
 
     def press(self, method: str, chat_id: str, call: str) -> None:
         """Press a button of a tool call."""
         self.tell(method, {"chatId": chat_id, "toolCallId": call})
 
-    def decide(self, method: str, chat_id: str) -> str:
-        """Press a button of the call that the user is asked about, once it asks; the call."""
+    def approve(self, chat_id: str, method: str = "chat/toolCallApprove") -> str:
+        """Approve the call that the user is asked about, once it asks; the call."""
         self.until(lambda: self.chat(chat_id).asking)
         call = self.chat(chat_id).asking
         assert call is not None
         self.press(method, chat_id, call)
         return call
+
+    def reject(self, chat_id: str) -> str:
+        return self.approve(chat_id, "chat/toolCallReject")
 
     def knows(self, method: str) -> bool:
         """Tell whether the client has a button for it."""

@@ -11,7 +11,7 @@ import pytest
 
 from eca_protocol.testing.provider import provider_in_thread, reply
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
+from tests.eca_server.stranger import Stranger, content_of, text_of
 
 VSCODE = b"""{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"processId":null,\
 "clientInfo":{"name":"VsCode","version":"XXX"},"capabilities":{"codeAssistant":{"chat":true,\
@@ -76,7 +76,7 @@ def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(
 "message":"say here","model":"simulator/script","agent":"agent","contexts":[{"type":"cursor"},\
 {"type":"file","path":null}]}}"""
     assert answer(server, prompt)["result"]["status"] == "prompting"
-    heard = [*server.seen, *server.until(is_finished)]
+    heard = [*server.seen, *server.expect_finished()]
     assert text_of(heard) == "\n\nhere"
     for name in ("cursor", "file"):
         note = f"A context of type '{name}' was left out: it is incomplete."
@@ -90,7 +90,7 @@ def test_emacs_reads_and_ends_a_job_by_its_own_key(start_server: Start, tmp_path
     begin(server, EMACS, tmp_path / "project")
     arguments = json.dumps({"command": "echo hello; sleep 60", "background": "a job"})
     server.prompt(f"call eca_shell_command {arguments}", chat="c")
-    server.until(is_finished)
+    server.expect_finished()
     (job,) = server.result("jobs/list")["jobs"]
     identity = json.dumps(job["id"]).encode()
     read = (
@@ -155,7 +155,7 @@ def test_a_provider_in_camel_case_is_the_one_that_is_called_otherwise(
         assert not [name for name in offered["models"] if name.startswith("myProvider/")]
         for name in ("my-provider/m", "myProvider/m"):
             server.prompt("hi", model=name)
-            assert "Hello" in text_of(server.until(is_finished))
+            assert "Hello" in text_of(server.expect_finished())
         assert {each.headers["authorization"] for each in provider.requests} == {
             "Bearer sk-planted-0123456789"
         }
@@ -179,7 +179,7 @@ def test_the_gauge_shows_what_the_last_request_took_of_the_context(
 
     def turn(number: int, *lines: str) -> list[Any]:
         answer(server, PROMPT % (number, json.dumps("\n".join(lines)).encode()))
-        return server.until(is_finished)
+        return server.expect_finished()
 
     tree = 'call eca_directory_tree {"path": "."}'
     heard = turn(1, "usage 40000 2500", tree, "usage 41000 60")
@@ -208,7 +208,7 @@ def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
     hints = []
     for number in (5, 6):
         answer(server, prompt % number)
-        heard = server.until(is_finished)
+        heard = server.expect_finished()
         assert text_of(heard).strip() == "hello"
         hints.append(text_of(heard, "system"))
     assert "No model is configured." in hints[0]
@@ -248,7 +248,7 @@ def test_what_emacs_finds_with_flycheck_is_shown_at_its_line(
 """
         % (json.dumps(request["id"]).encode(), uri, source),
     )
-    [called] = contents(server.until(is_finished), "toolCalled")
+    [called] = contents(server.expect_finished(), "toolCalled")
     assert f"app.py:{line}:1: error: [E305]" in called["outputs"][0]["text"]
 
 
@@ -272,7 +272,7 @@ def test_emacs_is_asked_again_while_its_language_server_starts(
 """
         % (json.dumps(again["id"]).encode(), asked["params"]["uri"].encode()),
     )
-    [called] = contents(server.until(is_finished), "toolCalled")
+    [called] = contents(server.expect_finished(), "toolCalled")
     assert "app.py:1:5: def run():" in called["outputs"][0]["text"]
 
 
@@ -329,7 +329,7 @@ def test_an_agents_own_model_and_variant_are_selected_in_a_chat_that_has_not_beg
         send(server, changed % (b"c", b"sage"))
         assert next_update(server) == {"chatId": "c", "chat": own}
         server.result("chat/prompt", {"chatId": "c", "message": "hi"})
-        server.until(is_finished)
+        server.expect_finished()
         body = provider.requests[0].body
         assert (body["model"], body["reasoning_effort"]) == ("deep", "high")
         send(server, changed % (b"c", b"plan"))  # it has begun, and keeps its model
@@ -346,10 +346,8 @@ def test_a_chat_whose_model_is_no_longer_listed_is_opened_without_it(
         server = start_server(cwd=tmp_path, env=thinking(provider.url))
         begin(server, VSCODE, tmp_path / "project")
         server.prompt("hi", chat="c", model="p/deep")
-        server.until(is_finished)
-        server.result("shutdown")
-        server.tell("exit")
-        assert server.exit_code() == 0
+        server.expect_finished()
+        assert server.leave() == 0
         mine = {"url": provider.url, "fetchModels": False, "models": {"plain": {}}}
         server = start_server(cwd=tmp_path, env=configured(providers={"p": mine}))
         begin(server, VSCODE, tmp_path / "project")

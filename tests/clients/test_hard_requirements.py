@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.requirements import REQUIREMENTS
+from tests.clients.bridge import NodeBridge
 from tests.clients.chats import Card, EmacsChat
 from tests.clients.conftest import Day, SpendDay
-from tests.clients.lines import NodeBridge, Pipes
 from tests.clients.personality import PERSONALITIES
 from tests.eca_server.conftest import SERVE
 from tests.eca_server.stranger import (
@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
     )
     stranger.introduced(capabilities={"codeAssistant": {"editor": {"diagnostics": True}}})
     yield stranger
-    stranger.stop()
+    stranger.close()
 
 
 def chapters(day: Day) -> Mapping[str, list[Mapping[str, Any]]]:
@@ -56,10 +56,10 @@ def chapters(day: Day) -> Mapping[str, list[Mapping[str, Any]]]:
     return by_chat
 
 
-def written(days: list[Day]) -> Iterator[tuple[Day, Pipes]]:
+def written(days: list[Day]) -> Iterator[tuple[Day, Stranger]]:
     """The days of which every byte was seen: vscode-jsonrpc shows none."""
     for day in days:
-        if isinstance(day.seat.line, Pipes):
+        if isinstance(day.seat.line, Stranger):
             yield day, day.seat.line
 
 
@@ -110,8 +110,8 @@ def test_3_behavior_and_agent_are_read_and_agent_wins(
     server.result("chat/prompt", params)
     came = server.until(lambda m: content_of(m).get("type") == "toolCallRun")
     assert content_of(came[-1])["manualApproval"] is not plans
-    server.tell("chat/promptStop", {"chatId": "plans"})
-    server.until(is_finished)
+    server.stop("plans")
+    server.expect_finished()
 
 
 @pytest.mark.requirement("CLIENT-4", "W-1")
@@ -128,7 +128,7 @@ def test_4_the_header_is_one_and_spelt_so(days: list[Day]) -> None:
 def test_5_who_keeps_nothing_between_reads_understands_all(spend_day: SpendDay) -> None:
     for name, most in (("Emacs then", 4096), ("Neovim", 32_768)):
         seat = spend_day(name).seat
-        assert isinstance(seat.line, Pipes)
+        assert isinstance(seat.line, Stranger)
         assert max(map(len, seat.line.reads)) <= most
         assert all(frames_in(read) for read in seat.line.reads)
         assert as_it_came(seat.heard) == seat.line.seen[: len(seat.heard)]
@@ -175,7 +175,7 @@ def test_9_there_are_four_ways_to_say_nothing(server: Stranger) -> None:
             server.result(method, params)
     nulls = dict.fromkeys(("chatId", "model", "behavior", "agent", "contexts", "request-id"))
     assert server.result("chat/prompt", {"message": "hi", **nulls})["chatId"]
-    server.until(is_finished)
+    server.expect_finished()
 
 
 @pytest.mark.requirement("CLIENT-10", "W-3e")
@@ -183,20 +183,20 @@ def test_10_odd_keys_do_no_harm(server: Stranger) -> None:
     odd = {"request-id": 7, "requestId": "7", "doc-text": None, "includes": [], "": {}, "a.b": 1}
     assert server.result("chat/queryCommands", {"query": "doctor", **odd})["commands"]
     server.result("chat/prompt", {"message": "hi", **odd})
-    server.until(is_finished)
+    server.expect_finished()
 
 
 @pytest.mark.requirement("CLIENT-11", "W-21c")
 def test_11_any_chat_may_be_named(server: Stranger) -> None:
     server.prompt("say x", chat="gone")
-    server.until(is_finished)
+    server.expect_finished()
     server.result("chat/delete", {"chatId": "gone"})
     for name in ("EMPTY", "gone", "6f1c4c1e-0000-4000-8000-000000000000", "ünï / %20", "0"):
         assert server.prompt("say x", chat=name) == name
-        came = server.until(is_finished)
+        came = server.expect_finished()
         assert {value["params"]["chatId"] for value in came} == {name}
     assert server.prompt("say x")
-    server.until(is_finished)
+    server.expect_finished()
 
 
 @pytest.mark.requirement("CLIENT-12", "W-21a", "W-21d", "W-21e")
@@ -208,7 +208,7 @@ def test_12_a_prompt_is_answered_whatever_is_wrong(server: Stranger, model: str)
     assert answer == {"chatId": answer["chatId"], "model": model, "status": answer["status"]}
     assert answer["status"] in ("prompting", "error")
     if not any(map(is_finished, server.seen[begun:])):
-        server.until(is_finished)
+        server.expect_finished()
     assert text_of(server.seen[begun:], "user") == "fail auth"
     assert text_of(server.seen[begun:], "system")
 
@@ -232,7 +232,7 @@ def test_14_every_turn_ends_once(server: Stranger, days: list[Day]) -> None:
         begun_at = len(server.seen)
         server.prompt(script)
         if not any(map(is_finished, server.seen[begun_at:])):
-            server.until(is_finished)
+            server.expect_finished()
         server.settle()
         assert sum(map(is_finished, server.seen[begun_at:])) == 1, script
 
@@ -273,7 +273,7 @@ def test_18_the_arguments_of_a_call_are_an_object(server: Stranger, days: list[D
     assert all(isinstance(card.arguments, dict) for card in cards(days))
     for arguments in ("[1]", "7", '"x"', "null", "{", ""):
         server.prompt(f"call eca_read_file {arguments}\nsay x")
-        came = [content_of(value) for value in server.until(is_finished)]
+        came = [content_of(value) for value in server.expect_finished()]
         calls = [each for each in came if "arguments" in each]
         assert calls
         assert all(each["arguments"] == {} for each in calls)
@@ -381,7 +381,7 @@ def test_26_an_editor_is_asked_only_what_it_can_and_junk_is_a_no(
         server.ask("chat/prompt", params)
         asked = server.until(lambda m: m.get("method") == "editor/getDiagnostics")[-1]
         server.send({"jsonrpc": "2.0", "id": asked["id"], "result": junk})
-        came = [content_of(value) for value in server.until(is_finished)]
+        came = [content_of(value) for value in server.expect_finished()]
         (called,) = (each for each in came if each.get("type") == "toolCalled")
         assert called["error"]
 
@@ -399,13 +399,13 @@ def test_27_a_decision_on_a_call_that_does_not_wait_counts_for_none(server: Stra
     decision = {"chatId": "strays", "toolCallId": call["id"]}
     server.tell("chat/toolCallReject", decision)
     server.tell("chat/toolCallApprove", decision)
-    came = server.until(is_finished)
+    came = server.expect_finished()
     assert "toolCallRejected" in {content_of(value).get("type") for value in came}
     server.tell("chat/toolCallApprove", decision)
     server.prompt(script, chat="strays")
     server.until(lambda m: content_of(m).get("manualApproval") is True)
-    server.tell("chat/promptStop", {"chatId": "strays"})
-    server.until(is_finished)
+    server.stop("strays")
+    server.expect_finished()
 
 
 @pytest.mark.requirement("CLIENT-28", "W-15c")

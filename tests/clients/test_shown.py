@@ -20,7 +20,7 @@ from tests.clients.test_as_editors_send import (
     thinking,
 )
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished
+from tests.eca_server.stranger import Stranger, content_of
 
 OCTOBER = EMACS
 for newer, then in (
@@ -38,7 +38,7 @@ OPEN = b'{"jsonrpc":"2.0","id":%d,"method":"chat/open","params":{"chatId":"c"}}'
 def prompt(server: Stranger, number: int, *lines: str) -> None:
     """Send a prompt as the page does, and read to its end."""
     send(server, PROMPT % (number, json.dumps("\n".join(lines)).encode()))
-    server.until(is_finished)
+    server.expect_finished()
 
 
 @pytest.mark.requirement("W-26d")
@@ -78,9 +78,7 @@ def test_a_reopened_chat_looks_as_it_looked(start_server: Start, tmp_path: Path)
         server, 5, "think hm", f"call eca_write_file {file}", "cite https://x.example x", "say Y"
     )
     shown.append([*page_of(server.seen).chats["c"].blocks.values()])
-    server.result("shutdown")
-    server.tell("exit")
-    assert server.exit_code() == 0
+    assert server.leave() == 0
     server = start_server(cwd=tmp_path, env=ALLOWED)
     begin(server, VSCODE, tmp_path / "project")
     assert answer(server, OPEN % 7)["result"]["found"]
@@ -141,7 +139,7 @@ def test_a_rejection_ends_the_turn_for_todays_clients(
         b'{"jsonrpc":"2.0","method":"chat/toolCallReject","params":{"chatId":"c","toolCallId":%b}}'
         % json.dumps(content_of(asked)["id"]).encode(),
     )
-    server.until(is_finished)
+    server.expect_finished()
     chat = page_of(server.seen).chats["c"]
     assert chat.texts("assistant") == said
     assert not chat.busy
@@ -156,7 +154,7 @@ def test_null_takes_a_variant_from_the_page(start_server: Start, tmp_path: Path)
         server = start_server(cwd=tmp_path, env=thinking(provider.url))
         begin(server, VSCODE, tmp_path / "project")
         server.result("chat/prompt", {"chatId": "c", "message": "hi"})
-        server.until(is_finished)
+        server.expect_finished()
         for model, variant in ((b"deep", "high"), (b"plain", None)):
             send(server, changed % model)
             server.until(lambda each: each.get("method") == "config/updated")

@@ -52,11 +52,15 @@ class Bare:
 
 
 class Wire:
-    """The other end of a connection, which writes, reads and stores raw messages."""
+    """The other end of a connection, which writes, reads and stores raw messages.
+
+    Attributes:
+        seen: every message that came.
+    """
 
     def __init__(self, transport: Transport, framing: Framing = CONTENT_LENGTH) -> None:
         self.transport = transport
-        self.messages: list[Any] = []
+        self.seen: list[Any] = []
         self._framing = framing
         self._decoder = framing.decoder()
         self._unread: deque[bytes] = deque()
@@ -79,7 +83,7 @@ class Wire:
                 assert isinstance(frame, bytes)
                 self._unread.append(frame)
         message = json.loads(self._unread.popleft())
-        self.messages.append(message)
+        self.seen.append(message)
         return message
 
     async def rest(self) -> list[Any]:

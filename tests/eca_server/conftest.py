@@ -29,10 +29,11 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
         command: Sequence[str] = SERVE,
         env: Mapping[str, str] | None = None,
         cwd: Path = project,
+        kind: type[Stranger] = Stranger,
         keeps_writes_apart: bool = False,
         may_log_tracebacks: bool = False,
     ) -> Stranger:
-        stranger = Stranger(
+        stranger = kind(
             command,
             cwd=cwd,
             env=environment(tmp_path, **(env or {})),
@@ -47,7 +48,7 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
     failures = []
     for stranger in started:
         try:
-            stranger.stop()
+            stranger.close()
         except AssertionError as failure:
             failures.append(failure)
     if failures:

@@ -1,4 +1,4 @@
-"""A client that shares no code with the server: raw frames to and from the real process.
+"""The byte-exact driver: a client that shares no code with the server, at the real process.
 
 It reads strictly what ruling W-1 lets a server write, so every test of the process also shows
 that stdout holds frames and nothing else. Each wait has a deadline. One thread does all: while it
@@ -18,7 +18,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -30,6 +30,8 @@ HEADER = re.compile(rb"Content-Length: (0|[1-9][0-9]*)\r\n\r\n")
 START_SECONDS = 30.0
 SECONDS = 10.0
 UNSET: Any = object()
+
+Content = Mapping[str, Any]
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -73,12 +75,20 @@ def packet_pipe() -> tuple[int, int]:
     return os.pipe2(os.O_DIRECT)
 
 
+class Reader(Protocol):
+    """A client's own reader of what it reads."""
+
+    def feed(self, read: bytes) -> list[Any]:
+        """Return the messages that this read completes."""
+
+
 class Stranger:
     """One server process and what it wrote.
 
     Attributes:
         seen: every message that came, in order.
         reads: the bytes of each read.
+        folder: the process's directory, the workspace's only root unless a test says otherwise.
     """
 
     def __init__(
@@ -90,10 +100,16 @@ class Stranger:
         errors: Path,
         connect: Callable[[], tuple[int, int]] = os.pipe,
         read_size: int = 2**20,
+        encode: Callable[[Any], bytes] = frame,
+        reader: Reader | None = None,
         may_log_tracebacks: bool = False,
     ) -> None:
+        self.folder = cwd
         self.seen: list[Any] = []
         self.reads: list[bytes] = []
+        self._encode = encode
+        self._reader = reader
+        self._shown = 0
         self._buffer = bytearray()
         self._unread: list[Any] = []
         self._last_id = 0
@@ -153,7 +169,7 @@ class Stranger:
 
     def send(self, *messages: Any) -> None:
         """Write messages as frames, in one write."""
-        self.write(b"".join(map(frame, messages)))
+        self.write(b"".join(map(self._encode, messages)))
 
     def ask(self, method: str, params: Any = UNSET) -> int:
         """Send a request, and return its id."""
@@ -178,6 +194,18 @@ class Stranger:
         if not self.can_read(seconds=max(0.0, seconds)):
             pytest.fail(f"nothing came in time; before: {self.seen[-3:]}")
         self._read()
+
+    def read(self, seconds: float) -> list[Any]:
+        """Return what the client's own reader understands of its next read."""
+        assert self._reader is not None
+        if self._shown == len(self.reads):
+            self.read_once(seconds=seconds)
+        came = self.reads[self._shown : self._shown + 1]
+        self._shown += len(came)
+        return [message for read in came for message in self._reader.feed(read)]
+
+    def is_silent(self, seconds: float) -> bool:
+        return not self.can_read(seconds=seconds)
 
     def can_read(self, *, seconds: float) -> bool:
         """Return whether output or its end arrives in time."""
@@ -256,8 +284,10 @@ class Stranger:
         self.tell("initialized", {})
         return result
 
-    def introduced(self, **params: Any) -> list[Any]:
+    def introduced(self, folder: Path | None = None, **params: Any) -> list[Any]:
         """Initialize, and return the messages to the end of the server's introduction."""
+        if folder is not None:
+            params["workspaceFolders"] = [{"uri": folder.as_uri(), "name": "project"}]
         self.initialize(**params)
         return self.until(
             lambda m: m.get("method") == "$/progress" and m["params"]["type"] == "finish"
@@ -269,12 +299,67 @@ class Stranger:
         result = self.result("chat/prompt", params if chat is None else {**params, "chatId": chat})
         return str(result["chatId"])
 
+    def send_prompt(self, text: str = "go", *, chat: str = "c", **params: Any) -> None:
+        """Send a prompt and wait for nothing."""
+        self.ask("chat/prompt", {"chatId": chat, "message": text, **params})
+
+    def turn(
+        self, text: str = "go", *, chat: str = "c", seconds: float = SECONDS, **params: Any
+    ) -> list[Any]:
+        """Run a whole turn without approvals, and return the messages up to its end."""
+        self.send_prompt(text, chat=chat, **params)
+        return self.expect_finished(chat, seconds=seconds)
+
+    def say(self, text: str, *, chat: str = "c", **params: Any) -> str:
+        """Run a whole turn, and return what the assistant and the server said in it."""
+        return text_of(self.turn(text, chat=chat, **params), "assistant", "system")
+
+    def expect_finished(self, chat: str | None = None, *, seconds: float = SECONDS) -> list[Any]:
+        """Return the messages up to the end of a turn, of this chat or of any."""
+        return self.until(
+            lambda m: is_finished(m) and chat in (None, m["params"]["chatId"]), seconds=seconds
+        )
+
+    def expect_content(self, kind: str, chat: str | None = None, **members: Any) -> Any:
+        """Read until such a content comes, for this chat or for any, and return it."""
+        members = {"type": kind, **members}
+        return content_of(
+            self.until(
+                lambda m: (
+                    members.items() <= content_of(m).items()
+                    and chat in (None, m["params"]["chatId"])
+                )
+            )[-1]
+        )
+
+    def approve(self, *calls: Mapping[str, Any], chat: str = "c") -> None:
+        """Approve calls in one write."""
+        self.send(*(decision("Approve", call, chat=chat) for call in calls))
+
+    def reject(self, *calls: Mapping[str, Any], chat: str = "c") -> None:
+        """Reject calls in one write."""
+        self.send(*(decision("Reject", call, chat=chat) for call in calls))
+
+    def stop(self, chat: str = "c") -> None:
+        """Stop the chat's turn."""
+        self.tell("chat/promptStop", {"chatId": chat})
+
+    def leave(self) -> int:
+        """Shut the server down as the protocol wants it, and return its exit code."""
+        self.result("shutdown")
+        self.tell("exit")
+        return self.exit_code()
+
     def start_endless_turn(self) -> str:
         """Start a turn that runs until it is stopped; return the chat's id after its first text."""
         chat = self.prompt("say here\nwait forever")
         if not any(content_of(seen).get("text") == "here" for seen in self.seen):
-            self.until(lambda m: content_of(m).get("text") == "here")
+            self.expect_content("text", text="here")
         return chat
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send the process a signal."""
+        self.process.send_signal(number)
 
     def close_input(self) -> None:
         assert self.process.stdin is not None
@@ -310,7 +395,7 @@ class Stranger:
         except subprocess.TimeoutExpired:
             pytest.fail(f"the process runs on after {within} s")
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the process if it runs, and check its log."""
         with contextlib.suppress(OSError):
             self.close_input()
@@ -354,10 +439,23 @@ def is_finished(value: Mapping[str, Any]) -> bool:
     return content.get("type") == "progress" and content.get("state") == "finished"
 
 
-def text_of(messages: Iterable[Mapping[str, Any]], role: str = "assistant") -> str:
-    """Return the joined text of a role."""
+def contents_of(messages: Iterable[Any], chat: str = "c") -> list[Mapping[str, Any]]:
+    """Return the contents of a chat."""
+    return [
+        content for m in messages if (content := content_of(m)) and m["params"]["chatId"] == chat
+    ]
+
+
+def decision(what: str, call: Mapping[str, Any], *, chat: str = "c") -> dict[str, Any]:
+    """Return an approval or a rejection, as a message."""
+    return message(f"chat/toolCall{what}", {"chatId": chat, "toolCallId": call["id"]})
+
+
+def text_of(messages: Iterable[Mapping[str, Any]], *roles: str) -> str:
+    """Return the joined text of these roles, or of the assistant."""
     return "".join(
         content_of(value)["text"]
         for value in messages
-        if content_of(value).get("type") == "text" and value["params"]["role"] == role
+        if content_of(value).get("type") == "text"
+        and value["params"]["role"] in (roles or ("assistant",))
     )

@@ -46,7 +46,7 @@ def request_change(server: Stranger) -> tuple[str, dict[str, Any]]:
 
 
 def ending(server: Stranger) -> list[Any]:
-    return server.until(is_finished)
+    return server.expect_finished()
 
 
 @pytest.mark.requirement("TOOL-13", "TOOL-14", "W-35a")
@@ -55,7 +55,7 @@ def test_an_approved_edit_changes_the_file_as_its_diff_shows(agent: Stranger, fi
     assert "-two" in call["details"]["diff"]
     assert "+2" in call["details"]["diff"]
     assert b"two" in file.read_bytes()
-    agent.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": call["id"]})
+    agent.approve(call, chat=chat)
     rest = ending(agent)
     assert file.read_bytes() == b"one\r\n2\r\nthree"
     assert file.stat().st_mode & 0o777 == 0o755
@@ -70,7 +70,7 @@ def test_a_rejected_edit_leaves_the_file_and_the_turn_continues(
 ) -> None:
     before = file.read_bytes()
     chat, call = request_change(agent)
-    agent.tell("chat/toolCallReject", {"chatId": chat, "toolCallId": call["id"]})
+    agent.reject(call, chat=chat)
     rest = ending(agent)
     assert file.read_bytes() == before
     assert [content_of(m)["reason"] for m in rest if "reason" in content_of(m)] == ["user-choice"]
@@ -83,7 +83,7 @@ def test_an_edit_of_a_file_that_changed_while_it_waited_is_refused(
 ) -> None:
     chat, call = request_change(agent)
     file.write_text("two, by somebody else")
-    agent.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": call["id"]})
+    agent.approve(call, chat=chat)
     rest = ending(agent)
     (called,) = [content_of(m) for m in rest if content_of(m).get("type") == "toolCalled"]
     assert called["error"] is True

@@ -13,7 +13,7 @@ import attrs
 
 from tests.eca_server.conftest import SERVE
 from tests.eca_server.processes import assert_gone, children
-from tests.eca_server.stranger import Stranger, content_of, environment, is_finished, text_of
+from tests.eca_server.stranger import Stranger, content_of, environment, text_of
 
 CURRENT = {"codeAssistant": {"chatCapabilities": {}}}
 QUIET = {"ECA_CONFIG": json.dumps({"chat": {"title": False}})}
@@ -54,7 +54,7 @@ class Place:
             yield server
             begun = children(server.pid) if server.process.poll() is None else set()
         finally:
-            server.stop()
+            server.close()
         assert_gone(begun)
 
 
@@ -64,7 +64,7 @@ def turn(
     """Have a whole turn; return what the assistant and the server said in it."""
     named = {} if model is None else {"model": model}
     server.ask("chat/prompt", {"message": text, "chatId": chat, **named, **params})
-    came = server.until(is_finished, seconds=20)
+    came = server.expect_finished(seconds=20)
     return text_of(came) + text_of(came, "system")
 
 

@@ -98,9 +98,9 @@ class Soaked:
             self.server.ask("chat/prompt", {**params, "message": text})
             if stop_at is not None:
                 self.server.until(lambda m: content_of(m).get("type") == stop_at or is_finished(m))
-                self.server.tell("chat/promptStop", {"chatId": chat})
+                self.server.stop(chat)
             if not any(map(is_finished, self.server.seen[place:])):
-                self.server.until(is_finished)
+                self.server.expect_finished()
         self.server.settle()
         assert sum(map(is_finished, self.server.seen[place:])) == 1, "a turn has not one end"
         self.torture.count("turns")

@@ -94,7 +94,7 @@ def play(place: Place, torture: Torture, random: Random, sizes: Mapping[str, int
         ask_until(server, lambda: good <= running(server), torture)
         called = random.sample(sorted(good), 5)
         server.prompt("\n".join(f"call {name}__echo {{}}" for name in called), chat="c")
-        second = server.until(is_finished, seconds=2 * TURN_SECONDS)
+        second = server.expect_finished(seconds=2 * TURN_SECONDS)
         ends = [content_of(m) for m in second if content_of(m).get("type") == "toolCalled"]
         assert [(each["server"], each["error"]) for each in ends] == [(n, False) for n in called]
         torture.notes["last"] = dict(Counter(statuses(server).values()))

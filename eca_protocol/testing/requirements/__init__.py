@@ -1,7 +1,6 @@
 """The requirements of the protocol, one row each; tests name the rows that they verify.
 
-A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
-verifies none. A ruling with several requirements has lettered rows. Its plain number (`W-13`) names
+A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`. A ruling with several requirements has lettered rows. Its plain number (`W-13`) names
 the group and verifies no row.
 """
 

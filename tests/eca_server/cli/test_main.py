@@ -499,17 +499,19 @@ class Terminal:
         )
         os.close(far)
 
-    def type(self, keys: bytes) -> None:
+    def type(self, keys: bytes, *expected: bytes) -> None:
         os.write(self._near, keys)
+        self.until(*expected)
 
-    def until(self, expected: bytes) -> None:
-        """Read until a text is shown, and forget the output up to it."""
+    def until(self, *expected: bytes) -> None:
+        """Read until one text after the other is shown, and forget the output up to the last."""
         deadline = time.monotonic() + 20
-        while expected not in self.shown:
-            remaining = max(0.0, deadline - time.monotonic())
-            assert select.select([self._near], [], [], remaining)[0], self.shown[-500:]
-            self._read()
-        self.shown = self.shown.partition(expected)[2]
+        for text in expected:
+            while text not in self.shown:
+                remaining = max(0.0, deadline - time.monotonic())
+                assert select.select([self._near], [], [], remaining)[0], self.shown[-500:]
+                self._read()
+            self.shown = self.shown.partition(text)[2]
 
     def _read(self) -> None:
         data = os.read(self._near, 65_536)
@@ -542,18 +544,11 @@ def tty(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
-    tty.until(b"Ctrl-C stops")
-    tty.until(b"> ")
-    tty.type(b"say first answer\n")
-    tty.until(b"\nfirst answer\r\n")
-    tty.until(b"> ")
-    tty.type(b"repeat 99999999 word\n")
-    tty.until(b"wordword")
-    tty.type(b"\x03")
-    tty.until(b"\nStopped.\r\n> ")
-    tty.type(b"say after the stop\n")
-    tty.until(b"\nafter the stop\r\n")
-    tty.until(b"> ")
+    tty.until(b"Ctrl-C stops", b"> ")
+    tty.type(b"say first answer\n", b"\nfirst answer\r\n", b"> ")
+    tty.type(b"repeat 99999999 word\n", b"wordword")
+    tty.type(b"\x03", b"\nStopped.\r\n> ")
+    tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
     tty.type(b"\x04")
     assert tty.exit_code() == 0
     assert b"Traceback" not in tty.shown
@@ -561,15 +556,9 @@ def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
 
 def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_path: Path) -> None:
     tty.until(b"> ")
-    tty.type(b"/login openai\n")
-    tty.until(b"Paste the key of openai")
-    tty.until(b"\n> ")
-    tty.type(b"planted-0123456789-key\n")
-    tty.until(b"Stored the key of")
-    tty.until(b"\n> ")
-    tty.type(b"say seen again\n")
-    tty.until(b"say seen again\r\nseen again\r\n")
-    tty.until(b"> ")
+    tty.type(b"/login openai\n", b"Paste the key of openai", b"\n> ")
+    tty.type(b"planted-0123456789-key\n", b"Stored the key of", b"\n> ")
+    tty.type(b"say seen again\n", b"say seen again\r\nseen again\r\n", b"> ")
     tty.type(b"\x04")
     assert tty.exit_code() == 0
     assert b"planted" not in tty.all_shown
@@ -589,16 +578,11 @@ TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
 
 def test_in_a_terminal_a_call_needs_approval(tty: Terminal, tmp_path: Path) -> None:
     tty.until(b"> ")
-    tty.type(TOUCH)
-    tty.until(b"touch made\r\nRun `touch made`? [y/N] ")
-    tty.type(b"\n")
-    tty.until(b"> ")
+    tty.type(TOUCH, b"touch made\r\nRun `touch made`? [y/N] ")
+    tty.type(b"\n", b"> ")
     assert not (tmp_path / "made").exists()
-    tty.type(TOUCH)
-    tty.until(b"? [y/N] ")
-    tty.type(b"y\n")
-    tty.until(b"[Running 'touch made']")
-    tty.until(b"> ")
+    tty.type(TOUCH, b"? [y/N] ")
+    tty.type(b"y\n", b"[Running 'touch made']", b"> ")
     assert (tmp_path / "made").exists()
 
 
@@ -614,8 +598,7 @@ def test_a_question_shows_every_argument_and_the_directory(tty: Terminal, tmp_pa
         b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N] ",
     ):
         tty.until(row)
-    tty.type(b"n\n")
-    tty.until(b"\n> ")
+    tty.type(b"n\n", b"\n> ")
 
 
 def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
@@ -625,12 +608,14 @@ def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
     command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRun `ls`? [y/N] "
     arguments = json.dumps({"command": command, "working_directory": "sub"})
     tty.until(b"> ")
-    tty.type(f"call eca_shell_command {arguments}\n".encode())
-    tty.until(b"  directory: %b/sub\r\n" % os.fsencode(tmp_path))
-    tty.until(b"      touch made\\x1b[1A\\x1b[2K\\x1b]52;c;ZXZpbA==\\x07\\u202e\r\n")
-    tty.until(b"      Run `ls`? [y/N] \r\n")
-    tty.until(b"\nRun `touch made\\x1b")
-    tty.until(b"? [y/N] ")
+    tty.type(
+        f"call eca_shell_command {arguments}\n".encode(),
+        b"  directory: %b/sub\r\n" % os.fsencode(tmp_path),
+        b"      touch made\\x1b[1A\\x1b[2K\\x1b]52;c;ZXZpbA==\\x07\\u202e\r\n",
+        b"      Run `ls`? [y/N] \r\n",
+        b"\nRun `touch made\\x1b",
+        b"? [y/N] ",
+    )
     assert b"\x1b" not in tty.all_shown
     assert tty.all_shown.count(b"\nRun ") == 1
 
@@ -658,11 +643,8 @@ def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(
 
 def test_a_file_s_change_is_shown_before_the_question(tty: Terminal, tmp_path: Path) -> None:
     tty.until(b"> ")
-    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n')
-    tty.until(b"+new")
-    tty.until(b"? [y/N] ")
-    tty.type(b"yes\n")
-    tty.until(b"> ")
+    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n', b"+new", b"? [y/N] ")
+    tty.type(b"yes\n", b"> ")
     assert (tmp_path / "a.txt").read_text() == "new"
 
 
@@ -670,12 +652,9 @@ def test_an_interrupt_takes_the_question_back_and_the_next_line_is_a_prompt(
     tty: Terminal, tmp_path: Path
 ) -> None:
     tty.until(b"> ")
-    tty.type(TOUCH)
-    tty.until(b"? [y/N] ")
-    tty.type(b"\x03")
-    tty.until(b"\n> ")
-    tty.type(b"say the next answer\n")
-    tty.until(b"\nthe next answer\r\n")
+    tty.type(TOUCH, b"? [y/N] ")
+    tty.type(b"\x03", b"\n> ")
+    tty.type(b"say the next answer\n", b"\nthe next answer\r\n")
     assert not (tmp_path / "made").exists()
 
 

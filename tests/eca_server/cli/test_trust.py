@@ -204,16 +204,12 @@ def tty(home: Path) -> Iterator[Terminal]:
 
 
 def test_a_terminal_asks_first_and_once(tty: Terminal, home: Path) -> None:
-    tty.until(b"starts the MCP server planted: planted --all")
-    tty.until(b"1. Trust this folder")
-    tty.until(b"Answer (1-3): ")
+    tty.until(
+        b"starts the MCP server planted: planted --all", b"1. Trust this folder", b"Answer (1-3): "
+    )
     assert not (home / "marked").exists()
-    tty.type(b"\n")
-    tty.until(b"continuing without")
-    tty.until(b"> ")
-    tty.type(b"say not asked\n")
-    tty.until(b"\nnot asked\r\n")
-    tty.until(b"> ")
+    tty.type(b"\n", b"continuing without", b"> ")
+    tty.type(b"say not asked\n", b"\nnot asked\r\n", b"> ")
     tty.type(b"\x04")
     assert tty.exit_code() == 0
     assert tty.all_shown.count(b"Answer (1-3)") == 1
@@ -222,9 +218,7 @@ def test_a_terminal_asks_first_and_once(tty: Terminal, home: Path) -> None:
 
 def test_what_is_accepted_in_a_terminal_counts(tty: Terminal, home: Path) -> None:
     tty.until(b"Answer (1-3): ")
-    tty.type(b"1\n")
-    tty.until(b"are now in effect")
-    tty.until(b"> ")
+    tty.type(b"1\n", b"are now in effect", b"> ")
     assert accepted(home) == {str(home): 2}
 
 

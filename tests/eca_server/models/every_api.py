@@ -19,10 +19,8 @@ from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.apis import APIS
-from eca_server.models.backend import Request
-from eca_server.models.events import Event
 from eca_server.models.google.decoder import GeminiDecoder
-from eca_server.models.history import Message, Origin, ReasoningPart, TextPart, ToolCallPart
+from eca_server.models.history import Origin, ReasoningPart, ToolCallPart
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.ollama.decoder import OllamaDecoder
 from eca_server.models.openai_chat.decoder import ChatDecoder
@@ -175,19 +173,6 @@ def expected(answer: ScriptedAnswer) -> ReadAnswer:
         prompt_tokens=PROMPT_TOKENS,
         answer_tokens=ANSWER_TOKENS,
     )
-
-
-async def ask(backend: HTTPBackend, request: Request | None = None) -> tuple[Answer, list[Event]]:
-    """Return the answer to a request, and its events."""
-    answer, events = Answer(), []
-    async with backend.stream(request or HELLO) as stream:
-        async for event in stream:
-            answer.feed(event)
-            events.append(event)
-    return answer, events
-
-
-HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 
 
 def _halves(arguments: Mapping[str, Any]) -> tuple[str, str]:

@@ -13,7 +13,7 @@ GOTCHAS: dict[str, str] = {
     "6": "../../eca_protocol/test_sse.py::test_events_are_read_by_the_standard",
     "7": "test_streams.py::test_line_ends_of_every_kind_and_single_bytes_give_the_same_events",
     "8": "test_every_api.py::test_an_answer_ends_though_its_connection_stays_open",
-    "9": "openai_chat/test_backend.py::test_an_answer_in_plain_json_is_the_same_answer",
+    "9": "openai_chat/test_stream.py::test_one_json_object_in_place_of_a_stream_is_the_same_answer",
     "10": "test_every_api.py::test_an_error_has_the_same_class_over_every_api",
     "11": "../../eca_protocol/test_http.py::test_a_compressed_stream_is_read_all_the_same",
     "12": "openai_chat/test_backend.py::test_each_timer_has_its_length_and_its_name",
@@ -48,8 +48,8 @@ GOTCHAS: dict[str, str] = {
     "31": "openai_chat/test_backend.py::test_what_the_model_thought_goes_back_where_it_must",
     "32": "openai_chat/test_backend.py::test_what_the_model_thought_goes_back_where_it_must",
     "33": "openai_chat/test_decoder.py::test_an_error_inside_a_stream_is_raised_as_what_it_is",
-    "34": "openai_chat/test_decoder.py::"
-    "test_an_empty_answer_is_an_error_except_behind_tool_results",
+    "34": "test_every_api.py::"
+    "test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_error",
     "35": "openai_chat/test_backend.py::"
     "test_an_optional_field_that_is_refused_by_name_is_dropped_and_remembered",
     "36": "openai_chat/test_backend.py::"
@@ -96,7 +96,7 @@ GOTCHAS: dict[str, str] = {
     "61": "google/test_backend.py::test_the_key_is_in_its_header_and_the_stream_is_asked_for",
     "62": "google/test_request.py::test_what_the_model_made_goes_back_exactly_as_it_came",
     "63": "google/test_decoder.py::test_a_blocked_prompt_is_reported_with_its_reason",
-    "64": "google/test_backend.py::test_each_error_is_of_its_class",
+    "64": "test_errors_of_providers.py::test_what_a_provider_says_has_its_class",
     "65": "google/test_backend.py::"
     "test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not",
     "66": "google/test_decoder.py::test_token_counts_are_disjoint_and_the_last_ones_count",
@@ -117,7 +117,7 @@ GOTCHAS: dict[str, str] = {
     "76": "credentials/test_tokens.py::test_many_tasks_and_servers_renew_once",
     "77": "credentials/test_tokens.py::test_a_login_that_was_withdrawn_is_over",
     "78": "test_retry_after.py::test_the_wait_that_headers_demand",
-    "79": "openai_chat/test_backend.py::test_a_failed_request_has_its_class",
+    "79": "test_errors_of_providers.py::test_what_a_provider_says_has_its_class",
     "80": "test_every_api.py::test_a_key_that_is_quoted_back_is_masked",
     "81": "test_switching.py::test_any_answer_before_the_next_request_is_legal",
     "82": "../agent/chat/test_switching.py::test_each_api_continues_where_another_one_was",

@@ -40,6 +40,8 @@ from eca_server.models.errors import (
         (403, "<html><title>Blocked</title></html>", "network", "Blocked"),
         (500, "plain words\nmore", "overloaded", "plain words"),
         (503, "", "overloaded", "503"),
+        (500, {"error": {"code": 500, "message": json.dumps({"error": {"message": "inner"}})}},
+         "overloaded", "inner"),
         (413, "", "request_too_large", "413"),
         (307, "", "configuration", "redirects to nowhere"),
         (418, "\u2615", "invalid_request", "\u2615"),
@@ -50,6 +52,7 @@ def test_every_shape_of_body_has_its_class_and_its_message(status, body, kind, m
     error = error_from_response(status, {"x-request-id": "r1"}, raw.encode())
     assert (error.kind, error.status, error.request_id) == (kind, status, "r1")
     assert message in error.message
+    assert "{" not in error.message
 
 
 @pytest.mark.parametrize(

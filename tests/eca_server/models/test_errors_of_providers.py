@@ -20,10 +20,16 @@ def _google(code, status, message, *details):
     return {"error": {"code": code, "message": message, "status": status, "details": details}}
 
 
+_OVER = "You exceeded your current quota, please check your plan and billing details."
+
+
+def _quota(*periods):
+    ids = [f"GenerateRequestsPer{each}PerProjectPerModel-FreeTier" for each in periods]
+    return {"violations": [{"quotaId": each} for each in ids]}
+
+
 def _exhausted(period):
-    quota = {"violations": [{"quotaId": f"GenerateRequestsPer{period}PerProjectPerModel-FreeTier"}]}
-    words = "You exceeded your current quota, please check your plan and billing details."
-    return _google(429, "RESOURCE_EXHAUSTED", words, quota, {"retryDelay": "17s"})
+    return _google(429, "RESOURCE_EXHAUSTED", _OVER, _quota(period), {"retryDelay": "17s"})
 
 
 _PER_MINUTE = "on tokens per min (TPM): Limit 30000, Requested 40000."
@@ -49,6 +55,7 @@ ANSWERS = {
         (400, _openai("Unsupported parameter: 'max_tokens'", "unsupported_parameter"),
          "unsupported_feature"),
         (400, _openai("m", "invalid_image_format"), "invalid_image"),
+        (400, _openai("m", "invalid_image"), "invalid_image"),
         (400, _openai("m", "invalid_prompt"), "content_filter"),
     ],
     "Azure": [
@@ -79,6 +86,8 @@ ANSWERS = {
          "context_overflow"),
         (400, _anthropic("invalid_request_error", "source.base64: image exceeds 5 MB maximum"),
          "invalid_image"),
+        (400, _anthropic("invalid_request_error", "messages: at least one is required"),
+         "invalid_request"),
     ],
     "Google": [
         (400, _google(400, "INVALID_ARGUMENT", "m", {"reason": "API_KEY_INVALID"}), "auth"),
@@ -93,8 +102,20 @@ ANSWERS = {
                       "The input token count (9) exceeds the maximum number of tokens (8)."),
          "context_overflow"),
         (400, _google(400, "INVALID_ARGUMENT", "Unable to process input image."), "invalid_image"),
+        (400, _google(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20 bytes."),
+         "request_too_large"),
+        (400, _google(400, "INVALID_ARGUMENT", "Function calling is not enabled for models/x"),
+         "unsupported_feature"),
+        (400, _google(400, "INVALID_ARGUMENT", "contents is required"), "invalid_request"),
+        (429, _google(429, "RESOURCE_EXHAUSTED", _OVER), "quota"),
+        (429, _google(429, "RESOURCE_EXHAUSTED", _OVER, _quota("Minute", "Day")), "quota"),
     ],
     "Ollama": [
+        (401, {"error": "unauthorized"}, "auth"),
+        (403, {"error": "ollama cloud is disabled"}, "permission"),
+        (429, {"error": "you've reached your hourly usage limit"}, "rate_limit"),
+        (400, {"error": "the prompt is longer than the context length currently available"},
+         "context_overflow"),
         (404, {"error": "model 'x' not found, try pulling it first"}, "model_not_found"),
         (400, {"error": "registry.ollama.ai/library/x does not support tools"},
          "unsupported_feature"),
@@ -186,7 +207,9 @@ ROWS = [(provider, *answer) for provider, answers in ANSWERS.items() for answer 
 def test_what_a_provider_says_has_its_class(provider, status, body, kind):
     text = body if isinstance(body, str) else json.dumps(body)
     error = error_from_response(status, {}, text.encode())
-    assert (error.kind, error.retryable) == (kind, kind in TRANSIENT)
+    assert (error.kind, error.retryable, error.status) == (kind, kind in TRANSIENT, status)
+    if provider == "Anthropic":
+        assert error.code == body["error"]["type"] or "details" in body["error"]
     assert user_message(error, provider=provider, model="m").startswith(f"{provider}/m: ")
 
 
@@ -215,6 +238,8 @@ def test_a_provider_says_itself_whether_to_try_again_but_where_it_is_hopeless(
         (429, {"error": {"message": "Please try again in 90s"}}, 90, "wait 90 s."),
         (429, {"error": {"message": "Please try again in 12m"}}, 720, "wait 12 min."),
         (429, {"error": {"message": "try again in 5h10m", "code": "1308"}}, 18600, "wait 5 h."),
+        (429, [_google(429, "X", "Please retry in 2.5s.")], 2.5, "Try again"),
+        (429, _exhausted("Minute"), 17, "Try again"),
         (429, _exhausted("Day"), 17, "details (status 429). Trying again does not help"),
     ],
 )

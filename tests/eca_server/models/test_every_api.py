@@ -18,6 +18,7 @@ from eca_protocol.testing.script import Step
 from eca_server.models import answer_reader
 from eca_server.models.access import Access, Target
 from eca_server.models.answer import Answer
+from eca_server.models.answer_body import AnswerBody
 from eca_server.models.apis import APIS
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.error_kinds import TRANSIENT
@@ -27,14 +28,14 @@ from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.retry import RetryPolicy, stream_with_retries
 from tests.eca_server.models.every_api import (
     EVERY_API,
-    HELLO,
     ScriptedAnswer,
     ScriptedAPI,
     ScriptedCall,
-    ask,
     expected,
     read_answer,
 )
+from tests.eca_server.models.reading import HELLO, ask, decode, new_keys
+from tests.eca_server.models.reading import read as read_events
 
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
@@ -48,7 +49,7 @@ pieces = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
 arguments = st.dictionaries(
     st.text("ab\u2028", max_size=2),
     st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(max_size=3),
+        st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=3),
         lambda inner: st.lists(inner, max_size=2),
         max_leaves=4,
     ),
@@ -64,21 +65,9 @@ scripts = st.builds(
 
 def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
     """Return the events of these bytes, and the kind of the error at their end."""
-    body, events = api.body(), []
-    try:
-        for chunk in chunks:
-            events.extend(body.feed(chunk))
-        events.extend(body.close())
-    except BackendError as error:
-        return events, error.kind
-    return events, None
-
-
-def answer_of(events: Iterable[Event]) -> Answer:
-    answer = Answer()
-    for event in events:
-        answer.feed(event)
-    return answer
+    return decode(
+        api.decoder(new_keys()), chunks, content_type=api.content_type, framing=api.framing
+    )
 
 
 def test_no_api_is_left_out():
@@ -91,14 +80,50 @@ def test_no_api_is_left_out():
 def test_the_same_script_is_the_same_answer(api, said):
     events, error = read(api, api.say(said))
     assert error is None
-    assert read_answer(answer_of(events)) == expected(said)
+    assert read_answer(read_events(events)) == expected(said)
 
 
 @each_api
 def test_an_answer_that_reached_its_limit_says_so(api):
-    script = ScriptedAnswer(thoughts=["Hm"], text=["Hel"], cut=True)
-    events, _ = read(api, api.say(script))
-    assert read_answer(answer_of(events)) == expected(script)
+    calls = [ScriptedCall("f", {"n": 1})]
+    whole = ScriptedAnswer(thoughts=["Hm"], text=["Hel"], calls=calls, cut=True)
+    for script in (whole, ScriptedAnswer(cut=True)):
+        events, _ = read(api, api.say(script))
+        assert read_answer(read_events(events)) == expected(script)
+
+
+@each_api
+def test_a_call_without_a_name_is_a_protocol_error(api):
+    assert read(api, api.say(ScriptedAnswer(calls=[ScriptedCall("", {})])))[1] == "protocol"
+
+
+NO_ANSWERS = [
+    (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
+    (b"hello there\n", "protocol", "hello there"),
+    (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
+    (b'[{"error": {"code": 503, "message": "busy"}}]', "overloaded", "busy"),
+    (b'{"half": ', "protocol", "JSON"),
+    (b'[{"half": [', "protocol", "JSON"),
+    (b"", "premature_stop", "broke off"),
+    (b"data: " + b"x" * (17 * 2**20), "protocol", "16777216|not JSON"),
+]
+NO_EVENTS = [
+    (b": only comments\n\n", "premature_stop", "broke off"),
+    (b"data: [DONE]\n\n", "premature_stop", "broke off"),
+]
+OF_ANOTHER_API = (b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n', "protocol", "expected")
+
+
+@each_api
+def test_what_is_no_answer_is_reported_as_what_it_is(api):
+    strange = [] if api.name in ("openai-chat", "anthropic") else [OF_ANOTHER_API]
+    for body, kind, words in [*NO_ANSWERS, *strange, *(NO_EVENTS if api.framing == "sse" else [])]:
+        decoding = AnswerBody(
+            content_type="", decoder=api.decoder(lambda: "k"), framing=api.framing
+        )
+        with pytest.raises(BackendError, match=words) as caught:
+            list(itertools.chain(decoding.feed(body), decoding.close()))
+        assert caught.value.kind == kind, body[:60]
 
 
 def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
@@ -249,7 +274,8 @@ async def test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_e
         _, error = await ask_in_vain(backend)
         answer, _ = await ask(backend, AFTER_RESULTS)
     assert error is not None
-    assert error.kind == "empty_response"
+    assert (error.kind, error.retryable) == ("empty_response", True)
+    assert ("STOP" if api.name == "google" else "context") in error.message
     assert (answer.text, answer.finished.reason) == ("", "stop")
 
 

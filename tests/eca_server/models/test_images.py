@@ -35,8 +35,9 @@ from eca_server.models.history import (
 )
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.secret import Secret
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ask
+from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI
 from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import ask
 
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 

@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.models.answer_body import AnswerBody
-from eca_server.models.backend import BackendError
 from eca_server.models.events import Event, Progress, TextDelta, Usage
 from tests.eca_server.models.anthropic import test_decoder as anthropic
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAPI
 from tests.eca_server.models.google import test_stream as google
 from tests.eca_server.models.ollama import test_decoder as ollama
+from tests.eca_server.models.ollama.scripted import wire
 from tests.eca_server.models.openai_chat import test_stream as openai_chat
 from tests.eca_server.models.openai_responses import test_stream as openai_responses
+from tests.eca_server.models.reading import decode as decode_bytes
+from tests.eca_server.models.reading import new_keys
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +53,7 @@ TABLE = {
     },
     "google": {"spelled": google.wire, "text": f"{ODD_TEXT}d"},
     "ollama": {
-        "spelled": lambda newline: ollama.wire(ollama.STREAM, newline),
+        "spelled": lambda newline: wire(ollama.STREAM, newline),
         "text": ODD_TEXT,
         "newlines": ("\n", "\r\n", "\n\n"),
     },
@@ -64,15 +65,7 @@ each_stream = pytest.mark.parametrize("stream", STREAMS, ids=lambda each: each.a
 
 def decode(stream: Stream, pieces: Iterable[bytes]) -> tuple[list[Event], str | None]:
     """Return the events of these bytes, and the kind of the error at their end."""
-    decoder = stream.api.decoder(map("k{}".format, itertools.count(1)).__next__)
-    body, events = AnswerBody(content_type="", decoder=decoder, framing=stream.api.framing), []
-    try:
-        for piece in pieces:
-            events.extend(body.feed(piece))
-        events.extend(body.close())
-    except BackendError as error:
-        return events, error.kind
-    return events, None
+    return decode_bytes(stream.api.decoder(new_keys()), pieces, framing=stream.api.framing)
 
 
 def whole(stream: Stream) -> list[Event]:

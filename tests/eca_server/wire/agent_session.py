@@ -8,67 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eca_protocol.testing.provider import Reply, ThreadedProvider, finish, reply, tool_call
-from tests.eca_server.stranger import SECONDS, Stranger, content_of, is_finished, message
+from eca_protocol.testing.provider import ThreadedProvider
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls
+from tests.eca_server.stranger import Content, Stranger, contents_of
 
-Content = Mapping[str, Any]
-ALLOW: dict[str, Any] = {"toolCall": {"approval": {"byDefault": "allow"}}}
+__all__ = ["ALLOW", "Agent", "Content", "StartAgent", "calls"]
 
 
-class Agent:
-    """An editor's side of a session with the real process.
+class Agent(Stranger):
+    """The stranger with the model that its server talks to."""
 
-    Attributes:
-        server: the process.
-        provider: the model it talks to.
-        folder: the workspace's only root.
-    """
-
-    def __init__(self, server: Stranger, provider: ThreadedProvider, folder: Path) -> None:
-        self.server = server
-        self.provider = provider
-        self.folder = folder
-
-    def begin(self, text: str = "go", *, chat: str = "c", **params: Any) -> None:
-        """Send a prompt and wait for nothing."""
-        self.server.ask("chat/prompt", {"chatId": chat, "message": text, **params})
-
-    def turn(
-        self, text: str = "go", *, chat: str = "c", seconds: float = SECONDS, **params: Any
-    ) -> list[Content]:
-        """Run a whole turn without approvals; return its contents."""
-        self.begin(text, chat=chat, **params)
-        return self.rest(chat=chat, seconds=seconds)
-
-    def rest(self, *, chat: str = "c", seconds: float = SECONDS) -> list[Content]:
-        """Return the contents of the chat until its turn has finished."""
-        came = self.server.until(lambda m: is_finished(m) and is_of(m, chat), seconds=seconds)
-        return [content_of(m) for m in came if is_of(m, chat)]
-
-    def content(self, kind: str, *, chat: str = "c", **members: Any) -> Content:
-        """Read until such a content comes for the chat."""
-
-        def wanted(value: Mapping[str, Any]) -> bool:
-            content = content_of(value)
-            holds = content.get("type") == kind and members.items() <= content.items()
-            return holds and is_of(value, chat)
-
-        return content_of(self.server.until(wanted)[-1])
+    provider: ThreadedProvider
 
     def contents(self, chat: str = "c") -> list[Content]:
-        """All that came for the chat."""
-        return [content_of(m) for m in self.server.seen if is_of(m, chat)]
-
-    def approve(self, *calls: Content, chat: str = "c") -> None:
-        """Approve calls in one write."""
-        self.server.send(*(decision("Approve", call, chat=chat) for call in calls))
-
-    def reject(self, *calls: Content, chat: str = "c") -> None:
-        """Reject calls in one write."""
-        self.server.send(*(decision("Reject", call, chat=chat) for call in calls))
-
-    def stop(self, *, chat: str = "c") -> None:
-        self.server.tell("chat/promptStop", {"chatId": chat})
+        """Return all that came for the chat."""
+        return contents_of(self.seen, chat)
 
     def results(self, request: int = -1) -> list[str]:
         """Return the results of calls in the last or the given request."""
@@ -76,17 +30,15 @@ class Agent:
         return [str(each["content"]) for each in messages if each["role"] == "tool"]
 
     def resident(self) -> int:
-        """The most bytes of memory that the process ever had."""
-        status = Path(f"/proc/{self.server.pid}/status").read_text()
-        found = re.search(r"VmHWM:\s*(\d+) kB", status)
-        assert found
-        return int(found[1]) * 1024
+        """Return the most bytes of memory that the process ever had."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        peak = re.search(r"VmHWM:\s*(\d+) kB", status)
+        assert peak
+        return int(peak[1]) * 1024
 
     def largest_frame(self) -> int:
         """Bytes of the largest message that came."""
-        return max(
-            len(json.dumps(value, ensure_ascii=False).encode()) for value in self.server.seen
-        )
+        return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in self.seen)
 
     def largest_request(self) -> int:
         """Bytes of the largest request to the model, if there was one."""
@@ -94,31 +46,6 @@ class Agent:
 
 
 StartAgent = Callable[..., Agent]
-
-
-def is_of(value: Mapping[str, Any], chat: str) -> bool:
-    """Return whether a message is a content of that chat."""
-    params = value.get("params")
-    return isinstance(params, dict) and params.get("chatId") == chat and "content" in params
-
-
-def decision(what: str, call: Content, *, chat: str = "c") -> dict[str, Any]:
-    """An approval or a rejection, as a message."""
-    return message(f"chat/toolCall{what}", {"chatId": chat, "toolCallId": call["id"]})
-
-
-def calls(*made: tuple[str, Any], ids: str = "p{}") -> Reply:
-    """An answer of calls: names with arguments, or with the text that stands for them."""
-    steps = [
-        tool_call(
-            name,
-            given if isinstance(given, str) else json.dumps(given),
-            call_id=ids.format(index),
-            index=index,
-        )
-        for index, (name, given) in enumerate(made)
-    ]
-    return reply(*steps, finish("tool_calls"))
 
 
 def order(contents: Sequence[Content]) -> list[str]:

@@ -28,10 +28,11 @@ def start_agent(start_server: Start, tmp_path: Path) -> Iterator[StartAgent]:
         def start(*script: Reply, folder: Path = tmp_path / "project", **config: Any) -> Agent:
             provider = running.enter_context(provider_in_thread(script, otherwise=reply("the end")))
             configured = provider_config(provider.url, chat={"title": False}, **config)
-            server = start_server(env={"ECA_CONFIG": json.dumps(configured)})
-            server.initialize(workspaceFolders=[{"name": "project", "uri": folder.as_uri()}])
-            started.append(Agent(server, provider, folder))
-            return started[-1]
+            agent = start_server(kind=Agent, env={"ECA_CONFIG": json.dumps(configured)})
+            agent.provider, agent.folder = provider, folder
+            agent.initialize(workspaceFolders=[{"name": "project", "uri": folder.as_uri()}])
+            started.append(agent)
+            return agent
 
         yield start
         for agent in started:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.eca_server.stranger import contents_of
 from tests.eca_server.wire.agent_session import ALLOW, StartAgent, calls, ends, told
 
 MEGABYTE = 2**20
@@ -23,7 +24,7 @@ def test_a_flood_of_output_takes_no_memory_and_no_large_message(
 ) -> None:
     command = f"yes 'a line of a flood' | head -c {size} >&{stream}"
     agent = start_agent(calls(("eca_shell_command", {"command": command})), **ALLOW)
-    (called,) = ends(agent.turn(seconds=60))
+    (called,) = ends(contents_of(agent.turn(seconds=60)))
     assert "bytes left out" in told(called)
     assert called["error"] is False
     assert agent.results() == [told(called)]
@@ -50,9 +51,7 @@ def test_a_daemon_that_left_its_session_holds_up_neither_the_turn_nor_the_end(
     command = f"{fork}; while [ ! -e pid ]; do sleep 0.01; done; echo up"
     agent = start_agent(calls(("eca_shell_command", {"command": command})), **ALLOW)
     begun = time.monotonic()
-    (called,) = ends(agent.turn())
+    (called,) = ends(contents_of(agent.turn()))
     assert (told(called), called["error"]) == ("up\n", False)
     assert time.monotonic() - begun < 5
-    agent.server.result("shutdown")
-    agent.server.tell("exit")
-    assert agent.server.exit_code(within=3) == 0
+    assert agent.leave() == 0

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import chunk, finish, raw, reply, tool_call
+from tests.eca_server.stranger import contents_of
 from tests.eca_server.wire.agent_session import (
     ALLOW,
     Content,
@@ -66,14 +67,14 @@ def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(
 ) -> None:
     made = json.loads(json.dumps(OUTSIDE).replace("{secret}", str(secret)))
     agent = start_agent(*(calls(call) for call in made), **ALLOW)
-    agent.begin()
+    agent.send_prompt()
     for _, given in made:
-        asked = agent.content("toolCallRun")
+        asked = agent.expect_content("toolCallRun")
         assert asked["arguments"] == given
         assert asked["manualApproval"], asked
         assert "outside the workspace" in asked["summary"]
         agent.reject(asked)
-    assert "toolCallRunning" not in order(agent.rest())
+    assert "toolCallRunning" not in order(contents_of(agent.expect_finished()))
     assert len(agent.results()) == len(made)
     assert not any("not for the model" in result for result in agent.results())
     assert not any((secret.parent / name).exists() for name in ("moved", ".profile"))
@@ -87,7 +88,7 @@ def test_nothing_is_written_through_a_link_that_leads_out(
     start_agent: StartAgent, secret: Path, path: str
 ) -> None:
     agent = start_agent(calls(("eca_write_file", {"path": path, "content": "owned"})), **ALLOW)
-    (called,) = ends(agent.turn())
+    (called,) = ends(contents_of(agent.turn()))
     assert called["error"] is True
     assert "leads out of the workspace" in told(called)
     assert secret.read_text() == "not for the model\n"
@@ -109,7 +110,9 @@ def test_an_argument_of_a_custom_tool_is_a_word_and_no_code(
     tool = {"description": "Shows.", "command": "printf '<%s>' {{word}}", "schema": parameters}
     made = calls(*(("show", {"word": word}) for word in WORDS))
     agent = start_agent(made, customTools={"show": tool}, **ALLOW)
-    assert [told(each) for each in ends(agent.turn())] == [f"<{word}>" for word in WORDS]
+    assert [told(each) for each in ends(contents_of(agent.turn()))] == [
+        f"<{word}>" for word in WORDS
+    ]
     assert [path.name for path in agent.folder.iterdir()] == ["kept"]
 
 
@@ -123,7 +126,7 @@ def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_notified(
     hundreds = [made[n : n + 100] for n in range(0, 10_000, 100)]
     pieces = [{"choices": [{"index": 0, "delta": {"tool_calls": each}}]} for each in hundreds]
     agent = start_agent(reply(*map(chunk, pieces), finish("tool_calls")))
-    contents = agent.turn(seconds=60)
+    contents = contents_of(agent.turn(seconds=60))
     assert len(ends(contents)) == 100
     assert any(
         each["text"]
@@ -143,7 +146,7 @@ def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(
 ) -> None:
     content = "é\n" * (MEGABYTE // 3)
     agent = start_agent(calls(("eca_write_file", {"path": "a", "content": content})), **ALLOW)
-    contents = agent.turn(seconds=30)
+    contents = contents_of(agent.turn(seconds=30))
     pieces = [each["argumentsText"] for each in contents if each["type"] == "toolCallPrepare"]
     assert max(len(json.dumps(piece, ensure_ascii=False).encode()) for piece in pieces) <= 4098
     assert json.loads("".join(pieces)) == {"path": "a", "content": content}
@@ -162,7 +165,7 @@ def test_calls_are_distinguished_whatever_ids_the_model_gives(
     made = [(READ, {"path": "a"}), (READ, {"path": "b"})]
     kinds = ["same", "", "call {}", "é{}"]
     agent = start_agent(*(calls(*made, ids=ids) for ids in kinds))
-    contents = agent.turn()
+    contents = contents_of(agent.turn())
     runs = [each for each in contents if each["type"] == "toolCallRun"]
     assert len({each["id"] for each in runs}) == 2 * len(kinds)
     assert [each["arguments"] for each in runs] == [given for _, given in made] * len(kinds)
@@ -199,7 +202,7 @@ def test_calls_that_make_no_sense_fail_with_the_reason_and_the_others_run(
     good = (READ, {"path": "a.txt"})
     made = calls(*((name, given) for name, given, _ in NONSENSE), good)
     agent = start_agent(made, **ALLOW)
-    contents = agent.turn()
+    contents = contents_of(agent.turn())
     assert not any(each.get("manualApproval") for each in contents)
     *nonsense, last = agent.results()
     assert last == "good"
@@ -228,9 +231,9 @@ def test_an_answer_that_breaks_in_a_call_runs_nothing_and_ends_the_turn_readably
     start_agent: StartAgent, answer: Any
 ) -> None:
     agent = start_agent(answer)
-    contents = agent.turn()
+    contents = contents_of(agent.turn())
     assert {"toolCallRunning", "toolCalled"}.isdisjoint(order(contents))
     begun = {each["id"] for each in contents if each["type"] == "toolCallPrepare"}
     assert {each["id"] for each in ends(contents)} == begun
     assert len(texts(contents)) > len("go") + 20
-    assert "the end" in texts(agent.turn("next"))
+    assert "the end" in texts(contents_of(agent.turn("next")))

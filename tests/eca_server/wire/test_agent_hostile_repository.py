@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.eca_server.stranger import contents_of
 from tests.eca_server.wire.agent_session import Agent, StartAgent, calls
 
 MEGABYTE = 2**20
@@ -85,7 +86,7 @@ LOOKS: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.long(but=1)
 @pytest.mark.requirement("W-38a", "W-38b", "TOOL-7")
 def test_tools_answer_whatever_lies_there(agent: Agent) -> None:
-    contents = agent.turn(seconds=30)
+    contents = contents_of(agent.turn(seconds=30))
     assert not any(each.get("manualApproval") for each in contents)
     for (name, given, expected), result in zip(LOOKS, agent.results(), strict=True):
         assert expected in result, (name, given)
@@ -98,10 +99,10 @@ def test_tools_answer_whatever_lies_there(agent: Agent) -> None:
 @pytest.mark.requirement("TOOL-4")
 def test_a_link_to_a_device_asks_and_is_not_opened(start_agent: StartAgent, folder: Path) -> None:
     agent = start_agent(*(calls((READ, {"path": name})) for name in ("zero", "tty")), folder=folder)
-    agent.begin()
+    agent.send_prompt()
     for _ in range(2):
-        agent.approve(agent.content("toolCallRun", manualApproval=True))
-    agent.rest()
+        agent.approve(agent.expect_content("toolCallRun", manualApproval=True))
+    agent.expect_finished()
     assert ["a device" in result for result in agent.results()] == [True, True]
 
 
@@ -115,7 +116,7 @@ def test_contexts_and_mentions_answer_whatever_lies_there(agent: Agent) -> None:
     mentioned = "see @pipe @loop @zero @sparse @sub @two\nlines.txt"
     notes = [
         each["text"]
-        for each in agent.turn(mentioned, contexts=contexts, seconds=30)
+        for each in contents_of(agent.turn(mentioned, contexts=contexts, seconds=30))
         if each["type"] == "text"
     ]
     for words in ("circle", "a named pipe", "a device", "a socket", "binary", "was cut"):
@@ -128,7 +129,7 @@ def test_contexts_and_mentions_answer_whatever_lies_there(agent: Agent) -> None:
 @pytest.mark.requirement("W-40a")
 def test_queries_answer_whatever_lies_there(agent: Agent) -> None:
     def found(query: str) -> set[str]:
-        result = agent.server.result("chat/queryContext", {"query": query})
+        result = agent.result("chat/queryContext", {"query": query})
         assert all(each["type"] in {"file", "directory"} for each in result["contexts"])
         return {Path(each["path"]).name for each in result["contexts"]}
 
@@ -140,6 +141,6 @@ def test_queries_answer_whatever_lies_there(agent: Agent) -> None:
 def test_commands_answer_whatever_lies_there(agent: Agent) -> None:
     expected = {"/repo-map-show": "two\\nlines.txt", "/prompt-show": "a rule", "/doctor": "Python"}
     for command, words in expected.items():
-        said = [each["text"] for each in agent.turn(command) if each["type"] == "text"]
+        said = [each["text"] for each in contents_of(agent.turn(command)) if each["type"] == "text"]
         assert any(words in text for text in said), command
         assert sum(map(len, said)) < MEGABYTE

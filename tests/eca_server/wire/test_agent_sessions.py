@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from eca_protocol.testing.provider import Reply, finish, hang, reply, text, tool_call
-from tests.eca_server.stranger import message
+from tests.eca_server.stranger import contents_of, decision, message
 from tests.eca_server.wire.agent_session import (
     ALLOW,
     Agent,
     StartAgent,
     calls,
-    decision,
     ends,
     of_call,
     order,
@@ -40,8 +39,8 @@ def write(path: str, content: str) -> tuple[str, dict[str, str]]:
 def test_a_call_goes_the_way_of_the_specification_s_diagram(start_agent: StartAgent) -> None:
     made = tool_call("eca_shell_command", json.dumps({"command": "echo hello"}))
     agent = start_agent(reply(text("I will "), text("look."), made, finish("tool_calls")))
-    agent.begin("say hello")
-    asked = agent.content("toolCallRun", manualApproval=True)
+    agent.send_prompt("say hello")
+    asked = agent.expect_content("toolCallRun", manualApproval=True)
     assert [each["text"] for each in agent.contents() if each["type"] == "text"] == [
         "say hello", "I will ", "look.",
     ]  # fmt: skip
@@ -53,7 +52,7 @@ def test_a_call_goes_the_way_of_the_specification_s_diagram(start_agent: StartAg
     assert first.body["messages"][-1]["content"].endswith("say hello")
     assert "eca_shell_command" in {each["function"]["name"] for each in first.body["tools"]}
     agent.approve(asked)
-    rest = agent.rest()
+    rest = contents_of(agent.expect_finished())
     assert order(rest) == ["toolCallRunning", "toolCalled"]
     assert told(ends(rest)[0]) == "hello\n"
     assert [each["text"] for each in rest if each["type"] == "text"] == ["the end"]
@@ -71,7 +70,7 @@ def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(
     for name in names:
         (tmp_path / "project" / name).write_text(f"I am {name}\n")
     agent = start_agent(calls(*(("eca_read_file", {"path": name}) for name in names)))
-    happened = order(agent.turn())
+    happened = order(contents_of(agent.turn()))
     assert happened[-16:] == ["toolCallRunning"] * 8 + ["toolCalled"] * 8
     assert agent.results() == [f"I am {name}" for name in names]
     assert len(agent.provider.requests) == 2
@@ -97,18 +96,21 @@ def test_chats_ask_side_by_side_and_each_decision_is_its_own_chat_s(
     agent = start_agent(*(calls(shell(f"touch {name}")) for name in "abc"))
     asked = {}
     for chat in "abc":
-        agent.begin(chat, chat=chat)
-        asked[chat] = agent.content("toolCallRun", chat=chat, manualApproval=True)
+        agent.send_prompt(chat, chat=chat)
+        asked[chat] = agent.expect_content("toolCallRun", chat=chat, manualApproval=True)
     agent.approve(asked["a"], chat="b")
-    agent.server.settle()
+    agent.settle()
     assert [path.name for path in agent.folder.iterdir()] == []
     agent.stop(chat="a")
-    assert order(agent.rest(chat="a")) == ["toolCallRejected"]
+    assert order(contents_of(agent.expect_finished(chat="a"), "a")) == ["toolCallRejected"]
     agent.approve(asked["c"], chat="c")
-    assert order(agent.rest(chat="c")) == ["toolCallRunning", "toolCalled"]
+    assert order(contents_of(agent.expect_finished(chat="c"), "c")) == [
+        "toolCallRunning",
+        "toolCalled",
+    ]
     assert len(of_call(agent.contents("b"), asked["b"])) == 2
     agent.reject(asked["b"], chat="b")
-    assert order(agent.rest(chat="b")) == ["toolCallRejected"]
+    assert order(contents_of(agent.expect_finished(chat="b"), "b")) == ["toolCallRejected"]
     assert [path.name for path in agent.folder.iterdir()] == ["c"]
 
 
@@ -118,22 +120,22 @@ def test_a_decision_counts_once_and_only_while_its_call_waits(start_agent: Start
     agent = start_agent(
         reply(writing, {"wait": "go on"}, finish("tool_calls")), calls(shell("echo two"))
     )
-    agent.begin()
-    one = agent.content("toolCallPrepare")
+    agent.send_prompt()
+    one = agent.expect_content("toolCallPrepare")
     agent.approve(one)  # too early
-    agent.server.settle()
+    agent.settle()
     agent.provider.open("go on")
-    agent.content("toolCallRun", manualApproval=True)
+    agent.expect_content("toolCallRun", manualApproval=True)
     agent.approve({"id": "unknown"}, {"id": ""})
-    agent.server.settle()
+    agent.settle()
     assert of_call(agent.contents(), one) == CALL
     agent.approve(one, one)  # twice in one write
-    two = agent.content("toolCallRun", manualApproval=True)
+    two = agent.expect_content("toolCallRun", manualApproval=True)
     agent.approve(one)  # late
-    agent.server.settle()
+    agent.settle()
     assert of_call(agent.contents(), two) == CALL
-    agent.server.send(decision("Reject", two), decision("Approve", two))  # the first counts
-    agent.rest()
+    agent.send(decision("Reject", two), decision("Approve", two))  # the first counts
+    agent.expect_finished()
     assert of_call(agent.contents(), one) == RAN
     assert of_call(agent.contents(), two) == REJECTED
     agent.approve(one, two)  # after the turn
@@ -144,40 +146,40 @@ def test_a_decision_counts_once_and_only_while_its_call_waits(start_agent: Start
 @pytest.mark.requirement("W-23d", "W-30g", "W-34b")
 def test_an_approval_and_a_stop_in_one_write_leave_nothing_open(start_agent: StartAgent) -> None:
     agent = start_agent(calls(shell("touch made; sleep 60")))
-    agent.begin()
-    asked = agent.content("toolCallRun", manualApproval=True)
-    agent.server.send(decision("Approve", asked), message("chat/promptStop", {"chatId": "c"}))
-    rest = agent.rest(seconds=2)
+    agent.send_prompt()
+    asked = agent.expect_content("toolCallRun", manualApproval=True)
+    agent.send(decision("Approve", asked), message("chat/promptStop", {"chatId": "c"}))
+    rest = contents_of(agent.expect_finished(seconds=2))
     assert order(rest) in (["toolCallRejected"], ["toolCallRunning", "toolCalled"])
     agent.turn("next")
 
 
 def before_the_call_is_whole(agent: Agent) -> None:
-    agent.content("toolCallPrepare")
+    agent.expect_content("toolCallPrepare")
 
 
 def waiting(agent: Agent) -> None:
-    agent.content("toolCallRun", manualApproval=True)
-    agent.content("toolCallRun", manualApproval=True)
+    agent.expect_content("toolCallRun", manualApproval=True)
+    agent.expect_content("toolCallRun", manualApproval=True)
 
 
 def approved_and_not_begun(agent: Agent) -> None:
-    agent.content("toolCallRun", manualApproval=True)
-    agent.approve(agent.content("toolCallRun", manualApproval=True))
+    agent.expect_content("toolCallRun", manualApproval=True)
+    agent.approve(agent.expect_content("toolCallRun", manualApproval=True))
 
 
 def running(agent: Agent) -> None:
-    agent.approve(agent.content("toolCallRun", manualApproval=True))
-    agent.content("toolCallRunning")
+    agent.approve(agent.expect_content("toolCallRun", manualApproval=True))
+    agent.expect_content("toolCallRunning")
     deadline = time.monotonic() + 5
     while not (agent.folder / "begun").exists():
         assert time.monotonic() < deadline
-        agent.server.settle()
+        agent.settle()
 
 
 def between_two_requests(agent: Agent) -> None:
-    agent.approve(agent.content("toolCallRun", manualApproval=True))
-    agent.approve(agent.content("toolCallRun", manualApproval=True))
+    agent.approve(agent.expect_content("toolCallRun", manualApproval=True))
+    agent.approve(agent.expect_content("toolCallRun", manualApproval=True))
     agent.provider.until(lambda: len(agent.provider.requests) == 2)
 
 
@@ -205,17 +207,19 @@ def test_a_stop_closes_what_is_open_in_every_state(
     expected: list[str],
 ) -> None:
     agent = start_agent(*script)
-    agent.begin()
+    agent.send_prompt()
     reach(agent)
     agent.stop()
-    rest = agent.rest(seconds=2)
+    rest = contents_of(agent.expect_finished(seconds=2))
     closing = ends(agent.contents())
     assert [each["type"] for each in closing] == expected
     assert {each.get("reason", "user-choice") for each in closing} == {"user-choice"}
     assert not any(each["type"] == "usage" for each in rest)
     requests = agent.provider.requests
     agent.provider.until(lambda: all(each.answered or each.closed_by_client for each in requests))
-    told_so_far = len(agent.server.seen)
-    agent.server.settle()
-    assert len(agent.server.seen) == told_so_far + 1
-    assert [each["text"] for each in agent.turn("next") if each["type"] == "text"][1] == "the end"
+    told_so_far = len(agent.seen)
+    agent.settle()
+    assert len(agent.seen) == told_so_far + 1
+    assert [each["text"] for each in contents_of(agent.turn("next")) if each["type"] == "text"][
+        1
+    ] == "the end"

@@ -25,7 +25,6 @@ from tests.eca_server.stranger import (
     content_of,
     frame,
     frames_in,
-    is_finished,
     message,
     text_of,
 )
@@ -49,7 +48,7 @@ def conversation(server: Stranger, client: dict[str, Any]) -> float:
         frame(message("chat/prompt", prompt, request_id="prompt"))
         + b"".join(frame(message("chat/queryContext", request_id=n)) for n in range(100, 108))
     )
-    server.until(is_finished)
+    server.expect_finished()
     seconds = time.monotonic() - begun
     assert text_of(server.seen) == "delta" * 300 + said
     assert text_of(server.seen, "user") == prompt["message"]
@@ -71,7 +70,7 @@ def test_writes_hold_whole_frames_of_64_kib_at_most(start_server: Start) -> None
     conversation(server, {})
     long = "x" * 100_000
     server.prompt(long, model="no/such")
-    server.until(is_finished)
+    server.expect_finished()
     assert any(len(frames_in(read)) > 10 for read in server.reads)
     larger = [read for read in server.reads if len(read) > 65_536]
     assert [content_of(value)["text"] for read in larger for value in frames_in(read)] == [long]
@@ -112,7 +111,7 @@ def test_neovim_gets_no_more_than_it_reads_at_once(start_server: Start) -> None:
     server = start_server(keeps_writes_apart=True)
     conversation(server, NEOVIM)
     chat = server.prompt("repeat 600 " + "x" * 100)
-    server.until(is_finished)
+    server.expect_finished()
     assert len(echoes(server)) == 2
     server.result("chat/open", {"chatId": chat})  # its contents are not paced as an answer's are
     assert all(frames_in(read) for read in server.reads)

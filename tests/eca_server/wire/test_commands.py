@@ -10,16 +10,9 @@ import pytest
 
 from eca_protocol.testing.provider import provider_in_thread, reply, text
 from tests.eca_server.conftest import SERVE, Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
+from tests.eca_server.stranger import content_of
 
 KEY = "planted-0123456789-key"
-
-
-def turn(server: Stranger, message: str, model: str) -> str:
-    """A whole turn in the chat `c`; what the server and the model said in it."""
-    server.ask("chat/prompt", {"message": message, "chatId": "c", "model": model})
-    received = server.until(is_finished)
-    return text_of(received) + text_of(received, "system")
 
 
 @pytest.mark.parametrize("pasted", ["later", "at once"])
@@ -31,19 +24,17 @@ def test_a_pasted_key_is_in_its_private_file_and_in_the_next_request_and_nowhere
         server = start_server(
             command=(*SERVE, "--log-level", "debug"), env={"ECA_CONFIG": json.dumps(config)}
         )
-        server.introduced(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
+        server.introduced(tmp_path)
         if pasted == "later":
-            assert "Paste the key of p" in turn(server, "/login p", "p/m")
-            said = turn(server, KEY, "p/m")
+            assert "Paste the key of p" in server.say("/login p", model="p/m")
+            said = server.say(KEY, model="p/m")
         else:
-            said = turn(server, f"/login p {KEY}", "p/m")
+            said = server.say(f"/login p {KEY}", model="p/m")
         assert "Stored the key of" in said
-        assert "hello" in turn(server, "a prompt", "p/m")
+        assert "hello" in server.say("a prompt", model="p/m")
         for command in ("/doctor", "/config", "/prompt-show", "/login", "/resume"):
-            turn(server, command, "p/m")
-        server.result("shutdown")
-        server.tell("exit")
-        assert server.exit_code() == 0
+            server.say(command, model="p/m")
+        assert server.leave() == 0
         sent = [request.headers["authorization"] for request in endpoint.requests]
     assert sent
     assert set(sent) == {f"Bearer {KEY}"}
@@ -64,13 +55,13 @@ def test_a_stored_login_outlives_the_process_until_logout(
     env = {"ECA_CONFIG": json.dumps(config)}
     first = start_server(env=env)
     first.introduced()
-    turn(first, f"/login openai {KEY}", "simulator/echo")
+    first.say(f"/login openai {KEY}", model="simulator/echo")
     second = start_server(env=env)
     told = second.introduced()
     (chat,) = (each["params"]["chat"] for each in told if each["method"] == "config/updated")
     assert "openai/m" in chat["models"]
-    assert "found in a stored login" in turn(second, "/doctor", "simulator/echo")
-    assert "Removed the stored key" in turn(second, "/logout openai", "simulator/echo")
+    assert "found in a stored login" in second.say("/doctor", model="simulator/echo")
+    assert "Removed the stored key" in second.say("/logout openai", model="simulator/echo")
     third = start_server(env=env)
     (chat,) = (
         each["params"]["chat"] for each in third.introduced() if each["method"] == "config/updated"
@@ -92,15 +83,15 @@ def test_commands_of_the_project_and_of_the_user_are_offered_and_run(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.md").write_text(content)
     server = start_server()
-    server.introduced(workspaceFolders=[{"uri": project.as_uri(), "name": "project"}])
+    server.introduced(project)
     commands = server.result("chat/queryCommands", {"query": "g"})["commands"]
     names = {each["name"]: each["arguments"] for each in commands}
     assert [each["name"] for each in names["greet"]] == ["arg1", "arg2"]
     assert "part" in names
-    assert turn(server, '/greet "a b" c', "simulator/echo") == "Greet a b, then c."
+    assert server.say('/greet "a b" c', model="simulator/echo") == "Greet a b, then c."
     echoes = [
         content_of(each) for each in server.seen if each.get("params", {}).get("role") == "user"
     ]
     assert [each["text"] for each in echoes] == ['/greet "a b" c']
-    assert turn(server, "/part Ann", "simulator/echo") == "Say goodbye to\n\nAnn"
-    assert "Guess b." in turn(server, "/guess b", "simulator/echo").splitlines()
+    assert server.say("/part Ann", model="simulator/echo") == "Say goodbye to\n\nAnn"
+    assert "Guess b." in server.say("/guess b", model="simulator/echo").splitlines()

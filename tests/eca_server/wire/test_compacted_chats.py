@@ -19,22 +19,15 @@ from eca_protocol.testing.provider import (
 )
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, is_finished, text_of
+from tests.eca_server.stranger import Stranger
 
 
 def opened(start_server: Start, url: str, project: Path) -> Stranger:
     config = provider_config(url, chat={"title": False})
     config["providers"]["p"]["models"]["m"] = {"limit": {"context": 10_000, "output": 1000}}
     server = start_server(env={"ECA_CONFIG": json.dumps(config)})
-    server.introduced(workspaceFolders=[{"uri": project.as_uri(), "name": "project"}])
+    server.introduced(project)
     return server
-
-
-def turn(server: Stranger, words: str, chat: str) -> str:
-    """A whole turn; what assistant and server said in it."""
-    server.ask("chat/prompt", {"message": words, "chatId": chat})
-    received = server.until(is_finished)
-    return text_of(received) + text_of(received, "system")
 
 
 def is_for_summary(request: ReceivedRequest) -> bool:
@@ -55,14 +48,14 @@ def test_a_compacted_chat_continues_from_its_summary_after_a_kill(
 ) -> None:
     with provider_in_thread(answer) as provider:
         first = opened(start_server, provider.url, tmp_path)
-        turn(first, "a first prompt, and much", "kept")
-        said = turn(first, "a second prompt" if how == "automatically" else "/compact", "kept")
+        first.say("a first prompt, and much", chat="kept")
+        said = first.say("a second prompt" if how == "automatically" else "/compact", chat="kept")
         assert "The chat was compacted" in said
         os.kill(first.pid, signal.SIGKILL)
         second = opened(start_server, provider.url, tmp_path)
-        turn(second, "a last prompt", "kept")
-        turn(second, "/resume 1", "resumed")
-        turn(second, "another prompt", "resumed")
+        second.say("a last prompt", chat="kept")
+        second.say("/resume 1", chat="resumed")
+        second.say("another prompt", chat="resumed")
         resumed, last = (
             [each["content"] for each in request.body["messages"][1:]]
             for request in (provider.requests[-1], provider.requests[-2])

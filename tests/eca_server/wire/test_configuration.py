@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished
+from tests.eca_server.stranger import Stranger, content_of
 
 
 def next_of(server: Stranger, method: str) -> Any:
@@ -37,7 +37,7 @@ def test_a_file_that_is_edited_counts_while_a_turn_runs(
     file = project / ".eca" / "config.json"
     server = start_server()
     server.introduced(
-        workspaceFolders=[{"name": "w", "uri": project.as_uri()}],
+        project,
         initializationOptions={"workspaceTrusted": True},
     )
     chat = server.start_endless_turn()
@@ -54,9 +54,7 @@ def test_a_file_that_is_edited_counts_while_a_turn_runs(
         save(file, {"welcomeMessage": "Ho", "disabledTools": ["grep"]})
         assert next_of(server, "config/updated") == {"chat": {"welcomeMessage": "Ho"}}
 
-    server.tell("chat/promptStop", {"chatId": chat})
-    finished = [each for each in server.until(is_finished) if content_of(each)]
+    server.stop(chat)
+    finished = [each for each in server.expect_finished() if content_of(each)]
     assert finished[-1]["params"]["chatId"] == chat
-    server.result("shutdown")
-    server.tell("exit")
-    assert server.exit_code() == 0
+    assert server.leave() == 0

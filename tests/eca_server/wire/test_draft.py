@@ -61,7 +61,7 @@ class Draft:
         return self.script.popleft() if self.script else reply("the end")
 
     def close(self) -> None:
-        self.server.stop()
+        self.server.close()
         self._model.__exit__(None, None, None)
 
     @property
@@ -124,9 +124,7 @@ def draft(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Draft]:
         )
         assert_is(REQUESTS["initialize"][1], result)
         yield draft
-        assert server.result("shutdown") is None
-        server.tell("exit")
-        assert server.exit_code() == 0
+        assert server.leave() == 0
         for value in server.seen:
             if "method" in value:
                 assert_is(NOTIFICATIONS[value["method"]], value["params"])
@@ -221,7 +219,7 @@ def test_a_stopped_turn_has_its_closing_text_too(draft: Draft) -> None:
     look = tool_call("eca_read_file", '{"path": "old.txt"}')
     draft.prompt(reply(look, finish("tool_calls"), usage(7, 1)), reply("never", hang()))
     draft.server.until(lambda each: content_of(each).get("text") == "never")
-    draft.server.tell("chat/promptStop", {"chatId": "c"})
+    draft.server.stop()
     (closing,) = draft.rest()
     assert closing["content"] == {"type": "text", "text": "\n\nStopped."}
     assert closing["metadata"]["tokensUsed"] == 8

@@ -11,7 +11,7 @@ import pytest
 
 from eca_protocol.testing.provider import provider_in_thread, reply
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, is_finished
+from tests.eca_server.stranger import Stranger
 
 PLACES: dict[str, str] = json.loads(
     (Path(__file__).parents[2] / "data" / "upstream_configuration.json").read_text()
@@ -100,7 +100,7 @@ def test_all_of_it_counts_or_is_reported_and_none_of_it_is_written_to(
         commands = server.result("chat/queryCommands", {"query": ""})["commands"]
         assert {"global", "local", "s", "t"} <= {each["name"] for each in commands}
         server.prompt("/local", model="mine/m")
-        server.until(is_finished)
+        server.expect_finished()
         request = provider.requests[0]
         assert request.headers["authorization"] == "Bearer sk-planted-0123456789"
         system, asked = (request.body["messages"][index]["content"] for index in (0, -1))
@@ -119,9 +119,7 @@ def test_all_of_it_counts_or_is_reported_and_none_of_it_is_written_to(
                 each.get("method") == "tool/serverUpdated" and each["params"]["status"] == "failed"
             )
         )
-        server.result("shutdown")
-        server.tell("exit")
-        assert server.exit_code() == 0
+        assert server.leave() == 0
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
     ours: dict[str, Any] = json.loads(
         (tmp_path / ".local" / "share" / "eca-python" / "settings.json").read_text()

@@ -183,7 +183,7 @@ def test_an_unread_log_delays_nothing(start_server: Start, tmp_path: Path) -> No
     server.introduced()
     for chat in "abcd":
         server.prompt("crash", chat=chat)
-        server.until(is_finished)
+        server.expect_finished()
     server.settle()
     server.close_input()
     assert server.exit_code() == 0

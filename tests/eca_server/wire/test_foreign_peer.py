@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import frame, is_finished, message
+from tests.eca_server.stranger import frame, message
 from tests.lazy import LazyModule
 
 pygls_io = LazyModule("pygls.io_")
@@ -36,7 +36,7 @@ def test_pygls_reads_what_is_written(start_server: Start) -> None:
     server = start_server()
     server.introduced()
     server.prompt("think ünïcödé\nrepeat 500 \U0001f600\nsay " + "long " * 3000)
-    server.until(is_finished)
+    server.expect_finished()
     server.write(frame(message("no/such", request_id="x")) + frame(b"{") + frame(b"[]"))
     server.answer(server.ask("shutdown"))
     server.tell("exit")

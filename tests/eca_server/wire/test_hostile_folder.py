@@ -87,14 +87,14 @@ def test_nothing_of_the_folder_is_imported(
         cwd=hostile,
         env={"PYTHONPATH": str(python_path), "ECA_CONFIG": config},
     )
-    server.introduced(workspaceFolders=[{"uri": hostile.as_uri()}])
+    server.introduced(hostile)
     chat = server.prompt("hi", model="p/m")  # which loads the HTTP client, in vain
     server.until(lambda m: "trying again" in str(content_of(m).get("text")))
-    server.tell("chat/promptStop", {"chatId": chat})
+    server.stop(chat)
     if not is_finished(server.seen[-1]):
-        server.until(is_finished)
+        server.expect_finished()
     server.prompt("/doctor")
-    server.until(is_finished)
+    server.expect_finished()
     server.answer(server.ask("shutdown"))
     server.tell("exit")
     assert server.exit_code() == 0
@@ -111,6 +111,6 @@ def test_a_folder_that_was_removed_is_no_error(start_server: Start, tmp_path: Pa
     server = start_server(command=command, cwd=tmp_path / "gone")
     server.introduced()
     server.prompt("say hello")
-    server.until(is_finished)
+    server.expect_finished()
     server.close_input()
     assert server.exit_code() == 0

@@ -11,7 +11,7 @@ import pytest
 
 from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
-from tests.eca_server.stranger import Stranger, is_finished
+from tests.eca_server.stranger import Stranger
 
 ALLOWED = {"ECA_CONFIG": json.dumps({"toolCall": {"approval": {"byDefault": "allow"}}})}
 JOBS = {
@@ -42,8 +42,8 @@ def test_no_job_is_left(
 ) -> None:
     server = start_server(env=ALLOWED)
     server.introduced(
+        tmp_path,
         capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}},
-        workspaceFolders=[{"name": "w", "uri": tmp_path.as_uri()}],
     )
     server.prompt(
         "\n".join(
@@ -52,7 +52,7 @@ def test_no_job_is_left(
         ),
         chat="c",
     )
-    server.until(is_finished)
+    server.expect_finished()
     listed = server.result("jobs/list")["jobs"]
     assert {job["summary"]: job["status"] for job in listed} == dict.fromkeys(JOBS, "running")
     left = children(server.pid)

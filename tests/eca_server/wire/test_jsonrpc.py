@@ -27,7 +27,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stranger]:
         yield stranger
         assert stranger.process.poll() is None
     finally:
-        stranger.stop()
+        stranger.close()
 
 
 ROUND = iter(range(10**6))
@@ -122,7 +122,7 @@ def test_an_id_that_is_pending_is_refused_and_the_first_keeps_its_answer(server:
 def test_a_request_method_without_id_is_run_and_not_answered(peer: Stranger) -> None:
     params = {"chatId": "silent", "message": "say done", "model": "simulator/script"}
     peer.tell("chat/prompt", params)
-    came = peer.until(is_finished)
+    came = peer.expect_finished()
     assert text_of(came) == "done"
     assert not [value for value in came if "method" not in value]
     assert not answers_to(peer, message("chat/delete", {"chatId": "silent"}))
@@ -134,7 +134,7 @@ def test_a_notification_method_with_an_id_is_run_and_answered_null(peer: Strange
     (answer,) = answers_to(peer, message("chat/promptStop", {"chatId": chat}, request_id="stop"))
     assert answer == {"jsonrpc": "2.0", "id": "stop", "result": None}
     if not any(is_finished(seen) and seen["params"]["chatId"] == chat for seen in peer.seen):
-        peer.until(is_finished)
+        peer.expect_finished()
 
 
 @pytest.mark.requirement("W-4c", "BASE-18", "BASE-30", "BASE-31")
@@ -210,7 +210,7 @@ def test_a_prompt_may_be_full_of_nulls(peer: Stranger) -> None:
     assert answer["result"]["chatId"]
     ends = [seen["params"]["chatId"] for seen in peer.seen if is_finished(seen)]
     if answer["result"]["chatId"] not in ends:
-        peer.until(is_finished)
+        peer.expect_finished()
 
 
 @pytest.mark.requirement("BASE-26", "BASE-32", "W-3d")

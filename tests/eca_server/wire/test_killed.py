@@ -66,8 +66,8 @@ def with_family(
     allowed = {"toolCall": {"approval": {"byDefault": "allow"}}, "chat": {"title": False}}
     server = start_server(env={"ECA_CONFIG": json.dumps({**allowed, **config})})
     server.introduced(
+        folder,
         capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}},
-        workspaceFolders=[{"name": "w", "uri": folder.as_uri()}],
     )
     if prompt:
         server.ask("chat/prompt", {"message": prompt, "model": "simulator/script", "chatId": "c"})

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished
+from tests.eca_server.stranger import Stranger, content_of
 
 CHAT = {"chatId": "c"}
 SECONDS = 30.0
@@ -33,8 +33,8 @@ def tree(folder: Path) -> Tree:
 def opened(start_server: Start, project: Path) -> Stranger:
     server = start_server(cwd=project)
     server.introduced(
+        project,
         capabilities={"codeAssistant": {"chatCapabilities": {}}},
-        workspaceFolders=[{"uri": project.as_uri(), "name": "project"}],
     )
     return server
 
@@ -48,7 +48,7 @@ def prompted(server: Stranger, text: str) -> str:
     begun = len(server.seen)
     params = {**CHAT, "message": text, "model": "simulator/script", "trust": True}
     server.ask("chat/prompt", params)
-    server.until(is_finished)
+    server.expect_finished()
     shown = (content_of(each) for each in server.seen[begun:])
     return next(each["contentId"] for each in shown if each.get("contentId"))
 

@@ -28,7 +28,7 @@ from eca_server.agent.chat.store.running import UNKNOWN_RESULT
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished
+from tests.eca_server.stranger import Stranger, content_of
 
 CHAT = {"chatId": "c"}
 SECONDS = 30.0
@@ -39,8 +39,8 @@ def opened(start_server: Start, project: Path, **config: Any) -> Stranger:
     configured = json.dumps({"chat": {"title": False}, **config})
     server = start_server(cwd=project, env={"ECA_CONFIG": configured})
     server.introduced(
+        project,
         capabilities={"codeAssistant": {"chatCapabilities": {}}},
-        workspaceFolders=[{"uri": project.as_uri(), "name": "project"}],
     )
     return server
 
@@ -164,7 +164,7 @@ def turn(server: Stranger, text: str, **params: Any) -> str:
     """A whole turn; the content id of its prompt."""
     begun = len(server.seen)
     server.ask("chat/prompt", {**CHAT, "message": text, **params})
-    server.until(is_finished)
+    server.expect_finished()
     ids = (content_of(each).get("contentId") for each in server.seen[begun:])
     return next(each for each in ids if each)
 

@@ -11,7 +11,6 @@ from tests.eca_server.conftest import SERVE, Start
 from tests.eca_server.stranger import (
     Stranger,
     code_of,
-    is_finished,
     message,
 )
 
@@ -31,7 +30,7 @@ def shown(messages: list[Any]) -> list[tuple[str, str]]:
 )  # fmt: skip
 def test_a_connection_is_opened_once_and_closed_once(server: Stranger) -> None:
     server.tell("initialized")
-    server.tell("chat/promptStop", {"chatId": "1"})
+    server.stop("1")
     for method in ("chat/prompt", "shutdown", "no/such"):
         assert code_of(server.answer(server.ask(method, {"message": "hi"}))) == -32002
     result = server.initialize()
@@ -57,7 +56,7 @@ def test_nothing_is_written_before_the_answer_to_initialize(server: Stranger) ->
         message("initialize", {"workspaceFolders": [{"uri": "ftp://x"}]}, request_id=0), *early
     )
     server.answer("prompt")
-    server.until(is_finished)
+    server.expect_finished()
     assert server.seen[0]["id"] == 0
     assert set(server.seen[0]["result"]) == {"chatWelcomeMessage"}
     assert {seen["id"] for seen in server.seen if "method" not in seen} == {0, "early", "prompt"}
@@ -70,7 +69,7 @@ def test_requests_are_served_without_initialized(server: Stranger) -> None:
     server.result("initialize", {})
     chat = server.prompt("say hello")
     assert chat
-    server.until(is_finished)
+    server.expect_finished()
     assert "config/updated" not in {seen.get("method") for seen in server.seen}
 
 

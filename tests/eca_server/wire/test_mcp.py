@@ -15,7 +15,7 @@ import pytest
 
 from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
-from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
+from tests.eca_server.stranger import Stranger, content_of, text_of
 
 SERVER = Path(__file__).parents[1] / "agent" / "mcp" / "scripted_server.py"
 
@@ -73,16 +73,14 @@ def test_bad_servers_cost_only_their_own_status(start_server: Start) -> None:
     wait_for(server, "stays", "running")
 
     server.prompt('call good__echo {"a": 1}\nsay done')
-    came = server.until(is_finished)
+    came = server.expect_finished()
     (called,) = [content_of(each) for each in came if content_of(each).get("type") == "toolCalled"]
     assert (called["server"], called["name"], called["error"]) == ("good", "echo", False)
     assert called["outputs"] == [{"type": "text", "text": "called"}]
 
     pids = children(server.pid)
     assert len(pids) >= 5
-    assert server.result("shutdown") is None
-    server.tell("exit")
-    assert server.exit_code() == 0
+    assert server.leave() == 0
     assert_gone(pids, within=0.5)
 
 
@@ -134,7 +132,7 @@ def test_an_edit_of_the_configuration_restarts_only_what_it_changes(
     file.write_text(json.dumps({"mcpServers": {"same": scripted(), "other": scripted()}}))
     server = start_server()
     server.introduced(
-        workspaceFolders=[{"name": "w", "uri": project.as_uri()}],
+        project,
         initializationOptions={"workspaceTrusted": True},
     )
     for name in ("same", "other"):
@@ -216,7 +214,7 @@ def test_prompts_are_commands_and_resources_are_contexts(start_server: Start) ->
     def answer(text: str, role: str, **params: Any) -> str:
         asked = {"chatId": "c", "message": text, "model": "simulator/script", **params}
         server.tell("chat/prompt", asked)
-        return text_of(server.until(is_finished), role)
+        return text_of(server.expect_finished(), role)
 
     assert answer("/good:greet me", "assistant") == "hello from the server"
     assert "Missing arguments of `/good:greet`: `who`" in answer("/good:greet", "system")

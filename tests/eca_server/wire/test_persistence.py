@@ -6,26 +6,13 @@ import signal
 from pathlib import Path
 
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
+from tests.eca_server.stranger import Stranger, content_of
 
 
 def opened(start_server: Start, project: Path) -> Stranger:
     server = start_server()
-    server.introduced(workspaceFolders=[{"uri": project.as_uri(), "name": "project"}])
+    server.introduced(project)
     return server
-
-
-def turn(server: Stranger, text: str, chat: str) -> str:
-    """A whole turn; what assistant and server said in it."""
-    server.ask("chat/prompt", {"message": text, "chatId": chat, "model": "simulator/echo"})
-    received = server.until(is_finished)
-    return text_of(received) + text_of(received, "system")
-
-
-def ended(server: Stranger) -> None:
-    server.result("shutdown")
-    server.tell("exit")
-    assert server.exit_code() == 0
 
 
 def change_a_file(server: Stranger, folder: Path, chat: str) -> None:
@@ -35,7 +22,7 @@ def change_a_file(server: Stranger, folder: Path, chat: str) -> None:
     server.ask("chat/prompt", {"message": script, "chatId": chat, "model": "simulator/script"})
     run = server.until(lambda m: content_of(m).get("type") == "toolCallRun")[-1]
     server.tell("chat/toolCallApprove", {"chatId": chat, "toolCallId": content_of(run)["id"]})
-    server.until(is_finished)
+    server.expect_finished()
     assert (folder / "file").read_text() == "a secret out of the file"
 
 
@@ -45,24 +32,28 @@ def stored_bytes(tmp_path: Path) -> bytes:
 
 def test_a_chat_continues_after_the_process_was_killed(start_server: Start, tmp_path: Path) -> None:
     first = opened(start_server, tmp_path)
-    turn(first, "a first message", "kept")
+    first.say("a first message", chat="kept", model="simulator/echo")
     os.kill(first.pid, signal.SIGKILL)
     second = opened(start_server, tmp_path)
-    assert "Tokens of all requests of this chat: 0" not in turn(second, "/costs", "kept")
-    assert "a first message" in turn(second, "/resume", "another")
-    assert "2 messages" in turn(second, "/resume 1", "another")
-    assert "from 1 to 1" in turn(second, "/resume 9", "another")
-    ended(second)
+    assert "Tokens of all requests of this chat: 0" not in second.say(
+        "/costs", chat="kept", model="simulator/echo"
+    )
+    assert "a first message" in second.say("/resume", chat="another", model="simulator/echo")
+    assert "2 messages" in second.say("/resume 1", chat="another", model="simulator/echo")
+    assert "from 1 to 1" in second.say("/resume 9", chat="another", model="simulator/echo")
+    assert second.leave() == 0
 
 
 def test_of_a_deleted_chat_no_text_is_left_in_any_file(start_server: Start, tmp_path: Path) -> None:
     server = opened(start_server, tmp_path)
-    turn(server, "a secret that must go", "gone")
+    server.say("a secret that must go", chat="gone", model="simulator/echo")
     change_a_file(server, tmp_path, "gone")
     assert b"a secret that must go" in stored_bytes(tmp_path)
     assert b"a secret in a file" in stored_bytes(tmp_path)
     assert server.result("chat/delete", {"chatId": "gone"}) == {}
-    assert "Tokens of all requests of this chat: 0" in turn(server, "/costs", "gone")
-    ended(server)
+    assert "Tokens of all requests of this chat: 0" in server.say(
+        "/costs", chat="gone", model="simulator/echo"
+    )
+    assert server.leave() == 0
     assert stored_bytes(tmp_path)
     assert b"secret" not in stored_bytes(tmp_path)

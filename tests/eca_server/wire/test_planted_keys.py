@@ -15,7 +15,6 @@ import pytest
 
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply, tool_call
 from tests.eca_server.conftest import SERVE, Start
-from tests.eca_server.stranger import Stranger, is_finished, text_of
 
 KEY = "planted/key+that=looks~like.none-0123456789"
 REFRESH = "planted/refresh+0123456789"
@@ -76,12 +75,6 @@ def login(_provider: dict[str, Any], home: Path) -> dict[str, str]:
     return {"XDG_DATA_HOME": str(home / "data")}
 
 
-def turn(server: Stranger, message: str) -> str:
-    server.ask("chat/prompt", {"message": message, "chatId": "c", "model": "p/m"})
-    received = server.until(is_finished)
-    return text_of(received) + text_of(received, "system")
-
-
 @pytest.mark.parametrize(
     "way",
     [
@@ -123,14 +116,12 @@ def test_a_key_goes_to_its_provider_and_shows_nowhere(
             command=(*SERVE, "--log-level", "debug"),
             env={"ECA_CONFIG": json.dumps(config), **environ},
         )
-        server.introduced(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "project"}])
-        assert "Done" in turn(server, "go")
-        assert "Wrong: ***" in turn(server, "again")
+        server.introduced(tmp_path)
+        assert "Done" in server.say("go", model="p/m")
+        assert "Wrong: ***" in server.say("again", model="p/m")
         for command in ("/doctor", "/config", "/prompt-show", "/login", "/costs", "/resume"):
-            turn(server, command)
-        server.result("shutdown")
-        server.tell("exit")
-        assert server.exit_code() == 0
+            server.say(command, model="p/m")
+        assert server.leave() == 0
         requests = list(endpoint.requests)
     assert {request.headers["authorization"] for request in requests} == {f"Bearer {KEY}"}
     said_to_models = json.dumps([request.body for request in requests])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.eca_server.conftest import SERVE, Start
-from tests.eca_server.stranger import REPOSITORY, is_finished, text_of
+from tests.eca_server.stranger import REPOSITORY, text_of
 
 NOISE = """
 import os, subprocess, sys, threading, warnings
@@ -48,7 +48,7 @@ def test_prints_warnings_and_children_never_reach_the_wire(
     )
     server.introduced()
     server.prompt("repeat 2000 delta")
-    assert text_of(server.until(is_finished)) == "delta" * 2000
+    assert text_of(server.expect_finished()) == "delta" * 2000
     server.answer(server.ask("shutdown"))
     server.tell("exit")
     assert server.exit_code() == 0
@@ -113,7 +113,7 @@ def test_a_closed_stderr_is_no_error(start_server: Start) -> None:
     server = start_server(command=("sh", "-c", 'exec "$@" --verbose 2>&-', "sh", *SERVE))
     server.introduced()
     server.prompt("crash")
-    server.until(is_finished)
+    server.expect_finished()
     for number in (0, 1, 2):
         assert Path(f"/proc/{server.pid}/fd/{number}").readlink() == Path("/dev/null")
     server.answer(server.ask("shutdown"))
@@ -126,7 +126,7 @@ def test_the_log_goes_to_stderr(start_server: Start) -> None:
     server = start_server(command=(*SERVE, "--verbose"), may_log_tracebacks=True)
     server.introduced()
     server.prompt("crash")
-    server.until(is_finished)
+    server.expect_finished()
     server.close_input()
     assert server.exit_code() == 0
     assert "INFO eca_server: ending" in server.errors

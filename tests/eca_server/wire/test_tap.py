@@ -28,9 +28,7 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
     editor.introduced()
     chat = editor.prompt(f"think hm\nsay the key is {KEY}")
     editor.until(lambda m: m.get("params", {}).get("content", {}).get("state") == "finished")
-    assert editor.result("shutdown") is None
-    editor.tell("exit")
-    assert editor.exit_code() == 0
+    assert editor.leave() == 0
 
     transcript = read_transcript(record)
     assert record.stat().st_mode & 0o777 == 0o600

@@ -18,7 +18,7 @@ import pytest
 
 from eca_protocol.server.roots import uri_of
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, is_finished
+from tests.eca_server.stranger import Stranger
 
 SECONDS = 10.0
 KEY, BEARER, SECRET = "sk-planted-key-1", "planted-bearer-2", "planted-credentials-3"
@@ -176,7 +176,7 @@ def test_a_folder_that_is_only_opened_starts_sends_and_reads_nothing(
     assert len(shown) == 1
     assert all(word in shown[0] for word in ("program", "sender", "planted", "`/trust`"))
     opened.prompt("say done")
-    opened.until(is_finished)
+    opened.expect_finished()
     nothing_was_done(site, marks)
 
 
@@ -190,7 +190,7 @@ def test_a_configuration_that_arrives_later_starts_sends_and_reads_nothing(
     (folder / ".eca" / "config.json").write_text(json.dumps(planted(site, marks)))
     opened.until(is_disabled, seconds=SECONDS)
     opened.prompt("say done")
-    opened.until(is_finished)
+    opened.expect_finished()
     nothing_was_done(site, marks)
     assert len(site.asked("/own/models")) >= asked
 
@@ -205,7 +205,7 @@ def test_an_accepted_folder_has_its_effect(
     opened.until(is_disabled, seconds=SECONDS)
     for prompt in ("/trust", "/trust yes"):
         opened.prompt(prompt)
-        opened.until(is_finished)
+        opened.expect_finished()
     wait_until(
         lambda: (
             (marks / "planted-program").exists()

@@ -16,13 +16,17 @@ ALLOW: dict[str, Any] = {"toolCall": {"approval": {"byDefault": "allow"}}}
 RUN = {"command": "echo hello"}
 
 
-def calls(*made: tuple[str, Any]) -> Reply:
+def calls(*made: tuple[str, Any], ids: str = "p{}") -> Reply:
     """An answer of calls: names with arguments, or with the text that stands for them."""
     steps = [
-        tool_call(name, given if isinstance(given, str) else json.dumps(given), call_id=f"p{i}",
-                  index=i)
-        for i, (name, given) in enumerate(made)
-    ]  # fmt: skip
+        tool_call(
+            name,
+            given if isinstance(given, str) else json.dumps(given),
+            call_id=ids.format(index),
+            index=index,
+        )
+        for index, (name, given) in enumerate(made)
+    ]
     return reply(*steps, finish("tool_calls"))
 
 
@@ -58,7 +62,3 @@ def results(provider: Provider, request: int = -1) -> list[str]:
     """Return the results of calls that the model was sent."""
     messages = provider.requests[request].body["messages"]
     return [str(each["content"]) for each in messages if each["role"] == "tool"]
-
-
-async def decide(ours: Editor, what: str, call: Content, **more: Any) -> None:
-    await ours.tell(f"chat/toolCall{what}", {"chatId": "c", "toolCallId": call["id"], **more})

@@ -1,4 +1,4 @@
-"""Fixtures of tests of chats: a server in this process, and an editor that speaks raw JSON."""
+"""The driver in process: an editor that speaks raw JSON with a server of this process."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ ECHO, SCRIPT = "simulator/echo", "simulator/script"
 Content = Mapping[str, Any]
 
 
-class Editor:
+class Editor(Wire):
     """A client that writes raw messages, keeps all that comes, and shows it, strictly.
 
     Attributes:
-        seen: every message that came.
         shown: what a user interface makes of it; the rules it breaks fail the test.
         connection: the server's side, for what the wire does not tell.
     """
@@ -36,9 +35,8 @@ class Editor:
     connection: ServerSide
 
     def __init__(self, transport: Transport) -> None:
-        self._wire = Wire(transport)
+        super().__init__(transport)
         self._ids = itertools.count(1)
-        self.seen = self._wire.messages
         self._conversation = Conversation()
         self.shown = self._conversation.fold
 
@@ -49,11 +47,11 @@ class Editor:
         await self.until(lambda message: message.get("params", {}).get("type") == "finish")
         return answer
 
-    async def send(self, *messages: Mapping[str, Any]) -> None:
-        """Several messages in one write, so that the server finds them in one read."""
+    async def send(self, *messages: Mapping[str, Any] | bytes) -> None:
         for message in messages:
-            self._conversation.passed("client", message)
-        await self._wire.send(*messages)
+            if not isinstance(message, bytes):
+                self._conversation.passed("client", message)
+        await super().send(*messages)
 
     async def tell(self, method: str, params: Any = None) -> None:
         await self.send(notification(method, params))
@@ -88,16 +86,21 @@ class Editor:
         """One whole turn; its contents, from the first progress to `finished`."""
         begun = len(self.seen)
         await self.send(self.prompt_request(message, chat, **params))
-        await self.finished(chat)
+        await self.expect_finished(chat)
         return [content for _, content in contents(self.seen[begun:], chat)]
 
     async def stop(self, chat: str = "c") -> None:
         await self.tell("chat/promptStop", {"chatId": chat})
 
+    async def expect_stopped(self, chat: str = "c") -> None:
+        """Stop the chat's turn, and read until it has ended."""
+        await self.stop(chat)
+        await self.expect_finished(chat)
+
     async def until(self, holds: Any) -> dict[str, Any]:
         """Read until a message comes for which `holds`; that message."""
         while True:
-            message = await self._wire.receive()
+            message = await self.receive()
             assert message is not None, "the server has closed the connection"
             broken = self._conversation.passed("server", message)
             assert not broken, broken[0].message
@@ -117,7 +120,14 @@ class Editor:
         found: Content = (await self.until(holds))["params"]["content"]
         return found
 
-    async def finished(self, chat: str = "c", times: int = 1) -> None:
+    async def approve(self, *calls: Content, **more: Any) -> None:
+        """Approve calls of the chat `c`, or of the one that is named."""
+        await self.send(*(decision("Approve", call, **more) for call in calls))
+
+    async def reject(self, *calls: Content, **more: Any) -> None:
+        await self.send(*(decision("Reject", call, **more) for call in calls))
+
+    async def expect_finished(self, chat: str = "c", times: int = 1) -> None:
         """Read until that many turns of the chat have ended."""
         for _ in range(times):
             await self.content("progress", chat, state="finished")
@@ -138,6 +148,11 @@ class Editor:
 
     def contents(self, chat: str = "c") -> list[Content]:
         return [content for _, content in contents(self.seen, chat)]
+
+
+def decision(what: str, call: Content, **more: Any) -> dict[str, Any]:
+    """Return an approval or a rejection, as a message."""
+    return notification(f"chat/toolCall{what}", {"chatId": "c", "toolCallId": call["id"], **more})
 
 
 def contents(messages: list[Any], chat: str = "c") -> list[tuple[str, Content]]:

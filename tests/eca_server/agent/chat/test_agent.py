@@ -19,7 +19,6 @@ from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     RUN,
     calls,
-    decide,
     of_calls,
     order,
     results,
@@ -66,9 +65,9 @@ async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path: Path) -> None:
         asked = await ours.content("toolCallRun")
         assert asked["manualApproval"] is True
         assert (tmp_path / "a.txt").read_text() == "one\n"
-        await decide(ours, "Approve", asked)
-        await decide(ours, "Approve", asked)
-        await ours.finished()
+        await ours.approve(asked)
+        await ours.approve(asked)
+        await ours.expect_finished()
         told = [each for each in of_calls(ours) if each["type"] != "toolCallPrepare"]
         assert order(told) == ["Run", "Running", "ed"]
         assert (tmp_path / "a.txt").read_text() == "two\n"
@@ -83,8 +82,8 @@ async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path: Pat
     one = calls(("eca_shell_command", {"command": "touch made"}))
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
-        await decide(ours, "Reject", await ours.content("toolCallRun"))
-        await ours.finished()
+        await ours.reject(await ours.content("toolCallRun"))
+        await ours.expect_finished()
         assert order(of_calls(ours)) == ["Prepare", "Run", "Rejected"]
         assert of_calls(ours)[-1]["reason"] == "user-choice"
         assert not (tmp_path / "made").exists()
@@ -103,8 +102,8 @@ async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path: Path, *, stee
             asked = await ours.content("toolCallRun", manualApproval=True)
             if steers:
                 await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and then?"})
-            await decide(ours, "Reject", asked)
-            await ours.finished()
+            await ours.reject(asked)
+            await ours.expect_finished()
             ends = {each["type"] for each in of_calls(ours)}
             assert {"toolCallRejected", "toolCalled"} <= ends
             assert len(provider.requests) == 1 + steers
@@ -131,7 +130,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) 
             where = {"chatId": asked["params"]["chatId"]}
             call_id = asked["params"]["content"]["id"]
             await ours.tell("chat/toolCallReject", {**where, "toolCallId": call_id})
-            await ours.finished()
+            await ours.expect_finished()
             assert len(provider.requests) == 2
             await ours.turn("go on")
             assert "rejected a tool call" in results(provider)[0]
@@ -181,8 +180,8 @@ async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_orde
         await ours.prompt("go")
         asked = [await ours.content("toolCallRun") for _ in range(3)]
         for call in reversed(asked):
-            await decide(ours, "Approve", call)
-        await ours.finished()
+            await ours.approve(call)
+        await ours.expect_finished()
         assert (tmp_path / "log").read_text() == "1\n2\n3\n"
         assert [text.strip() for text in results(provider)] == ["1", "2", "3"]
         assert len(provider.requests) == 2
@@ -201,9 +200,9 @@ async def test_what_follows_a_rejected_call_still_waits_for_what_was_before_it(
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
         first, second = [await ours.content("toolCallRun") for _ in range(2)]
-        await decide(ours, "Reject", second)
-        await decide(ours, "Approve", first)
-        await ours.finished()
+        await ours.reject(second)
+        await ours.approve(first)
+        await ours.expect_finished()
         assert "made" in results(provider)[2]
 
 
@@ -240,16 +239,16 @@ async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_
 async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path: Path) -> None:
     one = calls(("eca_shell_command", RUN))
     async with session(tmp_path, one, one) as (ours, _):
-        await decide(ours, "Approve", {"id": "unknown"})
+        await ours.approve({"id": "unknown"})
         await ours.prompt("go")
         first = await ours.content("toolCallRun")
-        await decide(ours, "Reject", {"id": "unknown"})
-        await decide(ours, "Approve", first)
+        await ours.reject({"id": "unknown"})
+        await ours.approve(first)
         second = await ours.content("toolCallRun")
-        await decide(ours, "Reject", first)
-        await decide(ours, "Reject", second)
-        await decide(ours, "Approve", second)
-        await ours.finished()
+        await ours.reject(first)
+        await ours.reject(second)
+        await ours.approve(second)
+        await ours.expect_finished()
         assert order(of_calls(ours)) == [
             *("Prepare", "Run", "Running", "ed"),
             *("Prepare", "Run", "Rejected"),
@@ -298,10 +297,10 @@ async def test_an_approval_for_the_session_covers_that_program_and_no_other(
     other = calls(("eca_shell_command", {"command": "echo hello; touch more"}))
     async with session(tmp_path, same, same, other) as (ours, _):
         await ours.prompt("go")
-        await decide(ours, "Approve", await ours.content("toolCallRun"), save="session")
+        await ours.approve(await ours.content("toolCallRun"), save="session")
         await ours.content("toolCallRun", manualApproval=False)
-        await decide(ours, "Reject", await ours.content("toolCallRun", manualApproval=True))
-        await ours.finished()
+        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
+        await ours.expect_finished()
 
 
 @pytest.mark.requirement("TOOL-15")
@@ -314,9 +313,9 @@ async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path
         await ours.prompt("go")
         asked = await ours.content("toolCallRun", manualApproval=True)
         assert "outside the workspace" in asked["summary"]
-        await decide(ours, "Approve", asked, save="session")
-        await decide(ours, "Reject", await ours.content("toolCallRun", manualApproval=True))
-        await ours.finished()
+        await ours.approve(asked, save="session")
+        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
+        await ours.expect_finished()
 
 
 @pytest.mark.requirement("W-30e")
@@ -376,7 +375,7 @@ async def stop_waiting(ours: Editor, _: Path) -> None:
 
 
 async def stop_running(ours: Editor, folder: Path) -> None:
-    await decide(ours, "Approve", await ours.content("toolCallRun"))
+    await ours.approve(await ours.content("toolCallRun"))
     while not (folder / "pid").exists() or not (folder / "pid").read_text().strip():
         await trio.lowlevel.checkpoint()
 
@@ -413,8 +412,7 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
         turn = ours.connection.chats.open("c").turn
         assert turn is not None
         begun = trio.current_time()
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert turn.ended.is_set()
         assert trio.current_time() - begun < 1
         assert order(of_calls(ours))[-1] == end
@@ -439,10 +437,9 @@ async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path: Path)
     one = calls(("eca_write_file", {"path": "a", "content": "b"}), ("eca_shell_command", RUN))
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
-        await decide(ours, "Approve", await ours.content("toolCallRun"))
+        await ours.approve(await ours.content("toolCallRun"))
         await ours.content("toolCalled")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         await ours.turn("next")
         done, not_run = results(provider)
         assert done.startswith("Created")

@@ -62,7 +62,7 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
             assert params.pop("chatId") == "c"
             assert params in (QUESTION, *({**each, "allowFreeform": True} for each in free))
             await answer(ours, asked, result=replies[params["question"]])
-        await ours.finished()
+        await ours.expect_finished()
         told = [each["content"] for each in provider.requests[-1].body["messages"]][-3:]
         assert told[0] == "The user answered: that"
         assert told[1] == told[2] == CANCELLED
@@ -86,7 +86,7 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
     ):
         await ours.prompt("go")
         await answer(ours, await question(ours), **junk)
-        await ours.finished()
+        await ours.expect_finished()
         assert outputs(ours)[0].startswith("Could not ask the user: ")
         assert len(provider.requests) == 2
 
@@ -97,8 +97,7 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing() -> None:
     async with current() as ours:
         await ours.prompt(script, model="simulator/script")
         asked = await question(ours)
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         ended = of_calls(ours)[-1]
         assert (ended["type"], ended["error"]) == ("toolCalled", True)
         await answer(ours, asked, result={"answer": "this", "cancelled": False})

@@ -15,7 +15,6 @@ import trio
 
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.worker import LIMITS
-from tests.eca_server.agent.chat.agent_session import decide
 from tests.eca_server.agent.chat.current import current, refused, set_store_limits, since
 from tests.eca_server.agent.chat.editor import SCRIPT, contents
 from tests.eca_server.agent.chat.test_rollback import (
@@ -96,8 +95,8 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
         with monkeypatch.context() as patched:
             if late:
                 patched.setattr(queries, "add_before_images", full_disk)
-            await decide(ours, "Approve", call)
-            await ours.finished()
+            await ours.approve(call)
+            await ours.expect_finished()
         assert next(each for each in ours.contents() if each["type"] == "toolCalled")["error"]
         first = next(
             content["contentId"]
@@ -127,8 +126,7 @@ async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_b
         monkeypatch.setattr(queries, "add_before_images", slowly)
         await ours.prompt(writes(a="2"), model=SCRIPT, trust=True)
         await trio.to_thread.run_sync(begun.wait, 10)
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         goes_on.set()
         (folder / "a").write_text("the user's\n")
         assert shown(await rolled_back(ours, first)) == []
@@ -154,8 +152,7 @@ async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
             patched.setattr("eca_server.agent.chat.rollback.BODY_SECONDS", 0.05)
             await ours.prompt(writes(a="1"), model=SCRIPT, trust=True)
             await trio.to_thread.run_sync(begun.wait, 30)
-            await ours.stop()
-            await ours.finished()
+            await ours.expect_stopped()
             second = chat.history[2].content_id
             asked = {"chatId": "c", "contentId": second}
             error = await refused(ours, "chat/rollback", asked)

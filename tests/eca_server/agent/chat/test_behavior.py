@@ -81,7 +81,7 @@ async def test_a_change_touches_no_running_turn_and_is_not_sent_back() -> None:
             notification("chat/selectedAgentChanged", {"agent": "plan"}),
         )
         provider.open("now")
-        await ours.finished()
+        await ours.expect_finished()
         await ours.turn("hi")
         assert behaviors(provider) == ["agent", "plan"]
         assert not [

@@ -75,8 +75,7 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
             await ours.prompt("And now?", model="p/m")
             await provider.until(lambda: "here" in provider.reached)
             await ours.content("url")
-            await ours.stop()
-            await ours.finished()
+            await ours.expect_stopped()
             assert urls(ours.contents()) == [PAGE, PAGE]
             assert finishes(ours.contents()) == 2
             await provider.until(lambda: provider.requests[-1].closed_by_client)

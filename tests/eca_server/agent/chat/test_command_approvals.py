@@ -10,7 +10,7 @@ import pytest
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
-from tests.eca_server.agent.chat.agent_session import calls, decide
+from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
 
@@ -61,20 +61,20 @@ async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipelin
             ],
         }  # fmt: skip
         assert first["manualApproval"] is True
-        await decide(ours, "Approve", first, save="session")
+        await ours.approve(first, save="session")
         covered, half = await runs(ours, 2)
         assert covered["manualApproval"] is False
         assert keys(covered) == [("head", "head", True), ("touch", "touch", True)]
         assert half["manualApproval"] is True
         assert keys(half) == [("touch", "touch", True), ("sleep", "sleep", False)]
-        await decide(ours, "Approve", half)  # once
+        await ours.approve(half)  # once
         (hidden,) = await runs(ours, 1)
         assert hidden["manualApproval"] is True
         assert keys(hidden) == [("sudo", None, None), ("sleep", "sleep", False)]
-        await decide(ours, "Approve", hidden, save="session")
+        await ours.approve(hidden, save="session")
         (alone,) = await runs(ours, 1)
         assert alone["manualApproval"] is False
-        await ours.finished()
+        await ours.expect_finished()
         assert (tmp_path / "b.txt").exists()
 
 
@@ -94,8 +94,8 @@ async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path: Pat
             (run,) = await runs(ours, 1)
             assert run["manualApproval"] is True
             assert keys(run) == [(program, None, None)]
-            await decide(ours, "Approve", run, save="session")
-        await ours.finished()
+            await ours.approve(run, save="session")
+        await ours.expect_finished()
 
 
 @pytest.mark.requirement("W-44e")
@@ -112,11 +112,11 @@ async def test_what_is_remembered_holds_in_its_folder(tmp_path: Path) -> None:
     ):
         await ours.prompt("go")
         (first,) = await runs(ours, 1)
-        await decide(ours, "Approve", first, save="session")
+        await ours.approve(first, save="session")
         there, here = await runs(ours, 2)
         assert (there["manualApproval"], here["manualApproval"]) == (False, True)
-        await decide(ours, "Reject", here)
-        await ours.finished()
+        await ours.reject(here)
+        await ours.expect_finished()
 
 
 @pytest.mark.requirement("W-44e")
@@ -138,15 +138,15 @@ async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(
         await ours.start(capabilities=CURRENT, workspaceFolders=folders)
         await ours.prompt("go")
         (first,) = await runs(ours, 1)
-        await decide(ours, "Approve", first, save="session")
+        await ours.approve(first, save="session")
         (moving,) = await runs(ours, 1)
         assert moving["name"] == "move_file"
-        await decide(ours, "Approve", moving)
+        await ours.approve(moving)
         (replaced,) = await runs(ours, 1)
         assert replaced["manualApproval"] is True
         assert keys(replaced) == [("sleep", None, None)]
-        await decide(ours, "Reject", replaced)
-        await ours.finished()
+        await ours.reject(replaced)
+        await ours.expect_finished()
         assert not (tmp_path / "hijacked").exists()
 
 
@@ -159,8 +159,8 @@ async def test_a_call_has_a_summary_while_the_model_writes_it(tmp_path: Path) ->
     ):
         await ours.prompt("go")
         (run,) = await runs(ours, 1)
-        await decide(ours, "Approve", run)
-        await ours.finished()
+        await ours.approve(run)
+        await ours.expect_finished()
         pieces = [each for each in ours.contents() if each["type"] == "toolCallPrepare"]
         summaries = {each["name"]: each.get("summary") for each in pieces}
         assert summaries == {

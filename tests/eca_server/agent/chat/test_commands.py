@@ -58,7 +58,7 @@ async def test_a_command_passes_the_queue_of_its_chat(autojump_clock: object) ->
         answer = await ours.prompt("/costs", model=SCRIPT)
         assert answer == {"chatId": "c", "model": SCRIPT, "status": "prompting"}
         assert types(ours.contents()) == ["progress", "text"]
-        await ours.finished(times=2)
+        await ours.expect_finished(times=2)
         received = ours.contents()
         assert types(received)[-4:] == ["finished", "progress", "text", "finished"]
         assert received[-3]["text"] == "/costs"
@@ -114,5 +114,4 @@ async def test_queries_are_answered_while_a_turn_runs() -> None:
         await ours.prompt("repeat 99999999 x", model=SCRIPT)
         assert await ours.ask("chat/queryContext", {"query": ""}) == {"contexts": []}
         assert (await ours.ask("chat/queryCommands", {"query": "doc"}))["commands"]
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()

@@ -34,12 +34,12 @@ async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
         selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
         assert told == [{"chatId": "c", "chat": selected}]
         assert (await ours.prompt("say a"))["model"] == SCRIPT
-        await ours.finished()
+        await ours.expect_finished()
         assert (await ours.prompt("say a", "other"))["model"] == ECHO
-        await ours.finished("other")
+        await ours.expect_finished("other")
         assert "No model's name contains 'nope'" in text(await ours.turn("/model nope"))
         assert (await ours.prompt("say b"))["model"] == SCRIPT
-        await ours.finished()
+        await ours.expect_finished()
 
 
 @pytest.mark.requirement("W-28")
@@ -50,7 +50,7 @@ async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -
         told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
         assert told == [{"chat": {"selectModel": SCRIPT}}]
         assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
-        await ours.finished("other")
+        await ours.expect_finished("other")
 
 
 @pytest.mark.requirement("W-28", "CHAT-30")
@@ -63,7 +63,7 @@ async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() ->
         told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
         assert told == [{"chatId": "c", "chat": {"selectAgent": "mine"}}]
         assert (await ours.prompt("say a"))["model"] == SCRIPT
-        await ours.finished()
+        await ours.expect_finished()
         assert ours.connection.chats.open("c").settings.behavior == "mine"
         assert "no agent 'nope'" in text(await ours.turn("/agent nope"))
         await ours.turn("/agent code")
@@ -121,11 +121,11 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
         for answer in (None, "Keep it"):
             await ours.prompt("/delete-chat old")
             assert "Delete the chat old?" in await answered(ours, answer)
-            await ours.finished()
+            await ours.expect_finished()
             assert text(ours.contents()).endswith("The chat was not deleted.")
         await ours.prompt("/delete-chat old")
         await answered(ours, "Delete it")
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()).endswith("The chat old was deleted.")
         assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["c"]
         assert "There is no chat 'old'" in text(await ours.turn("/delete-chat old"))

@@ -133,7 +133,7 @@ async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(pr
         await case.provider.until(lambda: "now" in case.provider.reached)
         await case.ours.tell("chat/promptSteer", {"chatId": "c", "message": "but not two"})
         case.provider.open("now")
-        await case.ours.finished()
+        await case.ours.expect_finished()
     [(role, words)] = case.told[-1]
     assert role == "user"
     assert words.index("THE SUMMARY") < words.index("one") < words.index("but not two")
@@ -290,8 +290,7 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost() -> None:
         await ours.content("progress", text="Compacting the chat")
         await case.provider.until(lambda: len(case.provider.requests) == 2)
         begun = len(ours.seen)
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         last = [message["params"]["content"]["text"] for message in ours.seen[begun:]]
         assert last == ["Stopped.", ""]
         await case.provider.until(lambda: case.provider.requests[1].closed_by_client)

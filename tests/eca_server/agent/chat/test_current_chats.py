@@ -51,8 +51,7 @@ async def test_a_stop_is_stopping_and_idle_always_follows() -> None:
         await ours.content("text", text="a")
         [listed] = (await ours.ask("chat/list"))["chats"]
         assert listed["status"] == "running"
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert await told_of_status(ours) == ["running", "stopping", "idle"]
 
 
@@ -61,9 +60,9 @@ async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition(
     async with current() as ours:
         answer = await ours.prompt("hi", model="no/such")
         assert answer == {"chatId": "c", "model": "no/such", "status": "error"}
-        await ours.finished()
+        await ours.expect_finished()
         assert (await ours.prompt("/costs", model="no/such"))["status"] == "prompting"
-        await ours.finished()
+        await ours.expect_finished()
     async with editor() as ours:
         assert (await ours.prompt("hi", model="no/such"))["status"] == "prompting"
 
@@ -125,7 +124,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) 
         [latest] = (await ours.ask("chat/list", {"limit": 1}))["chats"]
         assert latest["id"] == "d"
         assert (await ours.prompt("say on"))["model"] == SCRIPT
-        await ours.finished()
+        await ours.expect_finished()
         assert await ours.ask("chat/open", {"chatId": "nobody's"}) == {"found": False}
         assert len((await ours.ask("chat/list"))["chats"]) == 2
 
@@ -141,8 +140,7 @@ async def test_a_chat_that_runs_is_opened_silently_twice() -> None:
         assert [name for name, _ in since(ours, begun)] == [
             "chat/opened", "config/updated", "answer",
         ]  # fmt: skip
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
 
 
 LONG = 400
@@ -265,7 +263,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
             notification("$/cancelRequest", {"id": cleared["id"]}),
             ours.prompt_request("three", model=ECHO),
         )
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()) == "threethree"
         assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
     async with current(data=tmp_path) as ours:
@@ -290,7 +288,7 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
         await ours.send(once, twice, ours.prompt_request("two", model=ECHO))
         assert await ours.answer(once) == await ours.answer(twice) == {}
         if ours.connection.chats.open("c").is_busy:
-            await ours.finished()
+            await ours.expect_finished()
     async with current(data=tmp_path) as ours:
         await ours.ask("chat/open", {"chatId": "c"})
         assert text(ours.contents()) == "twotwo"
@@ -330,8 +328,8 @@ async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_af
         begun = len(ours.seen)
         cleared = ours.request("chat/clear", {"chatId": "c"})
         await ours.send(cleared, ours.prompt_request("say b", model=SCRIPT))
-        await ours.finished()
-        await ours.finished()
+        await ours.expect_finished()
+        await ours.expect_finished()
         await ours.answer(cleared)
         told = [each for each in since(ours, begun) if each[0] in ("chat/cleared", "progress")]
         assert [name for name, _ in told[:2]] == ["progress", "chat/cleared"]

@@ -14,7 +14,7 @@ from eca_protocol import json
 from eca_protocol.testing.provider import burst, provider_in_thread, reply
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import Stranger, content_of, frame, is_finished, message, text_of
+from tests.eca_server.stranger import Stranger, content_of, frame, message, text_of
 
 DELTAS = 200_000
 PIECE = "x" * 300
@@ -58,7 +58,7 @@ def test_a_client_that_does_not_read_fills_no_memory_and_can_still_stop(
     server = start_server(env={"ECA_CONFIG": config})
     server.introduced()
     chat = server.prompt("say warm", model="simulator/script")
-    server.until(is_finished)
+    server.expect_finished()
     before = resident(server)
 
     prompt = {"chatId": chat, "message": f"repeat {DELTAS} {PIECE}", "model": model}
@@ -70,9 +70,9 @@ def test_a_client_that_does_not_read_fills_no_memory_and_can_still_stop(
     stop = frame(message("chat/promptStop", {"chatId": chat}))
     assert os.write(server._input, stop) == len(stop)
     wait_until_idle(server)
-    came = server.until(is_finished)
+    came = server.expect_finished()
     texts = [each for each in came if content_of(each).get("type") == "text"]
     assert len(texts) < DELTAS / 10
     came_later = server.prompt("say on", chat=chat)
     assert came_later == chat
-    assert text_of(server.until(is_finished)) == "on"
+    assert text_of(server.expect_finished()) == "on"

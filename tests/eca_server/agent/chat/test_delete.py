@@ -119,7 +119,7 @@ async def test_a_deleted_chat_leaves_its_neighbours_alone() -> None:
         await ours.content("text", "one", text="a")
         await ours.prompt("wait 0.01\nsay b", "two", model=SCRIPT)
         await ours.ask("chat/delete", {"chatId": "one"})
-        await ours.finished("two")
+        await ours.expect_finished("two")
         assert types(ours.contents("one"))[-1] == "text"
         assert text(ours.contents("two")[2:]) == "b"
 
@@ -132,7 +132,7 @@ async def test_many_deletes_and_prompts_of_one_id_in_one_read() -> None:
             lines.append(ours.prompt_request(f"say {number}", model=SCRIPT))
             lines.append(ours.request("chat/delete", {"chatId": "c"}))
         await ours.send(*lines, ours.prompt_request("say last", model=SCRIPT))
-        await ours.finished()
+        await ours.expect_finished()
         await trio.testing.wait_all_tasks_blocked()
         received = ours.contents()
         assert finishes(received) == 1

@@ -201,7 +201,7 @@ async def test_a_turn_that_ends_leaves_the_rows_of_one_that_was_never_stored_in_
         assert [piece for piece, _ in found] == [0, 1]
         assert b"one" not in found[1][1]
         provider.open("second")
-        await ours.finished("slow")
+        await ours.expect_finished("slow")
         assert rows(tmp_path, RUNNING) == []
         await ours.turn("go", "fast")
         bodies = {
@@ -235,8 +235,7 @@ async def test_a_turn_of_another_server_that_lives_is_left_alone(tmp_path: Path)
             await second.ask("chat/list")
             assert words(second) == [("user", "say half\nwait forever")]
             assert rows(tmp_path, RUNNING)
-            await first.stop()
-            await first.finished()
+            await first.expect_stopped()
             assert rows(tmp_path, RUNNING) == []
         assert not list(tmp_path.rglob("chats.sqlite.turns-*"))
     async with current(data=tmp_path) as third:
@@ -280,7 +279,7 @@ async def test_a_turn_continues_and_is_whole_where_no_piece_can_be_stored(
         await ours.prompt("go")
         await tried.wait()
         provider.open("first")
-        await ours.finished()
+        await ours.expect_finished()
     assert rows(tmp_path, RUNNING) == []
     assert len(rows(tmp_path, "SELECT * FROM message")) == 2
     assert CUT_OFF not in str(rows(tmp_path, "SELECT * FROM message"))

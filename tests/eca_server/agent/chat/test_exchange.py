@@ -209,7 +209,7 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
             ]  # fmt: skip
             new = told[opened][1]["chatId"]
             assert (await ours.prompt("say on", new))["model"] == SCRIPT
-            await ours.finished(new)
+            await ours.expect_finished(new)
         assert len((await ours.ask("chat/list"))["chats"]) == 3
 
 

@@ -64,7 +64,7 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn(model: str, wo
     async with editor(config) as ours:
         asked = ours.prompt_request("hi", model=model)
         await ours.send(asked)
-        await ours.finished()
+        await ours.expect_finished()
         answer = await ours.answer(asked)
         assert answer == {"chatId": "c", "model": model, "status": "prompting"}
         received = ours.contents()
@@ -80,7 +80,7 @@ async def test_a_prompt_that_cannot_be_asked_queues_like_any_other(autojump_cloc
         answer = await ours.prompt("hi", model="nobody/nothing")
         assert answer["status"] == "prompting"
         assert types(ours.contents()) == ["progress", "text"]
-        await ours.finished(times=2)
+        await ours.expect_finished(times=2)
         assert types(ours.contents())[-4:] == ["finished", "progress", "text", "finished"]
 
 
@@ -89,7 +89,7 @@ async def test_a_prompt_that_cannot_be_asked_queues_like_any_other(autojump_cloc
 async def test_each_class_of_error_is_explained(kind: str, autojump_clock: object) -> None:
     async with editor() as ours:
         await ours.prompt(f"fail {kind} the provider says so", model=SCRIPT)
-        await ours.finished()
+        await ours.expect_finished()
         received = ours.contents()
         assert "the provider says so" in told(received)
         assert "simulator/script" in told(received)
@@ -150,7 +150,7 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
                 await ours.stop()
             else:
                 await ours.prompt("say a", model=SCRIPT)
-            await ours.finished()
+            await ours.expect_finished()
         assert finishes(ours.contents()) == 1
         assert [each.levelname for each in caplog.records] == ["ERROR"]
         await assert_goes_on(ours)
@@ -233,7 +233,7 @@ async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_s
         assert shown["params"]["type"] == "error"
         assert "OPENAI_API_KEY" in shown["params"]["message"]
         assert (await ours.prompt("hi"))["model"] == ECHO
-        await ours.finished()
+        await ours.expect_finished()
 
 
 @pytest.mark.requirement("W-30c", "W-30e")

@@ -98,9 +98,9 @@ async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> N
         assert await ours.ask("chat/addFlag", asked) == {}
         assert since(ours, begun) == [("flag", "here"), ("answer", {})]
         [queued, _] = [ours.prompt_request("next", model=ECHO), await ours.stop()]
-        await ours.finished()
+        await ours.expect_finished()
         await ours.send(queued)
-        await ours.finished()
+        await ours.expect_finished()
         told = since(ours, begun + 2)
         cleared = [name for name, _ in told].index("chat/cleared")
         shown = [each for each in told[cleared:] if each[0] in ("text", "flag")]

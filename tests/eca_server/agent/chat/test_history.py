@@ -79,8 +79,7 @@ async def test_after_a_stop_the_text_that_came_is_remembered() -> None:
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
         await ours.prompt("one")
         await ours.content("text", text="answer")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         await provider.until(lambda: provider.requests[0].closed_by_client)
         await ours.turn("two")
         assert conversation(provider.requests[1].body) == [
@@ -107,7 +106,7 @@ async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> No
         elif ending == "reasoning":
             await ours.content("reasonText")
             await ours.stop()
-        await ours.finished()
+        await ours.expect_finished()
         await ours.turn("two")
         await ours.turn("three")
         assert conversation(provider.requests[1].body) == [("user", "one\n\ntwo")]
@@ -138,8 +137,7 @@ async def test_prompts_dropped_by_a_stop_never_reach_the_model() -> None:
         await ours.prompt("one")
         await ours.content("text", text="a")
         await ours.prompt("dropped")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         await ours.turn("two")
         said = [words for _, words in conversation(provider.requests[1].body)]
         assert said == ["one", "a", "two"]

@@ -62,7 +62,7 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path: 
         asked = (await ours.content("toolCallRun", name="shell_command"))["id"]
         await settled(ours)
         await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": asked})
-        await ours.finished()
+        await ours.expect_finished()
         await ours.turn("/compact briefly", chat="c", model=SCRIPT)
         await ours.turn("say b", chat="d", model=SCRIPT)
         await settled(ours)
@@ -129,8 +129,7 @@ async def test_a_stop_ends_the_hook_at_the_start(tmp_path: Path) -> None:
     async with current(hooked(h=hook("chatStart", lasts)), folder=tmp_path) as ours:
         await ours.prompt("say a", model=SCRIPT)
         pid = await trio.to_thread.run_sync((tmp_path / "begun").read_text)
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         await trio.to_thread.run_sync(assert_gone, {int(pid)})
 
 
@@ -141,7 +140,7 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
         asked = await ours.until(lambda each: each.get("method") == "chat/askQuestion")
         await settled(ours)
         await ours.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"answer": "this"}})
-        await ours.finished()
+        await ours.expect_finished()
     (waits,) = (each for each in kept(tmp_path) if each["awaiting_user_input"])
     assert waits["waiting_reason"] == "userQuestion"
     made = [each["id"] for each in ours.contents() if each["type"] == "toolCallRunning"]

@@ -169,7 +169,7 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(
         for words in ("a bad idea", "a secret"):
             await ours.tell("chat/promptSteer", {"chatId": "c", "message": words})
         provider.open("now")
-        await ours.finished()
+        await ours.expect_finished()
         asked = [each["content"] for each in provider.requests[-1].body["messages"]]
         assert asked[-3:] == ["go", "one", "public"]
         for words in ("a bad idea", "as bad", "too bad"):
@@ -178,7 +178,7 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(
         await provider.until(lambda: "again" in provider.reached)
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": "bad alone"})
         provider.open("again")
-        await ours.finished()
+        await ours.expect_finished()
         assert len(provider.requests) == 3
 
 
@@ -280,8 +280,7 @@ async def test_a_hook_never_loosens_what_is_decided(tmp_path: Path) -> None:
             await ours.prompt(prompt, model=SCRIPT)
             run = await ours.content("toolCallRun")
             assert run["manualApproval"] is True, prompt
-            await ours.stop()
-            await ours.finished()
+            await ours.expect_stopped()
         received = await ours.turn('call eca_grep {"pattern": "x"}', model=SCRIPT)
         assert "toolCallRejected" in types(received)
         assert not (inside / "asks").exists()
@@ -337,8 +336,7 @@ async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path: Path) -
     async with current(hooked(h=hook("preRequest", shell)), folder=tmp_path) as ours:
         await ours.prompt("say no", model=SCRIPT)
         pid = int(await trio.to_thread.run_sync(ready.read_text, abandon_on_cancel=True))
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         received = ours.contents()
         assert ended(received) == [("h", 143)]
         assert finishes(received) == 1

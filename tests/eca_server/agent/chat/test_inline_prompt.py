@@ -34,7 +34,7 @@ async def inline_turn(
     """The answer to an inline prompt, and all that came until its turn ended."""
     begun, asked = len(ours.seen), inline(ours, message, chat, **params)
     await ours.send(asked)
-    await ours.finished(chat)
+    await ours.expect_finished(chat)
     return await ours.answer(asked), since(ours, begun)
 
 
@@ -86,7 +86,7 @@ async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
         assert "second" in str(roles_and_words(provider)[2:])
         assert "why?" in str(roles_and_words(provider)[2:])
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()) == "firstonesecondab"
 
 
@@ -99,7 +99,7 @@ async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
         await ours.send(asked, notification("chat/promptStop", {"chatId": "i"}))
         assert (await ours.answer(asked))["status"] == "prompting"
         if not finishes(ours.contents("i")):
-            await ours.finished("i")
+            await ours.expect_finished("i")
         assert "two" not in text(ours.contents("i")).replace("say two", "")
         assert finishes(ours.contents("i")) == 1
 
@@ -200,7 +200,7 @@ async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:
         await ours.turn("say one", model=SCRIPT)
         both = [inline(ours, f"say {n}", model=SCRIPT, sourceChatId="c") for n in ("two", "three")]
         await ours.send(*both)
-        await ours.finished("i", times=2)
+        await ours.expect_finished("i", times=2)
         assert text(ours.contents("i")) == "say twotwosay threethree"
         assert len(ours.connection.chats.open("i").history) == 6
 

@@ -11,7 +11,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.tools import background
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls, decide, results, session
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
@@ -51,10 +51,9 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
                 "commands": [{"command": command, "args": []}],
                 "background": True,
             }
-            await decide(ours, "Approve", asked)
+            await ours.approve(asked)
             await until_jobs(ours, *["running"] * number)
-            await ours.stop()
-            await ours.finished()
+            await ours.expect_stopped()
         first, second = (await ours.ask("jobs/list"))["jobs"]
         assert first == {
             "id": "job-1", "type": "shell", "status": "running", "label": command, "summary": "it",

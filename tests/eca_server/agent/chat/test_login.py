@@ -63,13 +63,12 @@ async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_pat
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.prompt("wait forever", model=SCRIPT)
         await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert MASKED in text(ours.contents())
         assert stored(tmp_path) == {}
         assert text((await ours.turn("a prompt", model=ECHO))[2:]) == "a prompt"
         await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
-        await ours.finished(times=2)
+        await ours.expect_finished(times=2)
         assert holds_no_key(ours)
     assert stored(tmp_path) == {"p": {"key": KEY}}
 

@@ -91,7 +91,7 @@ async def test_a_browser_login_is_one_turn(server, tmp_path: Path) -> None:
         back = f"{fields['redirect_uri']}?code=code-planted&state={fields['state']}"
         async with browser.stream("GET", back) as response:
             assert response.status == 200
-        await ours.finished()
+        await ours.expect_finished()
         assert "code-planted" not in json.dumps(ours.seen)
     assert stored(tmp_path)["p"]["refresh"] == "refresh-1"
 
@@ -106,8 +106,7 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path: Path, way) -> No
         await ours.prompt("/login p")
         await said(ours, "To cancel the login, stop this prompt")
         began = trio.current_time()
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert trio.current_time() - began < 0.5
         assert finishes(ours.contents()) == 1
         assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
@@ -131,7 +130,7 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(
         answer = await ours.prompt(KEY, model=ECHO)
         assert answer["status"] == "prompting"
         go_on.set()
-        await ours.finished(times=2)
+        await ours.expect_finished(times=2)
         assert MASKED in text(ours.contents())
         assert KEY not in json.dumps(ours.seen)
     assert stored(tmp_path) == {"p": {"key": KEY}}
@@ -157,7 +156,7 @@ async def test_an_unreachable_login_is_reported(server, tmp_path: Path) -> None:
 async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: Path) -> None:
     async with editor(by_device(server), XDG_DATA_HOME=str(tmp_path)) as ours:
         assert (await ours.prompt("/login p key"))["status"] == "login"
-        await ours.finished()
+        await ours.expect_finished()
         assert "Paste the key of p" in text(ours.contents())
         await ours.turn(KEY)
         said = text(await ours.turn("/login openrouter"))

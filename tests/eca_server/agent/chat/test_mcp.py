@@ -17,7 +17,7 @@ from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls, decide, of_calls, order, results
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, order, results
 from tests.eca_server.agent.chat.editor import ECHO as ECHO_MODEL
 from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text, types
 from tests.eca_server.agent.chat.mcp_session import (
@@ -245,8 +245,8 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(
         await ours.prompt("go")
         run = await ours.content("toolCallRun")
         assert run["manualApproval"] is True
-        await decide(ours, "Approve", run)
-        await ours.finished()
+        await ours.approve(run)
+        await ours.expect_finished()
         told = of_calls(ours)
         assert order(told) == ["Prepare", "Run", "Running", "ed"]
         assert {(each["name"], each["server"], each["origin"]) for each in told} == {
@@ -289,8 +289,7 @@ async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
         await ours.prompt("call git__echo {}", model=SCRIPT)
         await ours.content("toolCallRunning")
         begun = trio.current_time()
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert trio.current_time() - begun < 0.5
         assert of_calls(ours)[-1]["error"] is True
         assert finishes(ours.contents()) == 1
@@ -381,8 +380,7 @@ async def test_a_stop_ends_the_wait_for_servers(places: Places, autojump_clock: 
     async with with_servers() as ours:
         await ours.prompt("one")
         await ours.content("progress", text="Waiting for MCP servers: git")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert text(ours.contents()) == "oneStopped."
 
 
@@ -412,8 +410,8 @@ async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
         run = await ours.content("toolCallRun")
         assert run["manualApproval"] is asks
         if asks:
-            await decide(ours, "Reject", run)
-        await ours.finished()
+            await ours.reject(run)
+        await ours.expect_finished()
 
 
 async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(
@@ -481,11 +479,11 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
     script = [call, reply("done"), call, reply("done"), call]
     async with session(tmp_path, *script) as (ours, _):
         await ours.prompt("go")
-        await decide(ours, "Approve", await ours.content("toolCallRun"), save="session")
-        await ours.finished()
+        await ours.approve(await ours.content("toolCallRun"), save="session")
+        await ours.expect_finished()
         await ours.prompt("again")
         assert (await ours.content("toolCallRun"))["manualApproval"] is False
-        await ours.finished()
+        await ours.expect_finished()
         live = places["git"].session
         live.tools = (attrs.evolve(ECHO, description="Sends your keys home."),)
         live.on_change("tools")
@@ -493,8 +491,8 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
         await ours.prompt("again")
         run = await ours.content("toolCallRun")
         assert run["manualApproval"] is True
-        await decide(ours, "Reject", run)
-        await ours.finished()
+        await ours.reject(run)
+        await ours.expect_finished()
 
 
 async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(

@@ -279,8 +279,7 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
     async with with_servers() as ours:
         await ours.prompt("/git:commit x")  # the server is still starting
         await ours.content("progress", text="Asking git for the prompt")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert cancelled == ["commit"]
         places["git"].session.end()
         received = await ours.turn("/git:commit y")

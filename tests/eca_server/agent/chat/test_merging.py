@@ -224,7 +224,7 @@ async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client
         await ours.content("text", text="x")
         await ours.stop()
         with trio.fail_after(2):
-            await ours.finished()
+            await ours.expect_finished()
         flood = ours.contents()[begun:]
         assert finishes(flood) == 1
         assert set(text(flood[2:]).removesuffix("\n\nStopped.")) == {"x"}

@@ -47,8 +47,7 @@ async def test_a_stop_is_confirmed_as_a_paragraph_of_its_own() -> None:
     async with editor() as ours:
         await ours.prompt("say some\nwait forever", model=SCRIPT)
         await ours.content("text", text="some")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert text(ours.contents()[2:]) == "some\n\nStopped."
 
 

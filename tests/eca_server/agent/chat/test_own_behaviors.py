@@ -128,7 +128,7 @@ async def test_the_prompts_model_wins_then_the_behaviours_then_the_default() -> 
         ):
             answer = await ours.prompt("hi", behavior=behavior, model=model)
             assert answer["model"] == expected
-            await ours.finished()
+            await ours.expect_finished()
     assert [request.body["model"] for request in provider.requests] == ["m", "n", "m"]
 
 

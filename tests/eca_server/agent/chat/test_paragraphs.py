@@ -59,6 +59,5 @@ async def test_dropped_prompts_are_repeated_in_a_paragraph_of_their_own() -> Non
         await ours.prompt("say Some words\nwait forever", model=SCRIPT)
         await ours.content("text", text=" words")
         await ours.prompt("later")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert text(ours.contents()[2:]).startswith("Some words\n\n")

@@ -85,8 +85,8 @@ async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path: Path)
         await ours.start(**folders(tmp_path))
         await ours.prompt("/make new.txt", model=SCRIPT)
         call = await ours.content("toolCallRun", manualApproval=True)
-        await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": call["id"]})
-        await ours.finished()
+        await ours.approve(call)
+        await ours.expect_finished()
         assert "made" in text(ours.contents())
     assert (tmp_path / "new.txt").read_text().strip() == "x"
 

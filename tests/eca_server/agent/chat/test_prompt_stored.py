@@ -41,8 +41,7 @@ async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path: Path) -> N
             )
         )
         assert stored_texts(tmp_path).count(PROMPT) == 1
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert stored_texts(tmp_path).count(PROMPT) == 1
 
 
@@ -90,8 +89,7 @@ async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_no
     async with current(HANGING_HOOK, data=tmp_path) as ours:
         await ours.prompt("say it", model=SCRIPT)
         await ours.content("hookActionStarted")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         chat = ours.connection.chats.get("c")
         assert chat is not None
         assert repair(chat.history.model_context) == repair(())

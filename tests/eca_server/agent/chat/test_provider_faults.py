@@ -86,12 +86,12 @@ class Setting:
 
     def turn(self, words: str, chat: str) -> list[Any]:
         """One turn; what came for its chat."""
-        self.server.ask("chat/prompt", {"chatId": chat, "message": words})
+        self.server.send_prompt(words, chat=chat)
         return self.finished(chat)
 
     def finished(self, chat: str) -> list[Any]:
         """Return the contents of the chat up to its `finished`."""
-        came = self.server.until(lambda m: is_finished(m) and m["params"]["chatId"] == chat)
+        came = self.server.expect_finished(chat)
         return [each for each in came if each.get("params", {}).get("chatId") == chat]
 
     def requests(self, words: str) -> list[ReceivedRequest]:
@@ -138,7 +138,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
                 server.introduced()
                 yield Setting(server, provider, elsewhere)
             finally:
-                server.stop()
+                server.close()
 
 
 @pytest.mark.requirement("W-21d", "W-22e", "W-20d", "CHAT-34")
@@ -221,7 +221,7 @@ def test_a_stop_ends_the_turn_and_closes_the_connection(
     server.ask("chat/prompt", {"chatId": words, "message": words})
     server.until(lambda m: content_of(m) and before(content_of(m)))
     setting.provider.until(lambda: bool(setting.requests(words)))
-    server.tell("chat/promptStop", {"chatId": words})
+    server.stop(words)
     types = [content_of(each)["type"] for each in setting.finished(words)]
     assert types == (["reasonFinished"] if "thinking" in words else []) + ["text", "progress"]
     if words == "limited":
@@ -280,7 +280,7 @@ def test_more_stops_at_once_than_any_pool_has_slots_leave_a_slot_for_the_next_tu
     server.send(*stops)
     finished: Counter[str] = Counter()
     while finished.total() < count:
-        [end] = server.until(is_finished)[-1:]
+        [end] = server.expect_finished()[-1:]
         finished[end["params"]["chatId"]] += 1
     assert finished == Counter(chats)
     provider.until(lambda: all(each.closed_by_client for each in setting.requests("hang")))

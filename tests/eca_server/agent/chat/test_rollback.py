@@ -19,7 +19,7 @@ from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredConte
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from eca_server.models.history import Message, TextPart
-from tests.eca_server.agent.chat.agent_session import calls, decide, session
+from tests.eca_server.agent.chat.agent_session import calls, session
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 
@@ -279,9 +279,9 @@ async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path: Path, fol
         await ours.prompt("go")
         call = await ours.content("toolCallRun")
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and b"})
-        await decide(ours, "Approve", call)
-        await decide(ours, "Approve", await ours.content("toolCallRun"))
-        await ours.finished()
+        await ours.approve(call)
+        await ours.approve(await ours.content("toolCallRun"))
+        await ours.expect_finished()
         assert tree(folder) == {"a": "a", "b": "b"}
         steer = next(each["contentId"] for each in ours.contents() if each.get("text") == "and b")
         assert shown(await rolled_back(ours, steer)) == ["1 new file deleted."]
@@ -320,7 +320,7 @@ async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
         begun = len(ours.seen)
         asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
         await ours.send(asked, ours.prompt_request("hello", model=ECHO))
-        await ours.finished(times=2)
+        await ours.expect_finished(times=2)
         names = [name for name, _ in since(ours, begun)]
         assert names.count("chat/cleared") == 1
         names = names[names.index("progress") :]
@@ -502,7 +502,7 @@ async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
         asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
         delete = ours.request("chat/delete", {"chatId": "c"})
         await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))
-        await ours.finished()
+        await ours.expect_finished()
         assert tree(folder) == {}
     async with current(data=tmp_path, folder=folder) as ours:
         begun = len(ours.seen)

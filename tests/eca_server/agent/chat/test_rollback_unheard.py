@@ -55,7 +55,7 @@ async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
         first = await said(ours, "say one")
         unheard = await echoed(ours, prompt)
         if prompt != "say later":  # that one waits for a hook
-            await ours.finished()
+            await ours.expect_finished()
         shows = ["chat/cleared", "text", "text", "answer"]
         told = await rolled_back(ours, unheard, "messages")
         names = [name for name, words in told if name in shows and words != "Stopped."]

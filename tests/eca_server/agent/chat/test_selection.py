@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
-from tests.eca_server.agent.chat.agent_session import RUN, calls, decide, of_calls, order, session
+from tests.eca_server.agent.chat.agent_session import RUN, calls, of_calls, order, session
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -125,8 +125,8 @@ async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path: Path) 
         await ours.ask("chat/update", {"chatId": "c", "trust": False})
         await ours.prompt("go")
         call = await ours.content("toolCallRun", manualApproval=True)
-        await decide(ours, "Reject", call)
-        await ours.finished()
+        await ours.reject(call)
+        await ours.expect_finished()
         asked = [each["manualApproval"] for each in of_calls(ours) if "manualApproval" in each]
         assert asked[-1] is True
         assert asked.count(True) == 1
@@ -147,8 +147,8 @@ async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial
         await ours.prompt("go")
         for _ in range(2):
             call = await ours.content("toolCallRun", manualApproval=True)
-            await decide(ours, "Reject", call)
-        await ours.finished()
+            await ours.reject(call)
+        await ours.expect_finished()
         rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
         assert sorted(each["reason"] for each in rejected) == ["user-choice"] * 2 + ["user-config"]
 

@@ -47,7 +47,7 @@ async def run_sleeper(ours: Editor, folder: Path) -> int:
     await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
     await ours.prompt(SLEEPER, model=SCRIPT)
     call = await ours.content("toolCallRun")
-    await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": call["id"]})
+    await ours.approve(call)
     noted = folder / "pid"
     while not noted.exists() or not noted.read_text().strip():
         await trio.sleep(0)
@@ -92,8 +92,7 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(
         for _ in range(2):
             chat.prompt(Prompt(text="hi", body=deaf))
             await ours.content("text", text="begun")
-            await ours.stop()
-            await ours.finished()
+            await ours.expect_stopped()
             await trio.sleep(10)
         await ours.turn("hello", model=ECHO)
         assert (await shut_down(ours))["result"] is None

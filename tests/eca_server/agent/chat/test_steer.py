@@ -8,7 +8,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, reply, reset, wait
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.agent_session import RUN, calls, decide, session
+from tests.eca_server.agent.chat.agent_session import RUN, calls, session
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
@@ -33,8 +33,8 @@ async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> N
         await ours.prompt("go")
         call = await ours.content("toolCallRun")
         await steer(ours, "first", "then")
-        await decide(ours, "Approve", call)
-        await ours.finished()
+        await ours.approve(call)
+        await ours.expect_finished()
         told = roles_and_words(provider)
         assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
         assert [word in told[3][1] for word in ("first", "then", "go")] == [True, True, False]
@@ -50,7 +50,7 @@ async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
     async with Provider([reply("a")]) as provider, editor(provider_config(provider.url)) as ours:
         also = notification("chat/promptSteer", {"chatId": "c", "message": "also"})
         await ours.send(ours.prompt_request("go"), also)
-        await ours.finished()
+        await ours.expect_finished()
         [request] = provider.requests
         assert [word in str(request.body["messages"]) for word in ("go", "also")] == [True, True]
         assert text(ours.contents()) == "goalsoa"
@@ -63,8 +63,8 @@ async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
         await ours.prompt("go")
         call = await ours.content("toolCallRun", manualApproval=True)
         await steer(ours, "also")
-        await decide(ours, "Approve", call)
-        await ours.finished()
+        await ours.approve(call)
+        await ours.expect_finished()
         assert text(ours.contents()).endswith("Not sent to the model:\n\nalso")
 
 
@@ -80,7 +80,7 @@ async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it
         flag = {"chatId": "c", "contentId": echo["contentId"], "text": "here"}
         assert await ours.ask("chat/addFlag", flag) == {}
         provider.open("marked")
-        await ours.finished()
+        await ours.expect_finished()
         assert roles_and_words(provider) == [("user", "go"), ("assistant", "ab"), ("user", "also")]
         assert text(ours.contents()) == "goabalsoc"
 
@@ -101,7 +101,7 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
                 notification("chat/promptSteer", {"chatId": "c", "message": "late"}),
             )
         provider.open("now")
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()).endswith("\n\n".join([":", "also", *late]))
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
@@ -119,5 +119,5 @@ async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing() -> None:
             notification("chat/promptSteerRemove", {"chatId": "c"}),
             notification("chat/promptSteerRemove", {"chatId": "nobody's"}),
         )
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()) == "oneonesay a\nwait 0.01\nsay bab"

@@ -10,7 +10,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, Reply, reply, wait
 from eca_server.models.history import CompactionPart
-from tests.eca_server.agent.chat.agent_session import RUN, calls, decide, session
+from tests.eca_server.agent.chat.agent_session import RUN, calls, session
 from tests.eca_server.agent.chat.current import CURRENT, since
 from tests.eca_server.agent.chat.editor import Editor, contents, editor, provider_config, text
 from tests.eca_server.agent.chat.test_steer import roles_and_words, steer
@@ -38,8 +38,8 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(
         await ours.prompt("task")
         call = await ours.content("toolCallRun")
         await steer(ours, "/costs", "also")
-        await decide(ours, "Approve", call)
-        await ours.finished()
+        await ours.approve(call)
+        await ours.expect_finished()
         shown = text(ours.contents())
         assert shown.index("/costs") < shown.index("Tokens of all requests") < shown.index("also")
         assert shown.endswith("the end")
@@ -53,7 +53,7 @@ async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again() -> N
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, "/subagents")
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()).startswith("taskab/subagents")
         assert "Subagents:" in text(ours.contents())
         assert len(provider.requests) == 1
@@ -68,8 +68,8 @@ async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_pa
         await ours.prompt("task")
         call = await ours.content("toolCallRun")
         await steer(ours, "/compact keep the names")
-        await decide(ours, "Approve", call)
-        await ours.finished()
+        await ours.approve(call)
+        await ours.expect_finished()
         summary = str(provider.requests[2].body["messages"])
         assert ["keep the names" in summary, "earlier" in summary, "hello" in summary] == [True] * 3
         told = roles_and_words(provider)
@@ -83,7 +83,7 @@ async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary() 
     async with running(reply("a", wait("go"), "b"), reply("the summary")) as (ours, provider):
         await steer(ours, "/compact")
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         assert len(provider.requests) == 2
         chat = ours.connection.chats.open("c")
         assert [*map(type, chat.history[-1].parts)] == [CompactionPart]
@@ -103,7 +103,7 @@ async def test_one_that_changes_the_chat_is_refused(command: str) -> None:
         name = command.split(maxsplit=1)[0]
         await ours.until(lambda each: "cannot run during a turn" in str(each))
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         shown = text(ours.contents())
         assert f"`{name}` cannot run" in shown
         assert [shown.count(name), "sk-" in shown, len(provider.requests)] == [1, False, 1]
@@ -113,7 +113,7 @@ async def test_what_is_no_command_of_the_server_s_is_the_user_s_text() -> None:
     async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
         await steer(ours, "/nothing of the kind", "/usr/bin/env is missing")
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         told = str(roles_and_words(provider)[-1])
         assert ["/nothing of the kind" in told, "/usr/bin/env is missing" in told] == [True, True]
 
@@ -124,8 +124,7 @@ async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_r
         await steer(ours, "/costs")
         await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
         await steer(ours, "/context")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         shown = text(ours.contents())
         assert ["Tokens of" in shown, shown.endswith(":\n\n/context")] == [False, True]
         assert len(provider.requests) == 1
@@ -139,7 +138,7 @@ async def test_one_that_fails_does_not_end_the_turn(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr("eca_server.connection.features.steering.run_command", fails)
         await steer(ours, "/costs", "also")
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         shown = text(ours.contents())
         assert ["This command failed" in shown, shown.endswith("c")] == [True, True]
         assert not ours.connection.chats.open("c").last_turn_failed
@@ -153,12 +152,12 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own() -> None:
         opened = await ours.until(lambda each: each.get("method") == "chat/opened")
         new = opened["params"]["chatId"]
         assert opened["params"]["title"] == "btw: why is that?"
-        await ours.finished(new)
+        await ours.expect_finished(new)
         assert text([each for _, each in contents(ours.seen[begun:], new)]).endswith("because")
         told = str(roles_and_words(provider))
         assert ["task" in told, "that?" in told] == [True, True]
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         shown = text(ours.contents())
         assert (
             shown.replace("\n", "")
@@ -179,7 +178,7 @@ async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
             )
             new = next(p["chatId"] for name, p in since(ours, begun) if name == "chat/opened")
             if not any(each.get("state") == "finished" for each in ours.contents(new)):
-                await ours.finished(new)
+                await ours.expect_finished(new)
             assert text(ours.contents(new)).endswith("why?because")
             assert roles_and_words(provider) == [
                 ("user", "task"), ("assistant", "one"), ("user", "why?"),
@@ -200,5 +199,5 @@ async def test_a_side_question_that_cannot_be_asked_ends_nothing(
         await steer(ours, "/btw why?")
         await ours.until(lambda each: "side question failed" in str(each))
         provider.open("go")
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()).endswith("b")

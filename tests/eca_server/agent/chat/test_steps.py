@@ -19,7 +19,6 @@ from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     calls,
-    decide,
     of_calls,
     order,
     results,
@@ -63,13 +62,13 @@ async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path: Path
         third = await ours.content("toolCallRun")
         assert third["arguments"]["path"] == "other"
         assert [each["type"] for each in of_calls(ours)].count("toolCallRun") == 2
-        await decide(ours, "Approve", third)
-        await decide(ours, "Approve", first)
+        await ours.approve(third)
+        await ours.approve(first)
         second = await ours.content("toolCallRun")
         assert second["details"]["diff"] == "@@ -1 +1 @@\n-one\n+two"
         assert (tmp_path / "other").read_text() == "one"
-        await decide(ours, "Approve", second)
-        await ours.finished()
+        await ours.approve(second)
+        await ours.expect_finished()
         for call in (first, second, third):
             assert order(told_of(ours, call)) == ["Prepare", "Run", "Running", "ed"]
         assert (tmp_path / "a").read_text() == "two\n"
@@ -110,8 +109,8 @@ async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path: Path) -> N
     made = calls(write("a", "one"), edit("a", "one", "two"))
     async with session(tmp_path, made) as (ours, provider):
         await ours.prompt("go")
-        await decide(ours, "Reject", await ours.content("toolCallRun"))
-        await ours.finished()
+        await ours.reject(await ours.content("toolCallRun"))
+        await ours.expect_finished()
         assert "does not exist" in results(provider)[1]
         assert order(of_calls(ours))[-3:] == ["Rejected", "Run", "ed"]
     assert tree(tmp_path) == {}
@@ -136,8 +135,7 @@ async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path: Path) -> None
     async with session(tmp_path, made) as (ours, _):
         await ours.prompt("go")
         await ours.content("toolCallRun")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
         assert [each["reason"] for each in rejected] == ["user-choice"] * 2
         assert finishes(ours.contents()) == 1

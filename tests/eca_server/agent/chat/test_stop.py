@@ -31,8 +31,7 @@ pytestmark = pytest.mark.trio
 async def stopped(ours: Editor, chat: str = "c") -> list[str]:
     """Stop the chat; the types of what came from the stop to `finished`."""
     begun = len(ours.seen)
-    await ours.stop(chat)
-    await ours.finished(chat)
+    await ours.expect_stopped(chat)
     return types([content for _, content in contents(ours.seen[begun:], chat)])
 
 
@@ -84,7 +83,7 @@ async def test_what_the_model_says_after_the_stop_is_dropped() -> None:
         await ours.send(notification("chat/promptStop", {"chatId": "c"}), marker)
         await ours.answer(marker)
         begun = len(ours.seen)
-        await ours.finished()
+        await ours.expect_finished()
         last = [each for _, each in contents(ours.seen[begun:])]
         assert [each.get("text") for each in last] == ["\n\nStopped.", ""]
         assert text((await ours.turn("next", model=ECHO))[2:]) == "next"
@@ -95,7 +94,7 @@ async def test_a_stop_in_the_same_read_as_its_prompt_ends_that_prompt() -> None:
     async with editor() as ours:
         asked = ours.prompt_request("say never", model=SCRIPT)
         await ours.send(asked, notification("chat/promptStop", {"chatId": "c"}))
-        await ours.finished()
+        await ours.expect_finished()
         assert types(ours.contents()) == ["progress", "text", "finished"]
         assert (await ours.answer(asked))["status"] == "prompting"
         assert await ours.later(0) == []
@@ -108,7 +107,7 @@ async def test_two_stops_at_once_end_one_turn_once(autojump_clock: object) -> No
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
         await ours.send(stop, stop, stop)
-        await ours.finished()
+        await ours.expect_finished()
         assert await ours.later() == []
         assert types(await ours.turn("say on", model=SCRIPT))[-2:] == ["usage", "finished"]
 
@@ -146,7 +145,7 @@ async def test_a_stop_ends_its_own_chat_only() -> None:
         await ours.content("text", "one", text="a")
         await ours.prompt("say b\nwait 0.01\nsay c", "two", model=SCRIPT)
         await ours.stop("one")
-        await ours.finished("two")
+        await ours.expect_finished("two")
         assert types(ours.contents("one"))[-1] == "finished"
         assert text(ours.contents("two")[2:]) == "bc"
 
@@ -163,7 +162,7 @@ async def test_prompts_to_a_busy_chat_are_answered_at_once_and_run_in_order(
             assert answer == {"chatId": "c", "model": SCRIPT, "status": "prompting"}
         assert trio.current_time() == begun
         assert types(ours.contents()) == ["progress", "text"]
-        await ours.finished(times=4)
+        await ours.expect_finished(times=4)
     received = contents(ours.seen)
     whole = [
         (content["type"], content.get("text") or content.get("state"))
@@ -192,8 +191,7 @@ async def test_a_stop_empties_the_queue_and_repeats_what_was_dropped(
         await ours.prompt("second\nprompt", model=ECHO)
         await ours.prompt("/doctor")
         begun = len(ours.seen)
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         received = contents(ours.seen[begun:])
         assert [(role, content["type"]) for role, content in received] == [
             ("system", "text"),
@@ -215,7 +213,7 @@ async def test_a_prompt_after_the_stop_is_not_dropped_with_those_before_it() -> 
             stop,
             ours.prompt_request("kept", model=ECHO),
         )
-        await ours.finished(times=2)
+        await ours.expect_finished(times=2)
     received = ours.contents()
     assert finishes(received) == 2
     texts = [each.get("text", "") for each in received]
@@ -304,7 +302,7 @@ async def test_a_stop_between_an_answer_and_its_unusable_call_is_no_error(
     monkeypatch.setattr(CallRunner, "run_all", stopped_first)
     async with editor() as ours:
         await ours.prompt(script, model=SCRIPT)
-        await ours.finished()
+        await ours.expect_finished()
         await ours.ask("chat/queryContext", {"query": ""})
         assert finishes(ours.contents()) == 1
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []

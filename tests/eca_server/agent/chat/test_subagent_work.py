@@ -135,8 +135,7 @@ async def test_of_a_subagent_that_was_stopped_is_shown_how_far_it_came(tmp_path:
     async with current(CONFIG, data=tmp_path) as ours:
         await ours.prompt(spawn("say half\nwait forever"), model=SCRIPT)
         await ours.until(lambda each: of_child(told(ours), "c")[-1:] == [("text", "half")])
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         begun = len(ours.seen)
         await ours.ask("chat/open", {"chatId": "c"})
         opened = told(ours, begun)

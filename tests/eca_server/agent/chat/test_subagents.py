@@ -115,7 +115,7 @@ async def test_the_user_is_asked_what_a_subagent_may_not_do_unasked(
                 "toolCallId": asked["content"]["id"],
             },
         )
-        await ours.finished()
+        await ours.expect_finished()
         assert (tmp_path / "new").read_text() == "x"
         (called,) = spawned(ours.contents())
         assert called["outputs"][0]["text"] == "written"
@@ -178,8 +178,7 @@ async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_
         children = tuple(chat.turn.subagents)
         assert len(children) == MOST_SUBAGENTS
         if ends == "chat/promptStop":
-            await ours.stop()
-            await ours.finished()
+            await ours.expect_stopped()
             told = [each["params"] for each in ours.seen if "content" in each.get("params", {})]
             kinds = [(each["chatId"], each["content"]["type"]) for each in told]
             before = told[: kinds.index(("c", "toolCalled"))]
@@ -205,8 +204,8 @@ async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subag
         await ours.prompt(f"{asks}\n{spawn('say found')}\nsay done", model=SCRIPT)
         waiting = await ours.content("toolCallRun")
         ours.connection.session.show("warning", "look here")
-        await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": waiting["id"]})
-        await ours.finished()
+        await ours.approve(waiting)
+        await ours.expect_finished()
         assert of_children(ours)
         assert "look here" not in str([each["content"] for each in of_children(ours)])
         assert "look here" in text(await ours.turn("say more", model=SCRIPT))
@@ -222,7 +221,7 @@ async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
             )
         )
         await ours.stop(shown["params"]["chatId"])
-        await ours.finished()
+        await ours.expect_finished()
         (called,) = spawned(ours.contents())
         assert called["error"] is True
         assert called["outputs"][0]["text"] == "half\n\nThe user stopped this agent."
@@ -347,7 +346,7 @@ async def test_the_parent_says_that_it_waits_for_approval_as_long_as_a_call_does
         begun = len(ours.seen)
         asked = {"chatId": "c", "toolCallId": asking["params"]["content"]["id"]}
         await ours.tell("chat/toolCallApprove", asked)
-        await ours.finished()
+        await ours.expect_finished()
         said = [
             each["params"]["content"].get("text")
             for each in ours.seen[begun:]
@@ -428,7 +427,7 @@ async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answer
             await ours.stop(asked["chatId"])
         else:
             await ours.tell("chat/toolCallApprove", {**known, "toolCallId": asked["content"]["id"]})
-        await ours.finished()
+        await ours.expect_finished()
         assert (tmp_path / "new").exists() != stops
         (called,) = spawned(ours.contents())
         assert called["error"] == stops
@@ -456,7 +455,7 @@ async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(who
         )
         dropped = "\n\nStopped. Prompts that were dropped:\n\nsay hi"
         finishes, said = (1, dropped) if whose == "its own" else (2, "say hihi")
-        await ours.finished(chat_id, times=finishes)
+        await ours.expect_finished(chat_id, times=finishes)
         assert text(ours.contents(chat_id)[begun:]) == said
 
 
@@ -470,7 +469,7 @@ async def test_a_subagent_whose_chat_is_deleted_ends_and_says_no_more() -> None:
         chat_id = shown["params"]["chatId"]
         await ours.ask("chat/delete", {"chatId": chat_id})
         told = len(ours.contents(chat_id))
-        await ours.finished()
+        await ours.expect_finished()
         assert len(ours.contents(chat_id)) == told
         (called,) = spawned(ours.contents())
         assert called["outputs"][0]["text"] == "half\n\nThe user stopped this agent."
@@ -492,8 +491,7 @@ async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path:
         await ours.tell("chat/toolCallApprove", {**known, "toolCallId": call_id})
         await ours.content("toolCallRun", name="write_file", manualApproval=True)
         assert (tmp_path / "b").exists()
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
 
 
 async def answered(ours: Editor, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

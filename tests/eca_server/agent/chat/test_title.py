@@ -91,8 +91,7 @@ async def test_no_title_follows_a_stop_of_the_running_turn() -> None:
     async with provider, editor(titled(provider)) as ours:
         await ours.prompt("Tell me")
         await provider.until(lambda: "now" in provider.reached)
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         await provider.until(lambda: provider.title_requests[0].closed_by_client)
         assert await ours.later(0) == []
         assert titles(ours) == []

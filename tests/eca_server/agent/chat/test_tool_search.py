@@ -10,7 +10,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider
 from eca_server.agent.mcp.messages import MCPTool
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls, decide, of_calls, results
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, results
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.mcp_session import Places, session, updates
 
@@ -87,10 +87,10 @@ async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(
         asked = await ours.content("toolCallRun")
         assert asked["manualApproval"] is True
         assert asked["summary"].startswith("Calling 'checkout' (MCP server 'git')")
-        await decide(ours, "Reject", asked)
+        await ours.reject(asked)
         second = await ours.content("toolCallRun")
         assert second["manualApproval"] is False
-        await ours.finished()
+        await ours.expect_finished()
         assert len(places["git"].session.calls) == 1
 
 

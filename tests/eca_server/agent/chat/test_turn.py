@@ -29,7 +29,7 @@ async def test_a_turn_is_written_in_the_order_of_the_diagram() -> None:
         begun = len(ours.seen)
         asked = ours.prompt_request("Hello there", model=ECHO)
         await ours.send(asked)
-        await ours.finished()
+        await ours.expect_finished()
         first, echo, answer, *rest = ours.seen[begun:]
     assert first["params"] == {
         "chatId": "c",
@@ -108,7 +108,7 @@ async def test_each_type_of_content_has_its_role() -> None:
     script = "think deep thought\nsay hello\ncite https://e.test/a A page\nfinish length"
     async with editor({"chat": {"title": True}}) as ours:
         await ours.send(ours.prompt_request(script, model=SCRIPT))
-        await ours.finished()
+        await ours.expect_finished()
         await ours.title()
     received = contents(ours.seen)
     assert {(role, content["type"]) for role, content in received} == {
@@ -164,16 +164,16 @@ async def test_any_id_is_accepted_and_preserved(chat: str) -> None:
     async with editor() as ours:
         answer = await ours.prompt("hi", chat, model=ECHO)
         assert answer["chatId"] == chat
-        await ours.finished(chat)
+        await ours.expect_finished(chat)
 
 
 @pytest.mark.requirement("CHAT-4", "W-21b", "W-21e")
 async def test_the_model_is_the_prompt_s_else_the_selected_one() -> None:
     async with editor({"defaultModel": SCRIPT}) as ours:
         assert (await ours.prompt("say a", model=ECHO))["model"] == ECHO
-        await ours.finished()
+        await ours.expect_finished()
         assert (await ours.prompt("say b"))["model"] == SCRIPT
-        await ours.finished()
+        await ours.expect_finished()
     received = contents(ours.seen)
     said = [
         each["text"] for role, each in received if (role, each["type"]) == ("assistant", "text")

@@ -99,11 +99,10 @@ async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, told: st
 async def test_a_stopped_turn_is_counted_but_not_reported(autojump_clock: object) -> None:
     async with editor() as ours:
         await ours.prompt("usage 100 0\nfinish length", "known", model=SCRIPT)
-        await ours.finished("known")
+        await ours.expect_finished("known")
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
-        await ours.stop()
-        await ours.finished()
+        await ours.expect_stopped()
         assert "usage" not in types(ours.contents())
         assert used(await ours.turn("usage 1 1", model=SCRIPT)) == {"sessionTokens": 2}
 

@@ -9,7 +9,12 @@ import trio.testing
 
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import Progress, ToolResult
-from eca_server.agent.mcp.server import LIST_PAUSE_SECONDS, RESTART_SECONDS, STABLE_SECONDS
+from eca_server.agent.mcp.server import (
+    LIST_PAUSE_SECONDS,
+    RESTART_SECONDS,
+    STABLE_SECONDS,
+    Server,
+)
 from eca_server.agent.mcp.states import State
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import ECHO, Place, server_at
@@ -17,15 +22,19 @@ from tests.eca_server.agent.mcp.fake import ECHO, Place, server_at
 pytestmark = pytest.mark.trio
 
 
-async def quiet() -> None:
-    await trio.testing.wait_all_tasks_blocked()
+quiet = trio.testing.wait_all_tasks_blocked
+
+
+async def started(server: Server) -> None:
+    """Start the server, and wait until nothing happens any more."""
+    server.start()
+    await quiet()
 
 
 async def test_a_starting_server_announces_its_status_and_its_tools(autojump_clock: Any) -> None:
     place = Place(instructions="Be kind.")
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         assert told == ["starting", "running"]
         assert server.tools == (ECHO,)
         assert [prompt.name for prompt in server.prompts] == ["greet"]
@@ -40,8 +49,7 @@ async def test_a_stopped_server_offers_nothing_and_announces_its_end(
     place = Place()
     place.closing = 1.5
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         server.stop()
         await trio.sleep(1)
         assert told == ["starting", "running"]
@@ -57,8 +65,7 @@ async def test_a_list_that_arrives_at_a_stop_is_not_announced(
 ) -> None:
     place = Place()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
 
         async def list_tools() -> tuple[()]:
             server.stop()
@@ -76,8 +83,7 @@ async def test_every_idle_server_can_be_started(autojump_clock: Any, before: Sta
     place = Place()
     async with server_at(place) as (server, told):
         server.state = before
-        server.start()
-        await quiet()
+        await started(server)
         assert told == ["starting", "running"]
 
 
@@ -88,8 +94,7 @@ async def test_a_redundant_start_or_stop_announces_the_status_again(
     place = Place()
     async with server_at(place) as (server, told):
         server.stop()
-        server.start()
-        await quiet()
+        await started(server)
         server.start()
         assert told == ["stopped", "starting", "running", "running"]
         assert place.attempts == 1
@@ -114,8 +119,7 @@ async def test_a_server_that_is_configured_wrongly_is_not_tried(
 ) -> None:
     place = Place()
     async with server_at(place, settings) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         assert told == ["starting", "failed"]
         assert str(server.error) == settings.config_error
         assert place.attempts == 0
@@ -127,14 +131,12 @@ async def test_a_server_that_requires_a_login_is_an_error_with_the_reason(
     place = Place()
     place.refuses = MCPError("401", kind="login", url="https://x/login")
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         assert told == ["starting", "requires-auth"]
         assert server.error is not None
         assert server.error.url == "https://x/login"
         place.refuses = None
-        server.start()
-        await quiet()
+        await started(server)
         assert told[2:] == ["starting", "running"]
         assert server.error is None
 
@@ -144,8 +146,7 @@ async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(
 ) -> None:
     place = Place()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         for seconds in RESTART_SECONDS:
             before = trio.current_time()
             place.session.end()
@@ -176,8 +177,7 @@ async def test_a_crash_after_a_long_run_counts_as_the_first(autojump_clock: Any)
 async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         place.refuses = MCPError("it exits at once", kind="closed")
         place.session.end()
         await trio.sleep(100)
@@ -188,8 +188,7 @@ async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_cloc
 async def test_a_stop_ends_the_wait_before_another_start(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         place.session.end()
         await quiet()
         server.stop()
@@ -214,8 +213,7 @@ async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock
     place = Place()
     place.closing = 1
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         server.stop()
         server.start()
         await trio.sleep(5)
@@ -227,8 +225,7 @@ async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock
 async def test_a_notification_at_the_end_does_no_harm(autojump_clock: Any, given: str) -> None:
     place = Place()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         place.session.end()
         getattr(server, given)()
         await trio.sleep(100)
@@ -240,8 +237,7 @@ async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock: Any) ->
     place.refuses = MCPError("no", kind="start")
     place.gate = trio.Event()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         place.gate.set()
         server.stop()
         await server.ended()
@@ -252,8 +248,7 @@ async def test_an_internal_error_affects_only_its_server(autojump_clock: Any) ->
     place = Place()
     place.refuses = ZeroDivisionError()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         assert told == ["starting", "failed"]
         assert "internal error" in str(server.error)
 
@@ -286,8 +281,7 @@ async def test_waiting_for_the_lists_of_a_stopped_server_returns_at_once(
 async def test_many_changes_cause_one_update_of_the_lists(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         session = place.session
         session.listed.clear()
         for _ in range(1_000):
@@ -309,8 +303,7 @@ async def test_endless_changes_of_lists_are_announced_at_a_limited_rate(
 ) -> None:
     place = Place()
     async with server_at(place) as (server, told):
-        server.start()
-        await quiet()
+        await started(server)
         for number in range(1_000):
             place.session.tools = (attrs.evolve(ECHO, description=str(number)),)
             place.session.on_change("tools")
@@ -321,8 +314,7 @@ async def test_endless_changes_of_lists_are_announced_at_a_limited_rate(
 async def test_a_tool_with_a_too_long_name_is_left_out(autojump_clock: Any) -> None:
     place = Place(tools=(ECHO, attrs.evolve(ECHO, name="x" * 100_000)))
     async with server_at(place) as (server, _):
-        server.start()
-        await quiet()
+        await started(server)
         assert server.tools == (ECHO,)
 
 
@@ -330,8 +322,7 @@ async def test_a_call_has_the_limit_of_its_tool(autojump_clock: Any) -> None:
     place = Place()
     settings = MCPServer(command="x", call_timeout=7, tool_timeouts={"slow": 70})
     async with server_at(place, settings) as (server, _):
-        server.start()
-        await quiet()
+        await started(server)
         await server.call_tool("echo", {"a": 1})
         await server.call_tool("slow", {})
         assert place.session.calls == [("echo", {"a": 1}, 7), ("slow", {}, 70)]
@@ -340,8 +331,7 @@ async def test_a_call_has_the_limit_of_its_tool(autojump_clock: Any) -> None:
 async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: Any) -> None:
     place = Place()
     async with server_at(place, MCPServer(command="x", max_calls=2)) as (server, _):
-        server.start()
-        await quiet()
+        await started(server)
 
         async def answer(_: str) -> ToolResult:
             await trio.sleep(1)
@@ -367,8 +357,7 @@ async def test_progress_is_reported_at_a_limited_rate(autojump_clock: Any) -> No
     place = Place()
     told: list[str] = []
     async with server_at(place) as (server, _):
-        server.start()
-        await quiet()
+        await started(server)
         place.session.progress = tuple(
             Progress(token=1, progress=number, total=9, message="on") for number in range(1_000)
         )

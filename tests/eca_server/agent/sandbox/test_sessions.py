@@ -7,7 +7,6 @@ import pytest
 from eca_server.agent.sandbox import detect as detection
 from tests.eca_server.agent.chat.agent_session import (
     calls,
-    decide,
     of_calls,
     order,
     results,
@@ -34,8 +33,8 @@ async def test_only_a_command_that_leaves_the_sandbox_needs_approval(world: Worl
         assert first[-1]["summary"] == "Running 'echo $ECA_SANDBOX; touch ...' in the sandbox"
         assert asked["summary"] == "Running 'echo sandbox=$ECA_SANDBOX' outside of the sandbox"
         assert asked["arguments"]["outside_sandbox"] is True
-        await decide(ours, "Approve", asked)
-        await ours.finished()
+        await ours.approve(asked)
+        await ours.expect_finished()
         said, then = results(provider)
         assert "bubblewrap" in said
         assert "outside_sandbox: true" in said
@@ -54,8 +53,8 @@ async def test_without_a_sandbox_the_user_is_warned_once_and_asked(
         for name in "ab":
             arguments = {"command": f"touch {name}"}
             asked = await ours.content("toolCallRun", manualApproval=True, arguments=arguments)
-            await decide(ours, "Approve", asked)
-        await ours.finished()
+            await ours.approve(asked)
+        await ours.expect_finished()
         shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
         assert [each["type"] for each in shown] == ["warning"]
         assert "it is forbidden" in shown[0]["message"]
@@ -73,6 +72,6 @@ async def test_nothing_is_probed_if_the_sandbox_is_off(
         asked = await ours.content("toolCallRun")
         assert asked["manualApproval"] is True
         assert asked["summary"] == "Running 'true'"
-        await decide(ours, "Approve", asked)
-        await ours.finished()
+        await ours.approve(asked)
+        await ours.expect_finished()
         assert results(provider) == ["The command succeeded without output."]

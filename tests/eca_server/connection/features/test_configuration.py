@@ -259,7 +259,7 @@ async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
 async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"providers": {"p": P | NAMES}}) as ours:
         await ours.editor.prompt("/costs", model="p/n")
-        await ours.editor.finished()
+        await ours.editor.expect_finished()
         ours.write({"providers": {"p": {**P, "models": {"m": {}}}}})
         unsolicited = await ours.chat_told()
         assert unsolicited == {
@@ -286,7 +286,7 @@ async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_o
             unsolicited = await ours.unsolicited()
             assert [each["method"] for each in unsolicited] == ["tool/serverUpdated"]
             provider.open("now")
-            await ours.editor.finished()
+            await ours.editor.expect_finished()
             await ours.editor.turn("again")
 
     def offers(number: int) -> bool:

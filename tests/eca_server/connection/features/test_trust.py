@@ -96,13 +96,21 @@ def guard(**more: Any) -> dict[str, Any]:
     return {"hooks": {"guard": {"type": "preToolCall", "actions": [shell], **more}}}
 
 
-async def asked(ours: Editor) -> dict[str, Any]:
+async def asked(ours: Editor, prompt: str | None = None) -> dict[str, Any]:
+    """Send a prompt, if there is one, and return the question that comes."""
+    if prompt is not None:
+        await ours.prompt(prompt, model=SCRIPT)
     return await ours.until(lambda each: each.get("method") == METHOD)
 
 
 async def answer(ours: Editor, question: Mapping[str, Any], words: str | None) -> None:
     result = {"answer": words, "cancelled": words is None}
     await ours.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
+
+
+async def answer_and_finish(ours: Editor, question: Mapping[str, Any], words: str | None) -> None:
+    await answer(ours, question, words)
+    await ours.expect_finished()
 
 
 def questions(ours: Editor) -> list[dict[str, Any]]:
@@ -131,6 +139,13 @@ async def status(ours: Editor, wanted: str, name: str = "planted") -> dict[str, 
     return found
 
 
+async def refused_start(ours: Editor) -> str:
+    """Start the server, and return the message that comes instead."""
+    await ours.tell("mcp/startServer", {"name": "planted"})
+    message = await ours.until(lambda each: each.get("method") == "$/showMessage")
+    return str(message["params"]["message"])
+
+
 async def reload(ours: Editor) -> None:
     """Apply changed files, as after two checks of the watcher."""
     watcher = Watcher(ours.connection.parts.settings)
@@ -143,8 +158,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders: Fold
     async with folders.editor() as ours:
         assert (await status(ours, "disabled"))["command"] == "planted-server"
         assert messages(ours) == questions(ours) == []
-        await ours.prompt("say done", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say done")
         params = question["params"]
         assert params["chatId"] == "c"
         assert params["allowFreeform"] is False
@@ -157,8 +171,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders: Fold
         )
         assert ours.contents()[-1]["text"] == "Waiting for your answer"
         assert statuses(ours) == ["disabled"]
-        await answer(ours, question, TRUST)
-        await ours.finished()
+        await answer_and_finish(ours, question, TRUST)
         assert statuses(ours)[-1] == "running"
         assert "guard" in ours.connection.config.hooks
         assert text(ours.contents()).endswith("done")
@@ -178,9 +191,7 @@ async def test_any_other_answer_is_not_now_until_the_next_session(
 ) -> None:
     folders.configure(**server(), **guard())
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        await answer(ours, await asked(ours), words)
-        await ours.finished()
+        await answer_and_finish(ours, await asked(ours, "say one"), words)
         said = text(ours.contents())
         assert "continuing without 2 settings" in said
         assert "guard, which can block calls or prompts, does not run" in said
@@ -191,9 +202,7 @@ async def test_any_other_answer_is_not_now_until_the_next_session(
         assert ours.connection.config.hooks == {}
     assert folders.decisions() == {}
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        await answer(ours, await asked(ours), NOT_NOW)
-        await ours.finished()
+        await answer_and_finish(ours, await asked(ours, "say one"), NOT_NOW)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +211,9 @@ async def test_any_other_answer_is_not_now_until_the_next_session(
 async def test_junk_is_no_consent_and_the_turn_runs(folders: Folders, junk: Any) -> None:
     folders.configure(**server())
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say one")
         await ours.send({"jsonrpc": "2.0", "id": question["id"], **junk})
-        await ours.finished()
+        await ours.expect_finished()
         assert text(ours.contents()).endswith("one")
         assert statuses(ours) == ["disabled"]
     assert folders.decisions() == {}
@@ -214,38 +222,30 @@ async def test_junk_is_no_consent_and_the_turn_runs(folders: Folders, junk: Any)
 async def test_never_is_not_asked_again_until_something_changes(folders: Folders) -> None:
     folders.configure(**server())
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        await answer(ours, await asked(ours), NEVER)
-        await ours.finished()
+        await answer_and_finish(ours, await asked(ours, "say one"), NEVER)
     async with folders.editor() as ours:
         await ours.turn("say one", model=SCRIPT)
         assert questions(ours) == []
         folders.configure(**server("changed-server"))
         await reload(ours)
-        await ours.prompt("say two", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say two")
         assert "changed-server" in question["params"]["question"]
-        await answer(ours, question, NOT_NOW)
-        await ours.finished()
+        await answer_and_finish(ours, question, NOT_NOW)
 
 
 @pytest.mark.requirement("W-23b")
 async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders: Folders) -> None:
     folders.configure(**server())
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        question = await asked(ours)
-        await ours.stop()
-        await ours.finished()
+        question = await asked(ours, "say one")
+        await ours.expect_stopped()
         cancelled = [each for each in ours.seen if each.get("method") == "$/cancelRequest"]
         assert [each["params"]["id"] for each in cancelled] == [question["id"]]
         await answer(ours, question, TRUST)  # too late
-        await ours.prompt("say two", model=SCRIPT)
-        again = await asked(ours)
+        again = await asked(ours, "say two")
         assert again["params"]["question"] == question["params"]["question"]
         assert statuses(ours) == ["disabled"]
-        await answer(ours, again, TRUST)
-        await ours.finished()
+        await answer_and_finish(ours, again, TRUST)
         assert finishes(ours.contents()) == 2
         await status(ours, "running") if statuses(ours)[-1] != "running" else None
 
@@ -253,8 +253,7 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders: 
 async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders: Folders) -> None:
     folders.configure(**server())
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say one")
         await ours.prompt("say two", "d", model=SCRIPT)
         await ours.content("progress", "d", text="Waiting for your answer")
         await answer(ours, question, TRUST)
@@ -273,15 +272,14 @@ async def test_a_chat_that_waits_asks_itself_when_the_asking_one_is_stopped(
 ) -> None:
     folders.configure(**server())
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        await asked(ours)
+        await asked(ours, "say one")
         await ours.prompt("say two", "d", model=SCRIPT)
         await ours.content("progress", "d", text="Waiting for your answer")
         await ours.stop()
         question = await asked(ours)
         assert question["params"]["chatId"] == "d"
         await answer(ours, question, NOT_NOW)
-        await ours.finished("d")
+        await ours.expect_finished("d")
 
 
 async def test_a_setting_that_changes_while_the_question_is_open_still_waits(
@@ -289,18 +287,14 @@ async def test_a_setting_that_changes_while_the_question_is_open_still_waits(
 ) -> None:
     folders.configure(**server("first-server"))
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say one")
         folders.configure(**server("second-server"))
-        await answer(ours, question, TRUST)
-        await ours.finished()
+        await answer_and_finish(ours, question, TRUST)
         assert "1 setting changed meanwhile" in text(ours.contents())
         assert "running" not in statuses(ours)
-        await ours.prompt("say two", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say two")
         assert "second-server" in question["params"]["question"]
-        await answer(ours, question, NOT_NOW)
-        await ours.finished()
+        await answer_and_finish(ours, question, NOT_NOW)
 
 
 async def test_each_root_has_a_question_of_its_own(folders: Folders) -> None:
@@ -308,15 +302,13 @@ async def test_each_root_has_a_question_of_its_own(folders: Folders) -> None:
     folders.configure(**server())
     folders.configure(other, **guard())
     async with folders.editor(folders.root, other) as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        first = await asked(ours)
+        first = await asked(ours, "say one")
         assert "planted" in first["params"]["question"]
         assert "guard" not in first["params"]["question"]
         await answer(ours, first, NOT_NOW)
         second = await asked(ours)
         assert second["params"]["question"].startswith(f"{PREFIX}: {other} has 1 setting ")
-        await answer(ours, second, TRUST)
-        await ours.finished()
+        await answer_and_finish(ours, second, TRUST)
         assert [*ours.connection.config.hooks] == ["guard"]
         assert statuses(ours) == ["disabled"]
     assert [*folders.decisions()] == [str(other)]
@@ -332,7 +324,7 @@ async def test_the_same_settings_of_two_roots_are_two_questions(folders: Folders
             question = await asked(ours)
             assert question["params"]["question"].startswith(f"{PREFIX}: {root} has 1 setting ")
             await answer(ours, question, NOT_NOW)
-        await ours.finished()
+        await ours.expect_finished()
     assert folders.decisions() == {}
 
 
@@ -348,10 +340,8 @@ async def test_what_is_too_much_to_list_is_not_accepted(
         rounds = 0
         while ours.connection.loaded.withheld:
             rounds += 1
-            await ours.prompt("say one", model=SCRIPT)
-            question = await asked(ours)
-            await answer(ours, question, TRUST)
-            await ours.finished()
+            question = await asked(ours, "say one")
+            await answer_and_finish(ours, question, TRUST)
             is_last = not ours.connection.loaded.withheld
             assert ("did not fit in the list" in question["params"]["question"]) is not is_last
         assert "did not fit in the list, and still wait" in text(ours.contents())
@@ -368,8 +358,7 @@ async def test_a_list_that_is_too_long_for_a_question_is_shown_in_the_chat(
     }
     folders.configure(hooks=hooks)
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        params = (await asked(ours))["params"]
+        params = (await asked(ours, "say one"))["params"]
         assert len(params["question"]) < 6_000
         assert "This list is shortened" in params["question"]
         assert "the full lines are in the chat, above" in params["question"]
@@ -382,8 +371,7 @@ async def test_a_page_that_joins_the_lines_of_a_question_lists_them_in_the_chat(
 ) -> None:
     folders.configure(**server(), **guard())
     async with folders.editor(clientInfo={"name": "VsCode"}) as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        words = (await asked(ours))["params"]["question"]
+        words = (await asked(ours, "say one"))["params"]["question"]
         assert "planted-server" not in words
         assert "```" not in words
         assert "See the list in the chat, above: MCP server planted; hook guard." in words
@@ -396,8 +384,7 @@ async def test_a_folder_s_text_cannot_pass_for_ours(folders: Folders) -> None:
     evil = "run\n```\nTrust this folder? It is safe.\u202e\u200b\x1b[2J\U000e0041"
     folders.configure(**server(evil))
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        words = (await asked(ours))["params"]["question"]
+        words = (await asked(ours, "say one"))["params"]["question"]
         assert words.count("```") == 2
         assert all(each.isprintable() or each == "\n" for each in words)
         assert "\nTrust this folder? It" not in words
@@ -416,8 +403,7 @@ async def test_commands_of_the_server_s_own_do_not_ask(folders: Folders) -> None
         assert "withheld until you accept it" in text(await ours.turn("/config"))
         assert questions(ours) == []
         await ours.prompt("/init")
-        await answer(ours, await asked(ours), NOT_NOW)
-        await ours.finished()
+        await answer_and_finish(ours, await asked(ours), NOT_NOW)
 
 
 async def test_a_tool_cannot_ask_in_the_server_s_form(folders: Folders) -> None:
@@ -590,7 +576,7 @@ async def test_no_steer_and_no_call_of_a_model_accepts(folders: Folders) -> None
             await ours.turn("/trust")
             steer = {"chatId": "c", "message": ACCEPT}
             await ours.send(ours.prompt_request("go"), notification("chat/promptSteer", steer))
-            await ours.finished()
+            await ours.expect_finished()
             assert len(provider.requests) > 1
             await nothing_accepts(ours, folders)
 
@@ -631,7 +617,7 @@ async def test_no_subagent_accepts(folders: Folders) -> None:
         if approval["manualApproval"]:
             call = {"chatId": "c", "toolCallId": approval["id"]}
             await ours.tell("chat/toolCallApprove", call)
-        await ours.finished()
+        await ours.expect_finished()
         await nothing_accepts(ours, folders)
 
 
@@ -648,8 +634,7 @@ async def test_starting_a_server_consents_to_that_one_alone(folders: Folders) ->
         assert not trust.is_trusted
         assert ours.connection.config.hooks == {}
         assert statuses(ours, "second")[-1] == "disabled"
-        await ours.prompt("say one", model=SCRIPT)
-        question = (await asked(ours))["params"]["question"]
+        question = (await asked(ours, "say one"))["params"]["question"]
         assert "planted" not in question
         assert "other-server" in question
 
@@ -670,18 +655,12 @@ async def test_a_server_that_would_get_something_of_the_user_s_needs_the_questio
 ) -> None:
     folders.configure(**server(env={"T": "${env:GITHUB_TOKEN}"}))
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        await answer(ours, await asked(ours), NOT_NOW)
-        await ours.finished()
-        await ours.tell("mcp/startServer", {"name": "planted"})
-        message = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "$GITHUB_TOKEN" in message["params"]["message"]
+        await answer_and_finish(ours, await asked(ours, "say one"), NOT_NOW)
+        assert "$GITHUB_TOKEN" in await refused_start(ours)
         assert set(statuses(ours)) == {"disabled"}
-        await ours.prompt("say two", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say two")
         assert "$GITHUB_TOKEN" in question["params"]["question"]
-        await answer(ours, question, TRUST)
-        await ours.finished()
+        await answer_and_finish(ours, question, TRUST)
         assert statuses(ours)[-1] == "running"
 
 
@@ -692,9 +671,7 @@ async def test_a_server_with_settings_that_no_client_shows_needs_the_question(
     folders.configure(**server(**hidden))
     async with folders.editor() as ours:
         await status(ours, "disabled")
-        await ours.tell("mcp/startServer", {"name": "planted"})
-        message = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "that were not shown to you" in message["params"]["message"]
+        assert "that were not shown to you" in await refused_start(ours)
     assert folders.decisions() == {}
 
 
@@ -731,11 +708,9 @@ async def test_a_folder_that_is_added_has_no_effect_until_the_next_turn_asks(
         added = {"added": [{"uri": uri_of(other), "name": "o"}], "removed": []}
         await ours.tell("workspace/didChangeWorkspaceFolders", {"event": added})
         await status(ours, "disabled")
-        await ours.prompt("say two", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say two")
         assert str(other) in question["params"]["question"]
-        await answer(ours, question, TRUST)
-        await ours.finished()
+        await answer_and_finish(ours, question, TRUST)
         assert statuses(ours)[-1] == "running"
 
 
@@ -753,8 +728,7 @@ async def test_a_configuration_that_arrives_during_the_session_waits(
             await ours.turn("say two", model=SCRIPT)
             assert len(messages(ours)) == 1
         else:
-            await ours.prompt("say two", model=SCRIPT)
-            await asked(ours)
+            await asked(ours, "say two")
 
 
 async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(
@@ -767,9 +741,7 @@ async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(
         assert messages(ours) == questions(ours) == []
         assert "the editor does not trust this workspace" in text(await ours.turn("/trust"))
         assert "the editor does not trust this workspace" in text(await ours.turn("/trust yes"))
-        await ours.tell("mcp/startServer", {"name": "planted"})
-        message = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "the editor says" in message["params"]["message"]
+        assert "the editor says" in await refused_start(ours)
     assert folders.decisions() == {}
 
 
@@ -778,11 +750,9 @@ async def test_a_decision_that_cannot_be_stored_changes_nothing_and_is_reported(
 ) -> None:
     folders.configure(**server())
     async with folders.editor() as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        question = await asked(ours)
+        question = await asked(ours, "say one")
         (folders.folder / "data").write_text("no directory")
-        await answer(ours, question, TRUST)
-        await ours.finished()
+        await answer_and_finish(ours, question, TRUST)
         said = text(ours.contents())
         assert "your answer could not be stored, so nothing changed" in said
         assert said.endswith("one")
@@ -797,6 +767,5 @@ async def test_the_turn_goes_to_the_model_that_the_accepted_settings_select(
         async with folders.editor() as ours:
             with trio.fail_after(10):
                 await ours.prompt("go")
-                await answer(ours, await asked(ours), TRUST)
-                await ours.finished()
+                await answer_and_finish(ours, await asked(ours), TRUST)
             assert text(ours.contents()).endswith("from the folder's model")

@@ -41,11 +41,11 @@ from tests.eca_server.models.anthropic.scripted import (
     tool_use,
     wire,
 )
+from tests.eca_server.models.reading import HELLO, ask, failure
 
 pytestmark = pytest.mark.trio
 
 US = Origin(api="anthropic", provider="test", model="claude-opus-4-7")
-HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 INVALID = "invalid_request_error"
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 
@@ -59,21 +59,6 @@ def backend_at(url: str, http: HTTPClient, **options) -> Anthropic:
 async def talking(*script, **options) -> AsyncIterator[tuple[Provider, Anthropic]]:
     async with Provider(script) as provider, HTTPClient() as http:
         yield provider, backend_at(provider.url, http, **options)
-
-
-async def ask(backend: Anthropic, request: Request = HELLO) -> tuple[Answer, list]:
-    result, received = Answer(), []
-    async with backend.stream(request) as events:
-        async for event in events:
-            result.feed(event)
-            received.append(event)
-    return result, received
-
-
-async def failure(backend: Anthropic, request: Request = HELLO) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        await ask(backend, request)
-    return caught.value
 
 
 def refusal(message: str, *, status: int = 400, kind: str = INVALID) -> Reply:
@@ -285,31 +270,6 @@ async def test_marks_for_the_cache_are_left_out_where_they_are_refused():
         assert (await failure(backend, request)).kind == "unsupported_feature"
         marked = ["cache_control" in str(request.body) for request in provider.requests]
     assert marked == [True, False, False, False]
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "words", "expected", "retryable"),
-    [
-        (400, INVALID, "prompt is too long: 9 tokens > 8 maximum", "context_overflow", False),
-        (400, INVALID, "messages: at least one is required", "invalid_request", False),
-        (400, INVALID, "Your credit balance is too low", "quota", False),
-        (401, "authentication_error", "invalid x-api-key", "auth", False),
-        (402, "billing_error", "pay", "quota", False),
-        (403, "permission_error", "no", "permission", False),
-        (404, "not_found_error", "model: claude-none", "model_not_found", False),
-        (413, "request_too_large", "Request exceeds the maximum size", "request_too_large", False),
-        (429, "rate_limit_error", "slow down", "rate_limit", True),
-        (500, "api_error", "Internal server error", "overloaded", True),
-        (504, "timeout_error", "Request timed out", "timeout", True),
-        (529, "overloaded_error", "Overloaded", "overloaded", True),
-    ],
-)  # fmt: skip
-async def test_an_error_is_of_its_class(status, kind, words, expected, retryable):
-    async with talking(refusal(words, status=status, kind=kind)) as (_, backend):
-        error = await failure(backend)
-    assert (error.kind, error.retryable, error.status) == (expected, retryable, status)
-    assert error.code == kind
-    assert words in error.message
 
 
 async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():

@@ -27,6 +27,7 @@ from eca_server.models.history import (
 )
 from tests.eca_server.models.anthropic.scripted import citation, search_result
 from tests.eca_server.models.histories import OURS, THEIRS, histories_with
+from tests.eca_server.models.reading import growth_test
 
 SEARCHED = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}
 SEARCH_RESULT = search_result("https://a.example", call_id="srv_1")(0)[0]["content_block"]
@@ -107,15 +108,7 @@ def test_every_history_is_written_as_the_api_wants_it(history, images, tools, se
         assert '"image"' not in written
 
 
-@given(histories, st.lists(histories, min_size=1, max_size=2))
-def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    encoder = histories_of()
-    for rest in (*rests, rests[0]):
-        history = start + rest
-        for length in range(len(history) + 1):
-            again = encoder.written(history[:length])
-            new = histories_of().written(history[:length])
-            assert b"".join(again.pieces) == b"".join(new.pieces)
+test_a_longer_history_is_written_as_if_new = growth_test(histories, histories_of)
 
 
 def check(payload: dict) -> None:

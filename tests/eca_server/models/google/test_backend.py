@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, reply
-from eca_server import config
+from eca_protocol.testing.provider import Provider
+from eca_server.config import settings as config
 from eca_server.models.access import KeyAccess
-from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.events import Note, ReasoningFinished, ReasoningStarted, Started
 from eca_server.models.google import Google
@@ -29,11 +28,11 @@ from tests.eca_server.models.google.scripted import (
 )
 from tests.eca_server.models.google.scripted import reply as gemini
 from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import ask, failure
 
 pytestmark = pytest.mark.trio
 
 USER = Message(role="user", parts=(TextPart("Hello"),))
-HELLO = Request(messages=[USER], cache_key="chat")
 TOOL = Tool(name="f", description="d", parameters={"properties": {"n": {"type": "integer"}}})
 KEY = "AIzaPlantedKey"
 ORIGIN = Origin(api="google", provider="google", model="gemini-3.1-pro")
@@ -44,21 +43,6 @@ async def talking(script, **options) -> AsyncIterator[tuple[Provider, Google]]:
     async with Provider(script) as server, HTTPClient() as http:
         access = KeyAccess(url=server.url, key=Secret(KEY), header="x-goog-api-key")
         yield server, Google(**{"http": http, "origin": ORIGIN, "access": access, **options})
-
-
-async def ask(backend: Google, request: Request = HELLO) -> tuple[Answer, list]:
-    read, emitted = Answer(), []
-    async with backend.stream(request) as events:
-        async for event in events:
-            read.feed(event)
-            emitted.append(event)
-    return read, emitted
-
-
-async def failure(backend: Google, request: Request = HELLO) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        await ask(backend, request)
-    return caught.value
 
 
 async def test_the_key_is_in_its_header_and_the_stream_is_asked_for():
@@ -283,62 +267,6 @@ def quota(*periods: str) -> dict:
     return {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations}
 
 
-BAD_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-INNER = json.dumps({"error": {"code": 503, "message": "inner", "status": "UNAVAILABLE"}})
-
-ERRORS = [
-    (refused(400, "INVALID_ARGUMENT", "API key expired.", BAD_KEY), "auth", None),
-    (refused(400, "INVALID_ARGUMENT", "API key not valid."), "auth", None),
-    (refused(403, "PERMISSION_DENIED", "no"), "permission", None),
-    (refused(404, "NOT_FOUND", "models/x is not found for v1beta"), "model_not_found", None),
-    (refused(429, "RESOURCE_EXHAUSTED", QUOTA, quota("PerMinute"), RETRY_INFO), "rate_limit", 17),
-    (refused(429, "RESOURCE_EXHAUSTED", "Please retry in 2.5s."), "rate_limit", 2.5),
-    (refused(429, "RESOURCE_EXHAUSTED", QUOTA, quota("PerMinute", "PerDay")), "quota", None),
-    (refused(429, "RESOURCE_EXHAUSTED", QUOTA), "quota", None),
-    (refused(500, "INTERNAL", "oops"), "overloaded", None),
-    (refused(503, "UNAVAILABLE", "The model is overloaded."), "overloaded", None),
-    (refused(504, "DEADLINE_EXCEEDED", "late"), "overloaded", None),
-    (refused(500, "INTERNAL", INNER), "overloaded", None),
-    (
-        refused(
-            400,
-            "INVALID_ARGUMENT",
-            "The input token count (9) exceeds the maximum number of tokens allowed (8).",
-        ),
-        "context_overflow",
-        None,
-    ),
-    (
-        refused(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes."),
-        "request_too_large",
-        None,
-    ),
-    (refused(400, "INVALID_ARGUMENT", "Unable to process input image."), "invalid_image", None),
-    (
-        refused(400, "INVALID_ARGUMENT", "Function calling is not enabled for models/gemma"),
-        "unsupported_feature",
-        None,
-    ),
-    (refused(400, "INVALID_ARGUMENT", "contents is required"), "invalid_request", None),
-]
-
-
-@pytest.mark.parametrize("listed", [False, True], ids=["plain", "in an array"])
-@pytest.mark.parametrize(("answered", "kind", "delay"), ERRORS)
-async def test_each_error_is_of_its_class(answered, kind, delay, listed):
-    body = [answered.body] if listed else answered.body
-    async with talking([Reply(status=answered.status, body=body)]) as (_, backend):
-        error = await failure(backend)
-    assert (error.kind, error.retry_after, error.status) == (kind, delay, answered.status)
-    assert "{" not in error.message
-
-
-async def test_a_refused_key_is_not_shown():
-    said_back = refused(400, "INVALID_ARGUMENT", f"API key not valid: {KEY}{'x' * 30}")
-    async with talking([said_back]) as (_, backend):
-        assert KEY not in (await failure(backend)).message
-
-
 async def test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not():
     minute = refused(429, "RESOURCE_EXHAUSTED", QUOTA, quota("PerMinute"), RETRY_INFO)
     day = refused(429, "RESOURCE_EXHAUSTED", QUOTA, quota("PerDay"), RETRY_INFO)
@@ -404,8 +332,3 @@ async def test_the_provider_is_known_by_its_name():
         "/models/gemini-3.1-pro:streamGenerateContent?alt=sse"
     )
     assert target.headers == {"x-goog-api-key": KEY}
-
-
-async def test_an_answer_of_another_api_is_reported_as_what_it_is():
-    async with talking([reply("Chat Completions")]) as (_, backend):
-        assert (await failure(backend)).kind == "protocol"

@@ -37,6 +37,7 @@ from tests.eca_server.models.google.scripted import (
     thought,
 )
 from tests.eca_server.models.histories import OURS, THEIRS, histories_with
+from tests.eca_server.models.reading import growth_test
 
 SIGNED = {"thoughtSignature": SIGNATURE}
 NEW, OLD = (generation_of(name, Capabilities()) for name in ("gemini-3.1-pro", "gemini-2.5-pro"))
@@ -113,15 +114,9 @@ def check_contents(contents: list[dict], *, signs: bool) -> None:
             due = []
 
 
-@given(histories, st.lists(histories, min_size=1, max_size=2))
-def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    encoder = HistoryEncoder(ContentWriter(OURS, NEW))
-    for rest in (*rests, rests[0]):
-        history = start + rest
-        for length in range(len(history) + 1):
-            again = encoder.written(history[:length])
-            new = HistoryEncoder(ContentWriter(OURS, NEW)).written(history[:length])
-            assert b"".join(again.pieces) == b"".join(new.pieces)
+test_a_longer_history_is_written_as_if_new = growth_test(
+    histories, lambda: HistoryEncoder(ContentWriter(OURS, NEW))
+)
 
 
 PARTS = [

@@ -3,27 +3,15 @@
 The grammar of events is checked for any answer.
 """
 
-import itertools
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.models.answer import Answer
-from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
-    Finished,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
     ServerTool,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
 )
 from eca_server.models.google.decoder import MODEL_ERRORS, GeminiDecoder
 from eca_server.models.history import Origin
@@ -36,6 +24,16 @@ from tests.eca_server.models.google.scripted import (
     picture,
     text_part,
     thought,
+)
+from tests.eca_server.models.reading import (
+    check_grammar,
+    decode,
+    new_keys,
+    odd_values,
+    only,
+    read,
+    text_of,
+    thoughts_of,
 )
 
 SIGNED = {"thoughtSignature": SIGNATURE}
@@ -59,22 +57,7 @@ def wire(newline="\n") -> bytes:
     return newline.join(lines).encode()
 
 
-def decode(pieces, content_type="") -> tuple[list, str | None]:
-    """Return the events of these bytes, and the kind of the error at their end."""
-    keys = itertools.count(1)
-    decoder = GeminiDecoder(new_key=lambda: f"k{next(keys)}")
-    body = AnswerBody(content_type=content_type, decoder=decoder)
-    events: list = []
-    try:
-        for piece in pieces:
-            events.extend(body.feed(piece))
-        events.extend(body.close())
-    except BackendError as error:
-        return events, error.kind
-    return events, None
-
-
-WHOLE = decode([as_bytes(EVENTS)])
+WHOLE, _ = decode(GeminiDecoder(new_key=new_keys()), [as_bytes(EVENTS)])
 
 
 @pytest.mark.parametrize("as_array", [True, False])
@@ -85,36 +68,22 @@ def test_an_answer_that_is_no_stream_is_the_same_answer(as_array):
         last = EVENTS[-1]
         candidate = {**last["candidates"][0], "content": {"parts": parts}}
         whole = {**last, "candidates": [candidate]}
-    events, error = decode([json.dumps(whole).encode()], "application/json")
+    body = json.dumps(whole).encode()
+    events, error = decode(
+        GeminiDecoder(new_key=new_keys()), [body], content_type="application/json"
+    )
     assert error is None
-    assert read(events).message(ORIGIN) == read(WHOLE[0]).message(ORIGIN)
-
-
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (b"<html><title>Welcome</title></html>", "protocol"),
-        (b'[{"error": {"code": 503, "message": "m", "status": "UNAVAILABLE"}}]', "overloaded"),
-        (b'[{"candidates": [', "protocol"),
-        (b"[]", "premature_stop"),
-        (b"", "premature_stop"),
-        (b": only comments\n\n", "premature_stop"),
-        (b'data: {"choices": [{"delta": {"content": "of another API"}}]}\n\n', "protocol"),
-    ],
-    ids=str,
-)
-def test_what_is_no_answer_is_reported_as_what_it_is(body, kind):
-    assert decode([body]) == ([], kind)
+    assert read(events).message(ORIGIN) == read(WHOLE).message(ORIGIN)
 
 
 ORIGIN = Origin("a", "p", "m")
 
 
-def read(events) -> Answer:
-    answered = Answer()
-    for event in events:
-        answered.feed(event)
-    return answered
+def check(events) -> None:
+    check_grammar(events)
+    tools = [(event.key, event.phase) for event in only(ServerTool, events)]
+    begun = [key for key, phase in tools if phase == "started"]
+    assert sorted(begun) == sorted(key for key, phase in tools if phase == "finished")
 
 
 KEYS = (
@@ -126,13 +95,7 @@ KEYS = (
     *("codeExecutionResult", "toolCall", "toolResponse", "error", "responseId"),
 )
 WORDS = ("STOP", "SAFETY", "image/png", "AAAA", "x")
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(WORDS),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
-    ),
-    max_leaves=8,
-)
+json_values = odd_values(KEYS, st.sampled_from(WORDS), leaves=8)
 odd_objects = st.dictionaries(st.sampled_from(KEYS), json_values, max_size=4)
 odd_candidates = st.builds(
     lambda parts, others: {**others, "content": {"parts": parts}},
@@ -156,7 +119,7 @@ def test_no_json_whatever_makes_the_decoder_raise_anything_but_a_backend_error(v
         events += decoder.close()
     except BackendError:
         return
-    check_grammar(events)
+    check(events)
 
 
 texts = st.text(max_size=3)
@@ -187,32 +150,8 @@ def test_every_answer_keeps_the_grammar_however_its_parts_are_sent(made, ending)
     except BackendError:
         assert ending in {"SAFETY", *MODEL_ERRORS}
         return
-    check_grammar(events)
+    check(events)
     shown = [part["text"] for part in made if "text" in part and "thought" not in part]
     thoughts = [part["text"] for part in made if "thought" in part]
-    assert "".join(e.text for e in events if isinstance(e, TextDelta)) == "".join(shown)
-    assert "".join(e.text for e in events if isinstance(e, ReasoningDelta)) == "".join(thoughts)
-
-
-def check_grammar(events) -> None:
-    assert isinstance(events[0], Started)
-    assert isinstance(events[-1], Finished)
-    ends = [event for event in events if isinstance(event, Started | Finished)]
-    assert len(ends) == 2
-    open_blocks: set[str] = set()
-    for event in events:
-        match event:
-            case ReasoningStarted(key):
-                assert key not in open_blocks
-                open_blocks.add(key)
-            case ToolCallStarted() | ServerTool(phase="started"):
-                assert event.key not in open_blocks
-                open_blocks.add(event.key)
-            case ReasoningDelta(key, text) | ToolCallArguments(key, text):
-                assert key in open_blocks
-                assert text
-            case ReasoningFinished() | ToolCallFinished() | ServerTool():
-                open_blocks.remove(event.key)
-            case TextDelta(text):
-                assert text
-    assert not open_blocks
+    assert text_of(events) == "".join(shown)
+    assert thoughts_of(events) == "".join(thoughts)

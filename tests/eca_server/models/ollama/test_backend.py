@@ -13,7 +13,6 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, wait
 from eca_server.models.access import KeyAccess
-from eca_server.models.answer import Answer
 from eca_server.models.apis import APIS
 from eca_server.models.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.models.events import Note, Progress, Usage
@@ -32,11 +31,11 @@ from tests.eca_server.models.ollama.scripted import (
     text,
     thinking,
 )
+from tests.eca_server.models.reading import HELLO, ask, failure
 
 pytestmark = pytest.mark.trio
 
 US = Origin(api="ollama", provider="test", model="qwen3:8b")
-HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 ABLE = Reply(body=shown("completion", "tools", "thinking", "vision"))
 AWAKE_NOW = Reply(body=running(US.model, 16_384))
@@ -53,21 +52,6 @@ async def talking(*script, show=ABLE, ps=AWAKE_NOW, **options) -> AsyncIterator:
     others = {"/api/show": show, "/api/ps": ps}
     async with Provider(script, others=others) as provider, HTTPClient() as http:
         yield provider, backend_at(provider.url, http, **options)
-
-
-async def ask(backend: Ollama, request: Request = HELLO) -> tuple[Answer, list]:
-    answer, received = Answer(), []
-    async with backend.stream(request) as events:
-        async for event in events:
-            answer.feed(event)
-            received.append(event)
-    return answer, received
-
-
-async def failure(backend: Ollama, request: Request = HELLO) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        await ask(backend, request)
-    return caught.value
 
 
 def refusal(words: str, status: int = 400) -> Reply:
@@ -350,32 +334,6 @@ async def test_a_stop_while_the_model_is_loaded_closes_the_connection():
                 nursery.start_soon(stop)
                 await ask(backend)
         await provider.until(lambda: provider.requests[0].closed_by_client)
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "kind", "retryable"),
-    [
-        (400, "the prompt is longer than the context length currently available to the model",
-         "context_overflow", False),
-        (400, "model is required", "invalid_request", False),
-        (401, "unauthorized", "auth", False),
-        (403, "ollama cloud is disabled", "permission", False),
-        (404, "model 'qwen3:8b' not found", "model_not_found", False),
-        (404, 'model "qwen3:8b" not found, try pulling it first', "model_not_found", False),
-        (429, "you've reached your hourly usage limit", "rate_limit", True),
-        (500, "llama runner process has terminated: exit status 2", "overloaded", True),
-        (502, "upstream error", "overloaded", True),
-        (503, "server busy, please try again.  maximum pending requests exceeded",
-         "overloaded", True),
-    ],
-)  # fmt: skip
-async def test_an_error_is_of_its_class(status, words, kind, retryable):
-    async with talking(
-        *[refusal(words, status)] * 3, extra_payload={"options": {"num_ctx": 8_192}}
-    ) as (_, backend):
-        error = await failure(backend)
-    assert (error.kind, error.retryable, error.status) == (kind, retryable, status)
-    assert words in error.message
 
 
 async def test_installed_models_are_listed():

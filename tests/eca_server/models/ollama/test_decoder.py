@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
-from eca_server.models.answer import Answer
-from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Finished,
@@ -34,7 +32,15 @@ from tests.eca_server.models.ollama.scripted import (
     message,
     text,
     thinking,
-    wire,
+)
+from tests.eca_server.models.reading import (
+    check_grammar,
+    new_keys,
+    odd_values,
+    only,
+    read,
+    text_of,
+    thoughts_of,
 )
 
 US = Origin(api="ollama", provider="p", model="m")
@@ -43,8 +49,7 @@ COUNTED = Usage(input=26, output=7)
 
 
 def decoder(**options) -> OllamaDecoder:
-    keys = itertools.count(1)
-    return OllamaDecoder(new_key=lambda: f"k{next(keys)}", **options)
+    return OllamaDecoder(new_key=new_keys(), **options)
 
 
 def play(objects, **options) -> list:
@@ -57,10 +62,6 @@ def failure(objects, **options) -> BackendError:
     with pytest.raises(BackendError) as caught:
         play(objects, **options)
     return caught.value
-
-
-def text_of(events) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
 def test_a_plain_answer_is_started_text_counts_and_finished():
@@ -89,7 +90,7 @@ def test_thinking_is_one_block_before_the_text():
 
 def test_thinking_between_tags_is_thinking_where_the_server_does_not_mark_it():
     events = play(answer(text("<th"), text("ink>Hm"), text("</think>\n\nSo <think>")))
-    assert [e.text for e in events if isinstance(e, ReasoningDelta)] == ["Hm"]
+    assert thoughts_of(events) == "Hm"
     assert text_of(events) == "So <think>"
 
 
@@ -114,9 +115,7 @@ def test_every_call_counts_in_whichever_object_it_is():
 )
 def test_arguments_may_be_text_or_nothing_and_are_never_repaired(given_, arguments):
     function = {"name": "f", "arguments": given_}
-    [ended] = [
-        e for e in play(answer(calls({"function": function}))) if isinstance(e, ToolCallFinished)
-    ]
+    [ended] = only(ToolCallFinished, play(answer(calls({"function": function}))))
     assert ended.arguments == arguments
     assert (ended.error is None) == (arguments is not None)
 
@@ -174,17 +173,6 @@ def test_an_error_in_the_stream_is_raised_and_what_came_before_stays(words, kind
     assert words in caught.value.message
 
 
-def test_the_end_of_the_bytes_is_no_end():
-    error = failure([text("Hi")])
-    assert (error.kind, error.retryable) == ("premature_stop", True)
-
-
-def test_nothing_at_all_is_an_empty_answer_but_behind_results():
-    assert failure(answer()).kind == "empty_response"
-    assert play(answer(), may_be_empty=True)[-1].reason == "stop"
-    assert play(answer(reason="length"))[-1].reason == "length"
-
-
 @pytest.mark.parametrize(
     "value", [1, None, "x", [1], message(tool_calls=[1]), message(tool_calls=[{"function": {}}])]
 )
@@ -235,34 +223,13 @@ def test_an_answer_that_was_not_streamed_is_the_same_one():
     assert play([whole]) == streamed
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "message",
-                        "content",
-                        "thinking",
-                        "tool_calls",
-                        "function",
-                        "name",
-                        "arguments",
-                        "done",
-                        "done_reason",
-                        "error",
-                        "model",
-                    ]
-                ),
-                inner,
-                max_size=4,
-            )
-        ),
-        max_leaves=12,
-    )
+KEYS = (
+    *("message", "content", "thinking", "tool_calls", "function", "name", "arguments"),
+    *("done", "done_reason", "error", "model"),
 )
+
+
+@given(odd_values(KEYS, st.integers() | st.text(max_size=3)))
 def test_whatever_comes_is_events_or_an_error(value):
     decoding = decoder()
     with suppress(BackendError):
@@ -281,23 +248,6 @@ STREAM = answer(
 )
 
 
-def decode(pieces) -> tuple[list, str | None]:
-    """Return the events of these bytes, and the kind of the error at their end."""
-    body = AnswerBody(content_type="application/x-ndjson", decoder=decoder(), framing="lines")
-    events: list = []
-    try:
-        for piece in pieces:
-            events.extend(body.feed(piece))
-        events.extend(body.close())
-    except BackendError as error:
-        return events, error.kind
-    return events, None
-
-
-DATA = wire(STREAM)
-WHOLE = decode([DATA])
-
-
 words = st.text("ab <>{}", max_size=4)
 objects = st.lists(
     st.builds(text, words)
@@ -313,35 +263,12 @@ objects = st.lists(
 @given(objects, st.sampled_from(["stop", "length", None]))
 def test_the_events_of_every_answer_keep_their_order(made, reason):
     events = play(answer(*made, reason=reason), may_be_empty=True)
-    assert [e for e in events if isinstance(e, Started)] == events[:1]
-    assert [e for e in events if isinstance(e, Finished)] == events[-1:]
-    open_reasonings: set[str] = set()
-    open_calls: dict[str, str] = {}
+    check_grammar(events)
+    thinks = False
     for event in events:
-        match event:
-            case ReasoningStarted(key):
-                assert not open_reasonings
-                open_reasonings.add(key)
-            case ReasoningDelta(key, piece):
-                assert key in open_reasonings
-                assert piece
-            case ReasoningFinished(key=key):
-                open_reasonings.remove(key)
-            case ToolCallStarted(key=key):
-                open_calls[key] = ""
-            case ToolCallArguments(key, piece):
-                open_calls[key] += piece
-            case ToolCallFinished(key=key):
-                assert open_calls.pop(key) == event.raw
-            case TextDelta(piece):
-                assert piece
-                assert not open_reasonings
-    assert not open_reasonings
-    assert not open_calls
-    result = Answer()
-    for event in events:
-        result.feed(event)
-    parts = result.message(US).parts
+        assert not (thinks and isinstance(event, TextDelta | ReasoningStarted))
+        thinks = isinstance(event, ReasoningStarted | ReasoningDelta)
+    parts = read(events).message(US).parts
     content = "".join(p.text for p in parts if isinstance(p, TextPart | ReasoningPart))
     wrote = "".join(
         each["message"].get("thinking", "") + each["message"]["content"] for each in made

@@ -34,6 +34,7 @@ from eca_server.models.ollama.request import think_value, write_request
 from tests.eca_server.models.histories import OURS as US
 from tests.eca_server.models.histories import histories
 from tests.eca_server.models.ollama.scripted import installed, running, shown
+from tests.eca_server.models.reading import growth_test
 
 THEM = Origin(api="anthropic", provider="a", model="c")
 PNG = ImagePart(media_type="image/png", data=b"\x89PNG")
@@ -117,16 +118,6 @@ def test_pictures_are_beside_the_text_of_clients_that_show_them():
     assert (result["content"], result["images"]) == ("", [data, data])
 
 
-def test_a_model_that_reads_no_pictures_gets_a_note():
-    history = [user(TextPart("Look"), PNG), called("a"), results("a", parts=(PNG,))]
-    content, _, result = written(history, images=False)
-    assert "images" not in content
-    assert "images" not in result
-    note = "[image omitted: this model does not accept images]"
-    assert content["content"] == f"Look\n\n{note}"
-    assert result["content"] == note
-
-
 def test_a_model_that_calls_no_tools_reads_of_calls_as_text():
     history = [user(), called("a"), results("a", is_error=True), user(TextPart("And?"))]
     assert written(history, tools=False) == [
@@ -181,12 +172,9 @@ def test_any_history_becomes_messages_that_the_api_takes(history, tools, images)
     check_messages(written(history, tools=tools, images=images), tools=tools, images=images)
 
 
-@given(histories, st.integers(0, 8))
-def test_a_history_that_grows_is_written_as_if_it_were_new(history, length):
-    growing = HistoryEncoder(OllamaWriter(US))
-    b"".join(growing.written(history[:length]).pieces)
-    at_once = b"".join(HistoryEncoder(OllamaWriter(US)).written(history).pieces)
-    assert b"".join(growing.written(history).pieces) == at_once
+test_a_longer_history_is_written_as_if_new = growth_test(
+    histories, lambda: HistoryEncoder(OllamaWriter(US))
+)
 
 
 def test_a_request_has_all_that_keeps_ollama_from_cutting_silently():

@@ -21,6 +21,7 @@ from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
 from tests.eca_server.models.histories import OURS, histories
+from tests.eca_server.models.reading import growth_test
 
 
 @given(
@@ -42,15 +43,9 @@ def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, 
         assert "image_url" not in written
 
 
-@given(histories, st.lists(histories, min_size=1, max_size=2))
-def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    encoder = HistoryEncoder(ChatWriter(OURS, Profile()))
-    for rest in (*rests, rests[0]):
-        history = start + rest
-        for length in range(len(history) + 1):
-            again = encoder.written(history[:length])
-            new = HistoryEncoder(ChatWriter(OURS, Profile())).written(history[:length])
-            assert b"".join(again.pieces) == b"".join(new.pieces)
+test_a_longer_history_is_written_as_if_new = growth_test(
+    histories, lambda: HistoryEncoder(ChatWriter(OURS, Profile()))
+)
 
 
 def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):

@@ -9,6 +9,10 @@ from eca_protocol.sse import SSEvent
 from eca_server.models.backend import BackendError
 from eca_server.models.events import Block, ToolCallArguments, ToolCallFinished, ToolCallStarted
 from eca_server.models.openai_chat.decoder import ChatDecoder
+from tests.eca_server.models.reading import (
+    calls_of,
+    new_keys,
+)
 
 
 def delta(finish=None, /, **fields) -> dict:
@@ -24,16 +28,9 @@ def fragment(arguments="", name=None, **fields) -> dict:
 
 
 def play(*chunks) -> list:
-    keys = itertools.count(1)
-    decoding = ChatDecoder(new_key=lambda: f"k{next(keys)}")
+    decoding = ChatDecoder(new_key=new_keys())
     datas = [*map(json.dumps, chunks), "[DONE]"]
     return [*itertools.chain(*[decoding.feed(SSEvent(event="", data=data)) for data in datas])]
-
-
-def calls_of(events) -> list[tuple[str, dict | None]]:
-    names = {event.key: event.name for event in events if isinstance(event, ToolCallStarted)}
-    done = [event for event in events if isinstance(event, ToolCallFinished)]
-    return [(names[event.key], event.arguments) for event in done]
 
 
 STOP = delta("stop")

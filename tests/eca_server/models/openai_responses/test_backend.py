@@ -9,7 +9,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
-from eca_server.models.backend import BackendError, Request
+from eca_server.models.backend import Request
 from eca_server.models.events import Note
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message, Origin, TextPart, ToolResultPart
@@ -22,11 +22,11 @@ from tests.eca_server.models.openai_responses.scripted import (
     reasoning,
     reply,
 )
+from tests.eca_server.models.reading import HELLO, ask, failure
 
 pytestmark = pytest.mark.trio
 
 USER = Message(role="user", parts=(TextPart("Hello"),))
-HELLO = Request(messages=[USER], cache_key="chat")
 
 
 @asynccontextmanager
@@ -37,21 +37,6 @@ async def talking(
         origin = Origin(api="openai-responses", provider=provider, model="m")
         access = KeyAccess(url=server.url, key=Secret("sk-planted-key"))
         yield server, OpenAIResponses(http=http, origin=origin, access=access, **options)
-
-
-async def ask(backend: OpenAIResponses, request: Request = HELLO) -> tuple[Answer, list]:
-    read, emitted = Answer(), []
-    async with backend.stream(request) as events:
-        async for event in events:
-            read.feed(event)
-            emitted.append(event)
-    return read, emitted
-
-
-async def failure(backend: OpenAIResponses, request: Request = HELLO) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        await ask(backend, request)
-    return caught.value
 
 
 def refused(status: int, text: str, **fields) -> Reply:
@@ -199,35 +184,6 @@ async def test_tools_of_the_configuration_are_added_to_ours():
     body = server.requests[0].body
     assert body["tools"] == [{"type": "web_search"}, *extra["tools"]]
     assert body["seed"] == 1
-
-
-@pytest.mark.parametrize(
-    ("status", "error", "kind"),
-    [
-        (401, {"code": "invalid_api_key", "message": "Incorrect API key: sk-planted-key"}, "auth"),
-        (403, {"message": "Forbidden"}, "permission"),
-        (429, {"code": "insufficient_quota", "message": "You exceeded your quota"}, "quota"),
-        (429, {"type": "rate_limit_error", "message": "Slow down"}, "rate_limit"),
-        (404, {"code": "model_not_found", "message": "no such model"}, "model_not_found"),
-        (404, {"code": "DeploymentNotFound", "message": "none"}, "model_not_found"),
-        (400, {"code": "context_length_exceeded", "message": "too long"}, "context_overflow"),
-        (
-            400,
-            {"message": "Your input exceeds the context window of this model."},
-            "context_overflow",
-        ),
-        (400, {"code": "content_filter", "message": "filtered"}, "content_filter"),
-        (400, {"code": "invalid_image", "message": "bad"}, "invalid_image"),
-        (400, {"message": "Missing required parameter: 'input'."}, "invalid_request"),
-        (503, {"code": "server_is_overloaded", "message": "busy"}, "overloaded"),
-        (500, {"type": "server_error", "message": "oops"}, "overloaded"),
-    ],
-)
-async def test_each_class_of_errors(status, error, kind):
-    async with talking([Reply(status=status, body={"error": error})]) as (_, backend):
-        fault = await failure(backend)
-    assert (fault.kind, fault.status, fault.request_id) == (kind, status, "req_scripted")
-    assert "sk-planted" not in f"{fault} {fault.raw}"
 
 
 async def test_the_models_are_listed():

@@ -41,11 +41,15 @@ from tests.eca_server.models.openai_responses.scripted import (
     response,
     search,
 )
+from tests.eca_server.models.reading import (
+    new_keys,
+    only,
+    text_of,
+)
 
 
 def play(events, **options) -> list:
-    keys = itertools.count(1)
-    decoder = ResponsesDecoder(new_key=lambda: f"k{next(keys)}", **options)
+    decoder = ResponsesDecoder(new_key=new_keys(), **options)
     fed = [decoder.feed_object(event) for event in events]
     return [*itertools.chain(*fed), *decoder.close()]
 
@@ -54,14 +58,6 @@ def failure(events, **options) -> BackendError:
     with pytest.raises(BackendError) as caught:
         play(events, **options)
     return caught.value
-
-
-def text_of(events) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
-
-
-def only(kind, events) -> list:
-    return [event for event in events if isinstance(event, kind)]
 
 
 def without(events, *kinds) -> list[dict]:
@@ -227,11 +223,6 @@ def test_deltas_of_items_that_were_never_begun():
     assert [event.text for event in only(RefusalDelta, emitted)] == ["n"]
     started = [type(e) for e in emitted if isinstance(e, ToolCallStarted | ToolCallArguments)]
     assert started == [ToolCallStarted, ToolCallArguments]
-
-
-def test_a_call_without_a_name_is_no_call():
-    events = answer(call("", "{}"))
-    assert failure(events).kind == "protocol"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from tests.eca_server.models.openai_responses.scripted import (
     reasoning,
     search,
 )
+from tests.eca_server.models.reading import growth_test
 
 OPENAI = PROFILES["openai"]
 PNG = ImagePart(media_type="image/png", data=b"i")
@@ -116,15 +117,9 @@ def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, 
         assert all(isinstance(output, str) for output in outputs)
 
 
-@given(histories, st.lists(histories, min_size=1, max_size=2))
-def test_a_history_that_grows_or_forks_is_written_as_if_it_were_new(start, rests):
-    encoder = HistoryEncoder(ResponsesWriter(OURS, OPENAI))
-    for rest in (*rests, rests[0]):
-        history = start + rest
-        for length in range(len(history) + 1):
-            again = encoder.written(history[:length])
-            new = HistoryEncoder(ResponsesWriter(OURS, OPENAI)).written(history[:length])
-            assert b"".join(again.pieces) == b"".join(new.pieces)
+test_a_longer_history_is_written_as_if_new = growth_test(
+    histories, lambda: HistoryEncoder(ResponsesWriter(OURS, OPENAI))
+)
 
 
 def replayed(*items, follow=(), **options) -> list[dict]:
@@ -292,12 +287,6 @@ def test_pictures_and_files_of_the_user():
             "file_data": "data:application/pdf;base64,JVBERg==",
         },
     ]
-
-
-def test_a_model_that_reads_no_pictures_is_informed_that_there_were_some():
-    user = Message(role="user", parts=(TextPart("See"), PNG))
-    [item] = sent(user, capabilities=Capabilities(images=False))
-    assert item["content"] == "See\n\n[image omitted: this model does not accept images]"
 
 
 def test_nothing_is_stored_and_nothing_truncated():

@@ -3,27 +3,13 @@
 The grammar of events is checked for any answer.
 """
 
-import itertools
 import json
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eca_server.models.answer import Answer
-from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError
-from eca_server.models.events import (
-    Finished,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-)
 from eca_server.models.history import Origin, ToolCallPart
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.openai_responses.scripted import (
@@ -37,6 +23,13 @@ from tests.eca_server.models.openai_responses.scripted import (
     reasoning,
     refusal,
     search,
+)
+from tests.eca_server.models.reading import (
+    check_grammar,
+    decode,
+    new_keys,
+    odd_values,
+    read,
 )
 
 EVENTS = answer(
@@ -56,54 +49,18 @@ def wire(newline="\n") -> bytes:
     return newline.join(lines).encode()
 
 
-def decode(pieces) -> tuple[list, str | None]:
-    """Return the events of these bytes, and the kind of the error at their end."""
-    keys = itertools.count(1)
-    decoder = ResponsesDecoder(new_key=lambda: f"k{next(keys)}")
-    body = AnswerBody(content_type="", decoder=decoder)
-    events: list = []
-    try:
-        for piece in pieces:
-            events.extend(body.feed(piece))
-        events.extend(body.close())
-    except BackendError as error:
-        return events, error.kind
-    return events, None
-
-
-WHOLE = decode([as_bytes(EVENTS)])
-
-
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (b"<html><title>Welcome</title></html>", "protocol"),
-        (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota"),
-        (b'{"half": ', "protocol"),
-        (b"", "premature_stop"),
-        (b": only comments\n\n", "premature_stop"),
-        (b'data: {"choices": [{"delta": {"content": "of another API"}}]}\n\n', "protocol"),
-    ],
-    ids=str,
-)
-def test_what_is_no_answer_is_reported_as_what_it_is(body, kind):
-    assert decode([body]) == ([], kind)
+WHOLE, _ = decode(ResponsesDecoder(new_key=new_keys()), [as_bytes(EVENTS)])
 
 
 def test_one_json_object_in_place_of_a_stream_is_the_same_answer():
-    events, error = decode([json.dumps(EVENTS[-1]["response"]).encode()])
+    events, error = decode(
+        ResponsesDecoder(new_key=new_keys()), [json.dumps(EVENTS[-1]["response"]).encode()]
+    )
     assert error is None
-    assert read(events).message(ORIGIN) == read(WHOLE[0]).message(ORIGIN)
+    assert read(events).message(ORIGIN) == read(WHOLE).message(ORIGIN)
 
 
 ORIGIN = Origin("a", "p", "m")
-
-
-def read(events) -> Answer:
-    answered = Answer()
-    for event in events:
-        answered.feed(event)
-    return answered
 
 
 KINDS = (
@@ -120,13 +77,7 @@ KEYS = (
     *("status", "error", "incomplete_details", "result", "annotations", "phase"),
     *("content_index", "summary_index"),
 )
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-1, 3) | st.text(max_size=3) | st.sampled_from(KINDS),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
-    ),
-    max_leaves=16,
-)
+json_values = odd_values(KEYS, st.text(max_size=3) | st.sampled_from(KINDS), leaves=16)
 events_of_any_form = st.fixed_dictionaries(
     {"type": st.sampled_from(KINDS)}, optional={key: json_values for key in KEYS if key != "type"}
 )
@@ -206,30 +157,5 @@ def test_every_answer_keeps_the_grammar_and_is_whole_whatever_its_stream_leaves_
 
 
 def decode_objects(values) -> list:
-    keys = itertools.count(1)
-    decoder = ResponsesDecoder(new_key=lambda: f"k{next(keys)}", may_be_empty=True)
+    decoder = ResponsesDecoder(new_key=new_keys(), may_be_empty=True)
     return [event for value in values for event in decoder.feed_object(value)]
-
-
-def check_grammar(events) -> None:
-    assert isinstance(events[0], Started)
-    assert isinstance(events[-1], Finished)
-    ends = [event for event in events if isinstance(event, Started | Finished)]
-    assert len(ends) == 2
-    open_blocks: set[str] = set()
-    for event in events:
-        match event:
-            case ReasoningStarted(key):
-                assert key not in open_blocks
-                open_blocks.add(key)
-            case ToolCallStarted():
-                assert event.key not in open_blocks
-                open_blocks.add(event.key)
-            case ReasoningDelta(key, text) | ToolCallArguments(key, text):
-                assert key in open_blocks
-                assert text
-            case ReasoningFinished() | ToolCallFinished():
-                open_blocks.remove(event.key)
-            case TextDelta(text):
-                assert text
-    assert not open_blocks

@@ -14,36 +14,28 @@ from tests.eca_protocol.testing.conformance.reference.wire import INVALID_JSON, 
 Message = dict[str, Any]
 
 
-@breaks("W-1")
+@breaks("W-1", "Writes `content-length`.")
 class LowerCaseHeaders(Wire):
-    """Writes `content-length`."""
-
     def header(self, length: int) -> bytes:
         return super().header(length).lower()
 
 
-@breaks("W-1")
+@breaks("W-1", "Writes a second header.")
 class ContentTypeWritten(Wire):
-    """Writes a second header."""
-
     def header(self, length: int) -> bytes:
         return b"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\n" + super().header(
             length
         )
 
 
-@breaks("W-1")
+@breaks("W-1", "Puts a byte order mark before each body.")
 class ByteOrderMark(Wire):
-    """Puts a byte order mark before each body."""
-
     def body(self, message: Message) -> bytes:
         return b"\xef\xbb\xbf" + super().body(message)
 
 
-@breaks("BASE-6")
+@breaks("BASE-6", "Takes the number of characters for the length of a message that is not ASCII.")
 class CountsCharacters(Wire):
-    """Takes the number of characters for the length of a message that is not ASCII."""
-
     def body(self, message: Message) -> bytes:
         content = message.get("params", {}).get("content", {})
         if content.get("text") != "Calling tool":
@@ -52,10 +44,8 @@ class CountsCharacters(Wire):
         return body[: len(body.decode())]
 
 
-@breaks("BASE-1")
+@breaks("BASE-1", "Refuses a query for a chat whose turn runs.")
 class BusyChatsAreNotAskedAbout(Server):
-    """Refuses a query for a chat whose turn runs."""
-
     def query_context(self, params: Params) -> Any:
         chat = self.chats.get(params.text("chatId"))
         if chat is not None and chat.turn is not None:
@@ -63,30 +53,24 @@ class BusyChatsAreNotAskedAbout(Server):
         return super().query_context(params)
 
 
-@breaks("BASE-5")
+@breaks("BASE-5", "Knows `Content-Length` in this one spelling.")
 class CaseOfHeadersMatters(Wire):
-    """Knows `Content-Length` in this one spelling."""
-
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         if not any(line.startswith(b"Content-Length:") for line in lines):
             raise Fault(INVALID_JSON, "expected Content-Length", fatal=True)
         return super().read_header(lines)
 
 
-@breaks("BASE-7")
+@breaks("BASE-7", "Reads a header without a length as that of an empty body, and drops it.")
 class LengthMayBeMissing(Wire):
-    """Reads a header without a length as that of an empty body, and drops it."""
-
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         if not any(line.lower().startswith(b"content-length") for line in lines):
             lines = [*lines, b"Content-Length: 0"]
         return super().read_header(lines)
 
 
-@breaks("BASE-8")
+@breaks("BASE-8", "Reads signs and hexadecimal digits as lengths.")
 class AnyNumberIsALength(Wire):
-    """Reads signs and hexadecimal digits as lengths."""
-
     def read_length(self, value: bytes) -> int:
         try:
             return abs(int(value, 0))
@@ -94,19 +78,15 @@ class AnyNumberIsALength(Wire):
             return super().read_length(value)
 
 
-@breaks("BASE-9")
+@breaks("BASE-9", "Takes the last of two lengths.")
 class LastLengthCounts(Wire):
-    """Takes the last of two lengths."""
-
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         lengths = [line for line in lines if line.lower().startswith(b"content-length")]
         return super().read_header([line for line in lines if line not in lengths[:-1]])
 
 
-@breaks("BASE-10")
+@breaks("BASE-10", "Wants a Content-Type in every header once one had it.")
 class OnceTypedAlwaysTyped(Wire):
-    """Wants a Content-Type in every header once one had it."""
-
     is_typed = False
 
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
@@ -118,28 +98,22 @@ class OnceTypedAlwaysTyped(Wire):
         return length, complaint
 
 
-@breaks("BASE-11")
+@breaks("BASE-11", "Knows two headers and refuses all others.")
 class OtherHeadersAreFatal(Wire):
-    """Knows two headers and refuses all others."""
-
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         if not all(line.lower().startswith(b"content-") for line in lines):
             raise Fault(INVALID_JSON, "expected no other header", fatal=True)
         return super().read_header(lines)
 
 
-@breaks("BASE-12")
+@breaks("BASE-12", "Reads headers that are no ASCII.")
 class OddHeadersAreFine(Wire):
-    """Reads headers that are no ASCII."""
-
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         return super().read_header([line for line in lines if line.isascii()])
 
 
-@breaks("BASE-14")
+@breaks("BASE-14", "Knows `charset=utf-8` without quotes, in lower case, and nothing else.")
 class CharsetMustBeSpeltSo(Wire):
-    """Knows `charset=utf-8` without quotes, in lower case, and nothing else."""
-
     def read_header(self, lines: list[bytes]) -> tuple[int, Fault | None]:
         length, complaint = super().read_header(lines)
         for line in lines:
@@ -148,112 +122,88 @@ class CharsetMustBeSpeltSo(Wire):
         return length, complaint
 
 
-@breaks("BASE-15")
+@breaks("BASE-15", "Reads every charset as if it were UTF-8.")
 class AnyCharset(Wire):
-    """Reads every charset as if it were UTF-8."""
-
     def complain(self, text: str) -> Fault | None:
         return None if "charset" in text else super().complain(text)
 
 
-@breaks("BASE-15")
+@breaks("BASE-15", "Ends the stream for another charset.")
 class CharsetIsFatal(Wire):
-    """Ends the stream for another charset."""
-
     def complain(self, text: str) -> Fault | None:
         if "charset" in text:
             raise Fault(INVALID_JSON, text, fatal=True)
         return super().complain(text)
 
 
-@breaks("BASE-17")
+@breaks("BASE-17", "Answers prompts twice.")
 class AnswersTwice(Server):
-    """Answers prompts twice."""
-
     def write(self, message: Message) -> None:
         super().write(message)
         if "status" in (message.get("result") or {}):
             super().write(message)
 
 
-@breaks("BASE-17")
+@breaks("BASE-17", "Does not answer when a chat is deleted that runs.")
 class DeletesWithoutAnAnswer(Server):
-    """Does not answer when a chat is deleted that runs."""
-
     def write(self, message: Message) -> None:
         if message.get("result") != {}:
             super().write(message)
 
 
-@breaks("BASE-18")
+@breaks("BASE-18", "Answers notifications, with id null.")
 class AnswersNotifications(Server):
-    """Answers notifications, with id null."""
-
     def notice(self, method: str, params: Any) -> None:
         super().notice(method, params)
         if self.is_introduced and method == "chat/promptStop":
             self.write({"jsonrpc": "2.0", "id": None, "result": None})
 
 
-@breaks("BASE-19")
+@breaks("BASE-19", "Leaves the text of an error away.")
 class ErrorsWithoutText(Server):
-    """Leaves the text of an error away."""
-
     def write(self, message: Message) -> None:
         if "error" in message:
             message = {**message, "error": {"code": message["error"]["code"]}}
         super().write(message)
 
 
-@breaks("BASE-25")
+@breaks("BASE-25", "Answers unknown requests with null.")
 class UnknownIsNull(Server):
-    """Answers unknown requests with null."""
-
     def refuse_unknown(self, method: str) -> None:
         return None
 
 
-@breaks("BASE-30")
+@breaks("BASE-30", "Answers an answer that it does not wait for.")
 class OddAnswersAreFaults(Server):
-    """Answers an answer that it does not wait for."""
-
     def take_answer(self, message: Message) -> None:
         if message.get("id") not in self._asked:
             raise Fault(-32600, "expected no such answer")
         super().take_answer(message)
 
 
-@breaks("W-2a")
+@breaks("W-2a", "Writes `error: null` beside every result.")
 class ResultAndError(Server):
-    """Writes `error: null` beside every result."""
-
     def write(self, message: Message) -> None:
         super().write({**message, "error": None} if "result" in message else message)
 
 
-@breaks("W-2b")
+@breaks("W-2b", "Gives every id back as a text.")
 class IdsAsText(Server):
-    """Gives every id back as a text."""
-
     def write(self, message: Message) -> None:
         if "method" not in message and isinstance(message["id"], int):
             message = {**message, "id": str(message["id"])}
         super().write(message)
 
 
-@breaks("W-2b")
+@breaks("W-2b", "Takes a request with the id 0 for one without.")
 class ZeroIsNoId(Server):
-    """Takes a request with the id 0 for one without."""
-
     def check(self, message: Any) -> tuple[Any, bool]:
         id_, has_id = super().check(message)
         return id_, has_id and id_ != 0
 
 
-@breaks("W-2c")
+@breaks("W-2c", "Serves a request whose id another one has that still runs.")
 class PendingIdsAreFree(Server):
-    """Serves a request whose id another one has that still runs."""
-
     def check(self, message: Any) -> tuple[Any, bool]:
         pending, self._pending = self._pending, {}
         try:
@@ -262,39 +212,31 @@ class PendingIdsAreFree(Server):
             self._pending = pending
 
 
-@breaks("W-3a")
+@breaks("W-3a", "Refuses `[]` as params.")
 class EmptyArrayIsRefused(Server):
-    """Refuses `[]` as params."""
-
     def call(self, name: str, params: Any) -> Any:
         if params == [] and name == "query_commands":
             raise Fault(-32602, "params: expected an object, got list")
         return super().call(name, params)
 
 
-@breaks("W-3b")
+@breaks("W-3b", "Refuses null in an optional field.")
 class NullIsAWrongType(Server):
-    """Refuses null in an optional field."""
-
     def query_context(self, params: Params) -> Any:
         if "chatId" in params._value and params.value("chatId") is None:
             raise Fault(-32602, "params.chatId: expected a text, got null")
         return super().query_context(params)
 
 
-@breaks("W-3c")
+@breaks("W-3c", "Refuses a query without its text.")
 class QueryIsNeeded(Server):
-    """Refuses a query without its text."""
-
     def query_context(self, params: Params) -> Any:
         params.text("query", needed=True)
         return super().query_context(params)
 
 
-@breaks("W-3h")
+@breaks("W-3h", "Refuses an object as the capability to chat.")
 class CapabilitiesAreBooleans(Server):
-    """Refuses an object as the capability to chat."""
-
     def initialize(self, params: Params) -> Any:
         assistant = params.object("capabilities").object("codeAssistant")
         if isinstance(assistant.value("chat"), dict):
@@ -302,20 +244,16 @@ class CapabilitiesAreBooleans(Server):
         return super().initialize(params)
 
 
-@breaks("W-3e")
+@breaks("W-3e", "Refuses keys that it does not know.")
 class UnknownKeysAreRefused(Server):
-    """Refuses keys that it does not know."""
-
     def query_context(self, params: Params) -> Any:
         if params._value.keys() - {"query", "contexts", "chatId"}:
             raise Fault(-32602, "params: expected no other keys")
         return super().query_context(params)
 
 
-@breaks("W-4a")
+@breaks("W-4a", "Drops a request without an id.")
 class RequestsNeedAnId(Server):
-    """Drops a request without an id."""
-
     def receive(self, message: Any) -> None:
         if (
             not isinstance(message, dict)
@@ -325,59 +263,47 @@ class RequestsNeedAnId(Server):
             super().receive(message)
 
 
-@breaks("W-4b")
+@breaks("W-4b", "Answers a notification with an id as an unknown method.")
 class NotificationsHaveNoId(Server):
-    """Answers a notification with an id as an unknown method."""
-
     def receive(self, message: Any) -> None:
         if isinstance(message, dict) and "id" in message and message.get("method") in NOTIFICATIONS:
             raise Fault(-32601, "no such request", id_=message["id"])
         super().receive(message)
 
 
-@breaks("W-4c")
+@breaks("W-4c", "Answers an unknown notification with an error.")
 class UnknownNotificationsAreErrors(Server):
-    """Answers an unknown notification with an error."""
-
     def notice(self, method: str, params: Any) -> None:
         if method not in NOTIFICATIONS:
             self.fail(Fault(-32601, f"there is no method {method}"))
         super().notice(method, params)
 
 
-@breaks("BASE-2")
+@breaks("BASE-2", "Drops the first byte of a header if it comes alone.")
 class HeadersComeWhole(Wire):
-    """Drops the first byte of a header if it comes alone."""
-
     def feed(self, data: bytes) -> Iterator[Any]:
         yield from super().feed(data)
         if self._length is None and len(data) == len(self._buffer) == 1:
             self._buffer.clear()
 
 
-@breaks("BASE-29")
+@breaks("BASE-29", "Takes the client's answers in the order of the requests, whatever their ids.")
 class AnswersAreTakenInTurn(Server):
-    """Takes the client's answers in the order of the requests, whatever their ids."""
-
     def take_answer(self, message: Message) -> None:
         waiting = [id_ for id_, (answered, _) in self._asked.items() if not answered.is_set()]
         if waiting:
             super().take_answer({**message, "id": waiting[0]})
 
 
-@breaks("BASE-31")
+@breaks("BASE-31", "Answers a cancelled request with -32603.")
 class CancelledIsInternal(Server):
-    """Answers a cancelled request with -32603."""
-
     def fail(self, fault: Fault) -> None:
         fault.code = -32603 if fault.code == -32800 else fault.code
         super().fail(fault)
 
 
-@breaks("W-2d")
+@breaks("W-2d", "Writes an id of null into a notification.")
 class NotificationsHaveANullId(Server):
-    """Writes an id of null into a notification."""
-
     def write(self, message: Message) -> None:
         if message.get("method") == "$/progress":
             message = {**message, "id": None}

@@ -16,40 +16,32 @@ from tests.eca_protocol.testing.conformance.reference.wire import INVALID_JSON, 
 Message = dict[str, Any]
 
 
-@breaks("W-5a")
+@breaks("W-5a", "Reads bodies in UTF-16, as the standard library does.")
 class GuessesUTF16(Wire):
-    """Reads bodies in UTF-16, as the standard library does."""
-
     def decode(self, body: bytes) -> Any:
         if b"\0" in body:
             return super().decode(body.decode(json.detect_encoding(body)).encode())
         return super().decode(body)
 
 
-@breaks("W-5d")
+@breaks("W-5d", "Reads NaN and Infinity, as the standard library does.")
 class ReadsNaN(Wire):
-    """Reads NaN and Infinity, as the standard library does."""
-
     def decode(self, body: bytes) -> Any:
         if b"NaN" in body or b"Infinity" in body:
             return json.loads(body)
         return super().decode(body)
 
 
-@breaks("W-5e")
+@breaks("W-5e", "Takes the first of duplicate keys.")
 class FirstKeyCounts(Wire):
-    """Takes the first of duplicate keys."""
-
     def decode(self, body: bytes) -> Any:
         super().decode(body)
         value = json.loads(body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
         return super().decode(json.dumps(value).encode())
 
 
-@breaks("W-5g")
+@breaks("W-5g", "Reads 64 levels.")
 class ShallowReader(Wire):
-    """Reads 64 levels."""
-
     def decode(self, body: bytes) -> Any:
         value = super().decode(body)
         if body.count(b"[") > 64:
@@ -57,30 +49,24 @@ class ShallowReader(Wire):
         return value
 
 
-@breaks("BASE-16")
+@breaks("BASE-16", "Takes every `jsonrpc`.")
 class AnyVersion(Server):
-    """Takes every `jsonrpc`."""
-
     def check(self, message: Any) -> tuple[Any, bool]:
         if isinstance(message, dict) and message.get("jsonrpc") != "2.0" and "method" in message:
             message = {**message, "jsonrpc": "2.0"}
         return super().check(message)
 
 
-@breaks("BASE-20")
+@breaks("BASE-20", "Takes true as an id.")
 class TrueIsAnId(Server):
-    """Takes true as an id."""
-
     def check(self, message: Any) -> tuple[Any, bool]:
         if isinstance(message, dict) and message.get("id") is True:
             return True, True
         return super().check(message)
 
 
-@breaks("BASE-21")
+@breaks("BASE-21", "Answers a method that is no text with -32601.")
 class OddMethodsAreUnknown(Server):
-    """Answers a method that is no text with -32601."""
-
     def check(self, message: Any) -> tuple[Any, bool]:
         if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
             message = {**message, "method": "no such method"}
@@ -92,10 +78,8 @@ class OddMethodsAreUnknown(Server):
         super().receive(message)
 
 
-@breaks("BASE-22")
+@breaks("BASE-22", "Takes params that are a text or a number as if there were none.")
 class AnyParams(Server):
-    """Takes params that are a text or a number as if there were none."""
-
     def receive(self, message: Any) -> None:
         if isinstance(message, dict) and not isinstance(message.get("params"), dict | list):
             message = {**message, "params": None}
@@ -112,47 +96,37 @@ class _Recoded(Server):
         super().fail(fault)
 
 
-@breaks("BASE-23")
+@breaks("BASE-23", "Answers what is no JSON with -32603.")
 class BadJSONIsInternal(_Recoded):
-    """Answers what is no JSON with -32603."""
-
     def fail(self, fault: Fault) -> None:
         if fault.code == INVALID_JSON and "its end" in str(fault):
             fault.code = -32603
         super().fail(fault)
 
 
-@breaks("BASE-24")
+@breaks("BASE-24", "Answers JSON that is no message with -32700.")
 class ScalarsAreNoJSON(Server):
-    """Answers JSON that is no message with -32700."""
-
     def receive(self, message: Any) -> None:
         if not isinstance(message, dict | list) or message in ({}, {"jsonrpc": "2.0"}):
             raise Fault(INVALID_JSON, "expected a message")
         super().receive(message)
 
 
-@breaks("BASE-26")
+@breaks("BASE-26", "Answers params that do not fit with -32600.")
 class BadParamsAreInvalid(_Recoded):
-    """Answers params that do not fit with -32600."""
-
     codes = MappingProxyType({-32602: -32600})
 
 
-@breaks("BASE-32")
+@breaks("BASE-32", "Does not say which of the params does not fit.")
 class FieldIsNotNamed(Server):
-    """Does not say which of the params does not fit."""
-
     def fail(self, fault: Fault) -> None:
         if fault.code == -32602:
             fault = Fault(fault.code, "Invalid params", id_=fault.id)
         super().fail(fault)
 
 
-@breaks("BASE-28")
+@breaks("BASE-28", "Runs what is in a batch.")
 class RunsBatches(Server):
-    """Runs what is in a batch."""
-
     def receive(self, message: Any) -> None:
         if isinstance(message, list) and message:
             for each in message:
@@ -161,10 +135,8 @@ class RunsBatches(Server):
             super().receive(message)
 
 
-@breaks("BASE-13")
+@breaks("BASE-13", "Takes the first of two messages in one body.")
 class FirstMessageCounts(Wire):
-    """Takes the first of two messages in one body."""
-
     def decode(self, body: bytes) -> Any:
         try:
             return super().decode(body)
@@ -174,10 +146,8 @@ class FirstMessageCounts(Wire):
             return json.JSONDecoder().raw_decode(body.decode())[0]
 
 
-@breaks("W-5b")
+@breaks("W-5b", "Refuses half a surrogate pair.")
 class HalfPairsAreRefused(Wire):
-    """Refuses half a surrogate pair."""
-
     def decode(self, body: bytes) -> Any:
         try:
             json.dumps(json.loads(body), ensure_ascii=False).encode()
@@ -188,10 +158,8 @@ class HalfPairsAreRefused(Wire):
         return super().decode(body)
 
 
-@breaks("W-5c")
+@breaks("W-5c", "Refuses integers that a machine's word does not hold.")
 class LongNumbersAreRefused(Wire):
-    """Refuses integers that a machine's word does not hold."""
-
     def decode(self, body: bytes) -> Any:
         if re.search(rb"[1-9][0-9]{100}", body):
             raise Fault(INVALID_JSON, "expected a shorter number")

@@ -17,54 +17,42 @@ from tests.eca_protocol.testing.conformance.reference.server import Server
 Content = dict[str, Any]
 
 
-@breaks("W-20a")
+@breaks("W-20a", "Starts with a progress that has no text.")
 class StartsWithoutAWord(Turn):
-    """Starts with a progress that has no text."""
-
     def begin(self) -> None:
         self.progress("")
         self.echo()
 
 
-@breaks("W-20a")
+@breaks("W-20a", "Echoes the prompt before it sends progress.")
 class StartsWithTheEcho(Turn):
-    """Echoes the prompt before it sends progress."""
-
     def begin(self) -> None:
         self.echo()
         self.progress("Waiting for the model")
 
 
-@breaks("W-20b")
+@breaks("W-20b", "Does not echo the prompt.")
 class NoEcho(Turn):
-    """Does not echo the prompt."""
-
     def echo(self) -> None:
         return None
 
 
-@breaks("W-20b")
+@breaks("W-20b", "Echoes the prompt without the surrounding blanks.")
 class TrimsTheEcho(Turn):
-    """Echoes the prompt without the surrounding blanks."""
-
     def echo(self) -> None:
         content = {"type": "text", "text": self.prompt.text.strip(), "contentId": "1"}
         self.chat.say("user", content)
 
 
-@breaks("W-20b")
+@breaks("W-20b", "Echoes the prompt twice.")
 class EchoesTwice(Turn):
-    """Echoes the prompt twice."""
-
     def echo(self) -> None:
         super().echo()
         super().echo()
 
 
-@breaks("W-20c")
+@breaks("W-20c", "Echoes the prompt after the answer to it.")
 class EchoesBehindTheAnswer(Turn):
-    """Echoes the prompt after the answer to it."""
-
     def begin(self) -> None:
         self.progress("Waiting for the model")
 
@@ -73,46 +61,36 @@ class EchoesBehindTheAnswer(Turn):
         await super().run()
 
 
-@breaks("W-20d")
+@breaks("W-20d", "Writes a text into `finished`.")
 class LastWord(Turn):
-    """Writes a text into `finished`."""
-
     def finish(self) -> None:
         self.chat.say("system", {"type": "progress", "state": "finished", "text": "Done"})
 
 
-@breaks("W-20e")
+@breaks("W-20e", "Says `finished` a moment before the chat takes the next prompt.")
 class BusyAtTheEnd(Turn):
-    """Says `finished` a moment before the chat takes the next prompt."""
-
     async def end(self) -> None:
         self.finish()
         await anyio.sleep(0.05)
         self.chat.turn = None
 
 
-@breaks("W-22e")
+@breaks("W-22e", "Ends a turn twice.")
 class FinishesTwice(Turn):
-    """Ends a turn twice."""
-
     def finish(self) -> None:
         super().finish()
         super().finish()
 
 
-@breaks("W-22e")
+@breaks("W-22e", "Leaves a turn open in which a tool was called.")
 class NeverFinishes(Turn):
-    """Leaves a turn open in which a tool was called."""
-
     def finish(self) -> None:
         if self.stopped or not any("tool_calls" in message for message in self.chat.history):
             super().finish()
 
 
-@breaks("CHAT-12")
+@breaks("CHAT-12", "Keeps the last of several pieces of the model's text for itself.")
 class DropsTheLastDelta(Turn):
-    """Keeps the last of several pieces of the model's text for itself."""
-
     held = ""
     has_begun = False
 
@@ -125,20 +103,16 @@ class DropsTheLastDelta(Turn):
             super().take_text(text)
 
 
-@breaks("CHAT-12")
+@breaks("CHAT-12", "Cuts texts between the bytes of a character.")
 class SplitsUTF8(Turn):
-    """Cuts texts between the bytes of a character."""
-
     def take_text(self, text: str) -> None:
         data = text.encode()
         for start in range(0, len(data), 3):
             super().take_text(data[start : start + 3].decode("utf-8", "replace"))
 
 
-@breaks("CHAT-12")
+@breaks("CHAT-12", "Passes the model's text on when it is whole.")
 class OnlyAtTheEnd(Turn):
-    """Passes the model's text on when it is whole."""
-
     held = ""
 
     def take_text(self, text: str) -> None:
@@ -150,10 +124,8 @@ class OnlyAtTheEnd(Turn):
         super().store_answer()
 
 
-@breaks("W-6a")
+@breaks("W-6a", "Passes a text on in one piece, however long.")
 class WholeTexts(Turn):
-    """Passes a text on in one piece, however long."""
-
     def take_text(self, text: str) -> None:
         self._text += text
         self.chat.say("assistant", {"type": "text", "text": text})
@@ -169,39 +141,31 @@ class OddStates(SaysOtherwise):
         return role, content
 
 
-@breaks("FIELD:ChatPromptResponse.model")
+@breaks("FIELD:ChatPromptResponse.model", "Leaves the model out of the answer to a prompt.")
 class AnswersWithoutModel(Chat):
-    """Leaves the model out of the answer to a prompt."""
-
     def answer(self, prompt: Prompt) -> dict[str, Any]:
         answer = super().answer(prompt)
         del answer["model"]
         return answer
 
 
-@breaks("CHAT-7")
+@breaks("CHAT-7", "Answers a prompt without a model with the name of one that it does not list.")
 class NamesNoModelOfItsOwn(Server):
-    """Answers a prompt without a model with the name of one that it does not list."""
-
     def prompt(self, params: Params) -> Any:
         answer = super().prompt(params)
         return answer if params.text("model") else {**answer, "model": "default/model"}
 
 
-@breaks("W-21c")
+@breaks("W-21c", "Gives a chat an id of its own where the client's is not ASCII.")
 class OddChatsAreRenamed(Server):
-    """Gives a chat an id of its own where the client's is not ASCII."""
-
     def prompt(self, params: Params) -> Any:
         if not params.text("chatId").isascii():
             params._value.pop("chatId", None)
         return super().prompt(params)
 
 
-@breaks("W-21d")
+@breaks("W-21d", "Does not say what was wrong with the model.")
 class FaultsAreSilent(Turn):
-    """Does not say what was wrong with the model."""
-
     def send_system_text(self, text: str) -> None:
         if "conformance/" not in text and "no model" not in text:
             super().send_system_text(text)
@@ -223,10 +187,8 @@ class HangsAtTheSecondTry(Turn):
             await anyio.sleep_forever()
 
 
-@breaks("W-21e")
+@breaks("W-21e", "Names the selected model for one that it does not know.")
 class AnotherModelIsTold(Chat):
-    """Names the selected model for one that it does not know."""
-
     def answer(self, prompt: Prompt) -> dict[str, Any]:
         answer = super().answer(prompt)
         if prompt.model not in self.server.models:
@@ -234,10 +196,8 @@ class AnotherModelIsTold(Chat):
         return answer
 
 
-@breaks("W-22a")
+@breaks("W-22a", "Refuses a prompt to a chat that is busy.")
 class BusyIsAFault(Server):
-    """Refuses a prompt to a chat that is busy."""
-
     def prompt(self, params: Params) -> Any:
         chat = self.chats.get(params.text("chatId"))
         if chat is not None and chat.turn is not None:
@@ -251,29 +211,23 @@ def _busy() -> Exception:
     return Fault(-32603, "the chat is busy")
 
 
-@breaks("W-22b")
+@breaks("W-22b", "Sends the echo of a prompt that waits at once.")
 class EchoesWhatWaits(Chat):
-    """Sends the echo of a prompt that waits at once."""
-
     def prompt(self, prompt: Prompt) -> dict[str, Any]:
         if self.turn is not None:
             self.server.parts.turn(self, prompt).echo()
         return super().prompt(prompt)
 
 
-@breaks("CHAT-2")
+@breaks("CHAT-2", "Tells the model of no turn but this.")
 class NoMemory(Turn):
-    """Tells the model of no turn but this."""
-
     async def request(self, model: Model, messages: Any, tools: Any) -> None:
         users = [index for index, each in enumerate(messages) if each["role"] == "user"]
         await super().request(model, [messages[0], *messages[users[-1] :]], tools)
 
 
-@breaks("CHAT-39")
+@breaks("CHAT-39", "Begins with what another chat has said so far.")
 class ChatsShareTheirPast(Chat):
-    """Begins with what another chat has said so far."""
-
     def __init__(self, chat_id: str, server: Server) -> None:
         super().__init__(chat_id, server)
         for other in server.chats.values():
@@ -281,19 +235,15 @@ class ChatsShareTheirPast(Chat):
                 self.history = list(other.history)
 
 
-@breaks("CHAT-3")
+@breaks("CHAT-3", "Changes the prompt on its way to the model.")
 class Shouts(Turn):
-    """Changes the prompt on its way to the model."""
-
     async def user_message(self, text: str) -> dict[str, Any]:
         message = await super().user_message(text)
         return {**message, "content": message["content"].replace("  ", " ")}
 
 
-@breaks("CHAT-4")
+@breaks("CHAT-4", "Asks the selected model, whichever the prompt names.")
 class AlwaysTheSameModel(Server):
-    """Asks the selected model, whichever the prompt names."""
-
     def prompt(self, params: Params) -> Any:
         asked = params.text("model")
         if asked in self.models:
@@ -302,20 +252,16 @@ class AlwaysTheSameModel(Server):
         return {**answer, "model": asked or answer["model"]}
 
 
-@breaks("W-28a")
+@breaks("W-28a", "Takes no notice of the behaviour that is selected.")
 class SelectionIsForgotten(Server):
-    """Takes no notice of the behaviour that is selected."""
-
     def select_behavior(self, params: Params) -> None:
         before = self.behavior
         super().select_behavior(params)
         self.behavior = before
 
 
-@breaks("W-28c")
+@breaks("W-28c", "Reads the names with behavior only.")
 class AgentsAreUnknown(Server):
-    """Reads the names with behavior only."""
-
     def prompt(self, params: Params) -> Any:
         params._value.pop("agent", None)
         return super().prompt(params)
@@ -325,20 +271,16 @@ class AgentsAreUnknown(Server):
         super().select_behavior(params)
 
 
-@breaks("W-28a")
+@breaks("W-28a", "Runs every prompt in the selected behaviour.")
 class BehaviourOfThePromptIsIgnored(Server):
-    """Runs every prompt in the selected behaviour."""
-
     def prompt(self, params: Params) -> Any:
         for name in ("behavior", "agent"):
             params._value.pop(name, None)
         return super().prompt(params)
 
 
-@breaks("CHAT-11")
+@breaks("CHAT-11", "Says the pieces of one of many chats in the name of another.")
 class MixesChats(Chat):
-    """Says the pieces of one of many chats in the name of another."""
-
     def say(self, role: str, content: Content) -> None:
         many = [chat for chat in self.server.chats.values() if chat.turn and "one of" in chat.id]
         others = [chat for chat in many if chat is not self]
@@ -349,19 +291,15 @@ class MixesChats(Chat):
             super().say(role, content)
 
 
-@breaks("W-22e")
+@breaks("W-22e", "Does not finish a turn whose model it does not know.")
 class UnknownModelsHaveNoEnd(Turn):
-    """Does not finish a turn whose model it does not know."""
-
     def finish(self) -> None:
         if self.prompt.model in self.server.models:
             super().finish()
 
 
-@breaks("CHAT-30")
+@breaks("CHAT-30", "Sends a slash command to the model.")
 class CommandsAreWords(Turn):
-    """Sends a slash command to the model."""
-
     async def converse(self) -> None:
         if ":" not in self.prompt.text:
             text = self.prompt.text.replace("/", " ", 1)
@@ -369,36 +307,28 @@ class CommandsAreWords(Turn):
         await super().converse()
 
 
-@breaks("CHAT-1")
+@breaks("CHAT-1", "Opens a chat with an empty id where none is given.")
 class ChatsWithoutName(Server):
-    """Opens a chat with an empty id where none is given."""
-
     def new_chat_id(self) -> str:
         return ""
 
 
-@breaks("CHAT-8")
+@breaks("CHAT-8", "Says that the user has to log in while it asks the model.")
 class LoginIsAsked(Chat):
-    """Says that the user has to log in while it asks the model."""
-
     def answer(self, prompt: Prompt) -> dict[str, Any]:
         return {**super().answer(prompt), "status": "login"}
 
 
-@breaks("CHAT-14")
+@breaks("CHAT-14", "Says that it runs when it has finished.")
 class ProgressBehindTheEnd(Turn):
-    """Says that it runs when it has finished."""
-
     def finish(self) -> None:
         super().finish()
         if not self.stopped:
             self.progress("Idle")
 
 
-@breaks("W-6c")
+@breaks("W-6c", "Sends long words of the user's back in pieces, and loses what is between two.")
 class EchoesLosePieces(Turn):
-    """Sends long words of the user's back in pieces, and loses what is between two."""
-
     def echo(self) -> None:
         for piece in range(0, len(self.prompt.text), 4096):
             text = self.prompt.text[piece : piece + 4095]

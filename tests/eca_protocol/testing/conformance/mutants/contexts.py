@@ -19,10 +19,8 @@ from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 Context = dict[str, Any]
 
 
-@breaks("CHAT-24")
+@breaks("CHAT-24", "Calls the folders in a root files.")
 class FoldersAreFiles(Workspace):
-    """Calls the folders in a root files."""
-
     def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
         found = super().query(text, known, more)
         roots = [str(root) for root in self.roots]
@@ -32,50 +30,38 @@ class FoldersAreFiles(Workspace):
         ]
 
 
-@breaks("CHAT-25")
+@breaks("CHAT-25", "Gives all contexts, whatever is asked for.")
 class QueriesFindEverything(Workspace):
-    """Gives all contexts, whatever is asked for."""
-
     def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
         return super().query("", known, more)
 
 
-@breaks("CHAT-26")
+@breaks("CHAT-26", "Offers what the client has already.")
 class KnownContextsAgain(Workspace):
-    """Offers what the client has already."""
-
     def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
         return super().query(text, [], more)
 
 
-@breaks("W-40a")
+@breaks("W-40a", "Gives the roots behind all else.")
 class RootsLast(Workspace):
-    """Gives the roots behind all else."""
-
     def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
         return super().query(text, known, more)[::-1]
 
 
-@breaks("CHAT-28")
+@breaks("CHAT-28", "Gives all commands, whatever is asked for.")
 class AllCommands(Commands):
-    """Gives all commands, whatever is asked for."""
-
     def find(self, query: str) -> list[dict[str, Any]]:
         return super().find("")
 
 
-@breaks("CHAT-28")
+@breaks("CHAT-28", "Gives no commands where nothing is asked for.")
 class BlankFindsNone(Commands):
-    """Gives no commands where nothing is asked for."""
-
     def find(self, query: str) -> list[dict[str, Any]]:
         return super().find(query) if query else []
 
 
-@breaks("W-40b")
+@breaks("W-40b", "Looks for commands by their name only.")
 class CommandsByName(Commands):
-    """Looks for commands by their name only."""
-
     def find(self, query: str) -> list[dict[str, Any]]:
         wanted = query.strip().lower()
         return [each for each in super().find(query) if wanted in each["name"].lower()]
@@ -95,10 +81,8 @@ class _AsksForKeys(Turn):
             await super().converse()
 
 
-@breaks("CHAT-9")
+@breaks("CHAT-9", "Asks for a key, and does not say so in the answer.")
 class LoginsAreLikeAnyPrompt(Server):
-    """Asks for a key, and does not say so in the answer."""
-
     def __init__(self, transport: Any, config: Any, parts: Any) -> None:
         super().__init__(transport, config, attrs.evolve(parts, turn=_AsksForKeys))
 
@@ -109,10 +93,8 @@ class LoginsAreLikeAnyPrompt(Server):
         return {**given, "commands": [*given["commands"], *([login] if is_meant else [])]}
 
 
-@breaks("W-40d")
+@breaks("W-40d", "Does not say of an argument that it may be missing.")
 class RequiredIsLeftAway(Commands):
-    """Does not say of an argument that it may be missing."""
-
     def find(self, query: str) -> list[dict[str, Any]]:
         found = super().find(query)
         for command in found:
@@ -123,10 +105,8 @@ class RequiredIsLeftAway(Commands):
         return found
 
 
-@breaks("W-40c")
+@breaks("W-40c", "Tells a kind of command that only CURRENT knows.")
 class CommandsOfTheirOwnKind(Commands):
-    """Tells a kind of command that only CURRENT knows."""
-
     def find(self, query: str) -> list[dict[str, Any]]:
         return [
             {**each, "type": "skill"} if each["name"] == "help" else each
@@ -134,83 +114,63 @@ class CommandsOfTheirOwnKind(Commands):
         ]
 
 
-@breaks("CHAT-31")
+@breaks("CHAT-31", "Knows its own commands only.")
 class NoPromptsOfServers(Commands):
-    """Knows its own commands only."""
-
     def find(self, query: str) -> list[dict[str, Any]]:
         return [each for each in super().find(query) if each["type"] == "native"]
 
 
-@breaks("W-40e")
+@breaks("W-40e", "Writes a chat's id where none was given.")
 class ChatIdAlways(Server):
-    """Writes a chat's id where none was given."""
-
     def named(self, params: Params) -> dict[str, str]:
         return {"chatId": params.text("chatId")}
 
 
-@breaks("CHAT-29")
+@breaks("CHAT-29", "Does not give a chat's id back.")
 class ChatIdNever(Server):
-    """Does not give a chat's id back."""
-
     def named(self, params: Params) -> dict[str, str]:
         return {}
 
 
-@breaks("CTX-1")
+@breaks("CTX-1", "Shows the name of a file for its text.")
 class FilesByName(Workspace):
-    """Shows the name of a file for its text."""
-
     def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
         return f"<file path={path}/>" if lines is None else super().show_file(path, lines)
 
 
-@breaks("CTX-2")
+@breaks("CTX-2", "Shows the whole file, whichever lines are asked for.")
 class LinesAreIgnored(Workspace):
-    """Shows the whole file, whichever lines are asked for."""
-
     def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
         return super().show_file(path)
 
 
-@breaks("W-41d")
+@breaks("W-41d", "Counts the lines of a range from 0, and leaves its end away.")
 class LinesFromZero(Workspace):
-    """Counts the lines of a range from 0, and leaves its end away."""
-
     def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
         moved = lines and {"start": lines["start"] + 1, "end": lines["end"]}
         return super().show_file(path, moved)
 
 
-@breaks("CTX-3")
+@breaks("CTX-3", "Shows the name of a folder for what is in it.")
 class FoldersByName(Workspace):
-    """Shows the name of a folder for what is in it."""
-
     def show_directory(self, path: Path) -> str:
         return f"<folder path={path}/>"
 
 
-@breaks("W-41a")
+@breaks("W-41a", "Shows which files a folder has, and not their text.")
 class FoldersAsTrees(Workspace):
-    """Shows which files a folder has, and not their text."""
-
     def show_directory(self, path: Path) -> str:
         return super().show_directory(path)[super().show_directory(path).index("<tree") :]
 
 
-@breaks("CTX-6")
+@breaks("CTX-6", "Shows a selection as the point where it starts.")
 class CursorIsAPoint(Workspace):
-    """Shows a selection as the point where it starts."""
-
     def show_cursor(self, path: str, position: dict[str, Any]) -> str:
         return super().show_cursor(path, {**position, "end": position["start"]})
 
 
-@breaks("W-41c")
+@breaks("W-41c", "Adds 1 to the cursor.")
 class CursorFromOne(Workspace):
-    """Adds 1 to the cursor."""
-
     def show_cursor(self, path: str, position: dict[str, Any]) -> str:
         moved = {
             name: {key: value + 1 for key, value in place.items()}
@@ -219,29 +179,23 @@ class CursorFromOne(Workspace):
         return super().show_cursor(path, moved)
 
 
-@breaks("CTX-4")
+@breaks("CTX-4", "Fetches a page, and shows its address for its text.")
 class PagesByAddress(Server):
-    """Fetches a page, and shows its address for its text."""
-
     async def show_context(self, context: dict[str, Any]) -> str:
         shown = await super().show_context(context)
         return f"See {context['url']}" if context["type"] == "web" else shown
 
 
-@breaks("CTX-7")
+@breaks("CTX-7", "Shows the URI of a resource for its text.")
 class ResourcesAreNotRead(Server):
-    """Shows the URI of a resource for its text."""
-
     async def show_context(self, context: dict[str, Any]) -> str:
         if context["type"] == "mcpResource":
             return f"See {context['uri']}"
         return await super().show_context(context)
 
 
-@breaks("W-41e")
+@breaks("W-41e", "Skips a context of an unknown type without a word.")
 class UnknownContextsAreFaults(Server):
-    """Skips a context of an unknown type without a word."""
-
     async def show_context(self, context: dict[str, Any]) -> str:
         shown = await super().show_context(context)
         return "" if "was skipped" in shown else shown
@@ -262,37 +216,29 @@ class SkipsWhileItTalksOfMore(Turn):
         return {**message, "content": "\n\n".join(shown)}
 
 
-@breaks("W-3f")
+@breaks("W-3f", "Refuses a query with a context that lacks what it needs.")
 class IncompleteContextsAreFaults(Server):
-    """Refuses a query with a context that lacks what it needs."""
-
     def query_context(self, params: Params) -> Any:
         if {"type": "cursor"} in params.list("contexts"):
             raise Fault(-32602, "params.contexts: expected a path, got nothing")
         return super().query_context(params)
 
 
-@breaks("W-3f")
+@breaks("W-3f", "Skips such a context of a prompt without a word.")
 class IncompleteContextsSilently(Server):
-    """Skips such a context of a prompt without a word."""
-
     async def show_context(self, context: dict[str, Any]) -> str:
         shown = await super().show_context(context)
         return "" if "lacks what it needs" in shown else shown
 
 
-@breaks("CHAT-6")
+@breaks("CHAT-6", "Shows the model no context.")
 class ContextsAreDropped(Turn):
-    """Shows the model no context."""
-
     async def user_message(self, text: str) -> dict[str, Any]:
         return {"role": "user", "content": text}
 
 
-@breaks("LIFE-10")
+@breaks("LIFE-10", "Finds nothing in its roots.")
 class RootsAreNotRead(Workspace):
-    """Finds nothing in its roots."""
-
     def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
         roots, self.roots = self.roots, []
         try:
@@ -301,10 +247,8 @@ class RootsAreNotRead(Workspace):
             self.roots = roots
 
 
-@breaks("W-42d")
+@breaks("W-42d", "Asks for diagnostics though the client cannot tell any.")
 class AsksEveryEditor(Server):
-    """Asks for diagnostics though the client cannot tell any."""
-
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
         self.can_diagnose = True
@@ -312,18 +256,14 @@ class AsksEveryEditor(Server):
         return result
 
 
-@breaks("EDIT-1")
+@breaks("EDIT-1", "Asks for the faults of all files, whichever is meant.")
 class UriIsForgotten(Server):
-    """Asks for the faults of all files, whichever is meant."""
-
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
         return await super().ask(method, {}, seconds=seconds)
 
 
-@breaks("W-42c")
+@breaks("W-42c", "Shows the model positions that count from 0.")
 class PositionsFromZero(Server):
-    """Shows the model positions that count from 0."""
-
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
         answer = await super().ask(method, params, seconds=seconds)
         diagnostics = answer.get("diagnostics") if isinstance(answer, dict) else None
@@ -334,56 +274,44 @@ class PositionsFromZero(Server):
         return answer
 
 
-@breaks("CTX-5")
+@breaks("CTX-5", "Has no map of the repository.")
 class NoMap(Workspace):
-    """Has no map of the repository."""
-
     def show_map(self) -> str:
         return ""
 
 
-@breaks("CTX-8")
+@breaks("CTX-8", "Shows the first context of a prompt.")
 class OneContext(Turn):
-    """Shows the first context of a prompt."""
-
     async def user_message(self, text: str) -> dict[str, Any]:
         self.prompt = attrs.evolve(self.prompt, contexts=self.prompt.contexts[:1])
         return await super().user_message(text)
 
 
-@breaks("W-41b")
+@breaks("W-41b", "Shows the model whatever file the user mentions.")
 class MentionsAreContexts(Turn):
-    """Shows the model whatever file the user mentions."""
-
     async def user_message(self, text: str) -> dict[str, Any]:
         mentioned = [Path(word[1:]) for word in text.split() if word.startswith("@")]
         shown = [self.server.workspace.show_file(path) for path in mentioned]
         return await super().user_message("\n".join([*shown, text]))
 
 
-@breaks("EDIT-2")
+@breaks("EDIT-2", "Asks for the faults of the workspace's folder where those of all are wanted.")
 class AlwaysOneFile(Server):
-    """Asks for the faults of the workspace's folder where those of all are wanted."""
-
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
         asked = params or {"uri": self.workspace.roots[0].as_uri()}
         return await super().ask(method, asked, seconds=seconds)
 
 
-@breaks("W-42a")
+@breaks("W-42a", "Does not know who counts lines from 0.")
 class EverybodyCountsFromOne(Server):
-    """Does not know who counts lines from 0."""
-
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
         self.client = "anybody" if self.client == "vscode" else self.client
         return result
 
 
-@breaks("W-42b")
+@breaks("W-42b", "Leaves out what has a severity that the specification does not name.")
 class FourSeverities(Server):
-    """Leaves out what has a severity that the specification does not name."""
-
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
         answer = await super().ask(method, params, seconds=seconds)
         if isinstance(answer, dict) and isinstance(answer.get("diagnostics"), list):
@@ -393,18 +321,14 @@ class FourSeverities(Server):
         return answer
 
 
-@breaks("CHAT-27")
+@breaks("CHAT-27", "Describes no command.")
 class CommandsWithoutWords(Commands):
-    """Describes no command."""
-
     def find(self, query: str) -> list[dict[str, Any]]:
         return [{**each, "description": ""} for each in super().find(query)]
 
 
-@breaks("W-42e")
+@breaks("W-42e", "Ends the turn when the editor's answer makes no sense.")
 class SenselessAnswersEndTheTurn(Server):
-    """Ends the turn when the editor's answer makes no sense."""
-
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
         answer = await super().ask(method, params, seconds=seconds)
         if isinstance(answer, dict) and not isinstance(answer.get("diagnostics"), list):

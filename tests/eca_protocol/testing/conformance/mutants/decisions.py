@@ -14,10 +14,8 @@ from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 
 
-@breaks("W-30d")
+@breaks("W-30d", "Calls what is denied with an error.")
 class DenialIsAnError(ToolCall):
-    """Calls what is denied with an error."""
-
     def rejected(self, reason: str) -> None:
         if reason == "user-config":
             self.called("It was denied.", error=True)
@@ -25,34 +23,26 @@ class DenialIsAnError(ToolCall):
             super().rejected(reason)
 
 
-@breaks("TOOL-9")
+@breaks("TOOL-9", "Tells the configuration's no as the user's.")
 class WrongReason(ToolCall):
-    """Tells the configuration's no as the user's."""
-
     def rejected(self, reason: str) -> None:
         super().rejected("user-choice")
 
 
-@breaks("W-30f")
+@breaks("W-30f", "Tells the user's no as the configuration's.")
 class RefusalIsConfiguration(ToolCall):
-    """Tells the user's no as the configuration's."""
-
     def rejected(self, reason: str) -> None:
         super().rejected("user-config" if self._decision is False else reason)
 
 
-@breaks("W-30f")
+@breaks("W-30f", "Does not hear that the user rejects a call.")
 class DeafToRefusals(Server):
-    """Does not hear that the user rejects a call."""
-
     def reject(self, params: Params) -> None:
         return None
 
 
-@breaks("W-31b")
+@breaks("W-31b", "Ends the turn after a rejection by the user.")
 class RejectionEndsTheTurn(Turn):
-    """Ends the turn after a rejection by the user."""
-
     by_user = True
 
     async def ask(self, model: Any) -> None:
@@ -64,17 +54,13 @@ class RejectionEndsTheTurn(Turn):
             await super().ask(model)
 
 
-@breaks("W-31a")
+@breaks("W-31a", "Ends the turn after a rejection by the configuration.")
 class DenialEndsTheTurn(RejectionEndsTheTurn):
-    """Ends the turn after a rejection by the configuration."""
-
     by_user = False
 
 
-@breaks("TOOL-14")
+@breaks("TOOL-14", "Ends the turn behind a call that the user has approved.")
 class ApprovalEndsTheTurn(Turn):
-    """Ends the turn behind a call that the user has approved."""
-
     async def ask(self, model: Any) -> None:
         if any(call._decision for call in self.calls):
             self.calls = []
@@ -82,10 +68,8 @@ class ApprovalEndsTheTurn(Turn):
             await super().ask(model)
 
 
-@breaks("TOOL-18")
+@breaks("TOOL-18", "Runs what the user has rejected, in silence.")
 class RejectedCallsRun(ToolCall):
-    """Runs what the user has rejected, in silence."""
-
     async def approved(self) -> bool:
         yes = await super().approved()
         if not yes and self.tool is not None:
@@ -93,18 +77,14 @@ class RejectedCallsRun(ToolCall):
         return yes
 
 
-@breaks("TOOL-15")
+@breaks("TOOL-15", "Asks again although the user has approved for the session.")
 class SessionsAreForgotten(ToolCall):
-    """Asks again although the user has approved for the session."""
-
     def decide(self, approves: bool, *, for_session: bool = False) -> None:
         super().decide(approves)
 
 
-@breaks("W-34a")
+@breaks("W-34a", "Keeps a decision on a call that does not wait yet.")
 class EarlyDecisionsAreKept(ToolCall):
-    """Keeps a decision on a call that does not wait yet."""
-
     def decide(self, approves: bool, *, for_session: bool = False) -> None:
         if self.state == "waiting":
             super().decide(approves, for_session=for_session)
@@ -130,10 +110,8 @@ class _RunsAtItsEnd(Turn):
         await super().end()
 
 
-@breaks("W-34a")
+@breaks("W-34a", "Runs in silence, at the end of the turn, what was rejected and then approved.")
 class ApprovedAfterAll(Server):
-    """Runs in silence, at the end of the turn, what was rejected and then approved."""
-
     def __init__(self, transport: Any, config: Any, parts: Any) -> None:
         super().__init__(transport, config, attrs.evolve(parts, turn=_RunsAtItsEnd))
 
@@ -146,10 +124,8 @@ class ApprovedAfterAll(Server):
             chat.turn.late += [call for call in rejected if call.id == approved]
 
 
-@breaks("TOOL-8")
+@breaks("TOOL-8", "Tells a rejection twice.")
 class RejectedTwice(ToolCall):
-    """Tells a rejection twice."""
-
     def say(self, kind: str, **fields: Any) -> None:
         super().say(kind, **fields)
         if kind == "toolCallRejected":

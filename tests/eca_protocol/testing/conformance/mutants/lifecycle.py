@@ -18,64 +18,50 @@ from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 Message = dict[str, Any]
 
 
-@breaks("LIFE-2")
+@breaks("LIFE-2", "Refuses a request before `initialize` with -32600.")
 class EarlyRequestsAreInvalid(Server):
-    """Refuses a request before `initialize` with -32600."""
-
     def fail(self, fault: Fault) -> None:
         fault.code = -32600 if fault.code == -32002 else fault.code
         super().fail(fault)
 
 
-@breaks("LIFE-3")
+@breaks("LIFE-3", "Answers `initialize` with null.")
 class InitializeIsNull(Server):
-    """Answers `initialize` with null."""
-
     def initialize(self, params: Params) -> Any:
         super().initialize(params)
 
 
-@breaks("LIFE-4")
+@breaks("LIFE-4", "Serves `initialize` a second time.")
 class InitializeAgain(Server):
-    """Serves `initialize` a second time."""
-
     def pass_gate(self, method: str) -> None:
         if not (method == "initialize" and self.state == "ready"):
             super().pass_gate(method)
 
 
-@breaks("W-10a")
+@breaks("W-10a", "Answers `initialize` with an empty object.")
 class NoWelcome(Server):
-    """Answers `initialize` with an empty object."""
-
     def initialize(self, params: Params) -> Any:
         super().initialize(params)
         return {}
 
 
-@breaks("W-10b")
+@breaks("W-10b", "Says something before it answers `initialize`.")
 class SpeaksFirst(Server):
-    """Says something before it answers `initialize`."""
-
     def initialize(self, params: Params) -> Any:
         self.notify("$/showMessage", {"type": "info", "message": "Hello."})
         return super().initialize(params)
 
 
-@breaks("W-10d")
+@breaks("W-10d", "Refuses requests until `initialized` was received.")
 class WaitsForInitialized(Server):
-    """Refuses requests until `initialized` was received."""
-
     def pass_gate(self, method: str) -> None:
         super().pass_gate(method)
         if self.state == "ready" and not self.is_introduced:
             raise Fault(-32002, "not initialized")
 
 
-@breaks("W-10d")
+@breaks("W-10d", "Answers queries of contexts when `initialized` was received.")
 class HoldsUntilInitialized(Server):
-    """Answers queries of contexts when `initialized` was received."""
-
     def query_context(self, params: Params) -> Any:
         found = super().query_context(params)
         return found if self.is_introduced else self._later(found)
@@ -86,10 +72,8 @@ class HoldsUntilInitialized(Server):
         return found
 
 
-@breaks("W-10e")
+@breaks("W-10e", "Tells its configuration behind the answer to `initialize`.")
 class IntroducedTooSoon(Server):
-    """Tells its configuration behind the answer to `initialize`."""
-
     def write(self, message: Message) -> None:
         super().write(message)
         if "chatWelcomeMessage" in (message.get("result") or {}):
@@ -106,10 +90,8 @@ class _Config(Server):
         return config
 
 
-@breaks("LIFE-14")
+@breaks("LIFE-14", "Tells nothing of itself to a client that asked something before `initialized`.")
 class TellsNothingTheEarly(Server):
-    """Tells nothing of itself to a client that asked something before `initialized`."""
-
     has_request = False
 
     def pass_gate(self, method: str) -> None:
@@ -121,98 +103,76 @@ class TellsNothingTheEarly(Server):
             super().introduce()
 
 
-@breaks("W-11a")
+@breaks("W-11a", "Leaves a member of the first update away.")
 class NoAgents(_Config):
-    """Leaves a member of the first update away."""
-
     def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
         del config["agents"]
         return config
 
 
-@breaks("W-11b")
+@breaks("W-11b", "Selects a model that it does not list.")
 class SelectsWhatIsNotListed(_Config):
-    """Selects a model that it does not list."""
-
     def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
         return {**config, "selectModel": "nobody/nothing"}
 
 
-@breaks("W-21b")
+@breaks("W-21b", "Lists a model by its bare name.")
 class ModelsWithoutProvider(Server):
-    """Lists a model by its bare name."""
-
     def chat_config(self) -> dict[str, Any]:
         config = super().chat_config()
         return {**config, "models": [*config["models"], "bare"]}
 
 
-@breaks("W-11e")
+@breaks("W-11e", "Starts a task and does not finish it.")
 class TaskIsNeverFinished(Server):
-    """Starts a task and does not finish it."""
-
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
         if method != "$/progress" or params["type"] != "finish":
             super().notify(method, params, unasked=unasked)
 
 
-@breaks("W-11g")
+@breaks("W-11g", "Tells what has not changed as null, when the behaviour changes.")
 class NullInAnUpdate(Server):
-    """Tells what has not changed as null, when the behaviour changes."""
-
     def select_behavior(self, params: Params) -> None:
         super().select_behavior(params)
         self.notify("config/updated", {"chat": {"models": None}})
 
 
-@breaks("W-28b")
+@breaks("W-28b", "Tells the client what the client has selected.")
 class BehaviourIsSentBack(Server):
-    """Tells the client what the client has selected."""
-
     def select_behavior(self, params: Params) -> None:
         super().select_behavior(params)
         self.notify("config/updated", {"chat": {"selectBehavior": self.behavior}})
 
 
-@breaks("LIFE-8")
+@breaks("LIFE-8", "Begins with the behaviour of the configuration, whatever the client says.")
 class OptionsAreNotRead(Server):
-    """Begins with the behaviour of the configuration, whatever the client says."""
-
     def chat_config(self) -> dict[str, Any]:
         return {**super().chat_config(), "selectBehavior": "agent", "selectAgent": "agent"}
 
 
-@breaks("LIFE-18")
+@breaks("LIFE-18", "Answers `shutdown` with an object.")
 class ShutdownIsAnObject(Server):
-    """Answers `shutdown` with an object."""
-
     async def shutdown(self, params: Params) -> Any:
         await super().shutdown(params)
         return {}
 
 
-@breaks("LIFE-22")
+@breaks("LIFE-22", "Continues to serve.")
 class ServesAfterShutdown(Server):
-    """Continues to serve."""
-
     def pass_gate(self, method: str) -> None:
         if self.state != "shutdown":
             super().pass_gate(method)
 
 
-@breaks("LIFE-24")
+@breaks("LIFE-24", "Does not end by `exit` after `shutdown`, but by the end of its input.")
 class ExitIsIgnored(Server):
-    """Does not end by `exit` after `shutdown`, but by the end of its input."""
-
     def exit(self, params: Params) -> None:
         if self.state != "shutdown":
             super().exit(params)
 
 
-@breaks("W-13a")
+@breaks("W-13a", "Answers `shutdown` when the turns that run have come to their own end.")
 class ShutdownWaits(Server):
-    """Answers `shutdown` when the turns that run have come to their own end."""
-
     async def close(self) -> None:
         for chat in list(self.chats.values()):
             if chat.turn is not None and self.exit_code is None:
@@ -233,10 +193,8 @@ class _OtherCode(Server):
         """Return whether this end is the mutated one."""
 
 
-@breaks("W-13d")
+@breaks("W-13d", "Ends with 3 after `shutdown` and `exit`.")
 class ExitsWithThree(_OtherCode):
-    """Ends with 3 after `shutdown` and `exit`."""
-
     def exit(self, params: Params) -> None:
         self.has_received_exit = True
         super().exit(params)
@@ -245,10 +203,8 @@ class ExitsWithThree(_OtherCode):
         return self.state == "shutdown" and hasattr(self, "has_received_exit")
 
 
-@breaks("W-13e")
+@breaks("W-13e", "Ends with 3 at the end of its input.")
 class EndOfInputIsAFault(_OtherCode):
-    """Ends with 3 at the end of its input."""
-
     def exit(self, params: Params) -> None:
         self.has_received_exit = True
         super().exit(params)
@@ -257,63 +213,49 @@ class EndOfInputIsAFault(_OtherCode):
         return code == 0 and not hasattr(self, "has_received_exit")
 
 
-@breaks("W-13f")
+@breaks("W-13f", "Ends with 0 after `exit` without `shutdown`.")
 class ExitAloneIsFine(Server):
-    """Ends with 0 after `exit` without `shutdown`."""
-
     def exit(self, params: Params) -> None:
         self.end(0)
 
 
-@breaks("W-13h")
+@breaks("W-13h", "Ends with 1 by a signal.")
 class SignalsAreFaults(_OtherCode):
-    """Ends with 1 by a signal."""
-
     wrong = 1
 
     def is_it(self, code: int) -> bool:
         return code > 128
 
 
-@breaks("W-13i")
+@breaks("W-13i", "Ends without a word when the stream is beyond use.")
 class FatalFaultsAreSilent(Server):
-    """Ends without a word when the stream is beyond use."""
-
     def fail(self, fault: Fault) -> None:
         if not fault.fatal:
             super().fail(fault)
 
 
-@breaks("W-13j")
+@breaks("W-13j", "Takes the end of the input inside a body for a good end.")
 class CutBodiesAreFine(Wire):
-    """Takes the end of the input inside a body for a good end."""
-
     def feed_end(self) -> Fault | None:
         return None
 
 
-@breaks("W-14a")
+@breaks("W-14a", "Does not look after its parent.")
 class OrphansLive(Server):
-    """Does not look after its parent."""
-
     def watch_parent(self, pid: Any) -> None:
         return None
 
 
-@breaks("W-14b")
+@breaks("W-14b", "Ends for a parent that it has never seen.")
 class UnseenParentsAreGone(Server):
-    """Ends for a parent that it has never seen."""
-
     def watch_parent(self, pid: Any) -> None:
         if isinstance(pid, int) and not reference.is_alive(pid):
             self.end(0)
         super().watch_parent(pid)
 
 
-@breaks("W-14c")
+@breaks("W-14c", "Lives on without an input.")
 class EndOfInputIsIgnored(Server):
-    """Lives on without an input."""
-
     async def _read(self) -> None:
         await super()._read()
         if self.exit_code == 0 and self.state != "shutdown":
@@ -323,10 +265,8 @@ class EndOfInputIsIgnored(Server):
             self.end(0)
 
 
-@breaks("W-15a")
+@breaks("W-15a", "Takes the part of a URI behind `file://` for a path.")
 class URIsArePaths(Server):
-    """Takes the part of a URI behind `file://` for a path."""
-
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
         folders = params.list("workspaceFolders")
@@ -336,19 +276,15 @@ class URIsArePaths(Server):
         return result
 
 
-@breaks("W-15b")
+@breaks("W-15b", "Says nothing of folders that it cannot use.")
 class UnusableFoldersAreSilent(Server):
-    """Says nothing of folders that it cannot use."""
-
     def show(self, kind: str, text: str) -> None:
         if not text.startswith("The folder"):
             super().show(kind, text)
 
 
-@breaks("W-10c")
+@breaks("W-10c", "Serves what came behind `initialize` before that is answered.")
 class InitializeIsOvertaken(Server):
-    """Serves what came behind `initialize` before that is answered."""
-
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
 
@@ -359,27 +295,21 @@ class InitializeIsOvertaken(Server):
         return later()
 
 
-@breaks("CONF-3")
+@breaks("CONF-3", "Reads its configuration once.")
 class ChangesAreNotSeen(Server):
-    """Reads its configuration once."""
-
     async def _watch_configuration(self) -> None:
         return None
 
 
-@breaks("CONF-6")
+@breaks("CONF-6", "Has a welcome of its own, whatever the configuration says at the start.")
 class OneWelcome(Server):
-    """Has a welcome of its own, whatever the configuration says at the start."""
-
     @property
     def welcome(self) -> str:
         return str(self.workspace.configuration().get("welcomeMessage", reference.WELCOME))
 
 
-@breaks("W-13k")
+@breaks("W-13k", "Takes its time to end.")
 class SlowExit(Server):
-    """Takes its time to end."""
-
     async def run(self) -> int:
         code = await super().run()
         if code == 1 and self.state == "ready":
@@ -387,10 +317,8 @@ class SlowExit(Server):
         return code
 
 
-@breaks("W-15c")
+@breaks("W-15c", "Takes the folder that `rootUri` names for a root.")
 class RootsOfTheirOwn(Server):
-    """Takes the folder that `rootUri` names for a root."""
-
     def initialize(self, params: Params) -> Any:
         folders = params.list("workspaceFolders")
         if params.text("rootUri"):
@@ -399,10 +327,8 @@ class RootsOfTheirOwn(Server):
         return super().initialize(params)
 
 
-@breaks("W-15d")
+@breaks("W-15d", "Asks the client to show a message.")
 class MessagesAreRequests(Server):
-    """Asks the client to show a message."""
-
     def write(self, message: Message) -> None:
         if message.get("method") == "$/showMessage":
             message = {**message, "id": "show"}

@@ -13,10 +13,8 @@ from tests.eca_protocol.testing.conformance.reference.server import Server
 Message = dict[str, Any]
 
 
-@breaks("ARROW:chat-tool-call-2")
+@breaks("ARROW:chat-tool-call-2", "Offers tools to the model only where there are MCP servers.")
 class OnlyServersHaveTools(Turn):
-    """Offers tools to the model only where there are MCP servers."""
-
     async def request(self, model: Model, messages: Any, tools: Any) -> None:
         await super().request(model, messages, tools if "mcpServers" in self.server.config else [])
 
@@ -44,10 +42,8 @@ class CallsSwallowSentences(Turn):
         super().store_answer()
 
 
-@breaks("W-21a")
+@breaks("W-21a", "Answers a prompt when the model does, or when its turn has come to another end.")
 class AnswersWithTheFirstWord(Server):
-    """Answers a prompt when the model does, or when its turn has come to another end."""
-
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._late: dict[str, Message] = {}  # the answers to prompts, by chat
@@ -73,10 +69,8 @@ class AnswersWithTheFirstWord(Server):
             super().write(self._late.pop(chat_id))
 
 
-@breaks("W-21f")
+@breaks("W-21f", "Ends the turn that runs for a prompt whose model it does not know.")
 class UnknownModelsPushIn(Chat):
-    """Ends the turn that runs for a prompt whose model it does not know."""
-
     def prompt(self, prompt: Prompt) -> dict[str, Any]:
         if self.turn is not None and prompt.model not in self.server.models:
             self.turn._scope.cancel()

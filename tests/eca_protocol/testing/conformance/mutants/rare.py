@@ -24,20 +24,16 @@ from tests.eca_protocol.testing.conformance.reference.wire import Fault
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 
 
-@breaks("ARROW:chat-tool-call-11")
+@breaks("ARROW:chat-tool-call-11", "Does not send the last result of several calls to the model.")
 class LastResultIsLost(ToolCall):
-    """Does not send the last result of several calls to the model."""
-
     def called(self, output: str, *, error: bool) -> None:
         calls = self.turn.calls
         self.is_in_history = self.is_in_history and (len(calls) < 2 or self is not calls[-1])
         super().called(output, error=error)
 
 
-@breaks("CHAT-12")
+@breaks("CHAT-12", "Loses a small piece of a text after 3,000 characters.")
 class LatePieceIsLost(Turn):
-    """Loses a small piece of a text after 3,000 characters."""
-
     is_lost = False
 
     def take_text(self, text: str) -> None:
@@ -47,10 +43,8 @@ class LatePieceIsLost(Turn):
             super().take_text(text)
 
 
-@breaks("W-22e")
+@breaks("W-22e", "Ends a turn twice that is stopped while a call waits for approval.")
 class WaitingCallEndsTwice(Turn):
-    """Ends a turn twice that is stopped while a call waits for approval."""
-
     waits = False
 
     def stop(self) -> None:
@@ -63,10 +57,8 @@ class WaitingCallEndsTwice(Turn):
             super().finish()
 
 
-@breaks("W-22e")
+@breaks("W-22e", "Ends a turn once more at a decision that comes after it.")
 class LateDecisionEndsTheTurn(Server):
-    """Ends a turn once more at a decision that comes after it."""
-
     def decide(self, params: Params, approves: bool, for_session: bool) -> None:
         super().decide(params, approves, for_session)
         chat = self.chats.get(params.text("chatId"))
@@ -74,28 +66,22 @@ class LateDecisionEndsTheTurn(Server):
             chat.say("system", {"type": "progress", "state": "finished", "text": ""})
 
 
-@breaks("W-11g")
+@breaks("W-11g", "Announces null as the selected variant, in an edition without variants.")
 class NoVariantIsNull(Server):
-    """Announces null as the selected variant, in an edition without variants."""
-
     def chat_config(self) -> dict[str, Any]:
         return {**super().chat_config(), "selectVariant": None}
 
 
-@breaks("W-11g")
+@breaks("W-11g", "Announces null for another member beside the settings of chats.")
 class NullBesideTheChat(Server):
-    """Announces null for another member beside the settings of chats."""
-
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
         if method == "config/updated":
             params = {**params, "completion": None}
         super().notify(method, params, unasked=unasked)
 
 
-@breaks("W-41e")
+@breaks("W-41e", "Ends the turn at a context of an unknown type.")
 class UnknownContextEndsTheTurn(Turn):
-    """Ends the turn at a context of an unknown type."""
-
     async def user_message(self, text: str) -> dict[str, Any]:
         message = await super().user_message(text)
         if "was skipped" in message["content"]:
@@ -103,49 +89,39 @@ class UnknownContextEndsTheTurn(Turn):
         return message
 
 
-@breaks("W-41e")
+@breaks("W-41e", "Skips what follows an unknown context, too.")
 class NothingFollowsAnUnknownContext(Turn):
-    """Skips what follows an unknown context, too."""
-
     async def user_message(self, text: str) -> dict[str, Any]:
         message = await super().user_message(text)
         shown, is_skipped, rest = message["content"].partition("was skipped)")
         return {**message, "content": f"{shown}{is_skipped}\n\n{text}"} if rest else message
 
 
-@breaks("W-4a")
+@breaks("W-4a", "Answers a request without an id, with id null.")
 class AnswersWithoutAnId(Server):
-    """Answers a request without an id, with id null."""
-
     def receive(self, message: Any) -> None:
         super().receive(message)
         if isinstance(message, dict) and message.get("method") in REQUESTS and "id" not in message:
             self.write({"jsonrpc": "2.0", "id": None, "result": {}})
 
 
-@breaks("W-21d")
+@breaks("W-21d", "Skips an error in the model's stream, and takes the rest for the answer.")
 class ErrorEventsAreSkipped(Turn):
-    """Skips an error in the model's stream, and takes the rest for the answer."""
-
     def take(self, event: dict[str, Any], model: Model) -> None:
         if not isinstance(event, dict) or "error" not in event:
             super().take(event, model)
 
 
-@breaks("W-30d")
+@breaks("W-30d", "Allows what one rule allows and another denies.")
 class AllowanceWins(Toolbox):
-    """Allows what one rule allows and another denies."""
-
     def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
         if self.rules("allow", tool, arguments):
             return "allow"
         return super().verdict(tool, behavior, arguments)
 
 
-@breaks("W-30d")
+@breaks("W-30d", "Ignores a rule that denies a tool with certain arguments.")
 class DenialsOfArgumentsAreIgnored(Toolbox):
-    """Ignores a rule that denies a tool with certain arguments."""
-
     def rules(self, verdict: str, tool: Tool, arguments: dict[str, Any]) -> bool:
         return super().rules(verdict, tool, {} if verdict == "deny" else arguments)
 
@@ -166,17 +142,13 @@ class _Announced(EditFile):
         return "It is written."
 
 
-@breaks("TOOL-13")
+@breaks("TOOL-13", "Writes what an edit has announced, and loses what changed since.")
 class AnnouncedTextIsWritten(Toolbox):
-    """Writes what an edit has announced, and loses what changed since."""
-
     natives = tuple(_Announced if kind is EditFile else kind for kind in Toolbox.natives)
 
 
-@breaks("CONF-3")
+@breaks("CONF-3", "Ends at a configuration file that is no JSON.")
 class BrokenFileIsFatal(Workspace):
-    """Ends at a configuration file that is no JSON."""
-
     def configuration(self) -> dict[str, Any]:
         file = self.roots[0] / ".eca" / "config.json"
         if file.exists():
@@ -197,10 +169,8 @@ class _FirstOfItsHome(Server):
                 self.running -= set(self.workspace.roots)
 
 
-@breaks("LIFE-3")
+@breaks("LIFE-3", "Ends at the lock of another server.")
 class OneServerInAHome(_FirstOfItsHome):
-    """Ends at the lock of another server."""
-
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
         if self.running.intersection(self.workspace.roots):
@@ -211,10 +181,8 @@ class OneServerInAHome(_FirstOfItsHome):
         return result
 
 
-@breaks("LIFE-3")
+@breaks("LIFE-3", "Refuses to start with a configuration file that is no JSON.")
 class BrokenFilePreventsTheStart(Server):
-    """Refuses to start with a configuration file that is no JSON."""
-
     def initialize(self, params: Params) -> Any:
         result = super().initialize(params)
         file = self.workspace.resolve(".eca/config.json")
@@ -225,10 +193,8 @@ class BrokenFilePreventsTheStart(Server):
         return result
 
 
-@breaks("CHAT-2")
+@breaks("CHAT-2", "Stores chats when the server is shut down, and loses them when it is killed.")
 class ChatsAreStoredAtTheShutdown(Store):
-    """Stores chats when the server is shut down, and loses them when it is killed."""
-
     def __init__(self, roots: list[Path]) -> None:
         super().__init__(roots)
         self.unsaved: dict[str, list[dict[str, Any]]] = {}
@@ -245,10 +211,8 @@ class ChatsAreStoredAtTheShutdown(Store):
             super().save(chat_id, history)
 
 
-@breaks("W-24f")
+@breaks("W-24f", "Hides a deleted chat, which the next server finds again.")
 class DeletedChatsStayStored(Store):
-    """Hides a deleted chat, which the next server finds again."""
-
     def __init__(self, roots: list[Path]) -> None:
         super().__init__(roots)
         self.hidden: set[str] = set()

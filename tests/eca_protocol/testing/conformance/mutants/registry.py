@@ -48,8 +48,16 @@ def parts_with(own: type[Any], parts: Parts = _OCTOBER) -> Parts:
     )
 
 
-def breaks(row: str, *, edition: Revision | None = None) -> Callable[[Part], Part]:
-    """Make a mutant of a subclass of one of the reference server's parts."""
+def breaks(
+    row: str, does: str | None = None, *, edition: Revision | None = None
+) -> Callable[[Part], Part]:
+    """Make a mutant of a subclass of one of the reference server's parts.
+
+    Args:
+        row: the row that it breaks.
+        does: what it does, if its docstring does not say so.
+        edition: the edition that it is asked to speak.
+    """
     parts = current.PARTS if edition is Revision.CURRENT else _OCTOBER
 
     def register(mutation: Part) -> Part:
@@ -57,7 +65,7 @@ def breaks(row: str, *, edition: Revision | None = None) -> Callable[[Part], Par
         MUTANTS[mutation.__name__] = Mutant(
             name=mutation.__name__,
             breaks=row,
-            does=str(mutation.__doc__),
+            does=does or str(mutation.__doc__),
             parts=parts_with(mutation, parts),
             edition=edition,
         )

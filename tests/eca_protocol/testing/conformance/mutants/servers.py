@@ -13,85 +13,67 @@ from tests.eca_protocol.testing.conformance.reference.tools import Toolbox
 Message = dict[str, Any]
 
 
-@breaks("W-11c")
+@breaks("W-11c", "Does not show its native tools.")
 class NativeServerIsNotShown(Server):
-    """Does not show its native tools."""
-
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
         if method != "tool/serverUpdated" or params["type"] != "native":
             super().notify(method, params, unasked=unasked)
 
 
-@breaks("W-33a")
+@breaks("W-33a", "Calls the native server by another name.")
 class NativeServerIsCalledSo(Server):
-    """Calls the native server by another name."""
-
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
         if method == "tool/serverUpdated" and params["type"] == "native":
             params = {**params, "name": "eca"}
         super().notify(method, params, unasked=unasked)
 
 
-@breaks("W-36d")
+@breaks("W-36d", "Says nothing when a server is started that there is not.")
 class UnknownServersAreSilent(Server):
-    """Says nothing when a server is started that there is not."""
-
     def show(self, kind: str, text: str) -> None:
         if not text.startswith("There is no MCP"):
             super().show(kind, text)
 
 
-@breaks("GEN-1")
+@breaks("GEN-1", "Shows a message without a word when it has introduced itself.")
 class EmptyMessages(Server):
-    """Shows a message without a word when it has introduced itself."""
-
     def introduce(self) -> None:
         super().introduce()
         self.show("info", " ")
 
 
-@breaks("FIELD:ShowMessageParams.message")
+@breaks("FIELD:ShowMessageParams.message", "Spells a field of `$/showMessage` otherwise.")
 class MessagesAreCalledText(Server):
-    """Spells a field of `$/showMessage` otherwise."""
-
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
         if method == "$/showMessage":
             params = {"type": params["type"], "text": params["message"]}
         super().notify(method, params, unasked=unasked)
 
 
-@breaks("FIELD:ServerTool.description")
+@breaks("FIELD:ServerTool.description", "Shows tools without saying what they are for.")
 class ToolsWithoutDescription(Toolbox):
-    """Shows tools without saying what they are for."""
-
     def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
         listed = super().listed(tools, behavior)
         return [{key: tool[key] for key in tool if key != "description"} for tool in listed]
 
 
-@breaks("CONF-11")
+@breaks("CONF-11", "Writes the schema of a tool as a text.")
 class SchemasAsText(Toolbox):
-    """Writes the schema of a tool as a text."""
-
     def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
         listed = super().listed(tools, behavior)
         return [{**tool, "parameters": str(tool["parameters"])} for tool in listed]
 
 
-@breaks("W-33b")
+@breaks("W-33b", "Does not tell that a behaviour disables tools.")
 class ListIsNotSentAgain(Server):
-    """Does not tell that a behaviour disables tools."""
-
     def select_behavior(self, params: Params) -> None:
         introduced, self.announce_native_tools = self.announce_native_tools, lambda: None  # type: ignore[method-assign] - for this call
         super().select_behavior(params)
         self.announce_native_tools = introduced  # type: ignore[method-assign] - as it was
 
 
-@breaks("CONF-13")
+@breaks("CONF-13", "Does not tell that a server has stopped.")
 class StopIsNotTold(MCPServer):
-    """Does not tell that a server has stopped."""
-
     def announce(self, status: str) -> None:
         if status == "stopped":
             self.status = status
@@ -99,10 +81,8 @@ class StopIsNotTold(MCPServer):
             super().announce(status)
 
 
-@breaks("CONF-12")
+@breaks("CONF-12", "Says that a server has stopped, and lets it run on.")
 class StopLeavesTheProcess(MCPServer):
-    """Says that a server has stopped, and lets it run on."""
-
     async def stop(self) -> None:
         if self.owner.exit_code is None and self.owner.state == "ready":
             self.announce("stopped")
@@ -118,57 +98,45 @@ class StopLeavesTheProcess(MCPServer):
             self.announce("running")
 
 
-@breaks("CONF-10")
+@breaks("CONF-10", "Shows a server that runs without its tools.")
 class RunningWithoutTools(MCPServer):
-    """Shows a server that runs without its tools."""
-
     def announce(self, status: str) -> None:
         tools, self.tools = self.tools, []
         super().announce(status)
         self.tools = tools
 
 
-@breaks("W-36f")
+@breaks("W-36f", "Says nothing when what runs is started.")
 class SameStatusIsSilent(MCPServer):
-    """Says nothing when what runs is started."""
-
     def start(self) -> None:
         if self.status not in ("starting", "running"):
             super().start()
 
 
-@breaks("W-36e")
+@breaks("W-36e", "Does not start what is disabled.")
 class DisabledStaysSo(MCPServer):
-    """Does not start what is disabled."""
-
     def start(self) -> None:
         if self.status != "disabled":
             super().start()
 
 
-@breaks("W-37")
+@breaks("W-37", "Offers a server's tool under the name that the server gave it.")
 class ToolsByTheirOwnName(MCPTool):
-    """Offers a server's tool under the name that the server gave it."""
-
     @property
     def offered_name(self) -> str:
         return str(self.name)
 
 
-@breaks("CONF-8")
+@breaks("CONF-8", "Says that the native server starts.")
 class NativeServerStarts(Server):
-    """Says that the native server starts."""
-
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
         if method == "tool/serverUpdated" and params["type"] == "native":
             params = {**params, "status": "starting"}
         super().notify(method, params, unasked=unasked)
 
 
-@breaks("CONF-9")
+@breaks("CONF-9", "Does not tell that a server starts with the session.")
 class FirstStartIsNotTold(MCPServer):
-    """Does not tell that a server starts with the session."""
-
     has_started = False
 
     def announce(self, status: str) -> None:
@@ -178,10 +146,8 @@ class FirstStartIsNotTold(MCPServer):
             super().announce(status)
 
 
-@breaks("CONF-16")
+@breaks("CONF-16", "Does not tell that a server starts which the user has started.")
 class RestartIsNotTold(MCPServer):
-    """Does not tell that a server starts which the user has started."""
-
     has_started = False
 
     def announce(self, status: str) -> None:
@@ -192,10 +158,8 @@ class RestartIsNotTold(MCPServer):
             super().announce(status)
 
 
-@breaks("CONF-15")
+@breaks("CONF-15", "Says that it starts a server which was stopped, and does not.")
 class StoppedForEver(MCPServer):
-    """Says that it starts a server which was stopped, and does not."""
-
     async def stop(self) -> None:
         self.was_stopped = True
         await super().stop()
@@ -205,26 +169,20 @@ class StoppedForEver(MCPServer):
             await super()._run()
 
 
-@breaks("W-36a")
+@breaks("W-36a", "Does not tell the URL of a server as its command.")
 class URLsAreHidden(MCPServer):
-    """Does not tell the URL of a server as its command."""
-
     def announced_command(self) -> tuple[str, list[str]]:
         return ("", []) if "url" in self._settings else super().announced_command()
 
 
-@breaks("W-36b")
+@breaks("W-36b", "Does not give the link to log in with.")
 class LoginsAreNotNamed(Server):
-    """Does not give the link to log in with."""
-
     def show(self, kind: str, text: str) -> None:
         super().show(kind, text.partition("log in")[0])
 
 
-@breaks("W-11d")
+@breaks("W-11d", "Shows MCP servers before the native one.")
 class ServersComeFirst(Server):
-    """Shows MCP servers before the native one."""
-
     def introduce(self) -> None:
         native, self.announce_native_tools = self.announce_native_tools, lambda: None  # type: ignore[method-assign] - announced below
         super().introduce()
@@ -232,10 +190,8 @@ class ServersComeFirst(Server):
         native()
 
 
-@breaks("LIFE-17")
+@breaks("LIFE-17", "Starts with `initialize`, and is announced when the client is ready.")
 class ServersStartAtOnce(MCPServer):
-    """Starts with `initialize`, and is announced when the client is ready."""
-
     def __init__(self, owner: Server, name: str, settings: dict[str, Any]) -> None:
         super().__init__(owner, name, settings)
         self.has_begun = self.status == "disabled"
@@ -248,20 +204,16 @@ class ServersStartAtOnce(MCPServer):
         self.has_begun = True
 
 
-@breaks("LIFE-20")
+@breaks("LIFE-20", "Answers `shutdown` before an MCP server has ended.")
 class ServersOutliveTheShutdown(MCPServer):
-    """Answers `shutdown` before an MCP server has ended."""
-
     async def stop(self) -> None:
         if self.owner.state == "shutdown" and self.owner.exit_code is None:
             return
         await super().stop()
 
 
-@breaks("W-11f")
+@breaks("W-11f", "Tells the end of its start when MCP servers have started.")
 class StartWaitsForServers(Server):
-    """Tells the end of its start when MCP servers have started."""
-
     finish: Any = None
 
     def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:

@@ -18,10 +18,8 @@ from tests.eca_protocol.testing.conformance.reference.tools import ToolFault
 from tests.eca_protocol.testing.conformance.reference.wire import Fault
 
 
-@breaks("W-22c")
+@breaks("W-22c", "Continues with the next prompt after a stop.")
 class QueueOutlivesTheStop(Chat):
-    """Continues with the next prompt after a stop."""
-
     def stop(self) -> None:
         waiting = list(self.queue)
         super().stop()
@@ -29,18 +27,14 @@ class QueueOutlivesTheStop(Chat):
             self.queue.extend(waiting)
 
 
-@breaks("W-22d")
+@breaks("W-22d", "Does not repeat the prompts that a stop drops.")
 class DroppedWordsAreLost(Turn):
-    """Does not repeat the prompts that a stop drops."""
-
     def send_dropped_prompts(self) -> None:
         return None
 
 
-@breaks("W-22f")
+@breaks("W-22f", "Ends a turn that there is not.")
 class StopOfNothing(Server):
-    """Ends a turn that there is not."""
-
     def stop(self, params: Params) -> None:
         chat_id = params.text("chatId", needed=True)
         if chat_id not in self.chats or self.chats[chat_id].turn is None:
@@ -48,19 +42,15 @@ class StopOfNothing(Server):
         super().stop(params)
 
 
-@breaks("W-23d")
+@breaks("W-23d", "Tells usage after a stop.")
 class UsageAfterAStop(Turn):
-    """Tells usage after a stop."""
-
     def send_dropped_prompts(self) -> None:
         super().send_dropped_prompts()
         self.send_usage()
 
 
-@breaks("W-23e")
+@breaks("W-23e", "Takes 0.8 s to stop.")
 class SlowStop(Turn):
-    """Takes 0.8 s to stop."""
-
     async def end(self) -> None:
         if self.stopped:
             with anyio.CancelScope(shield=True):
@@ -68,10 +58,8 @@ class SlowStop(Turn):
         await super().end()
 
 
-@breaks("W-23f")
+@breaks("W-23f", "Reads on, and drops what it reads, after a stop.")
 class ConnectionStaysOpen(Turn):
-    """Reads on, and drops what it reads, after a stop."""
-
     async def request(self, model: Model, messages: Any, tools: Any) -> None:
         ended, scope = anyio.Event(), anyio.CancelScope()
         faults: list[ModelFault] = []
@@ -98,30 +86,24 @@ class ConnectionStaysOpen(Turn):
             super().take(event, model)
 
 
-@breaks("W-23g")
+@breaks("W-23g", "Says the last of the model's text after the end of a stopped turn.")
 class LateDelta(Turn):
-    """Says the last of the model's text after the end of a stopped turn."""
-
     def finish(self) -> None:
         super().finish()
         if self.stopped and self.server.state == "ready":
             self.chat.say("assistant", {"type": "text", "text": "late"})
 
 
-@breaks("W-23g")
+@breaks("W-23g", "Says one thing more after a stop.")
 class ProgressAfterTheEnd(Turn):
-    """Says one thing more after a stop."""
-
     def finish(self) -> None:
         super().finish()
         if self.stopped and self.server.state == "ready":
             self.progress("Stopped")
 
 
-@breaks("CHAT-34")
+@breaks("CHAT-34", "Answers prompts after a stop, and does nothing about them.")
 class StoppedForGood(Chat):
-    """Answers prompts after a stop, and does nothing about them."""
-
     is_stopped = False
 
     def stop(self) -> None:
@@ -148,48 +130,38 @@ class GhostOfARequest(Model):
             raise
 
 
-@breaks("W-24a")
+@breaks("W-24a", "Says how a deleted turn ends.")
 class DeletedChatsSpeak(Chat):
-    """Says how a deleted turn ends."""
-
     def say(self, role: str, content: dict[str, Any]) -> None:
         deleted, self.deleted = self.deleted, self.deleted and self.server.client == "emacs"
         super().say(role, content)
         self.deleted = deleted
 
 
-@breaks("W-24b")
+@breaks("W-24b", "Lets a turn run on, unheard, when its chat is deleted.")
 class DeletedChatsRun(Chat):
-    """Lets a turn run on, unheard, when its chat is deleted."""
-
     async def delete(self, *, tells_the_end: bool) -> None:
         if self.turn is not None and tells_the_end:
             self.turn.finish()
         self.deleted = True
 
 
-@breaks("CHAT-36")
+@breaks("CHAT-36", "Answers a delete with null.")
 class DeleteIsNull(Server):
-    """Answers a delete with null."""
-
     async def delete(self, params: Params) -> Any:
         await super().delete(params)
 
 
-@breaks("W-24e")
+@breaks("W-24e", "Refuses to delete what there is not.")
 class UnknownDeletesFail(Server):
-    """Refuses to delete what there is not."""
-
     def delete(self, params: Params) -> Any:
         if params.text("chatId") not in self.chats:
             raise Fault(-32602, "params.chatId: expected a chat that there is")
         return super().delete(params)
 
 
-@breaks("W-24f")
+@breaks("W-24f", "Keeps a deleted chat's history.")
 class DeletedHistoryStays(Server):
-    """Keeps a deleted chat's history."""
-
     async def delete(self, params: Params) -> Any:
         chat = self.chats.get(params.text("chatId"))
         result = await super().delete(params)
@@ -200,39 +172,31 @@ class DeletedHistoryStays(Server):
         return result
 
 
-@breaks("W-25d")
+@breaks("W-25d", "Tells a title after a stop.")
 class TitlesAfterAStop(Chat):
-    """Tells a title after a stop."""
-
     def stop(self) -> None:
         scope, self.title_scope = self.title_scope, None
         super().stop()
         self.title_scope = scope
 
 
-@breaks("W-30g")
+@breaks("W-30g", "Does not close a call that waits when it is stopped.")
 class StopLeavesCallsOpen(ToolCall):
-    """Does not close a call that waits when it is stopped."""
-
     def cut_short(self) -> None:
         if self.state == "running":
             super().cut_short()
 
 
-@breaks("CHAT-33")
+@breaks("CHAT-33", "Says one word more of the model's after a stop, before the end.")
 class TalksOn(Turn):
-    """Says one word more of the model's after a stop, before the end."""
-
     def close(self) -> None:
         if self.stopped:
             self.chat.say("assistant", {"type": "text", "text": "one more"})
         super().close()
 
 
-@breaks("W-23a")
+@breaks("W-23a", "Cannot be stopped before the model has said something.")
 class DeafBeforeTheFirstWord(Turn):
-    """Cannot be stopped before the model has said something."""
-
     has_begun = False
 
     def take(self, event: dict[str, Any], model: Model) -> None:
@@ -245,19 +209,15 @@ class DeafBeforeTheFirstWord(Turn):
             super().stop()
 
 
-@breaks("W-23c")
+@breaks("W-23c", "Waits for the answer of an MCP server, whatever the user wants.")
 class ServersAreNotStopped(MCPTool):
-    """Waits for the answer of an MCP server, whatever the user wants."""
-
     async def run(self, arguments: dict[str, Any]) -> str:
         with anyio.CancelScope(shield=True), anyio.move_on_after(4):
             return await super().run(arguments)
         raise ToolFault("It took too long.")
 
 
-@breaks("W-24c")
+@breaks("W-24c", "Says nothing of a deleted turn's end to the client that needs it.")
 class DeletesAlike(Chat):
-    """Says nothing of a deleted turn's end to the client that needs it."""
-
     async def delete(self, *, tells_the_end: bool) -> None:
         await super().delete(tells_the_end=False)

@@ -33,18 +33,14 @@ class _Says(ToolCall):
         """Return the changed content."""
 
 
-@breaks("W-30a")
+@breaks("W-30a", "Announces a call that was not prepared.")
 class NeverPrepared(ToolCall):
-    """Announces a call that was not prepared."""
-
     def prepare_rest(self) -> None:
         self._prepared = len(self.arguments_text)
 
 
-@breaks("W-30a")
+@breaks("W-30a", "Forgets to close the second call of an answer.")
 class NeverClosed(ToolCall):
-    """Forgets to close the second call of an answer."""
-
     def called(self, output: str, *, error: bool) -> None:
         if self is self.turn.calls[0]:
             super().called(output, error=error)
@@ -54,57 +50,45 @@ class NeverClosed(ToolCall):
         self.say = say  # type: ignore[method-assign] - as it was
 
 
-@breaks("TOOL-3")
+@breaks("TOOL-3", "Announces the second call of an answer twice.")
 class RunTwice(ToolCall):
-    """Announces the second call of an answer twice."""
-
     def announce(self, *, manual: bool) -> None:
         super().announce(manual=manual)
         if self is not self.turn.calls[0]:
             super().announce(manual=manual)
 
 
-@breaks("W-30a")
+@breaks("W-30a", "Does not say that a call runs.")
 class NeverRunning(_Says):
-    """Does not say that a call runs."""
-
     def say(self, kind: str, **fields: Any) -> None:
         if kind != "toolCallRunning":
             ToolCall.say(self, kind, **fields)
 
 
-@breaks("TOOL-6")
+@breaks("TOOL-6", "Tells the result of the second call of an answer twice.")
 class CalledTwice(ToolCall):
-    """Tells the result of the second call of an answer twice."""
-
     def say(self, kind: str, **fields: Any) -> None:
         super().say(kind, **fields)
         if kind == "toolCalled" and self is not self.turn.calls[0]:
             super().say(kind, **fields)
 
 
-@breaks("TOOL-4")
+@breaks("TOOL-4", "Says that no approval is needed, and waits for one.")
 class NobodyIsAsked(_Says):
-    """Says that no approval is needed, and waits for one."""
-
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {**fields, "manualApproval": False} if "manualApproval" in fields else fields
 
 
-@breaks("W-30b")
+@breaks("W-30b", "Repeats the arguments from their beginning with every piece.")
 class WholeArgumentsEachTime(ToolCall):
-    """Repeats the arguments from their beginning with every piece."""
-
     def say(self, kind: str, **fields: Any) -> None:
         if kind == "toolCallPrepare":
             fields = {"argumentsText": self.arguments_text}
         super().say(kind, **fields)
 
 
-@breaks("W-30b")
+@breaks("W-30b", "Prepares a call with an empty name.")
 class PreparedWithoutName(ToolCall):
-    """Prepares a call with an empty name."""
-
     def common(self) -> dict[str, Any]:
         common = super().common()
         return (
@@ -112,20 +96,16 @@ class PreparedWithoutName(ToolCall):
         )
 
 
-@breaks("W-30c")
+@breaks("W-30c", "Writes arguments where there are none that can be read.")
 class UnreadableIsText(_Says):
-    """Writes arguments where there are none that can be read."""
-
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         if "arguments" in fields and self.unreadable:
             fields = {**fields, "arguments": {"unreadable": True}}
         return fields
 
 
-@breaks("W-30e")
+@breaks("W-30e", "Rejects a call of a tool that there is not.")
 class UnknownToolsAreRejected(ToolCall):
-    """Rejects a call of a tool that there is not."""
-
     def called(self, output: str, *, error: bool) -> None:
         if self.tool is None:
             self.rejected("user-config")
@@ -133,10 +113,8 @@ class UnknownToolsAreRejected(ToolCall):
             super().called(output, error=error)
 
 
-@breaks("W-30h")
+@breaks("W-30h", "Shows the pieces of all calls as they come.")
 class MixesPreparation(Turn):
-    """Shows the pieces of all calls as they come."""
-
     def take_call(self, piece: dict[str, Any]) -> None:
         super().take_call(piece)
         for call in self.calls:
@@ -153,18 +131,14 @@ class ArgumentsAsList(_Says):
         return fields
 
 
-@breaks("W-32b")
+@breaks("W-32b", "Writes a third reason.")
 class OtherReasons(_Says):
-    """Writes a third reason."""
-
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {**fields, "reason": "user"} if "reason" in fields else fields
 
 
-@breaks("W-33c")
+@breaks("W-33c", "Calls native tools by CURRENT's names.")
 class PrefixIsLeftAway(ToolCall):
-    """Calls native tools by CURRENT's names."""
-
     def common(self) -> dict[str, Any]:
         common = super().common()
         return {**common, "name": common["name"].removeprefix("eca_")}
@@ -183,44 +157,34 @@ class ResultsWithoutServer(_Says):
         self.common = common  # type: ignore[method-assign] - as it was
 
 
-@breaks("TOOL-10")
+@breaks("TOOL-10", "Tells the tools of MCP servers as native.")
 class EverythingIsNative(ToolCall):
-    """Tells the tools of MCP servers as native."""
-
     def common(self) -> dict[str, Any]:
         return {**super().common(), "origin": "native"}
 
 
-@breaks("TOOL-11")
+@breaks("TOOL-11", "Names itself as the server of every tool.")
 class EveryServerIsOurs(ToolCall):
-    """Names itself as the server of every tool."""
-
     def common(self) -> dict[str, Any]:
         return {**super().common(), "server": "eca"}
 
 
-@breaks("TOOL-11")
+@breaks("TOOL-11", "Names no server with the result of a call.")
 class ResultsWithAnEmptyServer(_Says):
-    """Names no server with the result of a call."""
-
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {**fields, "server": ""} if kind == "toolCalled" else fields
 
 
-@breaks("TOOL-7")
+@breaks("TOOL-7", "Says of every file that it was read.")
 class FailureIsSilent(_Says):
-    """Says of every file that it was read."""
-
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         if kind == "toolCalled" and self._began and self.requested_name == "eca_read_file":
             fields = {**fields, "error": False}
         return fields
 
 
-@breaks("W-38b")
+@breaks("W-38b", "Says that an edit was done which was not.")
 class RefusedEditsAreFine(ToolCall):
-    """Says that an edit was done which was not."""
-
     def called(self, output: str, *, error: bool) -> None:
         is_edit = self.tool is not None and self.tool.name == "eca_edit_file"
         super().called(output, error=error and not is_edit)
@@ -235,27 +199,21 @@ class _Ambiguous(EditFile):
             raise ToolFault(f"3 words: {path} is ambiguous") from fault
 
 
-@breaks("W-38b")
+@breaks("W-38b", "Does not say how often a file has the text that an edit is to replace.")
 class MatchesAreNotCounted(Toolbox):
-    """Does not say how often a file has the text that an edit is to replace."""
-
     natives = tuple(_Ambiguous if kind is EditFile else kind for kind in Toolbox.natives)
 
 
-@breaks("FIELD:ChatToolCalledContent.totalTimeMs")
+@breaks("FIELD:ChatToolCalledContent.totalTimeMs", "Writes a time as a text.")
 class TimeAsText(_Says):
-    """Writes a time as a text."""
-
     def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
         if "totalTimeMs" in fields:
             fields = {**fields, "totalTimeMs": f"{fields['totalTimeMs']} ms"}
         return fields
 
 
-@breaks("W-35a")
+@breaks("W-35a", "Tells a file's change when the call is announced, and not again.")
 class ChangeIsToldOnce(_Says):
-    """Tells a file's change when the call is announced, and not again."""
-
     def say(self, kind: str, **fields: Any) -> None:
         change = self._change
         if kind in ("toolCallRunning", "toolCalled"):
@@ -264,43 +222,33 @@ class ChangeIsToldOnce(_Says):
         self._change = change
 
 
-@breaks("TOOL-13")
+@breaks("TOOL-13", "Counts no lines of a change.")
 class NoLinesAreCounted(ToolCall):
-    """Counts no lines of a change."""
-
     def details(self) -> dict[str, Any]:
         details = super().details()
         return {**details, "linesAdded": 0, "linesRemoved": 0} if details else {}
 
 
-@breaks("W-35b")
+@breaks("W-35b", "Has a tool of its own that is called `task`, behind the usual prefix.")
 class ToolCalledTask(Toolbox):
-    """Has a tool of its own that is called `task`, behind the usual prefix."""
-
     def native(self, behavior: str) -> list[dict[str, Any]]:
         listed = super().native(behavior)
         return [*listed, {**listed[0], "name": "eca_task"}]
 
 
-@breaks("W-6b")
+@breaks("W-6b", "Passes outputs on whole.")
 class OutputsAreEndless(Toolbox):
-    """Passes outputs on whole."""
-
     cap = 10**9
 
 
-@breaks("W-38a")
+@breaks("W-38a", "Does not say that an output was cut.")
 class CutInSilence(ToolCall):
-    """Does not say that an output was cut."""
-
     def called(self, output: str, *, error: bool) -> None:
         super().called(output.partition("\n... cut,")[0], error=error)
 
 
-@breaks("W-33e")
+@breaks("W-33e", "Does not know a tool that is denied by an older name, with two underscores.")
 class OneSpelling(Toolbox):
-    """Does not know a tool that is denied by an older name, with two underscores."""
-
     def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
         verdict = super().verdict(tool, behavior, arguments)
         denied = self._owner.config.get("toolCall", {}).get("approval", {}).get("deny", ())
@@ -308,10 +256,8 @@ class OneSpelling(Toolbox):
         return "allow" if is_old and not self.is_withheld(tool, behavior) else verdict
 
 
-@breaks("W-23b")
+@breaks("W-23b", "Takes a while to stop when a tool runs.")
 class ToolsAreStoppedSlowly(Turn):
-    """Takes a while to stop when a tool runs."""
-
     async def end(self) -> None:
         ran = any(call._began and call.requested_name == "eca_shell_command" for call in self.calls)
         if self.stopped and ran and self.server.state == "ready":
@@ -320,10 +266,8 @@ class ToolsAreStoppedSlowly(Turn):
         await super().end()
 
 
-@breaks("TOOL-1")
+@breaks("TOOL-1", "Prepares a call when its arguments are whole.")
 class PreparedAtOnce(ToolCall):
-    """Prepares a call when its arguments are whole."""
-
     is_whole = False
 
     def prepare_rest(self) -> None:
@@ -335,18 +279,14 @@ class PreparedAtOnce(ToolCall):
         super().end_preparing()
 
 
-@breaks("TOOL-12")
+@breaks("TOOL-12", "Tells calls without a word on what they do.")
 class NoSummary(ToolCall):
-    """Tells calls without a word on what they do."""
-
     def summary(self) -> str:
         return ""
 
 
-@breaks("W-33f")
+@breaks("W-33f", "Calls a parameter otherwise than people know it.")
 class OtherParameters(Toolbox):
-    """Calls a parameter otherwise than people know it."""
-
     def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
         listed = super().listed(tools, behavior)
         for tool in listed:
@@ -356,19 +296,15 @@ class OtherParameters(Toolbox):
         return listed
 
 
-@breaks("ARROW:chat-tool-call-11")
+@breaks("ARROW:chat-tool-call-11", "Does not tell the model what came of a command.")
 class ResultsAreKept(ToolCall):
-    """Does not tell the model what came of a command."""
-
     def close(self, result: str, kind: str, **fields: Any) -> None:
         is_command = kind == "toolCalled" and self.requested_name == "eca_shell_command"
         super().close("It was called." if is_command else result, kind, **fields)
 
 
-@breaks("TOOL-5")
+@breaks("TOOL-5", "Says twice that a call runs.")
 class RunningTwice(ToolCall):
-    """Says twice that a call runs."""
-
     def say(self, kind: str, **fields: Any) -> None:
         super().say(kind, **fields)
         if kind == "toolCallRunning":
@@ -391,8 +327,6 @@ class _Lingering(ShellCommand):
             await super().end(child)
 
 
-@breaks("W-13b")
+@breaks("W-13b", "Answers `shutdown` before the commands that run have ended.")
 class CommandsOutliveTheShutdown(Toolbox):
-    """Answers `shutdown` before the commands that run have ended."""
-
     natives = (*Toolbox.natives[:-1], _Lingering)

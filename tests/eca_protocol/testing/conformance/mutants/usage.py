@@ -15,18 +15,14 @@ from tests.eca_protocol.testing.conformance.reference.server import Server
 Content = dict[str, Any]
 
 
-@breaks("W-20d")
+@breaks("W-20d", "Ends a turn without usage.")
 class NoUsage(Turn):
-    """Ends a turn without usage."""
-
     def send_usage(self) -> None:
         return None
 
 
-@breaks("W-27e")
+@breaks("W-27e", "Tells usage behind `finished`.")
 class UsageAfterTheEnd(Turn):
-    """Tells usage behind `finished`."""
-
     def send_usage(self) -> None:
         return None
 
@@ -36,74 +32,58 @@ class UsageAfterTheEnd(Turn):
             super().send_usage()
 
 
-@breaks("W-26a")
+@breaks("W-26a", "Says usage in the assistant's name.")
 class UsageOfTheAssistant(SaysOtherwise):
-    """Says usage in the assistant's name."""
-
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
         return ("assistant" if content["type"] == "usage" else role), content
 
 
-@breaks("W-26d")
+@breaks("W-26d", "Appends a text of its own to the model's last word.")
 class SystemTextsStick(Turn):
-    """Appends a text of its own to the model's last word."""
-
     def paragraph(self, text: str) -> str:
         return text
 
 
-@breaks("W-26b")
+@breaks("W-26b", "Does not finish a reasoning.")
 class ThoughtsStayOpen(Turn):
-    """Does not finish a reasoning."""
-
     def end_reasoning(self) -> None:
         self._reasoning = None
 
 
-@breaks("CHAT-15")
+@breaks("CHAT-15", "Gives the texts of a reasoning another id.")
 class ThoughtsChangeTheirId(SaysOtherwise):
-    """Gives the texts of a reasoning another id."""
-
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
         if content["type"] == "reasonText":
             content = {**content, "id": content["id"] + "-text"}
         return role, content
 
 
-@breaks("FIELD:ChatReasonFinishedContent.totalTimeMs")
+@breaks("FIELD:ChatReasonFinishedContent.totalTimeMs", "Does not tell how long a reasoning took.")
 class ThoughtsWithoutTime(SaysOtherwise):
-    """Does not tell how long a reasoning took."""
-
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
         if content["type"] == "reasonFinished":
             content = {"type": content["type"], "id": content["id"]}
         return role, content
 
 
-@breaks("FIELD:ChatUsageContent.sessionTokens")
+@breaks("FIELD:ChatUsageContent.sessionTokens", "Writes a count as a text.")
 class TokensAsText(SaysOtherwise):
-    """Writes a count as a text."""
-
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
         if content["type"] == "usage":
             content = {**content, "sessionTokens": str(content["sessionTokens"])}
         return role, content
 
 
-@breaks("FIELD:ChatUsageContent.lastMessageCost")
+@breaks("FIELD:ChatUsageContent.lastMessageCost", "Writes the cost of a message as a number.")
 class CostsAsNumbers(SaysOtherwise):
-    """Writes the cost of a message as a number."""
-
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
         if "lastMessageCost" in content:
             content = {**content, "lastMessageCost": float(content["lastMessageCost"])}
         return role, content
 
 
-@breaks("W-27b")
+@breaks("W-27b", "Writes costs with a dollar sign.")
 class CostsWithASign(Turn):
-    """Writes costs with a dollar sign."""
-
     def usage(self) -> Content:
         content = super().usage()
         for name in ("lastMessageCost", "messageCost", "sessionCost"):
@@ -112,10 +92,8 @@ class CostsWithASign(Turn):
         return content
 
 
-@breaks("W-27c")
+@breaks("W-27c", "Writes half a limit.")
 class HalfALimit(Turn):
-    """Writes half a limit."""
-
     def usage(self) -> Content:
         content = super().usage()
         if "limit" in content:
@@ -123,38 +101,30 @@ class HalfALimit(Turn):
         return content
 
 
-@breaks("W-27d")
+@breaks("W-27d", "Leaves `messageCost` away.")
 class OneCost(Turn):
-    """Leaves `messageCost` away."""
-
     def usage(self) -> Content:
         content = super().usage()
         content.pop("messageCost", None)
         return content
 
 
-@breaks("W-27a")
+@breaks("W-27a", "Counts the tokens of the last turn only.")
 class TokensOfOneTurn(Turn):
-    """Counts the tokens of the last turn only."""
-
     def begin(self) -> None:
         self.chat.tokens = 0
         super().begin()
 
 
-@breaks("W-27a")
+@breaks("W-27a", "Counts the tokens of the title's request, too.")
 class TitlesAreCounted(Chat):
-    """Counts the tokens of the title's request, too."""
-
     async def make_title(self, scope: anyio.CancelScope, model: Model, text: str) -> None:
         self.tokens += 11
         await super().make_title(scope, model, text)
 
 
-@breaks("CHAT-20")
+@breaks("CHAT-20", "Tells the limit of the output as that of the context.")
 class LimitsAreExchanged(Turn):
-    """Tells the limit of the output as that of the context."""
-
     def usage(self) -> Content:
         content = super().usage()
         if "limit" in content:
@@ -163,44 +133,34 @@ class LimitsAreExchanged(Turn):
         return content
 
 
-@breaks("W-25a")
+@breaks("W-25a", "Offers tools with the request for a title.")
 class TitlesWithTools(Chat):
-    """Offers tools with the request for a title."""
-
     def title_tools(self) -> list[dict[str, Any]]:
         return self.server.toolbox.offered("agent")
 
 
-@breaks("W-25b")
+@breaks("W-25b", "Speaks of titles in what it tells the model of the chat.")
 class ChatsSpeakOfTitles(Turn):
-    """Speaks of titles in what it tells the model of the chat."""
-
     def instructions(self) -> str:
         return f"{super().instructions()} Do not write a title above an answer."
 
 
-@breaks("W-25c")
+@breaks("W-25c", "Asks for titles although they are turned off.")
 class AlwaysTitles(Server):
-    """Asks for titles although they are turned off."""
-
     @property
     def wants_titles(self) -> bool:
         return True
 
 
-@breaks("CHAT-21")
+@breaks("CHAT-21", "Asks for a title and does not tell it.")
 class TitlesStayHere(Chat):
-    """Asks for a title and does not tell it."""
-
     def say(self, role: str, content: Content) -> None:
         if content["type"] != "metadata":
             super().say(role, content)
 
 
-@breaks("CHAT-19")
+@breaks("CHAT-19", "Tells the cost of the last message as that of the session.")
 class SessionsCostOneTurn(Turn):
-    """Tells the cost of the last message as that of the session."""
-
     def usage(self) -> Content:
         content = super().usage()
         if "sessionCost" in content:
@@ -208,20 +168,16 @@ class SessionsCostOneTurn(Turn):
         return content
 
 
-@breaks("CHAT-16")
+@breaks("CHAT-16", "Tells a reasoning's time with the wrong sign.")
 class ThoughtsBackInTime(SaysOtherwise):
-    """Tells a reasoning's time with the wrong sign."""
-
     def changed(self, role: str, content: Content) -> tuple[str, Content]:
         if "totalTimeMs" in content:
             content = {**content, "totalTimeMs": -1 - content["totalTimeMs"]}
         return role, content
 
 
-@breaks("CHAT-18")
+@breaks("CHAT-18", "Counts output tokens, not input tokens.")
 class TokensOneWay(Turn):
-    """Counts output tokens, not input tokens."""
-
     def count(self, usage: dict[str, Any], model: Model) -> None:
         super().count(usage, model)
         self.chat.tokens -= usage.get("prompt_tokens", 0)

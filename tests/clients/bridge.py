@@ -1,4 +1,4 @@
-"""The two ways a message gets to the server and back: a client's own framing, or vscode-jsonrpc."""
+"""The Node bridge: a client whose messages get to the server and back by vscode-jsonrpc."""
 
 from __future__ import annotations
 
@@ -9,100 +9,16 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from tests.clients.readers import Reader
-from tests.eca_server.stranger import SECONDS, Stranger, environment, frame
+from tests.eca_server.stranger import SECONDS, environment
 from tests.node import node, node_modules
 
 BRIDGE = Path(__file__).with_name("vscode_bridge.js")
-
-
-class Line(Protocol):
-    """A client's connection with a server it has started.
-
-    Attributes:
-        pid: the server's.
-    """
-
-    @property
-    def pid(self) -> int: ...
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message."""
-
-    def read(self, seconds: float) -> list[Any]:
-        """The messages that the client understands of its next read; fails if there is none."""
-
-    def is_silent(self, seconds: float) -> bool:
-        """Tell whether nothing comes for so many seconds."""
-
-    def kill(self, number: signal.Signals) -> None:
-        """Send the server a signal."""
-
-    def close_input(self) -> None:
-        """End what the server reads."""
-
-    def exit_code(self, within: float) -> int | str:
-        """Return the server's exit code, or its signal's name."""
-
-    def close(self) -> None:
-        """End the server if it still runs, and judge its log."""
-
-
-class Pipes(Stranger):
-    """The client's own framing over pipes."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        cwd: Path,
-        home: Path,
-        env: Mapping[str, str],
-        reader: Reader,
-        encode: Callable[[Any], bytes] = frame,
-        connect: Callable[[], tuple[int, int]] = os.pipe,
-        read_size: int = 65_536,
-    ) -> None:
-        super().__init__(
-            command,
-            cwd=cwd,
-            env=environment(home, **env),
-            errors=home / "stderr.txt",
-            connect=connect,
-            read_size=read_size,
-        )
-        self._reader = reader
-        self._encode = encode
-        self._given = 0
-
-    def send(self, *messages: Any) -> None:
-        self.write(b"".join(map(self._encode, messages)))
-
-    def read(self, seconds: float) -> list[Any]:
-        if self._given == len(self.reads):
-            self.read_once(seconds=seconds)
-        came = self.reads[self._given : self._given + 1]
-        self._given += len(came)
-        return [message for read in came for message in self._reader.feed(read)]
-
-    def is_silent(self, seconds: float) -> bool:
-        return not self.can_read(seconds=seconds)
-
-    def kill(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-    def exit_code(self, within: float = 3.0) -> Any:
-        code = super().exit_code(within=within)
-        return code if code >= 0 else signal.Signals(-code).name
-
-    def close(self) -> None:
-        self.stop()
 
 
 class NodeBridge:
@@ -120,7 +36,7 @@ class NodeBridge:
         self._errors = home / "stderr.txt"
         self.trace: list[str] = []
         self._buffer = b""
-        self._ended: int | str | None = None
+        self._code: int | None = None
         options = json.dumps({"cwd": str(cwd), "answers": answers})
         modules = node_modules()
         with self._errors.open("wb") as stderr:
@@ -156,7 +72,7 @@ class NodeBridge:
             case {"pid": pid}:
                 self.pid = pid
             case {"exit": how}:
-                self._ended = how
+                self._code = how if isinstance(how, int) else -signal.Signals[how]
             case {"trace": line}:
                 self.trace.append(line)
             case {"fault": fault}:
@@ -178,11 +94,11 @@ class NodeBridge:
                 return False
         return True
 
-    def exit_code(self, within: float) -> int | str:
+    def exit_code(self, *, within: float) -> int:
         deadline = time.monotonic() + within
-        while self._ended is None:
+        while self._code is None:
             self.read(max(0.01, deadline - time.monotonic()))
-        return self._ended
+        return self._code
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -1,0 +1,157 @@
+"""What the tests of every API need: events decoded, read and checked; backends that are asked."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eca_server.models.answer import Answer
+from eca_server.models.answer_body import AnswerBody, Framing
+from eca_server.models.backend import Backend, BackendError, Request
+from eca_server.models.encoding import HistoryEncoder
+from eca_server.models.events import (
+    Event,
+    Finished,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+from eca_server.models.history import Message, TextPart
+from eca_server.models.stream_decoder import StreamDecoder
+
+HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
+
+
+async def ask(backend: Backend, request: Request = HELLO) -> tuple[Answer, list[Any]]:
+    """Return the answer to a request, and its events."""
+    answer, events = Answer(), []
+    async with backend.stream(request) as stream:
+        async for event in stream:
+            answer.feed(event)
+            events.append(event)
+    return answer, events
+
+
+async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
+    """Return the error of a request that fails."""
+    with pytest.raises(BackendError) as caught:
+        await ask(backend, request)
+    return caught.value
+
+
+def decode(
+    decoder: StreamDecoder,
+    pieces: Iterable[bytes],
+    *,
+    content_type: str = "",
+    framing: Framing = "sse",
+) -> tuple[list[Event], str | None]:
+    """Return the events of these bytes, and the kind of the error at their end."""
+    body, events = AnswerBody(content_type=content_type, decoder=decoder, framing=framing), []
+    try:
+        for piece in pieces:
+            events.extend(body.feed(piece))
+        events.extend(body.close())
+    except BackendError as error:
+        return events, error.kind
+    return events, None
+
+
+def new_keys() -> Callable[[], str]:
+    """Return a function that numbers the keys of calls."""
+    return map("k{}".format, itertools.count(1)).__next__
+
+
+def read(events: Iterable[Event]) -> Answer:
+    """Return the answer of these events."""
+    answer = Answer()
+    for event in events:
+        answer.feed(event)
+    return answer
+
+
+def only(kind: Any, events: Iterable[Event]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def text_of(events: Iterable[Event]) -> str:
+    return "".join(event.text for event in only(TextDelta, events))
+
+
+def thoughts_of(events: Iterable[Event]) -> str:
+    return "".join(event.text for event in only(ReasoningDelta, events))
+
+
+def calls_of(events: Sequence[Event]) -> list[tuple[str, dict[str, Any] | None]]:
+    """Return the name and the arguments of each finished call."""
+    names = {event.key: event.name for event in only(ToolCallStarted, events)}
+    return [(names[event.key], event.arguments) for event in only(ToolCallFinished, events)]
+
+
+def check_grammar(events: Sequence[Event]) -> None:
+    """Check the rules for the events of every whole answer."""
+    assert [event for event in events if isinstance(event, Started)] == [events[0]]
+    assert [event for event in events if isinstance(event, Finished)] == [events[-1]]
+    grown: dict[str, str] = {}
+    open_blocks: set[str] = set()
+    for event in events:
+        match event:
+            case ReasoningStarted(key) | ToolCallStarted(key=key):
+                assert key not in grown
+                grown[key] = ""
+                open_blocks.add(key)
+            case ReasoningDelta(key, piece) | ToolCallArguments(key, piece):
+                assert key in open_blocks
+                assert piece
+                grown[key] += piece
+            case ReasoningFinished(key=key):
+                open_blocks.remove(key)
+            case ToolCallFinished(key=key, raw=raw):
+                open_blocks.remove(key)
+                assert raw == grown[key]
+            case TextDelta(piece):
+                assert piece
+            case Usage():
+                counts = [event.input, event.output]
+                assert all(n is None or (n >= 0 and math.isfinite(n)) for n in counts)
+    assert not open_blocks
+
+
+def odd_values(
+    keys: Sequence[str], words: st.SearchStrategy[Any], *, leaves: int = 12
+) -> st.SearchStrategy[Any]:
+    """Return JSON of any form, with keys that the decoder looks for."""
+    return st.recursive(
+        st.none() | st.booleans() | st.integers(-1, 3) | words,
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(keys), inner, max_size=5)
+        ),
+        max_leaves=leaves,
+    )
+
+
+def growth_test(
+    histories: st.SearchStrategy[list[Message]], new_encoder: Callable[[], HistoryEncoder]
+) -> Callable[[], None]:
+    """Return the test that a history which grows or forks is written as if it were new."""
+
+    @given(histories, st.lists(histories, min_size=1, max_size=2))
+    def test(start: list[Message], rests: list[list[Message]]) -> None:
+        encoder = new_encoder()
+        for rest in (*rests, rests[0]):
+            history = start + rest
+            for length in range(len(history) + 1):
+                again, new = (each.written(history[:length]) for each in (encoder, new_encoder()))
+                assert b"".join(again.pieces) == b"".join(new.pieces)
+
+    return test
