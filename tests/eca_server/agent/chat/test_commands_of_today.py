@@ -191,7 +191,7 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
         ]  # fmt: skip
         words = text(await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO))
         assert "Added 2 messages" in words
-        monkeypatch.setattr(chats, "MAX_LISTED", 1)
+        monkeypatch.setattr(chats, "MAX_RESUMABLE", 1)
         assert "Mine\n" not in text(await ours.turn("/resume", "e"))
         assert "Added 2 messages" in text(await ours.turn("/resume c", "e"))
         assert "forked to Mine (3)." in text(await ours.turn("/fork"))
