@@ -1,4 +1,4 @@
-"""What the tests of every API need: events decoded, read and checked; backends that are asked."""
+"""The shared parts of the APIs' tests: events decoded, read and checked; backends asked."""
 
 import itertools
 import math
