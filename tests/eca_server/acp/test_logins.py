@@ -32,7 +32,7 @@ def stored(tmp_path: Path) -> Mapping[str, Any]:
     return found
 
 
-async def test_a_missing_key_is_said_and_a_configured_one_counts(tmp_path: Path) -> None:
+async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: Path) -> None:
     async with editing(tmp_path) as editor:
         with pytest.raises(RPCError, match="no key was found") as refused:
             await authenticate(editor, "environment")
