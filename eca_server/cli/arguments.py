@@ -191,11 +191,17 @@ def _add_serve(commands: _Commands) -> None:
 
 
 def _add_acp(commands: _Commands) -> None:
-    acp = _add_command(commands, "acp", "serve an editor that speaks ACP (Zed, JetBrains)", _ACP)
+    acp = _add_command(
+        commands,
+        "acp",
+        "serve an editor that speaks ACP (Zed, JetBrains)",
+        _ACP,
+        usage="eca-server acp [-h] [--login] [--config-file FILE] [--trust-workspace] "
+        "[--log-level LEVEL] [--verbose] [-- COMMAND ...]",
+    )
     _add_common(acp)
     _add_trust_flag(acp)
     acp.add_argument("--login", action="store_true", help="chat in the terminal, to type /login")
-    acp.add_argument("server", nargs="*", metavar="COMMAND", help="an ECA server to use, after --")
 
 
 def _add_chat(commands: _Commands) -> None:
