@@ -49,15 +49,19 @@ _SENDER = {
 }
 
 
-def json_schema(revision: Revision) -> dict[str, Any]:
+def json_schema(revision: Revision, table: Table | None = None) -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of an edition's messages, as a JSON value.
+
+    A `table` of a different protocol replaces ECA's, such as `eca_protocol.acp.ACP` for CURRENT.
 
     The schema matches one request or notification. `$defs` contains each model and union by the
     name of its interface, and each method's whole message by the method's name. `x-methods` is the
     method table, with references to the definitions.
     """
     definitions = _Definitions(revision)
-    table: Table = DRAFT if revision is Revision.DRAFT else ECA
+    title = f"ECA protocol, revision {revision.value}" if table is None else "Messages"
+    if table is None:
+        table = DRAFT if revision is Revision.DRAFT else ECA
     rows = [row for row in table if row.window.written_in(revision)]
     methods = {row.name: definitions.method(row) for row in rows}
     messages = {
@@ -66,7 +70,7 @@ def json_schema(revision: Revision) -> dict[str, Any]:
     }
     return {
         "$schema": _SPECIFICATION,
-        "title": f"ECA protocol, revision {revision.value}",
+        "title": title,
         "description": _DESCRIPTION,
         "oneOf": [_reference(name) for name in messages],
         "x-methods": methods,

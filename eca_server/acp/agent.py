@@ -54,6 +54,7 @@ class Agent:
         self._command = command
         self._sessions: dict[str, Session] = {}
         self._is_initialized = False
+        self._folders: dict[str, str] = {}  # of the sessions that were opened or listed
         self._client_capabilities = acp.ClientCapabilities()
         self._nursery: trio.Nursery
         self._peer = open_peer(
@@ -62,6 +63,7 @@ class Agent:
             handlers={
                 "initialize": self._initialize,
                 "authenticate": self._authenticate,
+                "logout": self._logout,
                 "session/new": self._new,
                 "session/load": self._load,
                 "session/resume": self._resume,
@@ -92,7 +94,12 @@ class Agent:
                 id="environment",
                 name="Keys of the environment or the configuration",
                 description="The server reads its keys by itself",
-            )
+            ),
+            acp.AuthMethod(
+                id="login",
+                name="Log in in the browser",
+                description="The first provider that has such a login, for example OpenRouter",
+            ),
         ]
         if params.client_capabilities.auth.terminal:
             methods.append(
@@ -117,15 +124,28 @@ class Agent:
                     close=_EMPTY,
                     additional_directories=_EMPTY,
                 ),
+                auth=acp.AgentAuthCapabilities(logout=_EMPTY),
             ),
             auth_methods=tuple(methods),
             agent_info=acp.Implementation(name="eca", title="ECA", version=version()),
         )
 
-    def _authenticate(self, params: acp.AuthenticateRequest) -> acp.Empty:
-        if params.method_id not in {"environment", "terminal"}:
+    async def _authenticate(self, params: acp.AuthenticateRequest) -> acp.Empty:
+        if params.method_id == "terminal":
+            return _EMPTY  # done in the terminal; a new session reads it when it starts
+        from eca_server.acp.logins import check_keys, log_in  # noqa: PLC0415
+
+        act = {"environment": check_keys, "login": log_in}.get(params.method_id)
+        if act is None:
             raise RPCError(ErrorCode.INVALID_PARAMS, f"no login method {params.method_id!r}")
-        return _EMPTY  # a new session reads keys and logins when it starts
+        await self._with_client(None, act)
+        return _EMPTY
+
+    async def _logout(self, _: acp.Empty) -> acp.Empty:
+        from eca_server.acp.logins import log_out  # noqa: PLC0415
+
+        await self._with_client(None, log_out)
+        return _EMPTY
 
     def _session(self, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -154,6 +174,7 @@ class Agent:
         if not Path(params.cwd).is_absolute():
             raise RPCError(ErrorCode.INVALID_PARAMS, f"cwd: not an absolute path: {params.cwd!r}")
         session = Session(session_id, params.cwd, self._peer)
+        self._folders[session_id] = params.cwd
         servers = mcp_configuration(params.mcp_servers)
         folders = [params.cwd, *params.additional_directories]
         start = partial(self._run_session, session, folders, servers)
@@ -226,19 +247,22 @@ class Agent:
     async def _resume(self, params: acp.ResumeSessionRequest) -> acp.SessionState:
         return await self._reopen(params, replays=False)
 
-    async def _with_client(self, cwd: str, act: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Call a function with the connection of any session, or of one made for it."""
+    async def _with_client(self, cwd: str | None, act: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Call a function with the connection of a session in a folder, or of one made for it.
+
+        None: a session of any folder.
+        """
         from eca_protocol.client import connect  # noqa: PLC0415
         from eca_server.acp.session import failure  # noqa: PLC0415
 
         try:
             for session in self._sessions.values():
-                if session.cwd == cwd and not session.closing.is_set():
+                if cwd in {None, session.cwd} and not session.closing.is_set():
                     return await act(session.client)
             async with connect(
                 command=self._command,
                 server=None if self._server is None else self._server(),
-                workspace_folders=[cwd],
+                workspace_folders=[cwd or str(Path.cwd())],
             ) as client:
                 await client.wait_for_config()
                 return await act(client)
@@ -249,21 +273,22 @@ class Agent:
         from eca_protocol.messages import ChatListParams  # noqa: PLC0415
         from eca_protocol.methods import CHAT_LIST  # noqa: PLC0415
 
-        cwd = params.cwd or str(Path.cwd())
-        listed = await self._with_client(
-            cwd, lambda client: client.request(CHAT_LIST, ChatListParams())
-        )
-        return acp.ListSessionsResponse(
-            sessions=tuple(
-                acp.SessionInfo(
-                    session_id=chat.id,
-                    cwd=cwd,
-                    title=chat.title,
-                    updated_at=_time(chat.updated_at),
-                )
-                for chat in listed.chats
+        if params.cwd is not None and not Path(params.cwd).is_absolute():
+            raise RPCError(ErrorCode.INVALID_PARAMS, f"cwd: not an absolute path: {params.cwd!r}")
+        open_in = (each.cwd for each in self._sessions.values())
+        folders = [params.cwd] if params.cwd else dict.fromkeys([str(Path.cwd()), *open_in])
+        sessions: dict[str, acp.SessionInfo] = {}
+        for cwd in folders:
+            listed = await self._with_client(
+                cwd, lambda client: client.request(CHAT_LIST, ChatListParams())
             )
-        )
+            for chat in listed.chats:
+                time = _time(chat.updated_at)
+                sessions[chat.id] = acp.SessionInfo(
+                    session_id=chat.id, cwd=cwd, title=chat.title, updated_at=time
+                )
+                self._folders[chat.id] = cwd
+        return acp.ListSessionsResponse(sessions=tuple(sessions.values()))
 
     async def _delete(self, params: acp.SessionReference) -> acp.Empty:
         from eca_protocol.messages import ChatDeleteParams  # noqa: PLC0415
@@ -271,7 +296,7 @@ class Agent:
 
         session = self._sessions.get(params.session_id)
         await self._with_client(
-            str(Path.cwd()) if session is None else session.cwd,
+            self._folders.pop(params.session_id, str(Path.cwd())),
             lambda client: client.request(CHAT_DELETE, ChatDeleteParams(chat_id=params.session_id)),
         )
         if session is not None:
@@ -288,11 +313,12 @@ class Agent:
         self._session(params.session_id).set_mode(params.mode_id)
         return _EMPTY
 
-    def _set_option(
+    async def _set_option(
         self, params: acp.SetSessionConfigOptionRequest
     ) -> acp.SetSessionConfigOptionResponse:
         session = self._session(params.session_id)
         session.set_option(params.config_id, params.value)
+        await session.refresh_options()
         return acp.SetSessionConfigOptionResponse(config_options=session.options())
 
     def _prompt(self, params: acp.PromptRequest) -> Awaitable[acp.PromptResponse]:

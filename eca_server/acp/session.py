@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.client.approvals import ApprovalDecision
 from eca_protocol.errors import ECAError, RPCError
 from eca_protocol.jsonrpc import ErrorCode
+from eca_protocol.methods import CHAT_SELECTED_MODEL_CHANGED
 from eca_protocol.peer import Peer
 from eca_server.acp.blocks import message_of
 from eca_server.acp.updates import Updates, shown_call
@@ -300,8 +302,16 @@ class Session:
         elif option_id == "model":
             self._chat.model = value
             self._variant = None  # a variant belongs to its model
+            selected = eca.ChatSelectedModelChanged(model=value)
+            with contextlib.suppress(ECAError):
+                self._client.notify(CHAT_SELECTED_MODEL_CHANGED, selected)
         else:
             self._variant = value or None
+
+    async def refresh_options(self) -> None:
+        """Wait until the server has announced the variants of a selected model."""
+        with contextlib.suppress(ECAError):
+            await self._chat.query_commands()  # the server answers in order
 
     def set_mode(self, mode: str) -> None:
         """Change the agent of later prompts."""

@@ -268,11 +268,14 @@ def _add_serve_options(serve: Parser) -> None:
 
 
 def _add_acp(commands: _Commands) -> None:
-    acp = add_command(commands, "acp", _ACP)
+    usage = (
+        "eca-server acp [-h] [--login] [--config-file FILE] [--trust-workspace] "
+        "[--log-level LEVEL] [--verbose] [-- COMMAND ...]"
+    )
+    acp = add_command(commands, "acp", _ACP, usage=usage)
     _add_common(acp)
     _add_trust_flag(acp)
     acp.add_argument("--login", action="store_true", help="chat in the terminal, to type /login")
-    acp.add_argument("server", nargs="*", metavar="COMMAND", help="an ECA server to use, after --")
 
 
 def _add_chat(commands: _Commands) -> None:

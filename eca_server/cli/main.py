@@ -32,6 +32,9 @@ _WITH_VALUE = (
 
 _SERVING = ("serve", "server")
 
+_WITH_SERVER = ("acp", "tap")
+"""The commands that take the command of a server after `--`."""
+
 _TRY = "Try `eca-server --help`.\n"
 
 _WELCOME = """\
@@ -54,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     if command in _WITH_PARSERS:
         return _WITH_PARSERS[command](remaining)
     server: list[str] = []
-    if command == "tap" and "--" in remaining:
+    if command in _WITH_SERVER and "--" in remaining:
         dashes = remaining.index("--")
         remaining, server = remaining[:dashes], remaining[dashes + 1 :]
     is_server = command in _SERVING and not {"--version", "-h", "--help"} & set(remaining)

@@ -6,7 +6,7 @@ API for a single request, such as one for a title or a summary.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -21,11 +21,16 @@ from eca_server.models.history import Origin
 
 ACP: Final = "acp"
 """The API of a configured agent, and the provider of all of them: `acp/NAME`."""
+AGENT_VARIABLE: Final = "ECA_ACP_AGENT"
+"""Set for the agents: an ECA server among them has no agents itself, so that none starts itself."""
 
 
-def acp_agents(config: Config) -> dict[str, configuration.Model]:
-    """Return the configured agents as models, by the names of their providers."""
-    every = config.providers.items()
+def acp_agents(config: Config, environ: Mapping[str, str]) -> dict[str, configuration.Model]:
+    """Return the configured agents as models, by the names of their providers.
+
+    A server that is such an agent itself has none.
+    """
+    every = () if AGENT_VARIABLE in environ else config.providers.items()
     return {name: configuration.Model() for name, each in every if each.api == ACP and each.command}
 
 

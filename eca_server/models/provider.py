@@ -251,7 +251,7 @@ def resolve_providers(
             listed={} if listed is None else {each.name: each for each in listed.models},
             is_there=is_there or listed is not None,
         )
-    if agents := acp_agents(config):
+    if agents := acp_agents(config, environ):
         yield Provider(name=ACP, api=ACP, settings=configuration.Provider(models=agents))
     models = dict.fromkeys(simulator.MODELS, configuration.Model())
     yield Provider(

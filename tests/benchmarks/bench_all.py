@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+import bench_acp
 import bench_codec
 import bench_completion
 import bench_decoders
@@ -54,6 +55,7 @@ BENCHMARKS = (
     bench_mcp,
     bench_mcp_http,
     bench_tap,
+    bench_acp,
     bench_inspector,
     bench_ecp,
     bench_sessions,

@@ -34,7 +34,7 @@ from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
 from eca_server.connection.features.trust import Trust
-from eca_server.models.acp import ACP
+from eca_server.models.acp import ACP, AGENT_VARIABLE
 from eca_server.models.credentials.logins import Logins
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Composition:
 
         return ACPAgents(
             self.host.nursery,
-            environment=lambda: self.models.child_variables,
+            environment=lambda: {**self.models.child_variables, AGENT_VARIABLE: "1"},
             on_modes=has_modes,
             on_mode=mode_selected,
         )

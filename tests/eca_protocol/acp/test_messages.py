@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator, ValidationError
 
 from eca_protocol.acp import ACP, ACP_CODEC, messages
 from eca_protocol.errors import DecodeError
 from eca_protocol.messages import shapes
+from eca_protocol.revisions import Revision
+from eca_protocol.schema import json_schema
 from eca_protocol.testing.strategies import from_model
 
 PUBLISHED = json.loads(Path(__file__).with_name("messages.json").read_text(encoding="utf-8"))
+VALIDATOR = Draft202012Validator(json_schema(Revision.CURRENT, ACP))
 METHODS = [method for method in ACP if method.params is not None]
 
 
@@ -74,6 +78,20 @@ def test_params_survive_a_round_trip(data: st.DataObject) -> None:
     params = data.draw(from_model(method.params))
     raw = json.loads(json.dumps(ACP_CODEC.encode_params(method.name, params)))
     assert ACP_CODEC.decode_params(method.name, raw) == params
+
+
+@given(st.data())
+def test_messages_match_the_derived_schema(data: st.DataObject) -> None:
+    method = data.draw(st.sampled_from(METHODS))
+    params = ACP_CODEC.encode_params(
+        method.name, data.draw(from_model(method.params, unknown=False))
+    )
+    message = {"jsonrpc": "2.0", "method": method.name, "params": params}
+    if method.kind == "request":
+        message["id"] = 1
+    VALIDATOR.validate(message)
+    with pytest.raises(ValidationError):
+        VALIDATOR.validate({**message, "params": 5})
 
 
 @given(st.data())

@@ -118,6 +118,48 @@ async def test_settings_modes_and_lists(tmp_path: Path) -> None:
         assert (await editor.call("session/list", listing)).sessions == ()
 
 
+async def test_a_selected_model_brings_its_variants(tmp_path: Path) -> None:
+    model = {"variants": {"fast": {"speed": 1}}, "reason": False}
+    providers = {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": model, "plain": {}}}}
+    config = json.dumps({"defaultModel": "p/plain", "providers": providers})
+    async with editing(tmp_path, config) as editor:
+        session = await editor.new()
+        assert "thought_level" not in {each.id for each in session.config_options or ()}
+        changed = await editor.call(
+            "session/set_config_option",
+            m.SetSessionConfigOptionRequest(
+                session_id=session.session_id, config_id="model", value="p/m"
+            ),
+        )
+        (level,) = [each for each in changed.config_options if each.id == "thought_level"]
+        assert "fast" in {each.value for each in level.options}
+
+
+async def test_sessions_are_listed_and_deleted_by_their_folders(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    async with editing(tmp_path, SCRIPT) as editor:
+        editor.cwd = here
+        session = await editor.new()
+        await editor.prompt(session.session_id, "say x")
+        reference = m.SessionReference(session_id=session.session_id)
+
+        async def listed(cwd: Path | None) -> list[tuple[str, str]]:
+            params = m.ListSessionsRequest(cwd=None if cwd is None else str(cwd))
+            answer = await editor.call("session/list", params)
+            return [(each.session_id, each.cwd) for each in answer.sessions]
+
+        assert await listed(there) == []
+        assert (session.session_id, str(here)) in await listed(None)
+        await editor.call("session/close", reference)
+        assert await listed(here) == [(session.session_id, str(here))]
+        await editor.call("session/delete", reference)
+        assert await listed(here) == []
+        with pytest.raises(RPCError, match="not an absolute path"):
+            await editor.call("session/list", m.ListSessionsRequest(cwd="here"))
+
+
 async def test_a_closed_session_is_loaded_with_its_messages(tmp_path: Path) -> None:
     async with editing(tmp_path) as editor:
         session = await editor.new()

@@ -57,7 +57,10 @@ async def _ask(
                     return line["result"]
 
 
-@pytest.mark.parametrize("arguments", [(), ("--", *SERVER)], ids=["own server", "command"])
+MARKED = ("/bin/sh", "-c", 'touch started; exec "$@"', "sh", *SERVER)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--", *MARKED)], ids=["own server", "command"])
 async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str]) -> None:
     lines: list[Any] = []
     async with _process(tmp_path, *arguments) as process:
@@ -73,6 +76,7 @@ async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str
             u["content"]["text"] for u in updates if u["sessionUpdate"] == "agent_message_chunk"
         ]
         assert "".join(texts) == "a b c"
+        assert (tmp_path / "started").exists() == bool(arguments)
         assert process.stdin is not None
         await process.stdin.aclose()
         with trio.fail_after(20):

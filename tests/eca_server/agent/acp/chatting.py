@@ -74,7 +74,7 @@ async def turn(ours: Editor, script: str, **more: Any) -> list[Content]:
     """One turn of the agent; its contents without the echo of the prompt."""
     begun = len(ours.seen)
     await ours.send(ours.prompt_request(script, model=MODEL, **more))
-    await ours.finished()
+    await ours.expect_finished()
     return since(ours, begun)
 
 

@@ -40,7 +40,14 @@ async def test_its_environment_has_none_of_our_keys(tmp_path: Path) -> None:
         [[has_terminal, environ]] = log.of("initialize")
         assert has_terminal
         assert environ["OURS"] == "o"
+        assert environ["ECA_ACP_AGENT"] == "1"
         assert not environ.keys() & {"ANTHROPIC_API_KEY", "MINE", "ECA_CONFIG"}
+
+
+async def test_a_server_that_is_an_agent_itself_has_none(tmp_path: Path) -> None:
+    async with chatting(tmp_path, environ={"ECA_ACP_AGENT": "1"}) as (ours, _):
+        offered = next(m for m in ours.seen if m.get("method") == "config/updated")
+        assert MODEL not in offered["params"]["chat"]["models"]
 
 
 @pytest.mark.parametrize("accept", [True, False])
@@ -58,7 +65,7 @@ async def test_a_call_with_a_diff_asks_the_user(tmp_path: Path, accept: bool) ->
         assert run["summary"] == "Edit a.txt"
         assert (run["details"]["linesAdded"], run["details"]["linesRemoved"]) == (1, 1)
         assert run["details"]["diff"].splitlines()[1:] == ["-old", "+new"]
-        await ours.finished()
+        await ours.expect_finished()
         got = since(ours, begun)
         assert ("[allow_once]" if accept else "[reject_once]") in text(got)
         order = [c["type"] for c in got if c["type"].startswith("toolCall")]
@@ -135,13 +142,13 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path: P
             await ours.send(ours.prompt_request(f"read {path}", model=MODEL))
             call = await approve(ours, accept=False)
             assert call["server"] == "eca"
-            await ours.finished()
+            await ours.expect_finished()
             assert "key" not in text(since(ours, begun))
             assert "[failed: The user rejected" in text(since(ours, begun))
         begun = len(ours.seen)
         await ours.send(ours.prompt_request(f"write {inside} bye", model=MODEL))
         await approve(ours)
-        await ours.finished()
+        await ours.expect_finished()
         assert inside.read_text() == "bye"
         missing = text(await turn(ours, f"read {tmp_path / 'work' / 'none'}"))
         assert "[failed: " in missing
@@ -156,7 +163,7 @@ async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) ->
         await ours.send(ours.prompt_request(script, model=MODEL))
         await approve(ours)
         await approve(ours, accept=False)
-        await ours.finished()
+        await ours.expect_finished()
         assert file.read_text() == "new"
         assert not other.exists()
 
@@ -166,12 +173,12 @@ async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
         begun = len(ours.seen)
         await ours.send(ours.prompt_request("run echo out; exit 3", model=MODEL))
         await approve(ours)
-        await ours.finished()
+        await ours.expect_finished()
         assert "[out 3 False]" in text(since(ours, begun))
         begun = len(ours.seen)
         await ours.send(ours.prompt_request("run touch made", model=MODEL))
         await approve(ours, accept=False)
-        await ours.finished()
+        await ours.expect_finished()
         assert not (tmp_path / "work" / "made").exists()
         assert "[failed: " in text(since(ours, begun))
 
@@ -256,7 +263,7 @@ async def stopped(ours: Editor, *, within: float) -> list[Content]:
     begun = len(ours.seen)
     start = trio.current_time()
     await ours.stop()
-    await ours.finished()
+    await ours.expect_finished()
     assert trio.current_time() - start < within
     return since(ours, begun)
 
@@ -338,6 +345,6 @@ async def test_a_steer_follows_in_the_same_turn(tmp_path: Path) -> None:
         run = await ours.content("toolCallRun", manualApproval=True)
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": "say steered"})
         await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": run["id"]})
-        await ours.finished()
+        await ours.expect_finished()
         assert "steered" in text(ours.contents())
         assert [texts for (texts,) in log.of("prompt")][1] == ["say steered"]

@@ -29,7 +29,7 @@ async def test_an_agent_of_the_official_sdk_edits_a_file(tmp_path: Path) -> None
         call = await approve(ours)
         assert call["details"]["diff"].splitlines()[-1] == "+more"
         assert (await approve(ours))["arguments"]["command"] == f"cat {file}"
-        await ours.finished()
+        await ours.expect_finished()
         got = since(ours, 0)
         assert file.read_text() == "one\nmore\n"
         assert of_type(got, "toolCalled")[-1]["outputs"][0]["text"] == "one\nmore\n"
@@ -53,5 +53,5 @@ async def test_our_own_bridge_is_an_agent(tmp_path: Path) -> None:
         await ours.send(ours.prompt_request(script, model=MODEL))
         call = await approve(ours)
         assert call["details"]["linesAdded"] == 1
-        await ours.finished()
+        await ours.expect_finished()
         assert new.read_text() == "x"

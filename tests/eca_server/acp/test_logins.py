@@ -1,0 +1,88 @@
+"""ACP's `authenticate` and `logout` by the logins of an ECA server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import trio
+
+from eca_protocol.acp import AUTHENTICATION_REQUIRED
+from eca_protocol.acp import messages as m
+from eca_protocol.errors import RPCError
+from eca_protocol.http import HTTPClient
+from eca_server.acp import logins
+from tests.eca_server.acp.bench import Editor, editing
+from tests.eca_server.models.credentials.login_server import login_server
+
+pytestmark = pytest.mark.trio
+
+
+async def authenticate(editor: Editor, method: str) -> Any:
+    return await editor.call("authenticate", m.AuthenticateRequest(method_id=method))
+
+
+def stored(tmp_path: Path) -> Mapping[str, Any]:
+    file = tmp_path / "home" / ".local" / "share" / "eca-python" / "logins.json"
+    found: Mapping[str, Any] = json.loads(file.read_text())["providers"]
+    return found
+
+
+async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: Path) -> None:
+    async with editing(tmp_path) as editor:
+        with pytest.raises(RPCError, match="no key was found") as refused:
+            await authenticate(editor, "environment")
+        assert refused.value.code == AUTHENTICATION_REQUIRED
+        with pytest.raises(RPCError, match="no login method"):
+            await authenticate(editor, "magic")
+    config = {"providers": {"corp": {"url": "https://corp.example", "key": "a-planted-key"}}}
+    async with editing(tmp_path, json.dumps(config)) as editor:
+        assert await authenticate(editor, "environment") == m.Empty()
+
+
+async def test_a_login_in_the_browser_is_stored_and_removed_by_a_logout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def visit(url: str, _environ: object) -> None:
+        query = parse_qs(urlsplit(url).query)
+        back = f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
+        async with HTTPClient() as browser, browser.stream("GET", back) as answer:
+            assert answer.status == 200
+
+    monkeypatch.setattr(logins, "open_page", visit)
+    async with login_server() as server:
+        auth = {
+            "clientId": "ours",
+            "tokenUrl": f"{server.url}/token",
+            "authorizeUrl": "https://login.example/authorize",
+        }
+        provider = {"url": "https://corp.example/v1", "models": {"m": {}}, "auth": auth}
+        async with editing(tmp_path, json.dumps({"providers": {"p": provider}})) as editor:
+            assert await authenticate(editor, "login") == m.Empty()
+            assert "p" in stored(tmp_path)
+            assert await authenticate(editor, "environment") == m.Empty()
+            assert await editor.call("logout", m.Empty()) == m.Empty()
+            assert stored(tmp_path) == {}
+
+
+async def test_a_failed_login_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(url: str, _environ: object) -> None:
+        query = parse_qs(urlsplit(url).query)
+        back = f"{query['redirect_uri'][0]}?error=access_denied&state={query['state'][0]}"
+        async with HTTPClient() as browser, browser.stream("GET", back):
+            await trio.sleep_forever()
+
+    monkeypatch.setattr(logins, "open_page", refuse)
+    auth = {
+        "clientId": "ours",
+        "tokenUrl": "https://login.example/token",
+        "authorizeUrl": "https://login.example/authorize",
+    }
+    provider = {"url": "https://corp.example/v1", "models": {"m": {}}, "auth": auth}
+    async with editing(tmp_path, json.dumps({"providers": {"p": provider}})) as editor:
+        with pytest.raises(RPCError, match="login with p failed"):
+            await authenticate(editor, "login")
