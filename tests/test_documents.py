@@ -11,6 +11,7 @@ A block of code is run, and prints the block of `text` behind it:
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import runpy
@@ -72,6 +73,7 @@ def blocks(path: Path) -> Iterator[Block]:
 
 
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
+EXAMPLES = REPOSITORY / "docs" / "examples.json"
 
 
 def of_kind(kind: str, name: str | None = None) -> pytest.MarkDecorator:
@@ -162,6 +164,26 @@ def test_a_configuration_is_one_that_the_server_takes(block: Block, tmp_path: Pa
     if loaded.config.default_model is not None:
         provider, _, model = loaded.config.default_model.partition("/")
         assert model in loaded.config.providers[provider].models
+
+
+def test_the_configuration_of_examples_is_one_that_the_server_takes(environment: Path) -> None:
+    extra = environment / "work" / "eca.json"
+    extra.parent.mkdir()
+    extra.write_text("{}")
+    environ = {"HOME": str(environment)}
+    loaded = load(initialization_options=None, roots=(), environ=environ, config_file=EXAMPLES)
+    assert not loaded.problems
+
+
+def test_every_key_of_the_configuration_reference_has_an_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
+    _, page = importlib.import_module("settings_pages").configuration()
+    settings = page.partition("## Keys of the top level")[2].partition("## Keys of upstream")[0]
+    rows = [row for row in settings.splitlines() if row.startswith("| `")]
+    assert len(rows) > 100
+    assert not [row for row in rows if "Example: " not in row]
 
 
 @of_kind("yaml")
