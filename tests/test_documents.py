@@ -15,6 +15,7 @@ import importlib
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -136,7 +137,7 @@ def test_a_command_succeeds_and_prints_what_the_document_says(block: Block) -> N
 @of_kind("sh", "form")
 def test_each_option_of_a_form_exists(block: Block) -> None:
     for line in block.code.splitlines():
-        ours = re.split(r" -- |#", line)[0].split()
+        ours = shlex.split(re.split(r" -- |#", line)[0])
         options = [word.partition("=")[0] for word in ours if word.startswith("--")]
         command = [*takewhile(lambda word: not re.match(r"--|[A-Z]", word), ours)]
         known = subprocess.run(
@@ -148,7 +149,7 @@ def test_each_option_of_a_form_exists(block: Block) -> None:
 def test_each_block_with_a_name_is_run_by_the_checks() -> None:
     checks = (REPOSITORY / ".ci" / "run").read_text("utf-8")
     named = [block for block in BLOCKS if block.kind == "sh" and block.name not in {None, "form"}]
-    assert {block.name for block in named} == {"run", "test", "evaluate"}
+    assert {block.name for block in named} == {"run", "test", "evaluate", "install"}
     for block in named:
         assert f"run_block {block.path.relative_to(REPOSITORY)} {block.name} " in checks
 
