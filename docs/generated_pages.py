@@ -236,8 +236,17 @@ def _api() -> Iterator[tuple[str, str]]:
         slug = name.replace(".", "-")
         yield f"api-{slug}.rst", f"{name}\n{'=' * len(name)}\n\n.. automodule:: {name}\n"
     rooms = "\n".join(f"api-{name.replace('.', '-')}" for name in names)
-    top = table(["name", "what it is"], map(_at_home, sorted(eca_protocol.__all__)))
+    exported = sorted({*eca_protocol.__all__} - {*eca_protocol._MODULES})
+    top = table(["name", "what it is"], map(_at_home, exported))
     yield "api.md", _API.format(top=top, rooms=rooms)
+
+
+_VALUES = {
+    "ECA": "The table of the protocol's methods.",
+    "SERVER_COMMAND": "The command of the server in this Python environment.",
+    "ApprovalDecision": "A decision about a tool call: allow, allow for the session, or reject.",
+}
+"""The exported names that are neither classes nor functions."""
 
 
 def _at_home(name: str) -> list[str]:
@@ -245,10 +254,9 @@ def _at_home(name: str) -> list[str]:
     value = getattr(eca_protocol, name)
     for module in _public(eca_protocol):
         if name in module.__all__ and getattr(module, name) is value:
-            says = (getattr(value, "__doc__", "") or "").partition("\n")[0]
-            is_data = not callable(value)
+            says = _VALUES.get(name) or (value.__doc__ or "").partition("\n")[0]
             link = f"{{py:obj}}`{name} <{module.__name__}.{name}>`"
-            return [link, _escaped(f"The table of {name}'s methods." if is_data else says)]
+            return [link, _escaped(says)]
     raise LookupError(f"no public module has {name}")
 
 

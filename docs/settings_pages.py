@@ -27,6 +27,8 @@ from eca_server.config.upstream import UPSTREAM_KEYS
 __all__ = ["commands", "configuration"]
 
 GUIDES = Path(__file__).resolve().parent / "guides"
+EXAMPLES = GUIDES.with_name("examples.json")
+"""Values of the keys that no guide has an example of."""
 
 _TRUST = {
     Workspace.NEEDS_TRUST: "trust",
@@ -160,10 +162,11 @@ def _cells(row: _Row, documents: Sequence[tuple[str, Any]]) -> list[str]:
 
 
 def _documents() -> Iterator[tuple[str, Any]]:
-    """Yield the configurations in the guides, which the tests read, with the guides' names."""
+    """Yield the configurations, which the tests read, with the names of the guides they are in."""
     for guide in sorted(GUIDES.glob("*.md")):
         for match in _JSON.finditer(guide.read_text("utf-8")):
             yield guide.stem, parse(match[1])
+    yield "", parse(EXAMPLES.read_text("utf-8"))
 
 
 def _example(path: Sequence[str], documents: Iterable[tuple[str, Any]]) -> str:
@@ -171,7 +174,8 @@ def _example(path: Sequence[str], documents: Iterable[tuple[str, Any]]) -> str:
         for value in _values(document, path):
             text = json.dumps(value, ensure_ascii=False)
             shown = _code(text) if len(text) <= 48 else "an object" if text[0] == "{" else "a list"
-            return f"Example: {_escaped(shown)} ([{guide}](../guides/{guide}.md))"
+            link = f" ([{guide}](../guides/{guide}.md))" if guide else ""
+            return f"Example: {_escaped(shown)}{link}"
     return ""
 
 

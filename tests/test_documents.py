@@ -11,9 +11,11 @@ A block of code is run, and prints the block of `text` behind it:
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,6 +74,7 @@ def blocks(path: Path) -> Iterator[Block]:
 
 
 BLOCKS = [block for path in DOCUMENTS for block in blocks(path)]
+EXAMPLES = REPOSITORY / "docs" / "examples.json"
 
 
 def of_kind(kind: str, name: str | None = None) -> pytest.MarkDecorator:
@@ -134,7 +137,7 @@ def test_a_command_succeeds_and_prints_what_the_document_says(block: Block) -> N
 @of_kind("sh", "form")
 def test_each_option_of_a_form_exists(block: Block) -> None:
     for line in block.code.splitlines():
-        ours = re.split(r" -- |#", line)[0].split()
+        ours = shlex.split(re.split(r" -- |#", line)[0])
         options = [word.partition("=")[0] for word in ours if word.startswith("--")]
         command = [*takewhile(lambda word: not re.match(r"--|[A-Z]", word), ours)]
         known = subprocess.run(
@@ -146,7 +149,7 @@ def test_each_option_of_a_form_exists(block: Block) -> None:
 def test_each_block_with_a_name_is_run_by_the_checks() -> None:
     checks = (REPOSITORY / ".ci" / "run").read_text("utf-8")
     named = [block for block in BLOCKS if block.kind == "sh" and block.name not in {None, "form"}]
-    assert {block.name for block in named} == {"run", "test", "evaluate"}
+    assert {block.name for block in named} == {"run", "test", "evaluate", "install"}
     for block in named:
         assert f"run_block {block.path.relative_to(REPOSITORY)} {block.name} " in checks
 
@@ -162,6 +165,26 @@ def test_a_configuration_is_one_that_the_server_takes(block: Block, tmp_path: Pa
     if loaded.config.default_model is not None:
         provider, _, model = loaded.config.default_model.partition("/")
         assert model in loaded.config.providers[provider].models
+
+
+def test_the_configuration_of_examples_is_one_that_the_server_takes(environment: Path) -> None:
+    extra = environment / "work" / "eca.json"
+    extra.parent.mkdir()
+    extra.write_text("{}")
+    environ = {"HOME": str(environment)}
+    loaded = load(initialization_options=None, roots=(), environ=environ, config_file=EXAMPLES)
+    assert not loaded.problems
+
+
+def test_every_key_of_the_configuration_reference_has_an_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "docs"))
+    _, page = importlib.import_module("settings_pages").configuration()
+    settings = page.partition("## Keys of the top level")[2].partition("## Keys of upstream")[0]
+    rows = [row for row in settings.splitlines() if row.startswith("| `")]
+    assert len(rows) > 100
+    assert not [row for row in rows if "Example: " not in row]
 
 
 @of_kind("yaml")
