@@ -3,6 +3,8 @@
 The directory gets the source archive and the wheel of `eca-protocol` and the wheel of `eca-server`.
 The wheel is built from the unpacked source archive, so the archive is known to be complete. Nothing
 is fetched: the tools are those of the extra `dev`.
+
+Its folder `acp-registry` is the entry of `eca-server acp` for the registry of ACP agents.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +43,18 @@ def build(out: Path) -> list[Path]:
     return [archive, *sorted(out.glob("*.whl"))]
 
 
+def write_registry_entry(out: Path) -> Path:
+    """Write the entry for the registry of ACP agents, with the version; return its directory."""
+    source = ROOT / ".ci" / "packages" / "acp-registry" / "eca-server"
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    entry = out / "acp-registry" / source.name
+    entry.mkdir(parents=True, exist_ok=True)
+    for file in source.iterdir():
+        text = file.read_text("utf-8").replace("{version}", version)
+        (entry / file.name).write_text(text, "utf-8")
+    return entry
+
+
 def check(files: list[Path]) -> None:
     """Check metadata and contents of the files that were built."""
     run("twine", "check", "--strict", *map(str, files))
@@ -55,6 +70,7 @@ def main() -> int:
         return 2
     files = build(Path(sys.argv[1]).resolve())
     check(files)
+    write_registry_entry(Path(sys.argv[1]).resolve())
     for file in files:
         print(f"{file.stat().st_size:>9,} bytes  {file.name}")
     return 0

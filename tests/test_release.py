@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -114,6 +116,36 @@ def test_the_version_is_written_in_one_place() -> None:
     for package in ("eca_protocol", "eca_server"):
         for path in (REPOSITORY / package).rglob("version.py"):
             assert version not in path.read_text("utf-8")
+
+
+REGISTRY: Mapping[str, tuple[type, str]] = {
+    "id": (str, r"[a-z][a-z0-9-]*"),
+    "name": (str, r".+"),
+    "version": (str, r"[0-9]+\.[0-9]+\.[0-9]+.*"),
+    "description": (str, r".+"),
+    "authors": (list, ""),
+    "license": (str, r".+"),
+    "icon": (str, r"\./icon\.svg"),
+    "distribution": (dict, ""),
+}
+"""The members of an entry of the ACP registry that ours has: type and form."""
+
+
+def test_the_entry_for_the_acp_registry_has_its_form_and_the_version(tmp_path: Path) -> None:
+    entry = script("build").write_registry_entry(tmp_path)
+    agent = json.loads((entry / "agent.json").read_text("utf-8"))
+    assert {name: type(value) for name, value in agent.items()} == {
+        name: cls for name, (cls, _) in REGISTRY.items()
+    }
+    texts = {name: form for name, (cls, form) in REGISTRY.items() if cls is str}
+    assert [name for name, form in texts.items() if not re.fullmatch(form, agent[name])] == []
+    version = release.current_version(REPOSITORY)
+    package = {"package": f"eca-server=={version}", "args": ["acp"]}
+    assert (agent["id"], agent["version"]) == (entry.name, version)
+    assert agent["distribution"] == {"uvx": package}
+    icon = (entry / "icon.svg").read_text("utf-8")
+    assert 'width="16" height="16"' in icon
+    assert set(re.findall(r'(?:fill|stroke)="([^"]*)"', icon)) == {"currentColor"}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
