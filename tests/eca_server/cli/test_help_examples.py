@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from eca_server.cli import arguments
 from eca_server.ecp import help_texts
+from tests.eca_server.fork_server import write_programs
 from tests.eca_server.stranger import environment
 
 
@@ -25,7 +25,8 @@ SERVER = examples("\n".join(text for text in vars(arguments).values() if isinsta
 
 def assert_succeeds(script: str, folder: Path) -> None:
     (folder / ".config" / "fish" / "completions").mkdir(parents=True)
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    write_programs(folder / "bin")
+    programs = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-exc", script],
         cwd=folder,
