@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import itertools
+import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Generator
 from typing import Any
@@ -29,6 +32,13 @@ settings.register_profile(
 )
 
 
+HANG_SECONDS = 120
+"""The time after which the tracebacks of all threads are printed."""
+
+STDERR = pytest.StashKey[int]()
+ARMED = pytest.StashKey[float]()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--long",
@@ -50,8 +60,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("long" if config.getoption("--long") else "ci")
+    config.stash[STDERR] = os.dup(2)
+    config.stash[ARMED] = 0.0
     if getattr(config.option, "dist", "no") == "load":  # pytest-xdist, by `-n`
         config.option.dist = "worksteal"  # neighbours share a worker, and so its fixtures
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    faulthandler.cancel_dump_traceback_later()
+    os.close(config.stash[STDERR])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Watch for a test that hangs; not anew for each short one, as each watch is a thread."""
+    stash, now = item.config.stash, time.monotonic()
+    if now - stash[ARMED] > 1:
+        stash[ARMED] = now
+        faulthandler.dump_traceback_later(HANG_SECONDS, file=stash[STDERR])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

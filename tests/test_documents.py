@@ -25,8 +25,10 @@ from pathlib import Path
 import attrs
 import pytest
 
+import eca_protocol
 from eca_server.config.loading import load
 from eca_server.ecp.manifest.reading import load_manifest
+from tests.eca_server import fork_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = [
@@ -38,14 +40,12 @@ DOCUMENTS = [
     *sorted((REPOSITORY / "docs" / "guides").glob("*.md")),
 ]
 README = REPOSITORY / "README.md"
+SDKS = re.compile(r"^(?:from|import) (?:acp|lsprotocol|mcp)\b", re.MULTILINE)
+"""Imports of other protocols' SDKs, which take seconds."""
+
 BLOCK = re.compile(r"^```([\w{}-]+)(?: (\w+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = {"text", "markdown", "jsonc", "elisp", "lua", "{toctree}"}
-PROGRAMS = {
-    "python": f'"{sys.executable}" "$@"',
-    "eca-server": f'"{sys.executable}" -P -m eca_server "$@"',
-    "ecp": f'"{sys.executable}" -P -m eca_server ecp "$@"',
-    "pass": "echo a-key",
-}
+PROGRAMS = {"python": f'"{sys.executable}" "$@"', "pass": "echo a-key"}
 
 
 @attrs.frozen
@@ -78,15 +78,19 @@ EXAMPLES = REPOSITORY / "docs" / "examples.json"
 
 
 def of_kind(kind: str, name: str | None = None) -> pytest.MarkDecorator:
-    chosen = [block for block in BLOCKS if (block.kind, block.name) == (kind, name)]
-    return pytest.mark.parametrize("block", chosen, ids=[block.id for block in chosen])
+    chosen = [
+        pytest.param(block, id=block.id, marks=[pytest.mark.long] * bool(SDKS.search(block.code)))
+        for block in BLOCKS
+        if (block.kind, block.name) == (kind, name)
+    ]
+    return pytest.mark.parametrize("block", chosen)
 
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder and a home where nothing is configured, with the programs of the tree under test."""
     scripts = tmp_path / "bin"
-    scripts.mkdir()
+    fork_server.write_programs(scripts)
     for name, command in PROGRAMS.items():
         script = scripts / name
         script.write_text(f"#!/bin/sh\nexec {command}\n")
@@ -97,6 +101,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "ECA_CONFIG"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(eca_protocol, "SERVER_COMMAND", (*fork_server.command(), "server"))
     monkeypatch.chdir(tmp_path / "shop")
     return tmp_path
 

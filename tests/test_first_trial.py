@@ -55,6 +55,7 @@ def test_each_directive_of_the_simulator_is_documented() -> None:
         assert f"| `{directive}` | {effect} |" in guide
 
 
+@pytest.mark.long
 def test_the_examples_hold_for_a_type_checker(tmp_path: Path) -> None:
     for block in BLOCKS:
         if block.kind == "python" and not FOREIGN.search(block.code):

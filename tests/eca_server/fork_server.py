@@ -2,7 +2,9 @@
 
 Importing them is most of a start, so a test of what a command does later starts it from here. It
 has its own pipes, environment, directory and arguments, and exits as an interpreter exits. A test
-of the start itself runs the command.
+of the start itself runs the command. What starts a command by itself, such as an example of a
+document, is given `command()`: `tests/eca_server/forked.py` has the process forked, passes its
+standard streams and signals on, and exits with its code.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import json
 import os
 import pkgutil
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -73,6 +76,28 @@ def run(
         return subprocess.CompletedProcess(command, code, *texts)
 
 
+def command() -> tuple[str, ...]:
+    """Return the words that start a forked `eca-server`, without its arguments."""
+    if sys.platform != "linux":
+        return ECA
+    _starter()
+    return sys.executable, "-I", "-S", str(REPOSITORY / "tests/eca_server/forked.py"), _address()
+
+
+def write_programs(folder: Path) -> None:
+    """Make the folder with `eca-server` and `ecp` for a shell; their processes are forked."""
+    folder.mkdir()
+    words = shlex.join(command())
+    for name, start in {"eca-server": words, "ecp": f"{words} ecp"}.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {start} "$@"\n')
+        (folder / name).chmod(0o755)
+
+
+def _address() -> str:
+    """Return the address of the process that forks, in the abstract namespace."""
+    return f"eca-tests-{os.getpid()}"
+
+
 class ForkedProcess:
     """One process, with the members of `subprocess.Popen` that tests use."""
 
@@ -121,13 +146,18 @@ class ForkedProcess:
 def _starter() -> socket.socket:
     """Start the process that forks all others; it ends with this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(f"\0{_address()}")
+    listener.listen()
     process = subprocess.Popen(
-        (sys.executable, "-P", __file__),
+        (sys.executable, "-P", __file__, str(listener.fileno())),
         stdin=theirs,
+        pass_fds=[listener.fileno()],
         stdout=subprocess.DEVNULL,
         env={"PATH": os.defpath, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8"},
     )
     theirs.close()
+    listener.close()
     atexit.register(_stop, ours, process)
     return ours
 
@@ -160,11 +190,11 @@ def _become_server(order: Mapping[str, Any], fds: Sequence[int]) -> None:
     sys.argv = [str(REPOSITORY / "eca_server/__main__.py"), *order["arguments"]]
 
 
-def _fork_servers(orders: socket.socket) -> bool:
+def _fork_servers(orders: socket.socket, listener: socket.socket) -> bool:
     """Fork a server for each order until there are no more; return whether this is one."""
     running: dict[int, tuple[int, int]] = {}
     while True:
-        readable, _, _ = select.select([orders, *running], [], [])
+        readable, _, _ = select.select([orders, listener, *running], [], [])
         for pidfd in {*readable} & {*running}:
             pid, status = running.pop(pidfd)
             os.close(pidfd)
@@ -172,10 +202,14 @@ def _fork_servers(orders: socket.socket) -> bool:
             with contextlib.suppress(BrokenPipeError):
                 os.write(status, str(code).encode())
             os.close(status)
-        if orders not in readable:
+        if listener in readable:
+            connection, _ = listener.accept()
+        elif orders in readable:
+            connection = orders
+        else:
             continue
-        data, fds, _, _ = socket.recv_fds(orders, 2**20, 4)
-        if not data:
+        data, fds, _, _ = socket.recv_fds(connection, 2**20, 4)
+        if not data and connection is orders:
             return False
         pid = os.fork()
         if not pid:
@@ -184,7 +218,9 @@ def _fork_servers(orders: socket.socket) -> bool:
         for fd in fds[:3]:
             os.close(fd)
         running[os.pidfd_open(pid)] = (pid, fds[3])
-        orders.send(str(pid).encode())
+        connection.send(str(pid).encode())
+        if connection is not orders:
+            connection.close()
 
 
 if __name__ == "__main__":
@@ -194,6 +230,8 @@ if __name__ == "__main__":
 
     gc.freeze()
     connection = socket.socket(fileno=os.dup(0))
-    if _fork_servers(connection):
-        connection.detach()  # it is closed in a server
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    if _fork_servers(connection, listening):
+        connection.detach()  # they are closed in a server
+        listening.detach()
         main()

@@ -210,7 +210,7 @@ class Caller:
         self.whole_turn(chat)
 
 
-@shares(sample=20, seconds=70)
+@shares(sample=8, seconds=70)
 def test_model_cuts(torture: Torture, share: Share, tmp_path: Path) -> None:
     place = Place(tmp_path)
     with provider_in_thread(answer_to) as provider:

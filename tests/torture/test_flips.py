@@ -143,7 +143,7 @@ def is_unnoticeable(data: Path) -> bool:
         return False
 
 
-@shares(sample=6, seconds=80)
+@shares(sample=3, seconds=80)
 def test_flips(
     torture: Torture, share: Share, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import Stranger, content_of, is_finished, text_of
 from tests.torture.rounds import Share, Torture, shares
@@ -106,6 +108,7 @@ def play(place: Place, torture: Torture, random: Random, sizes: Mapping[str, int
         assert_gone(begun)
 
 
+@pytest.mark.long  # a first turn waits two seconds for servers that start
 @shares(sample=1, seconds=45)
 def test_many_mcp(torture: Torture, share: Share, tmp_path: Path) -> None:
     sizes = {"deaf": 2, "good": 6} if share.rounds else {"deaf": 6, "good": 44}

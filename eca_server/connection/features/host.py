@@ -24,6 +24,8 @@ class Options:
         revision: forces the protocol's revision; None: detected at `initialize` (W-12).
         keeps_chats: whether chats are stored and available after a restart.
         watch_seconds: the interval between checks of the configuration's files; None: no checks.
+        load_seconds: the longest wait of the client's messages for agents in files and workspace
+            configuration.
         discovers: whether models are discovered in the background; results are cached for the next
             start.
         hide: called with every secret in use, so that the log can hide it.
@@ -36,6 +38,7 @@ class Options:
     revision: Revision | None = None
     keeps_chats: bool = False
     watch_seconds: float | None = None
+    load_seconds: float = 2.0
     discovers: bool = False
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
     trusts_workspace: bool = False

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from eca_server.connection.features.composition import Composition
     from eca_server.models.credentials.logins import Logins
 
-LOAD_SECONDS = 2.0
-"""Longest wait of the client's messages for agents in files and workspace configuration."""
-
 _LATE = (
     "The configuration of the opened folder and agents in files could not be read yet: the "
     "disk does not answer. They will be used as soon as they can be read."
@@ -164,7 +161,7 @@ class Connection:
             let_pass()
 
         load_all = partial(self.settings.load, previous=self.settings.loaded)
-        with self.gate.opened_after(LOAD_SECONDS, be_late):
+        with self.gate.opened_after(self._host.options.load_seconds, be_late):
             loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
         self.settings.put_in_force(loaded)
         let_pass()

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from fake_server import FakeServer, connected
-from test_client import ENVIRONMENT, SERVER
+from test_client import ENVIRONMENT, forked_server
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Rejection, connect
@@ -253,13 +253,13 @@ async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn(
 async def test_the_real_server_is_answered() -> None:
     script = 'call shell_command {"command": "make x"}\nsay Well.'
     env = ENVIRONMENT
-    async with connect(command=SERVER, env=env, on_approval="reject") as client:
+    async with connect(command=forked_server(), env=env, on_approval="reject") as client:
         assert await client.chat(model="simulator/script").prompt(script).text() == ""  # W-31
     rejection = Rejection("say I understand.")
-    async with connect(command=SERVER, env=env, on_approval=lambda _: rejection) as client:
+    async with connect(command=forked_server(), env=env, on_approval=lambda _: rejection) as client:
         text = await client.chat(model="simulator/script").prompt(script).text()
         assert text == "I understand."
-    async with connect(command=SERVER, env=env) as client:
+    async with connect(command=forked_server(), env=env) as client:
         chat: Chat = client.chat(model="simulator/script")
         with pytest.raises(ApprovalNeeded, match="eca/shell_command"):
             await chat.prompt(script).text()

@@ -30,9 +30,14 @@ from eca_protocol.streams import Transport, memory_pair
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import Server
 from tests.eca_protocol.wire import Wire, notification, success
+from tests.eca_server import fork_server
 
 SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), "ECA_CONFIG": "{}"}
+
+
+def forked_server() -> tuple[str, ...]:
+    return (*fork_server.command(), "server")
 
 
 @pytest.mark.anyio
@@ -419,7 +424,7 @@ async def test_the_recipe_for_frameworks_opens_and_closes_in_different_tasks() -
 
 @pytest.mark.anyio
 async def test_the_real_server_chats_stops_and_ends_well() -> None:
-    async with connect(command=SERVER, env=ENVIRONMENT) as client:
+    async with connect(command=forked_server(), env=ENVIRONMENT) as client:
         await client.wait_for_config()
         assert client.selected_model in client.models
         assert await client.chat().prompt("Hello over there").text() == "Hello over there"
@@ -436,7 +441,7 @@ async def test_the_real_server_chats_stops_and_ends_well() -> None:
 @pytest.mark.long(but=1)
 @pytest.mark.anyio
 async def test_the_real_server_s_failures_are_exceptions() -> None:
-    async with connect(command=SERVER, env=ENVIRONMENT) as client:
+    async with connect(command=forked_server(), env=ENVIRONMENT) as client:
         with pytest.raises(TurnFailed, match="no/model"):
             await client.chat(model="no/model").prompt("hi").text()
         with pytest.raises(TurnFailed, match="OPENAI_API_KEY"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from eca_protocol.revisions import Revision
 from eca_protocol.streams import memory_pair
 from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
 from tests.eca_protocol.wire import Wire, notification, success
+from tests.eca_server import fork_server
 
 pytestmark = pytest.mark.anyio
 
-SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
 OCTOBERS = {"chat/promptStop", "chat/toolCallApprove", "chat/toolCallReject"}
 CHANGE = {"type": "fileChange", "description": "Add a line", "manualApproval": True}
 
@@ -92,7 +91,10 @@ async def test_the_real_server_is_spoken_with_in_the_draft(tmp_path: Path) -> No
     env = {**os.environ, **home, "PYTHONPATH": root, "ECA_CONFIG": json.dumps(config)}
     write = json.dumps({"path": "new.txt", "content": "x\n"})
     async with connect(
-        command=SERVER, revision=Revision.DRAFT, workspace_folders=[folder], env=env
+        command=(*fork_server.command(), "server"),
+        revision=Revision.DRAFT,
+        workspace_folders=[folder],
+        env=env,
     ) as client:
         assert client.initialize_response == m.InitializeResponse()
         chat = client.chat()

@@ -50,6 +50,7 @@ def test_mypy_reveals_the_types(tmp_path: Path) -> None:
     compare(reported)
 
 
+@pytest.mark.long
 def test_pyright_reveals_the_types() -> None:
     spec = importlib.util.find_spec("pyright")
     if spec is None or spec.origin is None:

@@ -25,7 +25,7 @@ from tests.eca_protocol.draft import letter
 from tests.eca_protocol.messages.inventory import NAMED, spelled_fields
 from tests.lazy import LazyModule
 
-jsonschema = LazyModule("jsonschema")
+jsonschema = LazyModule("jsonschema", without="rfc3987_syntax")
 
 LETTERED = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 UNIONS = {

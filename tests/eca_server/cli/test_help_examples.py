@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from eca_server.cli.completion import parsers
+from tests.eca_server.fork_server import write_programs
 from tests.eca_server.stranger import environment
 
 EXAMPLES: dict[str, list[str]] = {}
@@ -23,7 +23,8 @@ for path, parser in parsers()["eca-server"].items():
 
 def assert_succeeds(script: list[str], folder: Path) -> None:
     (folder / ".config" / "fish" / "completions").mkdir(parents=True)
-    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    write_programs(folder / "bin")
+    programs = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-exc", "\n".join(script)],
         cwd=folder,

@@ -417,7 +417,13 @@ def test_a_configuration_that_is_broken_is_reported_on_stderr(tmp_path: Path) ->
 
 
 def test_a_closed_pipe_ends_the_chat(tmp_path: Path) -> None:
-    command = [*ECA, "chat", "--model", "simulator/script", "repeat 999999 many\\n"]
+    command = [
+        *fork_server.command(),
+        "chat",
+        "--model",
+        "simulator/script",
+        "repeat 999999 many\\n",
+    ]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -434,7 +440,13 @@ def test_a_closed_pipe_ends_the_chat(tmp_path: Path) -> None:
 
 
 def test_the_answer_streams_and_an_interrupt_stops_it(tmp_path: Path) -> None:
-    command = [*ECA, "chat", "--model", "simulator/script", "say here\\n\nwait forever\nsay never"]
+    command = [
+        *fork_server.command(),
+        "chat",
+        "--model",
+        "simulator/script",
+        "say here\\n\nwait forever\nsay never",
+    ]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
     ) as chat:
@@ -486,7 +498,7 @@ class Terminal:
             'exec "$@" <"$TTY" >"$TTY" 2>&1'  # it becomes the controlling terminal of the session
         )
         arguments = command_line or ("chat", "--model", "simulator/script")
-        command = ["sh", "-c", line, "sh", *ECA, *arguments]
+        command = ["sh", "-c", line, "sh", *fork_server.command(), *arguments]
         self.process = subprocess.Popen(
             command,
             start_new_session=True,

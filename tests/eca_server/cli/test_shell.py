@@ -49,6 +49,7 @@ def test_a_stream_that_is_closed_is_an_empty_one(tmp_path: Path, line: str, show
     assert (done.returncode, done.stdout, done.stderr) == (0, shown, b"")
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("command", ["chat hi", "doctor", "config schema"])
 def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path: Path, command: str) -> None:
     done = in_a_shell(tmp_path, f'"$@" {command} >/dev/full')

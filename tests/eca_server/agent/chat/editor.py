@@ -185,6 +185,7 @@ async def editor(
     started: bool = True,
     keeps_chats: bool = False,
     discovers: bool = False,
+    load_seconds: float = 2.0,
     **environ: str,
 ) -> AsyncIterator[Editor]:
     """An editor connected to a server in this process; titles are off unless configured.
@@ -214,7 +215,12 @@ async def editor(
                 ours.connection = ServerSide(connection)
 
             async def run() -> None:
-                options = Options(environ=environ, keeps_chats=keeps_chats, discovers=discovers)
+                options = Options(
+                    environ=environ,
+                    keeps_chats=keeps_chats,
+                    discovers=discovers,
+                    load_seconds=load_seconds,
+                )
                 await serve(near, options, on_connection=note)
 
             nursery.start_soon(run)

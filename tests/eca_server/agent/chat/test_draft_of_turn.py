@@ -187,6 +187,7 @@ async def until_pieces(data: Path, text: str) -> None:
 RUNNING = "SELECT turn FROM running_turn UNION ALL SELECT turn FROM running_piece"
 
 
+@pytest.mark.long
 async def test_a_turn_that_ends_leaves_the_rows_of_one_that_was_never_stored_in_between(
     tmp_path: Path,
 ) -> None:

@@ -76,10 +76,9 @@ async def test_what_follows_initialize_meets_the_whole_configuration_in_order(
 
 
 async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(
-    tmp_path: Path, disk: threading.Event, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: threading.Event
 ) -> None:
-    monkeypatch.setattr(lifecycle, "LOAD_SECONDS", 0.05)
-    async with editor(started=False) as ours:
+    async with editor(started=False, load_seconds=0.05) as ours:
         await ours.start(
             workspaceFolders=folder(tmp_path), initializationOptions={"workspaceTrusted": True}
         )
@@ -94,7 +93,7 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(
 async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(
     tmp_path: Path, disk: threading.Event
 ) -> None:
-    async with editor(started=False) as ours:
+    async with editor(started=False, load_seconds=0.3) as ours:
         await ours.ask("initialize", {"workspaceFolders": folder(tmp_path)})
     assert not disk.is_set()
 
