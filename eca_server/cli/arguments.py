@@ -40,7 +40,11 @@ _CHAT = """\
 Print the answer to one message as it arrives. Without a message, hold a
 conversation: each line is a prompt. Ctrl-C stops the answer, a second one exits.
 With a message, the text of a pipe or file at stdin is its context. Errors and
-progress go to stderr.
+progress go to stderr. Chats are stored, and can be resumed here or in an editor.
+
+A terminal gets line editing, history, completion, Markdown and colours if the extra
+is installed: pip install 'eca-protocol[terminal]'.
+With --json each line is the params of one `chat/contentReceived` of the protocol.
 
 Examples:
   # Ask one question
@@ -48,6 +52,9 @@ Examples:
 
   # Ask about the output of a program
   $ git diff | eca-server chat "Review this change"
+
+  # Continue the latest chat of this folder
+  $ eca-server chat --resume
 
 Exit codes: 0 answered, 1 failed, or the configuration has errors, 2 wrong usage,
 130 stopped by Ctrl-C.
@@ -206,6 +213,16 @@ def _add_chat(commands: _Commands) -> None:
     )
     chat.add_argument(
         "--approve", action="store_true", help="approve every tool call that needs approval"
+    )
+    chat.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="continue the chat with this id, or without one the latest of this folder",
+    )
+    chat.add_argument(
+        "--json", action="store_true", help="print each content of the answer as a line of JSON"
     )
     _add_common(chat)
     _add_trust_flag(chat)

@@ -144,24 +144,29 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def _acp(arguments: argparse.Namespace) -> int:
     if arguments.login:
-        arguments.message, arguments.model, arguments.approve = None, None, False
-        return _chat(arguments)
+        from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
+
+        return chat(_options(arguments), ChatCommand())
     with _without_garbage_collection():
         from eca_server.acp.cli import run  # noqa: PLC0415
     return run(lambda: _options(arguments), arguments.server)
 
 
 def _chat(arguments: argparse.Namespace) -> int:
-    from eca_server.cli.terminal import chat  # noqa: PLC0415
+    import attrs  # noqa: PLC0415
+
+    from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
 
     if arguments.config_file is not None and not arguments.config_file.is_file():
         return _refuse(f"--config-file: expected a file, got {str(arguments.config_file)!r}")
-    return chat(
-        _options(arguments),
+    command = ChatCommand(
         message=arguments.message,
         model=arguments.model,
         approves=arguments.approve,
+        prints_json=arguments.json,
+        resumed=arguments.resume,
     )
+    return chat(attrs.evolve(_options(arguments), keeps_chats=True), command)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

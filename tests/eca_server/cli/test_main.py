@@ -464,8 +464,7 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
     turn = FakeTurn()
     with trio.fail_after(5), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            question = terminal._Question(terminal._Lines(nursery))
-            nursery.start_soon(terminal._stop_on_interrupt, turn, scope, question)
+            nursery.start_soon(terminal._stop_on_interrupt, turn, scope)
             await trio.testing.wait_all_tasks_blocked()
             signal.raise_signal(signal.SIGINT)
             await turn.stops.wait()
@@ -478,7 +477,7 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
 class Terminal:
     """A pseudo-terminal that runs `chat`, or another command."""
 
-    def __init__(self, home: Path, *command_line: str) -> None:
+    def __init__(self, home: Path, *command_line: str, **env: str) -> None:
         self._near, far = os.openpty()
         self.shown = b""
         self.all_shown = b""
@@ -491,7 +490,7 @@ class Terminal:
             command,
             start_new_session=True,
             cwd=home,
-            env=environment(home, TTY=os.ttyname(far), COLUMNS="300"),
+            env=environment(home, **{"TTY": os.ttyname(far), "COLUMNS": "300", **env}),
             stdin=subprocess.DEVNULL,
             pass_fds=[far],
             # Undo an inherited ignored SIGINT, as in a background job.
