@@ -120,6 +120,29 @@ Exit codes: 0 success, 1 declined, no decision, or it could not be stored, 2 wro
 usage, or no terminal to ask.
 """
 
+_READ_CHAT = """\
+Print stored chats as lines of JSON, as upstream's `eca read-chat` does, the latest
+first; with --chat-id, the messages of one chat. Times are relative (30m, 2h, 1d),
+dates, or ISO 8601 in UTC. The file of chats is ~/.local/share/eca-python/chats.sqlite.
+
+Examples:
+  # The chats of this folder
+  $ eca-server read-chat --workspace .
+
+  # Those of the last day
+  $ eca-server read-chat --workspace . --since 1d
+
+Exit codes: 0 success, 1 no such chat or file, 2 wrong usage.
+"""
+
+_LINK = """\
+Put the command `eca` beside this program, so that an editor's plugin that starts
+`eca server` finds this server. An existing `eca` stays as it is, except for a link
+of ours. With --remove, remove that link.
+
+Exit codes: 0 success, 1 another `eca` exists, or it cannot be written, 2 wrong usage.
+"""
+
 _TAP = """\
 Record the messages between an editor and the server that COMMAND starts, in a
 file that only you can read. Messages pass unchanged and without delay; secrets
@@ -158,6 +181,9 @@ def make_parser() -> Parser:
     completion = _add_command(commands, "completion", hint, _COMPLETION, raw=True)
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
     _add_trust(commands)
+    _add_read_chat(commands)
+    link = _add_command(commands, "link", "put the command `eca` beside this one", _LINK, raw=True)
+    link.add_argument("--remove", action="store_true", help="remove the link")
     _add_tap(commands)
     _add_acp(commands)
     commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
@@ -266,6 +292,29 @@ def _add_trust(commands: _Commands) -> None:
             parser.add_argument(
                 "--yes", action="store_true", help="accept without asking (for scripts)"
             )
+
+
+def _add_read_chat(commands: _Commands) -> None:
+    hint = "print stored chats as lines of JSON"
+    read = _add_command(commands, "read-chat", hint, _READ_CHAT, raw=True)
+    source = read.add_mutually_exclusive_group()
+    source.add_argument(
+        "--db-cache-path", type=Path, metavar="PATH", help="the file of chats, or its directory"
+    )
+    source.add_argument(
+        "--workspace",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a folder of the chats' workspace; repeat for more",
+    )
+    read.add_argument("--chat-id", metavar="ID", help="print the messages of this chat")
+    read.add_argument(
+        "--role", help="only messages of this role, such as user, assistant or tool_call"
+    )
+    read.add_argument("--since", metavar="DATE", help="from this time on")
+    read.add_argument("--until", metavar="DATE", help="before this time")
 
 
 def _add_trust_flag(parser: argparse.ArgumentParser) -> None:

@@ -121,7 +121,7 @@ def test_what_is_unknown_is_refused_on_stderr(
         (["nonsense"], "nonsense", ""),
         (["--verbose", "serv"], "serv", "; did you mean `serve`?"),
         (["caht"], "caht", "; did you mean `chat`?"),
-        (["--log-level", "info", "read-chat", "-x"], "read-chat", ""),
+        (["--log-level", "info", "write-chat", "-x"], "write-chat", "; did you mean `read-chat`?"),
     ],
 )
 def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
