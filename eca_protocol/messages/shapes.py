@@ -155,7 +155,7 @@ def _shape_of_union(arguments: tuple[Any, ...]) -> Shape:
     if UnknownValue in arguments:
         return Choice(_values_of(arguments))
     if all(argument in _SCALARS for argument in arguments):
-        return Scalar(tuple(_SCALARS[argument] for argument in arguments))
+        return Scalar(tuple(_SCALARS[each] for each in _SCALARS if each in arguments))
     members = {cls.type: cls for cls in arguments if isinstance(getattr(cls, "type", None), str)}
     (unknown,) = set(arguments) - set(members.values())
     return Tagged(members, unknown, tag_key_of(next(iter(members.values()))))

@@ -23,6 +23,7 @@ _BEFORE_DIFF: Final = Cap(lines=6, size=500)  # of an argument, if a diff follow
 _DIFF: Final = Cap(lines=1000, size=100_000)
 _NAME: Final = 100  # characters
 _NARROWEST: Final = 20  # columns
+_STYLES: Final[Mapping[str, str]] = {"+": "green", "-": "red", "@": "cyan"}  # of a line in a diff
 _QUESTIONS: Final[Mapping[str, str]] = {
     "ask_user": "Let the model ask you {question}",
     "bg_job kill": "Kill the background job {job_id}",
@@ -65,8 +66,10 @@ def question_of(call: m.ChatToolCallRunContent) -> str:
     return f"{question}{place}?"
 
 
-def call_rows(call: m.ChatToolCallRunContent, *, directory: Path | None, width: int) -> str:
-    """Return a call in rows for a terminal.
+def call_rows(
+    call: m.ChatToolCallRunContent, *, directory: Path | None, width: int
+) -> Iterator[tuple[str, str]]:
+    """Yield a call in rows for a terminal, each with its style.
 
     Args:
         call: the waiting call.
@@ -74,11 +77,23 @@ def call_rows(call: m.ChatToolCallRunContent, *, directory: Path | None, width: 
         width: columns of the terminal.
     """
     columns = max(width - 1, _NARROWEST)
-    return "".join(
-        f"{' ' * indent}{row}\n"
-        for indent, text in _parts(call, directory)
-        for row in rows(printable_lines(text), columns - indent)
+    for indent, text in _parts(call, directory):
+        for row in rows(printable_lines(text), columns - indent):
+            yield f"{' ' * indent}{row}", ""
+    if isinstance(call.details, m.FileChangeDetails):
+        yield from change_rows(call.details, width=width)
+
+
+def change_rows(change: m.FileChangeDetails, *, width: int) -> Iterator[tuple[str, str]]:
+    """Yield the diff of a file's change in rows for a terminal, each with its style."""
+    columns = max(width - 1, _NARROWEST)
+    yield from (
+        (f"  {row}", "") for row in rows(f"changes {printable_line(change.path)}:", columns - 2)
     )
+    for line in cut_middle(change.diff, _DIFF).removesuffix("\n").split("\n"):
+        style = _STYLES.get(line[:1], "")
+        for row in rows(printable_lines(line), columns - 4):
+            yield f"    {row}", style
 
 
 def _parts(call: m.ChatToolCallRunContent, directory: Path | None) -> Iterator[tuple[int, str]]:
@@ -87,8 +102,7 @@ def _parts(call: m.ChatToolCallRunContent, directory: Path | None) -> Iterator[t
     yield 2, f"tool: {_name(call.name)}{origin}"
     if directory is not None:
         yield 2, f"directory: {printable_line(str(_directory_of(call, directory)))}"
-    change = call.details if isinstance(call.details, m.FileChangeDetails) else None
-    cap = _ARGUMENT if change is None else _BEFORE_DIFF
+    cap = _BEFORE_DIFF if isinstance(call.details, m.FileChangeDetails) else _ARGUMENT
     for name, value in call.arguments.items():
         text = printable_lines(cut_middle(_text(value), cap)).removesuffix("\n")
         if "\n" in text:
@@ -96,9 +110,6 @@ def _parts(call: m.ChatToolCallRunContent, directory: Path | None) -> Iterator[t
             yield 6, text
         else:
             yield 2, f"{_name(name)}: {text}"
-    if change is not None:
-        yield 2, f"changes {printable_line(change.path)}:"
-        yield 4, cut_middle(change.diff, _DIFF).removesuffix("\n")
 
 
 def _directory_of(call: m.ChatToolCallRunContent, directory: Path) -> Path:

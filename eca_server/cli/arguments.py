@@ -64,7 +64,11 @@ _CHAT = Page(
 Print the answer to one message as it arrives. Without a message, hold a
 conversation: each line is a prompt. Ctrl-C stops the answer, a second one exits.
 With a message, the text of a pipe or file at stdin is its context. Errors and
-progress go to stderr.
+progress go to stderr. Chats are stored, and can be resumed here or in an editor.
+
+A terminal gets line editing, history, completion, Markdown and colours if the extra
+is installed: pip install 'eca-protocol[terminal]'.
+With --json each line is the params of one `chat/contentReceived` of the protocol.
 """,
     """\
 Examples:
@@ -73,6 +77,9 @@ Examples:
 
   # Ask about the output of a program
   $ git diff | eca-server chat "Review this change"
+
+  # Continue the latest chat of this folder
+  $ eca-server chat --resume
 
 Exit codes: 0 answered, 1 failed, or the configuration has errors, 2 wrong usage,
 130 stopped by Ctrl-C.
@@ -186,6 +193,41 @@ usage, or no terminal to ask.
 """,
 )
 
+_READ_CHAT = Page(
+    "print stored chats as lines of JSON",
+    """\
+Print stored chats as lines of JSON, as upstream's `eca read-chat` does, the latest
+first; with --chat-id, the messages of one chat. Times are relative (30m, 2h, 1d),
+dates, or ISO 8601 in UTC. The file of chats is ~/.local/share/eca-python/chats.sqlite.
+""",
+    """\
+Examples:
+  # The chats of this folder
+  $ eca-server read-chat --workspace .
+
+  # Those of the last day
+  $ eca-server read-chat --workspace . --since 1d
+
+Exit codes: 0 success, 1 no such chat or file, 2 wrong usage.
+""",
+)
+
+_LINK = Page(
+    "put the command `eca` beside this one",
+    """\
+Put the command `eca` beside this program, so that an editor's plugin that starts
+`eca server` finds this server. An existing `eca` stays as it is, except for a link
+of ours. With --remove, remove that link.
+""",
+    """\
+Examples:
+  $ eca-server link
+  $ eca-server link --remove
+
+Exit codes: 0 success, 1 another `eca` exists, or it cannot be written, 2 wrong usage.
+""",
+)
+
 _TAP = Page(
     "record the messages between an editor and a server",
     """\
@@ -242,6 +284,9 @@ def make_parser() -> Parser:
     completion = add_command(commands, "completion", _COMPLETION)
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
     _add_trust(commands)
+    _add_read_chat(commands)
+    link = add_command(commands, "link", _LINK)
+    link.add_argument("--remove", action="store_true", help="remove the link")
     _add_tap(commands)
     _add_acp(commands)
     commands.add_parser("inspect", help="show a recording of tap and its protocol errors")
@@ -287,6 +332,16 @@ def _add_chat(commands: _Commands) -> None:
     chat.add_argument(
         "--approve", action="store_true", help="approve every tool call that needs approval"
     )
+    chat.add_argument(
+        "--resume",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="continue the chat with this id, or without one the latest of this folder",
+    )
+    chat.add_argument(
+        "--json", action="store_true", help="print each content of the answer as a line of JSON"
+    )
     _add_common(chat)
     _add_trust_flag(chat)
 
@@ -327,6 +382,28 @@ def _add_trust(commands: _Commands) -> None:
             parser.add_argument(
                 "--yes", action="store_true", help="accept without asking (for scripts)"
             )
+
+
+def _add_read_chat(commands: _Commands) -> None:
+    read = add_command(commands, "read-chat", _READ_CHAT)
+    source = read.add_mutually_exclusive_group()
+    source.add_argument(
+        "--db-cache-path", type=Path, metavar="PATH", help="the file of chats, or its directory"
+    )
+    source.add_argument(
+        "--workspace",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a folder of the chats' workspace; repeat for more",
+    )
+    read.add_argument("--chat-id", metavar="ID", help="print the messages of this chat")
+    read.add_argument(
+        "--role", help="only messages of this role, such as user, assistant or tool_call"
+    )
+    read.add_argument("--since", metavar="DATE", help="from this time on")
+    read.add_argument("--until", metavar="DATE", help="before this time")
 
 
 def _add_trust_flag(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eca_server.cli.arguments import LEVEL_SPELLINGS, make_parser, make_serve_parser
@@ -28,6 +29,7 @@ __all__ = ["run"]
 _WITH_VALUE = (
     *("--config-file", "--log-level", "--protocol-revision", "--revision", "--model"),
     *("--out", "--port", "--replay", "--deadline"),
+    *("--db-cache-path", "--workspace", "--chat-id", "--role", "--since", "--until"),
 )
 
 _SERVING = ("serve", "server")
@@ -66,7 +68,8 @@ def run(arguments: Sequence[str]) -> int:
 
     def end() -> int:
         if "--version" in remaining:
-            sys.stdout.write(f"eca_server {version()}\n")
+            name = "eca" if Path(sys.argv[0]).stem == "eca" else "eca_server"
+            sys.stdout.write(f"{name} {version()}\n")
             return 0
         if command not in _COMMANDS:
             near = nearest(command, (*_COMMANDS, *_WITH_PARSERS))
@@ -150,24 +153,29 @@ def _without_garbage_collection() -> Iterator[None]:
 
 def _acp(arguments: argparse.Namespace) -> int:
     if arguments.login:
-        arguments.message, arguments.model, arguments.approve = None, None, False
-        return _chat(arguments)
+        from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
+
+        return chat(_options(arguments), ChatCommand())
     with _without_garbage_collection():
         from eca_server.acp.cli import run  # noqa: PLC0415
     return run(lambda: _options(arguments), arguments.server)
 
 
 def _chat(arguments: argparse.Namespace) -> int:
-    from eca_server.cli.terminal import chat  # noqa: PLC0415
+    import attrs  # noqa: PLC0415
+
+    from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
 
     if arguments.config_file is not None and not arguments.config_file.is_file():
         return _refuse(f"--config-file: expected a file, got {str(arguments.config_file)!r}")
-    return chat(
-        _options(arguments),
+    command = ChatCommand(
         message=arguments.message,
         model=arguments.model,
         approves=arguments.approve,
+        prints_json=arguments.json,
+        resumed=arguments.resume,
     )
+    return chat(attrs.evolve(_options(arguments), keeps_chats=True), command)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -217,6 +225,33 @@ def _trust(arguments: argparse.Namespace) -> int:
     from eca_server.cli.trust import run_trust  # noqa: PLC0415
 
     return run_trust(arguments.action, arguments.folder, is_agreed=arguments.yes)
+
+
+def _read_chat(arguments: argparse.Namespace) -> int:
+    from eca_server.cli.read_chat import Selection, parse_time, read_chat  # noqa: PLC0415
+
+    if arguments.db_cache_path is None and not arguments.workspace:
+        return _refuse("read-chat: expected --workspace PATH or --db-cache-path PATH")
+    if arguments.role is not None and arguments.chat_id is None:
+        return _refuse("read-chat: --role requires --chat-id, since chats have no role")
+    bounds = []
+    for name in ("since", "until"):
+        text = getattr(arguments, name)
+        try:
+            bounds.append(None if text is None else parse_time(text))
+        except ValueError:
+            return _refuse(
+                f"read-chat: --{name}: expected a time such as 2h, 30m, 1d, 2025-01-01 or "
+                f"2025-01-01T00:00:00Z, got {text!r}"
+            )
+    selection = Selection(arguments.chat_id, arguments.role, *bounds)
+    return read_chat(os.environ, arguments.db_cache_path, arguments.workspace, selection)
+
+
+def _link(arguments: argparse.Namespace) -> int:
+    from eca_server.cli.link import change_link  # noqa: PLC0415
+
+    return change_link(Path(sys.argv[0]), removes=arguments.remove)
 
 
 def _tap(arguments: argparse.Namespace) -> int:
@@ -269,5 +304,7 @@ _COMMANDS = {
     "completion": _completion,
     "schema": _schema,
     "trust": _trust,
+    "read-chat": _read_chat,
+    "link": _link,
     "tap": _tap,
 }

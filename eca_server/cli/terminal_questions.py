@@ -18,10 +18,10 @@ class Questions:
     """Questions to the user at the terminal.
 
     Attributes:
-        read_line: reads one line; empty at the end of input.
+        read_line: writes a label and reads one line; empty at the end of input.
     """
 
-    read_line: Callable[[], Awaitable[str]] | None = None
+    read_line: Callable[[str], Awaitable[str]] | None = None
 
     async def ask(self, params: ChatAskQuestionParams) -> str | None:
         """Show a question, and return the label or the text of the answer, or None."""
@@ -32,10 +32,9 @@ class Questions:
             self.say(f"  {number}. {option.label}{more}")
         choice = f"1-{len(options)}" if options else ""
         free = "your own text" if params.allow_freeform or not options else ""
-        sys.stderr.write(f"Answer ({' or '.join(filter(None, [choice, free]))}): ")
-        sys.stderr.flush()
         assert self.read_line is not None
-        line = (await self.read_line()).strip()
+        label = f"Answer ({' or '.join(filter(None, [choice, free]))}): "
+        line = (await self.read_line(label)).strip()
         for number, option in enumerate(options, 1):
             if line.casefold() in {str(number), option.label.casefold()}:
                 return option.label

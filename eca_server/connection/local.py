@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from eca_protocol.client import Client, connect
+from eca_protocol.client.approvals import OnApproval
 from eca_protocol.client.request_handlers import QuestionHandler
 from eca_protocol.messages import ClientInfo, InitializationOptions, ShowMessageParams
 from eca_server.connection.features.host import Options
@@ -41,13 +42,18 @@ async def local_client(
     *,
     workspace_folders: Sequence[Path] = (),
     initialization_options: InitializationOptions | None = None,
+    on_approval: OnApproval = "manual",
     on_question: QuestionHandler | None = None,
 ) -> AsyncIterator[LocalPair]:
     """Run a server in this process, and yield it with a connected client.
 
-    The caller answers the tool calls that need approval.
-
-    `on_question`: answers the server's questions to the user; None: questions are not supported.
+    Args:
+        options: the server's options.
+        workspace_folders: the workspace roots.
+        initialization_options: passed to the server.
+        on_approval: decides about tool calls that need approval; `manual`: the caller answers them.
+        on_question: answers the server's questions to the user; None: questions are not
+            supported.
     """
     connections: list[Connection] = []
     async with connect(
@@ -55,7 +61,7 @@ async def local_client(
         workspace_folders=workspace_folders,
         client_info=ClientInfo(name="eca-server chat"),
         initialization_options=initialization_options,
-        on_approval="manual",
+        on_approval=on_approval,
         on_question=on_question,
         idle_deadline=None,
     ) as client:

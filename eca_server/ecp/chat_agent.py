@@ -50,7 +50,10 @@ def serve_chat(
 
     async def serve() -> None:
         async with local_client(
-            options, workspace_folders=[folder], initialization_options=_UNTITLED
+            options,
+            workspace_folders=[folder],
+            initialization_options=_UNTITLED,
+            on_approval="allow" if approve else "reject",  # of subagents, too
         ) as local:
             await local.client.wait_for_config()
             agent = chat_agent(local.client, model=model, behavior=behavior, approve=approve)

@@ -182,7 +182,7 @@ def call(**members: Any) -> m.ChatToolCallRunContent:
 def test_no_row_of_a_call_begins_where_our_questions_begin(
     asked: m.ChatToolCallRunContent, width: int
 ) -> None:
-    shown = call_rows(asked, directory=None, width=width)
+    shown = "".join(f"{row}\n" for row, _ in call_rows(asked, directory=None, width=width))
     screen = pyte.Screen(columns=width, lines=shown.count("\n") + 9)
     pyte.Stream(screen).feed(shown.encode(errors="backslashreplace").decode().replace("\n", "\r\n"))
     assert all(row.startswith("  ") for row in screen.display)  # those behind the last, too

@@ -56,4 +56,4 @@ class ObservedFields:
 
 
 def _interface(hint: object) -> str:
-    return getattr(hint, "__name__", _NATIVE_OR_MCP)
+    return hint.__name__ if isinstance(hint, type) else _NATIVE_OR_MCP

@@ -147,7 +147,7 @@ class SchemaChecker:
             if pattern.fullmatch(place) and (not kinds or departure.kind in kinds):
                 return row
         hint = method.params if part == "params" else method.result
-        interface = getattr(hint, "__name__", "ToolServerUpdatedParams")
+        interface = hint.__name__ if isinstance(hint, type) else "ToolServerUpdatedParams"
         is_value = departure.kind == "other revision" and " in revision " not in departure.expected
         path = departure.path.removeprefix(part)
         return row_of_path(interface, path, raw, is_value=is_value) or _EDITION[self.revision]

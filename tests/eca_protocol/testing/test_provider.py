@@ -35,7 +35,8 @@ def ask(url: str, body: object, path: str = "/chat/completions") -> tuple[int, b
         with opener.open(request, timeout=5) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:
+            return error.code, error.read()
 
 
 def chunks(body: bytes) -> list[dict]:
@@ -94,8 +95,9 @@ def test_models_are_listed_and_other_paths_are_not_found():
     with provider_in_thread([], models=["a", "b"]) as provider:
         with urllib.request.urlopen(provider.url + "/models", timeout=5) as answer:
             assert [model["id"] for model in json.load(answer)["data"]] == ["a", "b"]
-        with pytest.raises(urllib.error.HTTPError):
+        with pytest.raises(urllib.error.HTTPError) as raised:
             urllib.request.urlopen(provider.url + "/other", timeout=5)
+        raised.value.close()
 
 
 def test_what_asks_no_model_has_a_reply_by_its_path():
@@ -103,8 +105,9 @@ def test_what_asks_no_model_has_a_reply_by_its_path():
     with provider_in_thread([], others=others) as provider:
         with urllib.request.urlopen(provider.url + "/api/show", timeout=5) as answer:
             assert json.load(answer) == {"shown": 1}
-        with pytest.raises(urllib.error.HTTPError, match="401"):
+        with pytest.raises(urllib.error.HTTPError, match="401") as raised:
             urllib.request.urlopen(provider.url + "/models", timeout=5)
+        raised.value.close()
 
 
 def test_a_script_may_be_a_function_of_the_request():

@@ -121,7 +121,7 @@ def test_what_is_unknown_is_refused_on_stderr(
         (["nonsense"], "nonsense", ""),
         (["--verbose", "serv"], "serv", "; did you mean `serve`?"),
         (["caht"], "caht", "; did you mean `chat`?"),
-        (["--log-level", "info", "read-chat", "-x"], "read-chat", ""),
+        (["--log-level", "info", "write-chat", "-x"], "write-chat", "; did you mean `read-chat`?"),
     ],
 )
 def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
@@ -476,8 +476,7 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
     turn = FakeTurn()
     with trio.fail_after(5), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
-            question = terminal._Question(terminal._Lines(nursery))
-            nursery.start_soon(terminal._stop_on_interrupt, turn, scope, question)
+            nursery.start_soon(terminal._stop_on_interrupt, turn, scope)
             await trio.testing.wait_all_tasks_blocked()
             signal.raise_signal(signal.SIGINT)
             await turn.stops.wait()
@@ -490,7 +489,7 @@ async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
 class Terminal:
     """A pseudo-terminal that runs `chat`, or another command."""
 
-    def __init__(self, home: Path, *command_line: str) -> None:
+    def __init__(self, home: Path, *command_line: str, **env: str) -> None:
         self._near, far = os.openpty()
         self.shown = b""
         self.all_shown = b""
@@ -503,7 +502,7 @@ class Terminal:
             command,
             start_new_session=True,
             cwd=home,
-            env=environment(home, TTY=os.ttyname(far), COLUMNS="300"),
+            env=environment(home, **{"TTY": os.ttyname(far), "COLUMNS": "300", **env}),
             stdin=subprocess.DEVNULL,
             pass_fds=[far],
             # Undo an inherited ignored SIGINT, as in a background job.

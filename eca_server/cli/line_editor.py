@@ -1,0 +1,186 @@
+"""The line editor of `chat` in a terminal, by prompt_toolkit (the extra `terminal`).
+
+It edits prompts of one or many lines, stores them as history, and completes commands and files.
+An editor runs in a thread of its own, beside the server. Ctrl-C empties the line, and at an empty
+line acts as the signal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+import trio.from_thread
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from eca_protocol import messages as m
+from eca_protocol.client import Chat
+from eca_protocol.errors import ECAError
+from eca_protocol.methods import CHAT_QUERY_FILES
+from eca_server.config.directories import data_directory, make_data_directory
+from eca_server.printable import printable_line
+
+_Match = tuple[str, str]  # a completion, and a hint about it
+
+_KEYS = KeyBindings()
+
+
+@_KEYS.add("escape", "enter")
+def _new_line(event: KeyPressEvent) -> None:
+    event.current_buffer.insert_text("\n")
+
+
+@_KEYS.add("c-c")
+def _empty_line(event: KeyPressEvent) -> None:
+    if event.current_buffer.text:
+        event.current_buffer.reset()
+    else:
+        event.app.exit(exception=KeyboardInterrupt)
+
+
+class LineEditor:
+    """A reader for a terminal."""
+
+    def __init__(self, chat: Chat, environ: Mapping[str, str], directory: Path | None) -> None:
+        matches = _Matches(chat, directory)
+        self._prompts = PromptSession[str](
+            history=_history(environ),
+            completer=_Completer(matches.find),
+            complete_in_thread=True,
+            key_bindings=_KEYS,
+        )
+        self._secrets = PromptSession[str](is_password=True, key_bindings=_KEYS)
+        self._answers = PromptSession[str](key_bindings=_KEYS)
+        self._reading = trio.Lock()
+
+    async def prompt(self, *, is_secret: bool) -> str:
+        """Return the next prompt with a line end; empty after Ctrl-D."""
+        return await self._read(self._secrets if is_secret else self._prompts, "> ")
+
+    async def answer(self, question: str) -> str:
+        """Ask a question, and return the answer with a line end; empty after Ctrl-D."""
+        return await self._read(self._answers, question)
+
+    async def _read(self, session: PromptSession[str], label: str) -> str:
+        async with self._reading, trio.open_nursery() as nursery:
+            ending = _Ending(session.app)
+            nursery.start_soon(ending.wait)
+            line = await trio.to_thread.run_sync(_edit, session, label, ending.check)
+            if line is None:
+                signal.raise_signal(signal.SIGINT)
+                await trio.sleep_forever()
+            nursery.cancel_scope.cancel()
+        return line or ""
+
+
+class _Ending:
+    """The end of a running editor after a cancellation."""
+
+    def __init__(self, app: Application[str]) -> None:
+        self._app = app
+        self._is_due = False
+
+    async def wait(self) -> None:
+        """Wait for the cancellation, then end the editor."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._is_due = True
+            if (loop := self._app.loop) is not None:
+                with suppress(RuntimeError):  # the loop is closed: the editor has ended
+                    loop.call_soon_threadsafe(self.check)
+
+    def check(self) -> None:
+        """End the editor, in its own thread, if that is due."""
+        if self._is_due and self._app.future is not None and not self._app.future.done():
+            self._app.exit(exception=EOFError)
+
+
+def _edit(session: PromptSession[str], label: str, check: Callable[[], None]) -> str | None:
+    """Edit a line in this thread; return None after Ctrl-C at an empty line."""
+    try:
+        with patch_stdout(raw=True):
+            return session.prompt(label, pre_run=check, handle_sigint=False) + "\n"
+    except EOFError:
+        return ""
+    except KeyboardInterrupt:
+        return None
+
+
+def _history(environ: Mapping[str, str]) -> History:
+    """Return the stored history, which only the user can read; without a disk an empty one."""
+    file = data_directory(environ) / "chat-history"
+    try:
+        make_data_directory(file.parent)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(file)
+
+
+class _Matches:
+    """The commands and files that match what is being typed."""
+
+    def __init__(self, chat: Chat, directory: Path | None) -> None:
+        self._chat = chat
+        self._directory = directory
+
+    async def find(self, kind: str, query: str) -> Sequence[_Match]:
+        """Return commands (`/`) or files (`@`)."""
+        with suppress(ECAError):
+            return await (self._commands(query) if kind == "/" else self._files(query))
+        return ()
+
+    async def _commands(self, query: str) -> Sequence[_Match]:
+        commands = [each for each in await self._chat.query_commands(query) if query in each.name]
+        commands.sort(key=lambda each: not each.name.startswith(query))
+        return [(f"/{each.name}", each.description) for each in commands]
+
+    async def _files(self, query: str) -> Sequence[_Match]:
+        params = m.ChatQueryFilesParams(chat_id=self._chat.id, query=query)
+        files = (await self._chat.client.request(CHAT_QUERY_FILES, params)).files
+        paths = (m.FileContext, m.DirectoryContext)
+        return [(f"@{self._shown(each.path)}", "") for each in files if isinstance(each, paths)]
+
+    def _shown(self, path: str) -> str:
+        file = Path(path)
+        if self._directory is not None and file.is_relative_to(self._directory):
+            path = str(file.relative_to(self._directory))
+        return f'"{path}"' if " " in path else path
+
+
+class _Completer(Completer):
+    """A completer of the command at the start, and of the file behind `@` at the cursor."""
+
+    def __init__(self, find: Callable[[str, str], Awaitable[Sequence[_Match]]]) -> None:
+        self._find = find
+        self._token = trio.lowlevel.current_trio_token()
+
+    def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
+        """Return the completions; called in a thread."""
+        text = document.text_before_cursor
+        word = text.rpartition(" ")[2].rpartition("\n")[2]
+        if word.startswith("@") or (word.startswith("/") and word == text):
+            return self._completions(word)
+        return ()
+
+    def _completions(self, word: str) -> Iterator[Completion]:
+        with suppress(trio.RunFinishedError, trio.Cancelled):
+            matches = trio.from_thread.run(self._find, word[0], word[1:], trio_token=self._token)
+            for text, hint in matches:
+                yield Completion(
+                    text,
+                    start_position=-len(word),
+                    display=printable_line(text),
+                    display_meta=printable_line(hint),
+                )

@@ -1,0 +1,112 @@
+"""Markdown and colours in a terminal, by rich (the extra `terminal`).
+
+A block of an answer is shown as plain text until it is complete, then replaced by its rendering.
+The text is printable before rich reads it. Links show their target, and HTML is text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable
+
+from markdown_it import MarkdownIt
+from rich.console import Console
+from rich.live import Live
+from rich.markdown import Markdown
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+from eca_server.cli.output import Output
+
+_TAIL = 8000  # characters of an incomplete block that can be visible
+_MARGIN = 2  # rows of the terminal that an incomplete block leaves free
+
+
+class MarkdownOutput(Output):
+    """Stdout of a terminal, for Markdown that arrives in pieces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._console = Console(highlight=False)
+        self._parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+        self._pending = ""
+        self._has_blocks = False
+        self._live: Live | None = None
+
+    def end_line(self) -> None:
+        """Render what is pending; the next text begins a new block."""
+        super().end_line()
+        for block in self._blocks():
+            self._render(block)
+        self._pending = ""
+        self.ended_line = True
+
+    def _print(self, text: str) -> None:
+        if not text:
+            return
+        self.ended_line = False
+        self._pending += text
+        if "\n" in text and self._can_be_complete():
+            *complete, self._pending = self._blocks()  # the last one may continue
+            for block in complete:
+                self._render(block)
+        self._show_pending()
+
+    def _can_be_complete(self) -> bool:
+        """Return whether the last line that has ended can end a block: most do not."""
+        last = self._pending.rpartition("\n")[0].rpartition("\n")[2].strip()
+        return not last or last.startswith(("```", "~~~"))
+
+    def _blocks(self) -> list[str]:
+        """Return the pending text by its blocks, such as paragraphs and lists."""
+        tokens = self._parser.parse(self._pending)
+        starts = {token.map[0] for token in tokens if token.map and not token.level}
+        lines = self._pending.splitlines(keepends=True)
+        bounds = [0, *sorted(starts - {0}), len(lines)]
+        return ["".join(lines[start:end]) for start, end in itertools.pairwise(bounds)]
+
+    def _render(self, text: str) -> None:
+        if not text.strip():
+            return
+        self._hide_pending()
+        markdown = Markdown(text, hyperlinks=False)
+        markdown.parsed = self._parser.parse(text)
+        lines = self._console.render_lines(markdown, pad=False)
+        shown = [number for number, line in enumerate(lines) if any(s.text.strip() for s in line)]
+        if not shown:
+            return
+        if self._has_blocks:
+            self._console.print()
+        self._has_blocks = True
+        for line in lines[shown[0] : shown[-1] + 1]:
+            self._console.print(Segments([*line, Segment.line()]), end="")
+
+    def _show_pending(self) -> None:
+        """Show the end of the incomplete block that fits the terminal."""
+        if not self._pending.strip():
+            return
+        if self._live is None:
+            self._live = Live(
+                console=self._console,
+                auto_refresh=False,
+                transient=True,
+                redirect_stderr=sys.stderr.isatty(),
+            )
+            self._live.start()
+        text = Text(self._pending[-_TAIL:].lstrip("\n"))
+        rows = text.wrap(self._console, self._console.width)
+        most = max(1, self._console.height - _MARGIN)
+        self._live.update(Text("\n").join(rows[-most:]), refresh=True)
+
+    def _hide_pending(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Print rows that fit the terminal to stderr, each with its style."""
+    console = Console(stderr=True, highlight=False)
+    for row, style in rows:
+        console.print(Text(row, style=style), soft_wrap=True)

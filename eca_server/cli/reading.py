@@ -1,0 +1,126 @@
+"""The input of `chat`: the context at stdin, and the lines of the user."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Protocol
+
+import trio
+
+from eca_protocol import messages as m
+
+_PATIENCE = 1.0  # seconds until a pipe without an end is reported
+
+_WAITING = (
+    "Reading the context of the message from stdin until its end. `</dev/null` passes none.\n"
+)
+
+
+class Reader(Protocol):
+    """The lines of the user."""
+
+    async def prompt(self, *, is_secret: bool) -> str:
+        """Return the next prompt with its line end; empty at the end of the input."""
+
+    async def answer(self, question: str) -> str:
+        """Ask a question, and return the answer with its line end; empty at the end."""
+
+
+@contextmanager
+def piped_context(*, is_wanted: bool) -> Iterator[tuple[m.ChatContext, ...]]:
+    """Yield the text of a pipe or file at stdin, in a private file, as a context."""
+    mode = os.fstat(sys.stdin.fileno()).st_mode if is_wanted and _has_stdin() else 0
+    text = _read_to_end() if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) else ""
+    if not text.strip():
+        yield ()
+        return
+    with TemporaryDirectory(prefix="eca-") as directory:
+        file = Path(directory) / "stdin.txt"
+        file.write_text(text, "utf-8", errors="replace")
+        yield (m.FileContext(path=str(file)),)
+
+
+def _read_to_end() -> str:
+    """Read stdin, and say so on a terminal if its end does not come."""
+    notice = threading.Timer(_PATIENCE, sys.stderr.write, [_WAITING])
+    notice.daemon = True
+    if sys.stderr.isatty():
+        notice.start()
+    try:
+        return sys.stdin.read()
+    finally:
+        notice.cancel()
+
+
+def _has_stdin() -> bool:
+    try:
+        return sys.stdin.fileno() >= 0
+    except (OSError, ValueError):  # closed, or no file
+        return False
+
+
+class Lines:
+    """Lines of stdin, read on demand; the line of a cancelled wait goes to the next one."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._sender, self._receiver = trio.open_memory_channel[str](0)
+        self._is_reading = False
+        self._answering = trio.Lock()
+
+    async def prompt(self, *, is_secret: bool) -> str:
+        """Return the next prompt with its line end; empty at the end of stdin."""
+        is_terminal = sys.stdin.isatty()
+        with _hidden_input(is_secret and is_terminal):
+            if is_terminal:
+                _write("> ")
+            return await self._next()
+
+    async def answer(self, question: str) -> str:
+        """Ask one question at a time, and return the next line."""
+        async with self._answering:
+            _write(question)
+            return await self._next()
+
+    async def _next(self) -> str:
+        if not self._is_reading:
+            self._is_reading = True
+            self._nursery.start_soon(self._read_one)
+        line = await self._receiver.receive()
+        self._is_reading = False
+        return line
+
+    async def _read_one(self) -> None:
+        line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+        await self._sender.send(line)
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+@contextmanager
+def _hidden_input(is_secret: bool) -> Iterator[None]:
+    """Turn off the terminal's echo during the block, if the input is a secret."""
+    if not is_secret or sys.platform == "win32":
+        yield
+        return
+    import termios  # noqa: PLC0415 - POSIX only
+
+    before = termios.tcgetattr(sys.stdin)
+    hidden = termios.tcgetattr(sys.stdin)
+    hidden[3] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, hidden)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        sys.stderr.write("\n")

@@ -1,0 +1,170 @@
+"""The contents of a turn: in a terminal, in a pipe, or as JSON.
+
+Stdout has the answer, or the JSON; notes, questions and errors go to stderr.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Container
+from pathlib import Path
+from textwrap import shorten
+from typing import Literal
+
+import attrs
+import trio
+
+from eca_protocol import json
+from eca_protocol import messages as m
+from eca_protocol.client import Turn
+from eca_protocol.draft import codec_for
+from eca_protocol.methods import CHAT_CONTENT_RECEIVED
+from eca_protocol.revisions import Revision
+from eca_server.agent.tools.output import Cap, cut_middle
+from eca_server.cli.approval_view import call_rows, change_rows, question_of
+from eca_server.cli.reading import Reader
+from eca_server.cli.screen import is_capable, make_output, write_rows
+from eca_server.printable import printable_json, printable_line, printable_lines
+
+_NOTE = 200  # characters of the reason of a failed tool call
+_OUTPUT = Cap(lines=40, size=4000)  # of an approved call
+
+
+def workspace() -> list[Path]:
+    """Return the workspace, which is empty if the current directory was removed."""
+    try:
+        return [Path.cwd()]
+    except FileNotFoundError:
+        return []
+
+
+@attrs.define(kw_only=True)
+class Approvals:
+    """The user's decisions about tool calls, those of subagents included.
+
+    Attributes:
+        approves: approve every call.
+        reader: asks the user.
+        end_line: completes the last line of the answer, before a question.
+    """
+
+    approves: bool
+    reader: Reader | None = None
+    end_line: Callable[[], None] = lambda: None
+
+    async def decide(self, call: m.ChatToolCallRunContent) -> Literal["allow", "reject"]:
+        """Ask the user about a call; without a terminal, reject it."""
+        if self.approves:
+            return "allow"
+        self.end_line()
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            note = (
+                f"{call.summary or call.name}: rejected; it needs your approval, and there is no "
+                "terminal to ask. Run the chat in a terminal, pass --approve, or allow the tool "
+                "with `toolCall.approval` in the configuration."
+            )
+            sys.stderr.write(f"[{printable_line(note)}]\n")
+            return "reject"
+        directory = next(iter(workspace()), None)
+        write_rows(call_rows(call, directory=directory, width=_width()))
+        assert self.reader is not None
+        try:
+            answer = await self.reader.answer(f"{question_of(call)} [y/N] ")
+        except trio.Cancelled:
+            sys.stderr.write("\n")
+            raise
+        return "allow" if answer.strip().lower() in {"y", "yes"} else "reject"
+
+
+async def print_turn(turn: Turn, approvals: Approvals) -> str:
+    """Print a turn; return its last system text, which is an error if the turn failed."""
+    out = make_output()
+    approvals.end_line = out.end_line
+    last = last_note = ""
+    approved: set[str] = set()
+    try:
+        async for received in turn.contents_with_roles():
+            content = received.content
+            note = "" if turn.stopped else _note_of(content, approved)
+            if note not in {"", last_note}:
+                out.end_line()
+                sys.stderr.write(note)
+                last_note = note
+            if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
+                approved.add(content.id)
+            elif isinstance(content, m.ChatToolCallRunningContent) and content.id not in approved:
+                _show_change(content)
+            if received.role == "user":
+                continue
+            if not isinstance(content, m.ChatTextContent | m.ChatURLContent):
+                continue
+            text = content.text if isinstance(content, m.ChatTextContent) else f"\n{content.url}\n"
+            if received.role == "system":
+                last += text
+            else:
+                if last:
+                    out.end_line()
+                    out.write(f"{last.strip()}\n")
+                    last = ""
+                out.write(text)
+        if turn.stopped and out.ended_line and sys.stdin.isatty():
+            sys.stderr.write("\n")  # behind the `^C` of the terminal
+    finally:
+        out.end_line()
+    return last
+
+
+async def print_turn_as_json(turn: Turn) -> str:
+    """Print each content of a turn as one line of JSON; return its last system text.
+
+    A line is the `params` of `chat/contentReceived`. The last one is the `finished` progress.
+    """
+    last = ""
+    async for received in turn.contents_with_roles():
+        _print_json(received)
+        content = received.content
+        if isinstance(content, m.ChatTextContent):
+            last = last + content.text if received.role == "system" else ""
+    finished = m.ChatProgressContent(state="finished", text="")
+    _print_json(m.ChatContentReceivedParams(chat_id=turn.chat.id, role="system", content=finished))
+    return last
+
+
+def _print_json(received: m.ChatContentReceivedParams) -> None:
+    values = codec_for(Revision.CURRENT).encode_params(CHAT_CONTENT_RECEIVED.name, received)
+    sys.stdout.write(f"{printable_json(json.dumps(values).decode())}\n")
+    sys.stdout.flush()
+
+
+def _show_change(call: m.ChatToolCallRunningContent) -> None:
+    """Show the change of a file that needed no approval, in a terminal."""
+    if isinstance(call.details, m.FileChangeDetails) and is_capable(sys.stderr):
+        write_rows(change_rows(call.details, width=_width()))
+
+
+def _note_of(content: m.ChatContent, approved: Container[str]) -> str:
+    """Return a line for a picture or a tool call, and the output of an approved call."""
+    match content:
+        case m.ChatImageContent(media_type=media_type):
+            note = f"a picture: {media_type}"
+        case m.ChatToolCallRunningContent():
+            note = content.summary or content.name
+        case m.ChatToolCalledContent(error=True, outputs=outputs):
+            texts = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
+            why = shorten(" ".join(texts), _NOTE, placeholder=" ...") or "no reason was given"
+            note = f"{content.summary or content.name} failed: {why}"
+        case m.ChatToolCalledContent(id=id_, outputs=outputs) if id_ in approved:
+            texts = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
+            text = cut_middle(printable_lines("\n".join(texts)), _OUTPUT).strip("\n")
+            return "".join(f"  {line}\n" for line in text.split("\n")) if text else ""
+        case m.ChatToolCallRejectedContent(reason="user-config"):
+            call = content.summary or content.name
+            note = f"{call}: denied by the agent or the configuration"
+        case _:
+            return ""
+    return f"[{printable_line(note)}]\n"
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns

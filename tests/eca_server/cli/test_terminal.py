@@ -1,0 +1,235 @@
+"""`chat` as people use it: an editor of lines, Markdown, JSON, stored chats, a pipe at stdin."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyte
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from eca_server.cli import screen
+from eca_server.cli.markdown import MarkdownOutput
+from eca_server.cli.output import Output
+from tests.eca_server.cli.test_main import Terminal, eca
+from tests.eca_server.fork_server import ECA
+from tests.eca_server.stranger import environment
+
+PROMPT = b"\x1b[0m>"  # of the editor
+SCRIPT = ("--model", "simulator/script")
+ASKING_SUBAGENT = (
+    'call eca_spawn_agent {"agent": "general", "activity": "trying", '
+    '"task": "call shell_command {\\"command\\": \\"touch made\\"}"}\nsay done'
+)
+ANSWER = """\
+# A title
+
+Some **bold** text, a List<String> and [a link](http://example.com).
+
+- one
+- two
+
+```python
+x = 1
+
+y = 2
+```
+The end.
+"""
+
+
+@pytest.fixture
+def editor(tmp_path: Path) -> Iterator[Terminal]:
+    """A conversation in a terminal that can move the cursor."""
+    opened = Terminal(
+        tmp_path, "chat", *SCRIPT, TERM="xterm-256color", PROMPT_TOOLKIT_NO_CPR="1", COLUMNS="80"
+    )
+    yield opened
+    opened.close()
+
+
+def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: Path) -> None:
+    editor.until(b"Alt-Enter")
+    editor.until(PROMPT)
+    editor.type(b"say it is **bolt\x7fd**\r")
+    editor.until(b"it is \x1b[1mbold")
+    editor.until(PROMPT)
+    editor.type(b"wrong\x03say first\x1b\rsay second\r")
+    editor.until(b"firstsecond")
+    editor.until(PROMPT)
+    editor.type(b"repeat 99999999 word \r")
+    editor.until(b"word word word")
+    editor.type(b"\x03")
+    editor.until(b"Stopped.")
+    editor.until(PROMPT)
+    editor.type(b"say bye\r")
+    editor.until(b"bye")
+    editor.until(PROMPT)
+    editor.type(b"\x04")
+    assert editor.exit_code() == 0
+    history = tmp_path / ".local/share/eca-python/chat-history"
+    assert "+say first\n+say second\n" in history.read_text()
+    assert "wrong" not in history.read_text()
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+def test_a_terminal_completes_commands_and_files(editor: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    editor.until(PROMPT)
+    editor.type(b"/comp")
+    editor.until(b"Summarize this chat")
+    editor.type(b"\x03say @not")
+    editor.until(b"notes.txt")
+    editor.type(b"\t\r")
+    editor.until(b"@notes.txt")
+    editor.type(b"\x04")
+
+
+def test_a_paste_of_many_lines_is_one_prompt(editor: Terminal, tmp_path: Path) -> None:
+    editor.until(PROMPT)
+    call = b'call write_file {"path": "a", "content": "new\\n"}'
+    editor.type(b"\x1b[200~" + call + b"\nsay written\x1b[201~")
+    editor.type(b"\r")
+    editor.until(b"\x1b[32m    +new")
+    editor.until(b"Write `a`? [y/N]")
+    editor.type(b"y\r")
+    editor.until(b"written")
+    assert (tmp_path / "a").read_text() == "new\n"
+
+
+def test_an_interrupt_takes_back_the_question_of_the_editor(
+    editor: Terminal, tmp_path: Path
+) -> None:
+    editor.until(PROMPT)
+    editor.type(b'call shell_command {"command": "touch made"}\r')
+    editor.until(b"Run `touch made`? [y/N]")
+    editor.type(b"\x03")
+    editor.until(b"Stopped.")
+    editor.until(PROMPT)
+    editor.type(b"\x03")
+    assert editor.exit_code() == 130
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(("answer", "is_made"), [(b"y\r", True), (b"n\r", False)])
+def test_the_calls_of_a_subagent_are_the_users_decision(
+    editor: Terminal, tmp_path: Path, answer: bytes, is_made: bool
+) -> None:
+    editor.until(PROMPT)
+    editor.type(b"\x1b[200~" + ASKING_SUBAGENT.encode() + b"\x1b[201~\r")
+    editor.until(b"Run `touch made`? [y/N]")
+    editor.type(answer)
+    editor.until(b"done")
+    assert (tmp_path / "made").exists() is is_made
+
+
+def test_in_a_pipe_the_calls_of_a_subagent_are_rejected(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", *SCRIPT, ASKING_SUBAGENT)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "rejected; it needs your approval" in done.stderr
+
+
+def rendered(pieces: list[str]) -> str:
+    """Return what a terminal shows of an answer that arrives in pieces."""
+    file = io.StringIO()
+    out = MarkdownOutput()
+    out._console = Console(file=file, force_terminal=True, width=70, height=20, _environ={})
+    for piece in pieces:
+        out.write(piece)
+    out.end_line()
+    display = pyte.Screen(70, 60)
+    pyte.Stream(display).feed(file.getvalue().replace("\n", "\r\n"))
+    return "\n".join(line.rstrip() for line in display.display).rstrip()
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(0, len(ANSWER)), max_size=12).map(sorted))
+def test_markdown_looks_the_same_however_it_arrives(cuts: list[int]) -> None:
+    pieces = [ANSWER[a:b] for a, b in zip([0, *cuts], [*cuts, len(ANSWER)], strict=True)]
+    shown = rendered(pieces)
+    assert shown == rendered([ANSWER])
+    assert "Some bold text, a List<String> and a link (http://example.com)." in shown
+    assert "\n\n • one\n • two\n\n" in shown
+
+
+def test_without_the_extra_a_terminal_gets_the_text_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert isinstance(screen.make_output(), MarkdownOutput)
+    monkeypatch.setitem(sys.modules, "eca_server.cli.markdown", None)
+    assert type(screen.make_output()) is Output
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.undo()
+    assert type(screen.make_output()) is Output
+
+
+def test_json_has_one_content_a_line(tmp_path: Path) -> None:
+    done = eca(tmp_path, "chat", "--json", *SCRIPT, 'say hi\ncall read_file {"path": "none"}')
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {frozenset(line) for line in lines} == {frozenset({"chatId", "role", "content"})}
+    types = [line["content"]["type"] for line in lines]
+    assert {"text", "toolCallRun", "toolCalled", "usage"} <= {*types}
+    assert lines[-1]["content"] == {"type": "progress", "state": "finished", "text": ""}
+    failed = eca(tmp_path, "chat", "--json", *SCRIPT, "fail auth No such key")
+    assert failed.returncode == 1
+    assert "No such key" in failed.stderr
+    assert all(json.loads(line) for line in failed.stdout.splitlines())
+
+
+def test_a_chat_is_continued_by_another_process(tmp_path: Path) -> None:
+    first = eca(tmp_path, "chat", "--json", *SCRIPT, "say one")
+    eca(tmp_path, "chat", *SCRIPT, "say two")
+    chat_id = json.loads(first.stdout.splitlines()[0])["chatId"]
+    latest = eca(tmp_path, "chat", "say three", "--resume")
+    assert latest.stdout == "three\n"  # with the model of the chat
+    assert "say two" in latest.stderr
+    by_id = eca(tmp_path, "chat", "say four", f"--resume={chat_id[:8]}", "--json", *SCRIPT)
+    assert {json.loads(line)["chatId"] for line in by_id.stdout.splitlines()} == {chat_id}
+    unknown = eca(tmp_path, "chat", "--resume", "nonsense", "hi")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert chat_id in unknown.stderr
+    (tmp_path / "other").mkdir()
+    done = subprocess.run(
+        [*ECA, "chat", "--resume"],
+        cwd=tmp_path / "other",
+        env=environment(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "no stored chat" in done.stderr) == (1, True)
+
+
+def test_a_pipe_without_an_end_is_named_on_a_terminal(tmp_path: Path) -> None:
+    near, far = os.openpty()
+    with subprocess.Popen(
+        [*ECA, "chat", "--model", "simulator/echo", "hi"],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=far,
+    ) as process:
+        os.close(far)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert select.select([near], [], [], 30)[0]
+        assert b"from stdin until its end" in os.read(near, 4096)
+        process.stdin.close()
+        assert process.stdout.read() == b"hi\n"
+        assert process.wait(30) == 0
+    os.close(near)
