@@ -30,13 +30,14 @@ class PendingCall(Generic[R]):
         self._abandon = abandon
         self.id = request.id
         self.method = request.method
-        self._event = anyio.Event()
+        self._event: anyio.Event | None = None  # while the answer is waited for
         self._outcome: CallAnswered | ConnectionClosed | None = None
 
     def settle(self, outcome: CallAnswered | ConnectionClosed) -> None:
         """Store the outcome and wake the waiting task; the peer calls this."""
         self._outcome = outcome
-        self._event.set()
+        if self._event is not None:
+            self._event.set()
 
     @property
     def is_answered(self) -> bool:
@@ -57,6 +58,19 @@ class PendingCall(Generic[R]):
             ConnectionClosed: the connection ended before the answer.
             DecodeError: the answer does not fit its type.
         """
+        if self._outcome is None:
+            await self._wait(deadline)
+        if self._outcome is None:
+            assert deadline is not None
+            raise DeadlineExceeded(f"the answer to {self.method}", deadline)
+        if isinstance(self._outcome, ConnectionClosed):
+            raise self._outcome
+        if self._outcome.error is not None:
+            raise self._outcome.error
+        return self._decode(self.method, self._outcome.result)
+
+    async def _wait(self, deadline: float | None) -> None:
+        self._event = anyio.Event()
         try:
             if deadline is None:
                 await self._event.wait()
@@ -66,11 +80,3 @@ class PendingCall(Generic[R]):
         finally:
             if self._outcome is None:
                 self._abandon(self)
-        if self._outcome is None:
-            assert deadline is not None
-            raise DeadlineExceeded(f"the answer to {self.method}", deadline)
-        if isinstance(self._outcome, ConnectionClosed):
-            raise self._outcome
-        if self._outcome.error is not None:
-            raise self._outcome.error
-        return self._decode(self.method, self._outcome.result)

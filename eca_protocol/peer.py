@@ -46,7 +46,7 @@ from eca_protocol.errors import (
     RequestFailed,
     RPCError,
 )
-from eca_protocol.jsonrpc import ErrorCode, Id, Response
+from eca_protocol.jsonrpc import ErrorCode, Id
 from eca_protocol.message_transport import MessageTransport
 
 if TYPE_CHECKING:  # for other protocols the models of ECA are not loaded
@@ -369,7 +369,7 @@ class Peer:
             return
         try:
             raw = self.codec.encode_result(name, result)
-            self.transport.send(Response(request_id, raw).to_json())
+            self.transport.send({"jsonrpc": "2.0", "id": request_id, "result": raw})
         except Exception as error:  # noqa: BLE001 - every request is answered
             self._refuse(request_id, error, name)
             return
@@ -432,7 +432,7 @@ class Peer:
         request = self._endpoint.call(method, self.codec.encode_params(method, params))
         call = self.pending_calls[request.id] = PendingCall(
             request,
-            decode=lambda *answer: self.codec.decode_result(*answer),  # noqa: PLW0108 - it may change
+            decode=self._decode_result,
             abandon=self.abandon,
         )
         try:
@@ -442,6 +442,9 @@ class Peer:
             self._endpoint.abandon(request.id)
             raise
         return call
+
+    def _decode_result(self, method: str, raw: Any) -> Any:
+        return self.codec.decode_result(method, raw)  # the codec may have changed since the call
 
     async def call(self, method: str, params: Any = None, *, deadline: float | None = None) -> Any:
         """Send a typed request and wait for its typed result; see `PendingCall.result`."""

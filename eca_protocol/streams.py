@@ -65,16 +65,22 @@ class FdTransport:
 
     async def receive(self) -> bytes:
         """Return some bytes, at most 64 KiB; `b""` at the end of the stream or after `aclose`."""
-        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        has_waited = False
         while (fd := self._read_fd) >= 0:
             if not self._waits_for_reading:
                 return await anyio.to_thread.run_sync(os.read, fd, CHUNK, abandon_on_cancel=True)
             try:
-                return os.read(fd, CHUNK)
+                data = os.read(fd, CHUNK)
             except BlockingIOError:
                 await self._wait_for_input(fd)
+                has_waited = True
+                continue
             except ConnectionResetError:
                 return b""
+            if not has_waited:  # the bytes must not be lost, and other tasks get their turn
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+            return data
         return b""
 
     async def _wait_for_input(self, fd: int) -> None:

@@ -255,7 +255,7 @@ def _joined(url: str, reference: str) -> str:
 
 def is_same_origin(one: str, other: str) -> bool:
     """Return whether two URLs have the same scheme, host and port."""
-    return _origin(one) == _origin(other)
+    return one == other or _origin(one) == _origin(other)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
