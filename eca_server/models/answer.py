@@ -44,6 +44,9 @@ from eca_server.models.history import (
 )
 
 
+_MOST_PIECES = 1000
+
+
 class Answer:
     """One answer while it is received.
 
@@ -87,11 +90,11 @@ class Answer:
                 if is_refusal != self._run_is_refusal:
                     self._end_run()
                     self._run_is_refusal = is_refusal
-                self._run.append(text)
+                _append(self._run, text)
             case ReasoningStarted(key):
                 self.open_reasonings[key] = []
             case ReasoningDelta(key, text):
-                self.open_reasonings[key].append(text)
+                _append(self.open_reasonings[key], text)
             case ToolCallStarted():
                 self.open_calls[event.key] = event
             case Usage():
@@ -166,6 +169,13 @@ class Answer:
             text = "".join(self._run)
             self._run.clear()
             self._parts.append(RefusalPart(text) if self._run_is_refusal else TextPart(text))
+
+
+def _append(pieces: list[str], text: str) -> None:
+    """Append a piece of text; join many, since a small piece costs ten times its size."""
+    pieces.append(text)
+    if len(pieces) >= _MOST_PIECES:
+        pieces[:] = ["".join(pieces)]
 
 
 def _shown_as(part: ReasoningPart, thought: tuple[str, int] | None) -> ReasoningPart:
