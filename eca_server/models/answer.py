@@ -43,7 +43,6 @@ from eca_server.models.history import (
     ToolCallPart,
 )
 
-
 _MOST_PIECES = 1000
 
 
