@@ -340,3 +340,19 @@ async def test_scenarios_behind_a_url_share_no_state_with_each_other_or_earlier_
     assert [outcome(each)[1] for each in reports] == ["agent_error", "agent_error"]
     gone = await reports_of(batch(url, *scenarios))
     assert [outcome(each)[1] for each in gone] == ["transport_error", "transport_error"]
+
+
+async def test_the_next_process_starts_ahead_and_serves_one_scenario(tmp_path) -> None:
+    started = tmp_path / "started"
+    change = f"""
+open({str(started)!r}, "a").write(f"{{os.getpid()}}\\n")
+def done(r, text, answered=done):
+    while text.isdigit() and len(open({str(started)!r}).readlines()) < int(text):
+        time.sleep(0.01)
+    answered(r, str(os.getpid()))
+"""
+    steps = ["2", "3", "3"]  # the processes that run, or have run, before the answer
+    reports = await reports_of(batch(obedient(change), *(scenario(f"{n}", n) for n in steps)))
+    pids = [output for report in reports for output in outputs(report)]
+    assert sorted(pids) == sorted(started.read_text().split())
+    assert len({*pids}) == len(steps)
