@@ -3,32 +3,43 @@
 A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
 verifies none. A ruling with several requirements has lettered rows. Its plain number (`W-13`) names
 the group and verifies no row.
+
+The tables are text: `specification.txt` for the specification's prose, `diagrams.txt` for the
+arrows of its diagrams, and `rulings.txt` for the rulings and for what clients in the field need
+beyond it: each of these rows was observed in the source or the behaviour of at least one of Emacs,
+VS Code, IntelliJ, Neovim, Desktop, the CLI, and the web page that three of these share. See
+`row.rows` for the notation, and `interfaces` for `interfaces.txt` and `interfaces_current.txt`.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from eca_protocol.testing.requirements import diagrams, interfaces, rulings, specification
-from eca_protocol.testing.requirements.row import Requirement
+from eca_protocol.testing.requirements import interfaces
+from eca_protocol.testing.requirements.row import Requirement, rows, table
 
 __all__ = ["GROUPS", "REQUIREMENTS", "SECTIONS", "Requirement", "lookup"]
 
-_CHAPTERS: Final = (specification, rulings, interfaces, diagrams)
+_CHAPTERS: Final = (
+    rows(table("specification.txt")),
+    rows(table("rulings.txt")),
+    interfaces.ROWS,
+    rows(table("diagrams.txt")),
+)
 
 
-def _table() -> dict[str, Requirement]:
-    table: dict[str, Requirement] = {}
-    for chapter in _CHAPTERS:
-        for requirement in chapter.ROWS:
-            if requirement.id in table:
-                raise ValueError(f"expected unique ids, got two rows {requirement.id}")
-            table[requirement.id] = requirement
-    return table
+def _by_id() -> dict[str, Requirement]:
+    requirements: dict[str, Requirement] = {}
+    for requirement in itertools.chain(*_CHAPTERS):
+        if requirement.id in requirements:
+            raise ValueError(f"expected unique ids, got two rows {requirement.id}")
+        requirements[requirement.id] = requirement
+    return requirements
 
 
 def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ...]]:
@@ -40,7 +51,7 @@ def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ..
     return groups
 
 
-REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(_table())
+REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(_by_id())
 """All rows, by id and in the order of the chapters."""
 
 SECTIONS: Final = tuple(dict.fromkeys(requirement.section for requirement in REQUIREMENTS.values()))

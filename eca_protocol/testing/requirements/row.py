@@ -1,6 +1,7 @@
 """A row of the requirements table, and the values of its columns."""
 
 import re
+from importlib.resources import files
 from typing import Any, Final, Literal, cast
 
 import attrs
@@ -74,6 +75,12 @@ def rows(table: str) -> tuple[Requirement, ...]:
         elif line:
             raise ValueError(f"expected a row of requirements, got {line!r}")
     return tuple(result)
+
+
+def table(name: str) -> str:
+    """Return the text of a table of this package, such as `rulings.txt`, one item a line."""
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return re.sub(r"\n +", " ", text)
 
 
 def _option(column: str) -> tuple[str, str]:
