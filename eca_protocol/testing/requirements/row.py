@@ -1,7 +1,7 @@
 """A row of the requirements table, and the values of its columns."""
 
 import re
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import attrs
@@ -79,7 +79,7 @@ def rows(table: str) -> tuple[Requirement, ...]:
 
 def table(name: str) -> str:
     """Return the text of a table of this package, such as `rulings.txt`, one item a line."""
-    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return re.sub(r"\n +", " ", text)
 
 
