@@ -2,6 +2,13 @@
 
 A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`. A ruling with several requirements
 has lettered rows. Its plain number (`W-13`) names the group and verifies no row.
+
+The tables are text: `specification.txt` for the specification's prose, `diagrams.txt` for the
+arrows of its diagrams, `acp.txt` for agents of the Agent Client Protocol (a section is a page of
+its documentation), and `rulings.txt` for the rulings and for what clients in the field need beyond
+it: each of these rows was observed in the source or the behaviour of at least one of Emacs, VS
+Code, IntelliJ, Neovim, Desktop, the CLI, and the web page that three of these share. See `row.rows`
+for the notation, and `interfaces` for `interfaces.txt` and `interfaces_current.txt`.
 """
 
 from __future__ import annotations
@@ -13,14 +20,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from eca_protocol.testing.requirements import (
-    acp,
-    diagrams,
-    interfaces,
-    rulings,
-    specification,
-)
-from eca_protocol.testing.requirements.row import Requirement
+from eca_protocol.testing.requirements import interfaces
+from eca_protocol.testing.requirements.row import Requirement, rows, table
 
 __all__ = [
     "ACP_REQUIREMENTS",
@@ -32,16 +33,21 @@ __all__ = [
     "lookup",
 ]
 
-_CHAPTERS: Final = (specification, rulings, interfaces, diagrams)
+_CHAPTERS: Final = (
+    rows(table("specification.txt")),
+    rows(table("rulings.txt")),
+    interfaces.ROWS,
+    rows(table("diagrams.txt")),
+)
 
 
-def _table(*chapters: tuple[Requirement, ...]) -> Mapping[str, Requirement]:
-    table: dict[str, Requirement] = {}
+def _by_id(*chapters: tuple[Requirement, ...]) -> Mapping[str, Requirement]:
+    requirements: dict[str, Requirement] = {}
     for requirement in itertools.chain(*chapters):
-        if requirement.id in table:
+        if requirement.id in requirements:
             raise ValueError(f"expected unique ids, got two rows {requirement.id}")
-        table[requirement.id] = requirement
-    return MappingProxyType(table)
+        requirements[requirement.id] = requirement
+    return MappingProxyType(requirements)
 
 
 def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ...]]:
@@ -53,13 +59,13 @@ def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ..
     return groups
 
 
-REQUIREMENTS: Final = _table(*(chapter.ROWS for chapter in _CHAPTERS))
+REQUIREMENTS: Final = _by_id(*_CHAPTERS)
 """The rows of ECA, by id and in the order of the chapters."""
 
-ACP_REQUIREMENTS: Final = _table(acp.ROWS)
+ACP_REQUIREMENTS: Final = _by_id(rows(table("acp.txt")))
 """The rows of ACP that bind agents, by id."""
 
-ALL_REQUIREMENTS: Final = _table(tuple(REQUIREMENTS.values()), acp.ROWS)
+ALL_REQUIREMENTS: Final = _by_id(tuple(REQUIREMENTS.values()), tuple(ACP_REQUIREMENTS.values()))
 """The rows of both protocols."""
 
 SECTIONS: Final = tuple(dict.fromkeys(requirement.section for requirement in REQUIREMENTS.values()))

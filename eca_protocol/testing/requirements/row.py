@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 import attrs
@@ -76,6 +77,12 @@ def rows(table: str) -> tuple[Requirement, ...]:
         elif line:
             raise ValueError(f"expected a row of requirements, got {line!r}")
     return tuple(result)
+
+
+def table(name: str) -> str:
+    """Return the text of a table of this package, such as `rulings.txt`, one item a line."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return re.sub(r"\n +", " ", text)
 
 
 def _option(column: str) -> tuple[str, str]:

@@ -13,7 +13,6 @@ from eca_protocol.testing.requirements import (
     GROUPS,
     REQUIREMENTS,
     Requirement,
-    diagrams,
     lookup,
 )
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
@@ -157,7 +156,7 @@ def test_every_type_that_a_field_names_is_in_the_inventory(revision: Revision) -
     [("initialization", 5), ("shutdown", 3), ("chat-text", 9), ("chat-tool-call", 13)],
 )
 def test_a_diagram_has_a_row_per_arrow(diagram: str, arrows: int) -> None:
-    ids = [row.id for row in diagrams.ROWS if re.fullmatch(rf"ARROW:{diagram}-\d+", row.id)]
+    ids = [id_ for id_ in REQUIREMENTS if re.fullmatch(rf"ARROW:{diagram}-\d+", id_)]
     assert ids == [f"ARROW:{diagram}-{number}" for number in range(1, arrows + 1)]
 
 
