@@ -15,8 +15,6 @@ from trio.testing import MockClock
 
 from eca_protocol.outbox import Outbox, WriteShape
 
-pytestmark = pytest.mark.trio
-
 
 class Recorder:
     """A transport that records every write and its time."""

@@ -1,7 +1,7 @@
 """The requirements of the protocol, one row each; tests name the rows that they verify.
 
-A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`. A ruling with several requirements has lettered rows. Its plain number (`W-13`) names
-the group and verifies no row.
+A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`. A ruling with several requirements
+has lettered rows. Its plain number (`W-13`) names the group and verifies no row.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from eca_protocol.errors import LocalProtocolError, RequestFailed
 from eca_protocol.methods import CHAT_LIST, ECA, ClientNotification, ClientRequest
 from eca_protocol.revisions import Revision, detect
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement]
+pytestmark = pytest.mark.anyio
 
 OCTOBER = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",)))
 CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",), variants=()))

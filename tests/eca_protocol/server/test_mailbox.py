@@ -12,8 +12,6 @@ import trio.testing
 from eca_protocol.server.chat_states import ChatState
 from eca_protocol.server.mailbox import Mailbox
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @attrs.frozen
 class Prompt:

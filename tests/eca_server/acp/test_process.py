@@ -18,8 +18,6 @@ from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
 from tests.eca_server.acp.bench import editing
 
-pytestmark = pytest.mark.trio
-
 ACP = (sys.executable, "-P", "-m", "eca_server", "acp")
 SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
 

@@ -28,8 +28,6 @@ from tests.eca_server.ecp.runs import (
     scenario,
 )
 
-pytestmark = pytest.mark.trio
-
 LONGEST = 6.0
 """The time limit of a scenario, in seconds: half a second for a request, three to end the agent."""
 

@@ -14,8 +14,6 @@ from eca_protocol.ecp import Result, chat_agent
 from eca_server.connection.features.host import Options
 from eca_server.connection.local import local_client
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:

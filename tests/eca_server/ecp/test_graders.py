@@ -63,7 +63,6 @@ TEXTS: list[tuple[Any, str, str | None, bool, str]] = [
 ]
 
 
-@pytest.mark.trio
 async def test_texts_are_compared_as_they_are() -> None:
     for condition, expected, output, passed, why in TEXTS:
         check = await graded(text_match(condition, expected), Result(public_output=output))
@@ -79,7 +78,6 @@ async def test_texts_are_compared_as_they_are() -> None:
         )
 
 
-@pytest.mark.trio
 async def test_an_empty_text_is_compared_if_that_is_allowed() -> None:
     lenient = GraderSettings(allow_empty=True)
     for condition, expected, passed in [
@@ -91,7 +89,6 @@ async def test_an_empty_text_is_compared_if_that_is_allowed() -> None:
         assert (await graded(text_match(condition, expected), Result(), lenient)).passed is passed
 
 
-@pytest.mark.trio
 async def test_either_name_of_the_context_means_the_context() -> None:
     result = Result(public_output="out", evaluation_context="why")
     for field, expected in [
@@ -103,7 +100,6 @@ async def test_either_name_of_the_context_means_the_context() -> None:
         assert (check.passed, check.field) == (True, field)
 
 
-@pytest.mark.trio
 async def test_an_endless_pattern_is_stopped_after_its_time_limit() -> None:
     endless = text_match("regex", "(a|aa)+$")
     hard = Result(public_output="a" * 200 + "b")
@@ -155,7 +151,6 @@ USES: list[tuple[dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.trio
 async def test_calls_are_compared_as_json_by_name_and_by_some_of_their_arguments() -> None:
     result = Result(tool_calls=CALLS)
     for fields, passed in USES:
@@ -166,7 +161,6 @@ async def test_calls_are_compared_as_json_by_name_and_by_some_of_their_arguments
     assert (await graded(deep, result, lenient)).passed
 
 
-@pytest.mark.trio
 async def test_a_check_of_calls_names_the_expected_and_the_actual_calls() -> None:
     expected = Grader(type="tool_usage", tool_name="renew", arguments={"book": "B-18"})
     check = await graded(expected, Result(tool_calls=CALLS))
@@ -207,7 +201,6 @@ def spelled(value: Any) -> Any:
     return value
 
 
-@pytest.mark.trio
 async def test_all_graders_run_in_their_order_and_a_long_text_is_shortened() -> None:
     step = Step(
         input="i",
@@ -238,7 +231,6 @@ VERDICTS: list[tuple[Callable[..., Any] | Any, bool, float, bool, str]] = [
 ]
 
 
-@pytest.mark.trio
 async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> None:
     current: list[Any] = []
     calls: list[Any] = []
@@ -275,7 +267,6 @@ async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> 
     assert (check.error, "no grader called gone" in check.reasoning) == (True, True)
 
 
-@pytest.mark.trio
 async def test_an_installed_grader_has_a_minute(
     monkeypatch: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -292,7 +283,6 @@ async def test_an_installed_grader_has_a_minute(
     assert (check.error, trio.current_time()) == (True, 60.0)
 
 
-@pytest.mark.trio
 async def test_an_unfinished_check_has_an_error_and_no_verdict(
     monkeypatch: Any, autojump_clock: trio.testing.MockClock
 ) -> None:

@@ -18,8 +18,6 @@ from eca_server.ecp.graders.settings import JudgeSettings
 from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.results import Check
 
-pytestmark = pytest.mark.trio
-
 KEY = "sk-judge-0123456789abcdef"
 
 

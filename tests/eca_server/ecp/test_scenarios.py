@@ -27,8 +27,6 @@ from tests.eca_server.ecp.runs import (
     step,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def test_a_step_without_a_result_ends_its_scenario_and_no_other() -> None:
     reports = await reports_of(

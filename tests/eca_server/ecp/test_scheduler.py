@@ -38,8 +38,6 @@ from tests.eca_server.ecp.runs import (
     step,
 )
 
-pytestmark = pytest.mark.trio
-
 
 class Inline(Executor):
     """An executor of one thread, whose worker is lost for some batches."""

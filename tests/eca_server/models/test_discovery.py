@@ -21,8 +21,6 @@ from eca_server.models.discovery import LIST_SECONDS, LIST_TTL, Discovery
 from eca_server.models.facts import ModelFacts
 from eca_server.models.listings import Endpoint
 
-pytestmark = pytest.mark.trio
-
 FAR = Endpoint("p", "https://far.example/v1")
 A, B = ModelInfo(name="a", facts=ModelFacts(context=7)), ModelInfo(name="b")
 

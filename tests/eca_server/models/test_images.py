@@ -105,7 +105,6 @@ def notes(events: list[Event]) -> list[str]:
 
 
 @each_api
-@pytest.mark.trio
 async def test_pictures_are_seen_once_each_with_what_they_are(api: ScriptedAPI) -> None:
     async with talking(api, api.reply(HI)) as (provider, backend):
         await events_of(backend, history())
@@ -116,7 +115,6 @@ async def test_pictures_are_seen_once_each_with_what_they_are(api: ScriptedAPI) 
 
 
 @each_api
-@pytest.mark.trio
 async def test_a_model_that_sees_none_reads_a_note_for_each(api: ScriptedAPI) -> None:
     async with talking(api, api.reply(HI), images=False) as (provider, backend):
         await events_of(backend, history())
@@ -129,7 +127,6 @@ async def test_a_model_that_sees_none_reads_a_note_for_each(api: ScriptedAPI) ->
 
 
 @each_api
-@pytest.mark.trio
 async def test_documents_are_read_by_those_that_can_and_named_to_the_others(
     api: ScriptedAPI,
 ) -> None:
@@ -141,7 +138,6 @@ async def test_documents_are_read_by_those_that_can_and_named_to_the_others(
     assert all(any(name in each for each in strings(body)) for name in ("plan.pdf", "spec.pdf"))
 
 
-@pytest.mark.trio
 async def test_over_chat_completions_documents_are_for_the_servers_that_take_them() -> None:
     [api] = [each for each in EVERY_API if each.name == "openai-chat"]
     for known, count in {"openai": 1, "openrouter": 1, "groq": 0}.items():
@@ -152,7 +148,6 @@ async def test_over_chat_completions_documents_are_for_the_servers_that_take_the
 
 
 @each_api
-@pytest.mark.trio
 async def test_the_last_request_had_them_and_so_has_the_next(api: ScriptedAPI) -> None:
     async with talking(api, api.reply(HI), api.reply(HI)) as (provider, backend):
         messages = history(origin=api.origin)
@@ -164,7 +159,6 @@ async def test_the_last_request_had_them_and_so_has_the_next(api: ScriptedAPI) -
 
 
 @each_api
-@pytest.mark.trio
 async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(
     api: ScriptedAPI,
 ) -> None:
@@ -184,7 +178,6 @@ async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(
 
 
 @each_api
-@pytest.mark.trio
 async def test_what_was_taken_before_is_not_blamed(api: ScriptedAPI) -> None:
     script = api.refusing(400, words="this document is encrypted"), api.reply(HI)
     new = FilePart(name="x.pdf", media_type="application/pdf", data=b"%PDF-1.4 locked")
@@ -199,7 +192,6 @@ async def test_what_was_taken_before_is_not_blamed(api: ScriptedAPI) -> None:
 
 
 @each_api
-@pytest.mark.trio
 async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(
     api: ScriptedAPI,
 ) -> None:
@@ -214,7 +206,6 @@ async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_pictur
 
 
 @each_api
-@pytest.mark.trio
 async def test_without_a_picture_a_refusal_is_just_an_error(api: ScriptedAPI) -> None:
     async with talking(api, api.refusing(400, words="no")) as (provider, backend):
         with pytest.raises(BackendError):

@@ -21,8 +21,6 @@ from eca_server.models.models import Models
 from eca_server.models.retry import RetryPolicy
 from eca_server.secret import Secret
 
-pytestmark = pytest.mark.trio
-
 TOOL = Tool(name="look", description="Look.", parameters={"type": "object"})
 ASKED = Message(role="user", parts=(TextPart("hi"),))
 

@@ -144,7 +144,6 @@ def test_any_json_can_be_read(document: Any) -> None:
 GOOD = b'{"openai":{"models":{"m":{"limit":{"context":7}}}}}'
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
@@ -165,7 +164,6 @@ async def test_what_is_no_catalogue_is_not_taken(status: int, body: bytes, words
             await fetch(http, f"{server.url}/api.json", None)
 
 
-@pytest.mark.trio
 async def test_an_edition_that_we_have_is_not_sent_again() -> None:
     received = []
 
@@ -185,7 +183,6 @@ async def test_an_edition_that_we_have_is_not_sent_again() -> None:
     assert received == [None, '"1"']
 
 
-@pytest.mark.trio
 async def test_a_missing_network_is_reported() -> None:
     async with HTTPClient() as http:
         with pytest.raises(FetchError, match="cannot connect"):

@@ -9,11 +9,9 @@ import pytest
 
 from eca_server.system.browser import open_page
 
-pytestmark = [
-    pytest.mark.trio,
-    pytest.mark.requirement,
-    pytest.mark.skipif(sys.platform != "linux", reason="other systems have programs of their own"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems have programs of their own"
+)
 URL = "https://login.example/page?a=b&c=$(d)"
 
 

@@ -225,7 +225,6 @@ def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.trio
 async def test_without_the_library_the_user_is_notified_once_and_the_work_continues(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,7 +237,6 @@ async def test_without_the_library_the_user_is_notified_once_and_the_work_contin
     assert "eca-protocol[otel]" in record.getMessage()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("began_before", [False, True])
 async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
     began_before: bool, monkeypatch: pytest.MonkeyPatch
@@ -257,7 +255,6 @@ async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
         assert collector.bodies
 
 
-@pytest.mark.trio
 async def test_properties_of_the_configuration_come_before_the_environment() -> None:
     with collecting() as collector:
         async with telemetry.record_telemetry(

@@ -147,7 +147,6 @@ def names(matches: Sequence[FileMatch], folder: Path) -> list[str]:
     return [each.path.relative_to(folder).as_posix() + "/" * each.is_directory for each in matches]
 
 
-@pytest.mark.trio
 async def test_files_and_folders_are_found(index: FileIndex, project: Path) -> None:
     assert names(await index.search("main", limit=10), project) == ["src/main.py"]
     assert names(await index.search("util", limit=10), project) == [
@@ -157,7 +156,6 @@ async def test_files_and_folders_are_found(index: FileIndex, project: Path) -> N
     assert await index.search("out.py", limit=10) == []
 
 
-@pytest.mark.trio
 async def test_a_blank_query_gives_the_roots_then_all(index: FileIndex, project: Path) -> None:
     assert names(await index.search("", limit=10), project) == [
         "./",
@@ -171,7 +169,6 @@ async def test_a_blank_query_gives_the_roots_then_all(index: FileIndex, project:
     assert names(await index.search(" ", limit=2), project) == ["./", "src/"]
 
 
-@pytest.mark.trio
 async def test_ignored_files_are_found_where_the_rules_are_off(
     project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:
@@ -181,7 +178,6 @@ async def test_ignored_files_are_found_where_the_rules_are_off(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("gitignore", [True, False])
 async def test_rules_that_cannot_be_read_are_reported(
     project: Path,
@@ -204,7 +200,6 @@ async def test_rules_that_cannot_be_read_are_reported(
     assert len(problems) == len(expected)
 
 
-@pytest.mark.trio
 async def test_of_roots_in_each_other_each_file_is_found_once(
     project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:
@@ -215,7 +210,6 @@ async def test_of_roots_in_each_other_each_file_is_found_once(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(
     project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
@@ -245,7 +239,6 @@ class Listings:
             yield path
 
 
-@pytest.mark.trio
 async def test_what_is_known_is_answered_and_renewed_behind_it(
     index: FileIndex,
     project: Path,
@@ -269,7 +262,6 @@ async def test_what_is_known_is_answered_and_renewed_behind_it(
     assert listings.begun == 2
 
 
-@pytest.mark.trio
 async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
     project: Path,
     nursery: trio.Nursery,
@@ -292,7 +284,6 @@ async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 async def test_the_first_search_waits_for_the_first_files(
     project: Path,
     nursery: trio.Nursery,
@@ -325,7 +316,6 @@ async def test_the_first_search_waits_for_the_first_files(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 async def test_the_index_ends_though_a_listing_hangs(
     project: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +342,6 @@ async def test_the_index_ends_though_a_listing_hangs(
     await trio.to_thread.run_sync(returned.wait)
 
 
-@pytest.mark.trio
 async def test_an_index_without_roots_finds_nothing(
     nursery: trio.Nursery, mock_clock: trio.testing.MockClock
 ) -> None:
@@ -363,7 +352,6 @@ async def test_an_index_without_roots_finds_nothing(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -384,7 +372,6 @@ async def test_a_typed_directory_is_listed(
     assert names(await index.search(query, limit=10), project) == expected
 
 
-@pytest.mark.trio
 async def test_a_directory_outside_is_listed(
     index: FileIndex, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,7 +381,6 @@ async def test_a_directory_outside_is_listed(
         assert await index.search(query, limit=10) == secret
 
 
-@pytest.mark.trio
 async def test_a_root_swapped_for_a_link_has_no_files(
     project: Path, outside: Path, nursery: trio.Nursery
 ) -> None:
@@ -407,7 +393,6 @@ async def test_a_root_swapped_for_a_link_has_no_files(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 async def test_of_a_directory_only_files_and_folders_are_listed(
     index: FileIndex, outside: Path
 ) -> None:

@@ -245,7 +245,6 @@ def test_a_note_that_another_server_looks_at_is_waited_for(
         assert record.read_text() == str(root / NAME)
 
 
-@pytest.mark.trio
 async def test_what_is_too_young_is_removed_a_little_later(
     records: TemporaryFiles,
     root: Path,

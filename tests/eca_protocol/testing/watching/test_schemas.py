@@ -20,8 +20,6 @@ from eca_protocol.testing.watching.schemas import WIDENED, SchemaChecker
 from eca_protocol.testing.watching.validators import validator_for
 from tests.eca_protocol.testing.watching.session import good_session
 
-pytestmark = pytest.mark.requirement
-
 Part = Literal["params", "result"]
 EDITIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 

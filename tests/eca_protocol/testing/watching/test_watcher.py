@@ -41,8 +41,6 @@ from tests.eca_protocol.testing.watching.session import (
     without,
 )
 
-pytestmark = pytest.mark.requirement
-
 NO = tells("chat/toolCallReject", {"chatId": "new", "toolCallId": "call-2"})
 USED = says("new", "system", "usage", sessionTokens=1)
 OTHER = {**CALL, "id": "call-2"}

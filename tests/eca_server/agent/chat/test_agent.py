@@ -28,8 +28,6 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Editor, editor, finishes, provider_config
 from tests.eca_server.agent.chat.session_model import check_history
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.mark.requirement(
     "W-30a", "W-30b", "W-32a", "W-33a", "W-33c", "TOOL-1", "TOOL-3", "TOOL-4", "TOOL-5", "TOOL-6",

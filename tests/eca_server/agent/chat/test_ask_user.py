@@ -13,8 +13,6 @@ from tests.eca_server.agent.chat.agent_session import calls, of_calls
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Content, Editor, finishes, provider_config
 
-pytestmark = pytest.mark.trio
-
 METHOD = "chat/askQuestion"
 QUESTION: dict[str, Any] = {
     "question": "Which one?",

@@ -26,8 +26,6 @@ from tests.eca_server.agent.chat.test_rollback import (
     writes,
 )
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -11,8 +11,6 @@ from eca_server.agent.chat.instructions import instructions
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.editor import editor, provider_config
 
-pytestmark = pytest.mark.trio
-
 BEHAVIOR_OF = {instructions(name, ()): name for name in ("agent", "plan")}
 
 

@@ -14,8 +14,6 @@ from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
 
-pytestmark = pytest.mark.trio
-
 
 def shell(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
     return "eca_shell_command", {"command": command, **more}

@@ -8,8 +8,6 @@ from eca_protocol.server.texts import named_command
 from eca_server.agent.commands import COMMANDS
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, text, types
 
-pytestmark = pytest.mark.trio
-
 NAMES = [command.name for command in COMMANDS]
 
 

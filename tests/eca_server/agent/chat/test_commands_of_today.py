@@ -19,8 +19,6 @@ from tests.eca_server.agent.chat.editor import (
     text,
 )
 
-pytestmark = pytest.mark.trio
-
 CONFIG_UPDATED = "config/updated"
 
 

@@ -35,8 +35,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.agent.chat.test_history import conversation
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 LIMIT = 10_000
 COMPACTED = "The chat was compacted"
 NOT_COMPACTED = "The chat could not be compacted"

@@ -13,8 +13,6 @@ from eca_protocol.testing.provider import Provider, Reply, reply, tool_call
 from tests.eca_server.agent.chat.editor import editor, text
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
 
-pytestmark = pytest.mark.trio
-
 
 def config(shop: GitHub, **more: Any) -> dict[str, Any]:
     own = {"auth": {"url": shop.url}, "models": {"m": {}}}

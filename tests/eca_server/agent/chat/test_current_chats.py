@@ -15,8 +15,6 @@ from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
-pytestmark = pytest.mark.trio
-
 SERVER_UPDATED = "tool/serverUpdated"
 
 

@@ -19,8 +19,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 STATES = [
     ("wait forever", None),
     ("say a\nwait forever", "text"),

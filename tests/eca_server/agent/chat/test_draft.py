@@ -12,8 +12,6 @@ import trio
 from eca_server.client.profiles import DRAFT_SECONDS
 from tests.eca_server.agent.chat.editor import SCRIPT, editor
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.mark.requirement("W-52")
 async def test_an_unapproved_change_is_rejected_after_a_while(

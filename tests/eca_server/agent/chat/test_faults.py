@@ -30,8 +30,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 SIMULATED = (ECHO, SCRIPT)
 
 

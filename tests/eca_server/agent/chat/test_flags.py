@@ -13,8 +13,6 @@ from eca_server.agent.chat.store.rows import ChatSettings, decode_settings, enco
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents
 
-pytestmark = pytest.mark.trio
-
 
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
     """Add or remove a flag; return the contents of the chat as it is shown then."""

@@ -21,8 +21,6 @@ from eca_protocol.testing.provider import (
 )
 from tests.eca_server.agent.chat.editor import editor, provider_config, text
 
-pytestmark = pytest.mark.trio
-
 REFUSED = Reply(status=400, body={"error": {"message": "no"}})
 
 

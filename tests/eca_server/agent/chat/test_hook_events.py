@@ -34,8 +34,6 @@ from tests.eca_server.agent.chat.test_shutdown import shut_down
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn, spawned
 from tests.eca_server.processes import assert_gone
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 KEEPS = "x=$(cat); printf '%s\\n' \"$x\" >> told"
 ALL = hooked(**{event: hook(event, KEEPS, visible=False) for event in get_args(HookEvent)})
 

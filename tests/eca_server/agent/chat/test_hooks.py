@@ -31,8 +31,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.processes import assert_gone
 
-pytestmark = pytest.mark.trio
-
 ENDS = ("toolCalled", "toolCallRejected")
 
 

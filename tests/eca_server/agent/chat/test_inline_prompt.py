@@ -21,8 +21,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.agent.chat.test_steer import roles_and_words
 
-pytestmark = pytest.mark.trio
-
 
 def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:
     return ours.request("chat/inlinePrompt", {"chatId": chat, "message": message, **params})

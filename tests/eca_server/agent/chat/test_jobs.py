@@ -17,8 +17,6 @@ from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
 from tests.eca_server.processes import assert_gone
 
-pytestmark = pytest.mark.trio
-
 
 def in_background(command: str, name: str = "it") -> tuple[str, dict[str, Any]]:
     return "eca_shell_command", {"command": command, "background": name}

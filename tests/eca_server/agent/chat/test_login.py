@@ -15,8 +15,6 @@ from eca_server.models.credentials.server_secrets import store_secrets
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, text, types
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
-pytestmark = pytest.mark.trio
-
 KEY = "planted-0123456789-key"
 CONFIG = {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}}}}
 

@@ -17,8 +17,6 @@ from eca_server.agent.commands.login import MASKED
 from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, finishes, text
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 KEY = "planted-0123456789-key"
 BEGUN = {
     "device_code": "device-code-planted",

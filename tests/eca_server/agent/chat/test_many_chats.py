@@ -12,8 +12,6 @@ from trio.testing import MockClock
 from eca_protocol.testing.provider import burst, provider_in_thread, reply
 from tests.eca_server.agent.chat.editor import editor, provider_config, text
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 PIECES = 1_000
 
 

@@ -33,8 +33,6 @@ from tests.eca_server.agent.chat.mcp_session import (
 )
 from tests.eca_server.agent.mcp.fake import ECHO, Place
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-17", "W-11d", "W-11f")
 async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(

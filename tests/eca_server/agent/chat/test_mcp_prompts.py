@@ -34,8 +34,6 @@ from tests.eca_server.agent.chat.mcp_session import (
 )
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
-pytestmark = pytest.mark.trio
-
 COMMIT = Prompt(
     name="commit",
     description="Writes a commit message.",

@@ -14,8 +14,6 @@ from tests.eca_server.agent.chat.editor import text
 from tests.eca_server.agent.chat.mcp_session import Places, session, status, with_servers
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
-pytestmark = pytest.mark.trio
-
 README = Resource(
     uri="repo://readme", name="Readme", description="What it is.", mime_type="text/markdown"
 )

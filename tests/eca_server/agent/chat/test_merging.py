@@ -21,8 +21,6 @@ from eca_server.client.profiles import ClientProfile
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text
 
-pytestmark = pytest.mark.trio
-
 INTERVAL = 0.03
 MERGING = ClientProfile(merge_seconds=INTERVAL)
 REPAINTING = ClientProfile(merge_seconds=INTERVAL, repaint_seconds=1e-5)

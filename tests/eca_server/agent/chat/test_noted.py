@@ -11,8 +11,6 @@ import pytest
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
 
-pytestmark = pytest.mark.trio
-
 EMPTY = "The model returned an empty answer."
 
 

@@ -11,8 +11,6 @@ from tests.eca_server.agent.chat.editor import editor, finishes, text
 from tests.eca_server.agent.chat.test_switching import configured, model_of
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 WORDS = {
     "openai-responses": "Your input exceeds the context window of this model.",
     "anthropic": "prompt is too long: 210000 tokens > 200000 maximum",

@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 OWN = "Talk like a pirate."
 
 

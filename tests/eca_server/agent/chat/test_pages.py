@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.chat.pages import Page, page_of
 from eca_server.models.history import CompactionPart, Message, TextPart
-
-pytestmark = pytest.mark.requirement
 
 ANSWERS = st.sampled_from([["assistant"], ["assistant", "tool"], []])
 TURNS = st.lists(st.tuples(st.booleans(), st.lists(ANSWERS, max_size=3)), max_size=5)

@@ -44,7 +44,6 @@ def test_a_blank_line_parts_what_clients_append(
     assert "".join(written) == expected
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("W-26d", "W-21d")
 async def test_what_went_wrong_does_not_stick_to_the_answer() -> None:
     async with editor() as ours:
@@ -52,7 +51,6 @@ async def test_what_went_wrong_does_not_stick_to_the_answer() -> None:
     assert text(received[2:]).startswith("Some words here\n\nsimulator/script: ")
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("W-26d", "W-22d")
 async def test_dropped_prompts_are_repeated_in_a_paragraph_of_their_own() -> None:
     async with editor() as ours:

@@ -29,8 +29,6 @@ from tests.eca_server.agent.chat.mcp_session import GIT, Places, status
 from tests.eca_server.models.openai_responses.scripted import message, other
 from tests.eca_server.models.openai_responses.scripted import reply as answer
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 PNG = b"\x89PNG\r\n\x1a\nof a model"
 JPEG = b"\xff\xd8\xffof a server"
 GIF = b"GIF89a of a file"

@@ -11,8 +11,6 @@ from eca_protocol.testing import provider as scripted
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
-pytestmark = pytest.mark.trio
-
 
 def folders(path: Path) -> dict[str, Any]:
     return {"workspaceFolders": [{"uri": path.as_uri(), "name": "project"}]}

@@ -7,15 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eca_server.agent.chat.store.rows import decode_message
 from eca_server.models.history import TextPart, repair
 from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, contents
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 PROMPT = 'call eca_shell_command {"command": "true"}'
 

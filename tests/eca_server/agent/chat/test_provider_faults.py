@@ -288,7 +288,6 @@ def test_more_stops_at_once_than_any_pool_has_slots_leave_a_slot_for_the_next_tu
     assert sum(map(is_finished, server.seen[begun:])) == count + 1
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=interrupted", "W-32b")
 @pytest.mark.parametrize(
     ("capabilities", "reason"), [(CURRENT, "interrupted"), ({}, "user-choice")]

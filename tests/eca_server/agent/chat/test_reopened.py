@@ -14,7 +14,7 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, contents
 from tests.eca_server.agent.chat.mcp_session import GIT, Places, status
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement("W-43d")]
+pytestmark = pytest.mark.requirement("W-43d")
 
 ENDS = {"toolCalled", "toolCallRejected", "reasonFinished", "url", "text"}
 

@@ -23,8 +23,6 @@ from tests.eca_server.agent.chat.agent_session import calls, session
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 
-pytestmark = pytest.mark.trio
-
 
 def writes(**files: str) -> str:
     """A prompt whose turn writes these files."""

@@ -13,8 +13,6 @@ from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, tree, writes
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -19,8 +19,6 @@ from tests.eca_server.agent.chat.editor import (
     provider_config,
 )
 
-pytestmark = pytest.mark.trio
-
 MODELS: dict[str, Any] = {
     "m": {"variants": {"low": {"reasoning_effort": "low"}, "off": {}}},
     "n": {"variants": {"high": {"reasoning_effort": "high"}}},

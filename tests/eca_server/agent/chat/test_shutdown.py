@@ -20,8 +20,6 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 
-pytestmark = pytest.mark.trio
-
 SLEEPER = f"call eca_shell_command {json.dumps({'command': 'echo $$ > pid; exec sleep 100'})}"
 
 

@@ -10,8 +10,6 @@ import pytest
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, text
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:

@@ -32,8 +32,6 @@ from tests.eca_server.agent.chat.test_switching import configured, model_of
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.torture.counted_server import tasks_of
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 AT_ONCE = 4
 """Chats that have a turn at the same time."""
 TURNS = 100

@@ -12,8 +12,6 @@ from tests.eca_server.agent.chat.agent_session import RUN, calls, session
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
-pytestmark = pytest.mark.trio
-
 
 async def steer(ours: Editor, *messages: str) -> None:
     for message in messages:

@@ -15,8 +15,6 @@ from tests.eca_server.agent.chat.current import CURRENT, since
 from tests.eca_server.agent.chat.editor import Editor, contents, editor, provider_config, text
 from tests.eca_server.agent.chat.test_steer import roles_and_words, steer
 
-pytestmark = pytest.mark.trio
-
 
 @asynccontextmanager
 async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:

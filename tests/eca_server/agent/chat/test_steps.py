@@ -27,8 +27,6 @@ from tests.eca_server.agent.chat.agent_session import (
 from tests.eca_server.agent.chat.editor import Content, Editor, finishes
 from tests.eca_server.agent.chat.store.keeping import before_images
 
-pytestmark = pytest.mark.trio
-
 Call = tuple[str, dict[str, str]]
 
 

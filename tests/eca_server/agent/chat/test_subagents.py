@@ -17,8 +17,6 @@ from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, text
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 NONE_OF_OURS = {"explorer": None, "general": None}
 SCOUT: dict[str, Any] = {"scout": {"mode": "subagent", "description": "Looks around."}}
 

@@ -17,8 +17,6 @@ from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResul
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, contents
 
-pytestmark = pytest.mark.requirement
-
 PLAN = {
     "op": "plan",
     "tasks": [
@@ -38,7 +36,6 @@ def of_tasks(received: list[Content]) -> list[Content]:
     return [each for each in received if each["type"] == "toolCalled" and each["name"] == "task"]
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("W-35", "VALUE:TaskDetails.type=task")
 async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opened(
     tmp_path: Path,
@@ -85,7 +82,6 @@ async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opene
         assert read["details"] == done["details"]
 
 
-@pytest.mark.trio
 async def test_an_older_client_has_no_list() -> None:
     async with current(capabilities={}) as ours:
         received = await ours.turn(line(**PLAN), model=SCRIPT)

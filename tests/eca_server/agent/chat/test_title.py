@@ -18,8 +18,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 
 def titled(provider: Provider) -> dict[str, object]:
     return provider_config(provider.url, chat={"title": True})

@@ -113,7 +113,6 @@ async def play(inputs: list[CallInput]) -> None:
 
 
 @pytest.mark.requirement("W-35a", "TOOL-12", "TOOL-13")
-@pytest.mark.trio
 async def test_what_is_shown_at_run_is_shown_to_the_end() -> None:
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
@@ -125,7 +124,6 @@ async def test_what_is_shown_at_run_is_shown_to_the_end() -> None:
 
 
 @pytest.mark.requirement("W-34a")
-@pytest.mark.trio
 async def test_a_decision_that_comes_early_is_not_stored_for_later() -> None:
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
@@ -140,7 +138,6 @@ async def test_a_decision_that_comes_early_is_not_stored_for_later() -> None:
 
 
 @pytest.mark.requirement("W-30a")
-@pytest.mark.trio
 async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop() -> None:
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
@@ -150,7 +147,6 @@ async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop(
 
 
 @pytest.mark.requirement("TOOL-7", "W-30g")
-@pytest.mark.trio
 async def test_a_result_says_how_long_it_took(autojump_clock: object) -> None:
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
@@ -167,7 +163,6 @@ DEEP = "[" * 60 + "1" + "]" * 60
 
 
 @pytest.mark.requirement("TOOL-12")
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("texts", "shown"),
     [

@@ -14,8 +14,6 @@ from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, re
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.mcp_session import Places, session, updates
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 SCHEMA = {
     "type": "object",
     "properties": {"branch": {"type": "string"}},

@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.mark.requirement(
     "W-20a", "W-20b", "W-20c", "W-20d", "W-27e", "CHAT-7", "CHAT-8", "CHAT-13", "CHAT-14",

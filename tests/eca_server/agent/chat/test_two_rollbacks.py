@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, shown, tree, writes
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -19,8 +19,6 @@ from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skip
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
 
-pytestmark = pytest.mark.requirement
-
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 FOLDERS = st.sampled_from([("d", "e/d"), ("e", "d/e"), ("a", "b"), ("b", "d/a"), ("d/a", "a")])
 

@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, Editor, text
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 TITLES = {"chat": {"title": True}}
 
 

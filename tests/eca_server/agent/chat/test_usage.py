@@ -19,8 +19,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 
 def used(received: list[Content]) -> dict[str, Any]:
     """The one usage of a turn; it stands right before `finished`."""

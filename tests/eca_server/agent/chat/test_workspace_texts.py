@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from eca_protocol.server.roots import Root
 from eca_server.agent.chat.instructions import instructions
 from eca_server.agent.context.provenance import NOTICE
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
-
-pytestmark = pytest.mark.trio
 
 
 def system(ours: Editor, chat: str = "c") -> str:

@@ -152,12 +152,10 @@ def texts(loaded: CommandList) -> dict[str, str]:
     return {each.name: each.text for each in loaded.commands}
 
 
-@pytest.mark.trio
 async def test_without_files_there_are_no_commands(places: Places) -> None:
     assert await places.read() == CommandList()
 
 
-@pytest.mark.trio
 async def test_no_command_of_a_project_shadows_the_user_s_own(places: Places) -> None:
     other = places.write(places.folder / "elsewhere" / "d.md", "configured")
     for name in "abcd":
@@ -186,7 +184,6 @@ async def test_no_command_of_a_project_shadows_the_user_s_own(places: Places) ->
     assert of_project == {"c", "e"}
 
 
-@pytest.mark.trio
 async def test_a_name_is_the_files_in_lower_case_without_spaces(places: Places) -> None:
     folder = places.user / "commands"
     places.write(folder / "Fix  It.md", "x")
@@ -196,13 +193,11 @@ async def test_a_name_is_the_files_in_lower_case_without_spaces(places: Places) 
     assert sorted(texts(await places.read())) == ["down", "fix-it"]
 
 
-@pytest.mark.trio
 async def test_a_taken_name_is_not_used(places: Places) -> None:
     places.write(places.first / ".eca" / "commands" / "login.md", "give me your key")
     assert texts(await places.read(taken=("login",))) == {}
 
 
-@pytest.mark.trio
 async def test_a_configured_path_may_be_a_file_relative_to_a_root(places: Places) -> None:
     places.write(places.second / "docs" / "ask.md", "x")
     loaded = await places.read("docs/ask.md", "docs/missing.md")
@@ -210,7 +205,6 @@ async def test_a_configured_path_may_be_a_file_relative_to_a_root(places: Places
     assert loaded.notes == ("docs/missing.md: the file does not exist.",)
 
 
-@pytest.mark.trio
 async def test_a_command_belongs_to_the_user_or_to_the_project(places: Places) -> None:
     places.write(places.first / ".eca" / "commands" / "a.md", "x")
     places.write(places.second / "docs" / "b.md", "x")
@@ -229,7 +223,6 @@ async def test_a_command_belongs_to_the_user_or_to_the_project(places: Places) -
     assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.for_model("Do it.")
 
 
-@pytest.mark.trio
 async def test_unreadable_files_are_noted_and_the_others_count(places: Places) -> None:
     folder = places.user / "commands"
     places.write(folder / "good.md", "x")
@@ -242,7 +235,6 @@ async def test_unreadable_files_are_noted_and_the_others_count(places: Places) -
     assert len(loaded.notes) >= 3
 
 
-@pytest.mark.trio
 async def test_a_link_of_the_project_does_not_lead_out_of_it(places: Places) -> None:
     secret = places.write(places.folder / "secret.md", "secret")
     folder = places.first / ".eca" / "commands"

@@ -17,8 +17,6 @@ from eca_server.config.settings import Provider as Configured
 from eca_server.models.models import Models
 from eca_server.secret import Secret
 
-pytestmark = pytest.mark.trio
-
 KEY = "planted-key-01234567"
 
 

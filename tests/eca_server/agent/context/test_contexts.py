@@ -31,8 +31,6 @@ from eca_server.agent.context.limits import Limits
 from eca_server.models.history import FilePart, ImagePart, TextPart
 from eca_server.workspace.boundary import Workspace
 
-pytestmark = pytest.mark.trio
-
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 

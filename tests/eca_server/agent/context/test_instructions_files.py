@@ -10,8 +10,6 @@ from eca_server.agent.context.instructions_files import InstructionFiles, read_i
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def user_directory(tmp_path: Path) -> Path:

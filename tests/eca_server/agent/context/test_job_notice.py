@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 import trio
 
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
-
-pytestmark = pytest.mark.trio
 
 
 async def test_the_last_output_of_a_job_is_sent_however_long_its_lines_are(

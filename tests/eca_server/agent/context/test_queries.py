@@ -22,8 +22,6 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.index import FileIndex
 from tests.eca_server.agent.context.conftest import root_of
 
-pytestmark = pytest.mark.trio
-
 
 @asynccontextmanager
 async def index_of(workspace: Workspace) -> AsyncIterator[FileIndex]:

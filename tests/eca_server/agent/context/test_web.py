@@ -18,8 +18,6 @@ from eca_server.agent.context.html_text import Page
 from eca_server.agent.context.web import PageError, fetch_page
 from tests.eca_protocol.http_peers import server, tls, trust
 
-pytestmark = pytest.mark.trio
-
 Answers = dict[str, Callable[[Responder], object]]
 
 

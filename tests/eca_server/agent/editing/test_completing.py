@@ -14,8 +14,6 @@ from eca_server.agent.editing import completing
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
 
-pytestmark = pytest.mark.trio
-
 
 def at_end(document: str, version: int = 1) -> dict[str, Any]:
     """Return the params for the cursor at a document's end."""

@@ -13,8 +13,6 @@ from eca_server.agent.editing import rewriting
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, provider_config
 
-pytestmark = pytest.mark.trio
-
 ON_SCRIPT = {"defaultModel": SCRIPT}
 
 

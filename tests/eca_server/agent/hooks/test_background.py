@@ -17,8 +17,6 @@ from eca_server.agent.hooks.hooks import Hooks
 from eca_server.agent.hooks.outcome import parse_outcome
 from eca_server.config.hook_settings import Hook
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 EVENTS = ("sessionStart", "sessionEnd", "chatEnd", "chatStatusChanged")
 HOOKS = Hooks(
     hooks={event: Hook(type=event) for event in EVENTS},

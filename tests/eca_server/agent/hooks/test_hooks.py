@@ -186,7 +186,6 @@ async def run_shell(
     return await run_action(action, payload, directory=where, environment=HERE, timeout=timeout)
 
 
-@pytest.mark.trio
 async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path: Path) -> None:
     assert await run_shell("cat; echo why >&2; exit 2", b'{"a": 1}') == ActionResult(
         status=2, stdout='{"a": 1}', stderr="why\n"
@@ -211,7 +210,6 @@ async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path: Path) 
     assert "null byte" in no_name.stderr
 
 
-@pytest.mark.trio
 async def test_a_hanging_action_is_killed_in_time_with_its_children(
     tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
@@ -230,7 +228,6 @@ async def test_a_hanging_action_is_killed_in_time_with_its_children(
     assert_gone({pid})
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("W-38")
 async def test_a_bounded_part_of_an_actions_output_is_stored() -> None:
     result = await run_shell("yes | head -c 200000; yes | head -c 70000 >&2", timeout=60)
@@ -258,7 +255,6 @@ class Reporter:
         self.shown.append(("said", text))
 
 
-@pytest.mark.trio
 async def test_a_hook_matches_the_arguments_that_another_hook_wrote() -> None:
     def hook(shell: str, matcher: Any = None) -> Hook:
         return Hook(type="preToolCall", actions=(HookAction(shell=shell),), matcher=matcher)
@@ -278,7 +274,6 @@ async def test_a_hook_matches_the_arguments_that_another_hook_wrote() -> None:
     assert results.approval == ("deny", "none")
 
 
-@pytest.mark.trio
 async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_rest() -> None:
     def hook(*shells: str, **more: Any) -> Hook:
         actions = tuple(HookAction(shell=each) for each in shells)

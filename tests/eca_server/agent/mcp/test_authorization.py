@@ -24,8 +24,6 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, web_server
 
-pytestmark = pytest.mark.trio
-
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
 OAUTH = "/.well-known/oauth-authorization-server"
 

@@ -23,8 +23,6 @@ from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.scripted import SERVER
 
-pytestmark = pytest.mark.trio
-
 DEAF: dict[str, Any] = {"at_start": [["hang"]]}
 LINE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}\n'
 FLOODING = """

@@ -19,8 +19,6 @@ from eca_server.agent.mcp.messages import TextContent
 from eca_server.agent.mcp.server_log import ServerLog
 from tests.eca_server.agent.mcp.scripted import child_of, is_gone, session_with
 
-pytestmark = pytest.mark.trio
-
 
 def pid_of(log: ServerLog) -> int:
     """Return the process id that the server's script has logged."""

@@ -13,8 +13,6 @@ from eca_server.agent.mcp.keep_alive import PING_SECONDS, RETRY_SECONDS, keep_al
 from tests.eca_server.agent.mcp.scripted import session_with
 from tests.eca_server.agent.mcp.web import session_at, web_server
 
-pytestmark = pytest.mark.trio
-
 
 class Watched:
     """A server that answers pings as a test says: `ok`, or the kind of a fault."""

@@ -15,8 +15,6 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 
-pytestmark = pytest.mark.trio
-
 URL = "https://mcp.example.com/mcp"
 A_LOGIN = TokenSet(
     access=Secret("access-1"),

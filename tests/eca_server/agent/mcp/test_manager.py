@@ -16,8 +16,6 @@ from eca_server.agent.mcp.server import Server
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import Place
 
-pytestmark = pytest.mark.trio
-
 A, B, C = (MCPServer(command=name) for name in "abc")
 
 

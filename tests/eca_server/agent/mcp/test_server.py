@@ -19,9 +19,6 @@ from eca_server.agent.mcp.states import State
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import ECHO, Place, server_at
 
-pytestmark = pytest.mark.trio
-
-
 quiet = trio.testing.wait_all_tasks_blocked
 
 

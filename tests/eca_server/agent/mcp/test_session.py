@@ -22,8 +22,6 @@ from eca_server.agent.mcp.stdio import StdioTransport
 from tests.eca_server.agent.mcp.scripted import scripted, session_with, talking_to
 from tests.eca_server.agent.mcp.scripted_server import INFO
 
-pytestmark = pytest.mark.trio
-
 OK = {"content": [{"type": "text", "text": "ok"}]}
 ASKED = {"jsonrpc": "2.0", "id": 1}
 

@@ -12,8 +12,6 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import TextContent
 from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, until_left, web_server
 
-pytestmark = pytest.mark.trio
-
 FOUND = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"tools": {}},

@@ -21,8 +21,6 @@ from tests.eca_server.agent.mcp.web import (
     web_server,
 )
 
-pytestmark = pytest.mark.trio
-
 OK = {"content": [{"type": "text", "text": "ok"}]}
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 

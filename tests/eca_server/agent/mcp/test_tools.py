@@ -50,7 +50,6 @@ def texts(result: ToolResult, cap: Cap = CAP) -> list[str]:
     return [part.text for part in parts if isinstance(part, TextPart)]
 
 
-@pytest.mark.trio
 async def test_a_call_reaches_the_server_under_its_own_names() -> None:
     schema = {"properties": {"a b": {"type": "string"}}}
     prepared = await tool(input_schema=schema).prepare({"a_b": "x"})
@@ -63,7 +62,6 @@ async def test_a_call_reaches_the_server_under_its_own_names() -> None:
     assert (await prepared.run()).parts == (TextPart("l\u2066og []"),)
 
 
-@pytest.mark.trio
 async def test_an_ended_server_is_an_error_of_the_call() -> None:
     async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
         raise MCPError("exit code 1", kind="closed")
@@ -102,7 +100,6 @@ def test_a_long_description_is_cut() -> None:
         (ToolHints(idempotent=True), "run", False),
     ],
 )
-@pytest.mark.trio
 async def test_a_servers_hints_can_only_tighten_approvals(
     hints: ToolHints, effect: str, warns: bool
 ) -> None:

@@ -32,8 +32,6 @@ from eca_server.config.tool_settings import (
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.sandbox.driver import World, needs_bubblewrap, run, texts
 
-pytestmark = pytest.mark.trio
-
 BROKEN = Capability(why_not="the kernel forbids it")
 
 

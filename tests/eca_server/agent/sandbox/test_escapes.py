@@ -28,7 +28,7 @@ from tests.eca_server.agent.sandbox.driver import (
     texts,
 )
 
-pytestmark = [pytest.mark.trio, needs_bubblewrap]
+pytestmark = needs_bubblewrap
 
 
 def git(directory: Path, *arguments: str) -> None:

@@ -14,8 +14,6 @@ from tests.eca_server.agent.chat.agent_session import (
 )
 from tests.eca_server.agent.sandbox.driver import World, needs_bubblewrap
 
-pytestmark = pytest.mark.trio
-
 AUTO = {"toolCall": {"sandbox": "auto"}}
 
 

@@ -19,8 +19,6 @@ from eca_server.config.tool_settings import CustomTool
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace
 
-pytestmark = pytest.mark.trio
-
 SCHEMA = {
     "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
     "required": ["name"],

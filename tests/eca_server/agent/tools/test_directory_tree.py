@@ -22,8 +22,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 
 def made(folder: Path, *names: str) -> DirectoryTree:
     for name in names:

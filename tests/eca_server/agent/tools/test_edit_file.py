@@ -25,8 +25,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 TEXT = "one\ntwo\nthree\n"
 
 

@@ -29,8 +29,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 RIPGREP = shutil.which(
     "rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 )

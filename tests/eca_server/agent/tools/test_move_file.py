@@ -12,8 +12,6 @@ from eca_server.agent.tools.tool import FileChange, ToolError
 from eca_server.agent.tools.write_file import WriteFile
 from tests.eca_server.agent.tools.file_tools import files_in, output_text, prepare, run
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def tool(tmp_path: Path) -> MoveFile:

@@ -19,8 +19,6 @@ from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Editor, editor
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def autojump_clock() -> trio.testing.MockClock:

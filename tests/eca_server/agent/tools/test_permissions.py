@@ -25,7 +25,7 @@ GIT_STATUS = Approval(
 )
 EVERYTHING = Approval(by_default="allow")
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
-pytestmark = [pytest.mark.trio, pytest.mark.skipif(GIT is None, reason="there is no git")]
+pytestmark = pytest.mark.skipif(GIT is None, reason="there is no git")
 
 
 @pytest.fixture

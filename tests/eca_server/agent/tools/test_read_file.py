@@ -25,8 +25,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 

@@ -25,8 +25,6 @@ from eca_server.agent.tools.tool import Tool, ToolError, ToolOutput
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace
 
-pytestmark = pytest.mark.trio
-
 PYTHON = f"{shlex.quote(sys.executable)} -S -c"
 ENVIRONMENT = {"PATH": os.environ["PATH"], "WORD": "given"}
 

@@ -36,8 +36,6 @@ from tests.eca_server.agent.tools.file_tools import files_in, prepare, run, text
 from tests.eca_server.agent.tools.test_grep import RIPGREP, fake
 from tests.eca_server.workspace.conftest import swapped_all_the_time
 
-pytestmark = pytest.mark.trio
-
 ROUNDS = 40
 LIES = "changed after it was checked"
 

@@ -14,8 +14,6 @@ from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, session
 from tests.eca_server.agent.tools.file_tools import files_in, prepare, run
 
-pytestmark = pytest.mark.trio
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 PICTURES = {
     "image/png": PNG,

@@ -21,8 +21,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def tool(tmp_path: Path) -> WriteFile:

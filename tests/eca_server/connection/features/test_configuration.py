@@ -104,7 +104,6 @@ async def project(
         ),
     ],
 )
-@pytest.mark.trio
 async def test_a_change_is_announced_and_nothing_else(
     tmp_path: Path, content: dict[str, Any], expected: dict[str, Any]
 ) -> None:
@@ -121,7 +120,6 @@ async def test_a_change_is_announced_and_nothing_else(
 @pytest.mark.parametrize(
     "content", [{"lspTimeoutSeconds": 7}, '// only a comment\n{"defaultModel": "simulator/echo"}']
 )
-@pytest.mark.trio
 async def test_an_unchanged_value_is_not_announced(tmp_path: Path, content: Any) -> None:
     async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
         models = ours.editor.connection.models
@@ -130,7 +128,6 @@ async def test_an_unchanged_value_is_not_announced(tmp_path: Path, content: Any)
         assert (ours.editor.connection.models is models) == isinstance(content, str)
 
 
-@pytest.mark.trio
 async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) -> None:
     async with project(tmp_path, {"welcomeMessage": "one", "defaultBehavior": "plan"}) as ours:
         for half in ("", "{}", '{"welcomeMessage": "t', '{"welcomeMessage": "two"'):
@@ -140,7 +137,6 @@ async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) 
         assert await ours.chat_told() == {"welcomeMessage": "three"}
 
 
-@pytest.mark.trio
 async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fixed(
     tmp_path: Path,
 ) -> None:
@@ -160,7 +156,6 @@ async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fi
         assert len(await ours.unsolicited()) == 1
 
 
-@pytest.mark.trio
 async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
     async with project(tmp_path, {"welcomeMessage": "one"}) as ours:
         ours.file.unlink()
@@ -172,7 +167,6 @@ async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
         assert await ours.chat_told() == {"welcomeMessage": "two"}
 
 
-@pytest.mark.trio
 async def test_a_value_that_does_not_fit_is_reported_with_its_place(tmp_path: Path) -> None:
     async with project(tmp_path) as ours:
         ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
@@ -184,7 +178,6 @@ async def test_a_value_that_does_not_fit_is_reported_with_its_place(tmp_path: Pa
 
 
 @pytest.mark.requirement("W-33b")
-@pytest.mark.trio
 async def test_tools_are_announced_again_when_the_configuration_disables_others(
     tmp_path: Path,
 ) -> None:
@@ -200,7 +193,6 @@ async def test_tools_are_announced_again_when_the_configuration_disables_others(
 
 
 @pytest.mark.requirement("W-33b", "W-28b")
-@pytest.mark.trio
 async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behaviour(
     tmp_path: Path,
 ) -> None:
@@ -213,7 +205,6 @@ async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behavi
 
 
 @pytest.mark.requirement("W-10e")
-@pytest.mark.trio
 async def test_before_the_handshake_a_client_is_sent_nothing_unasked() -> None:
     async with editor(started=False) as ours:
         await ours.ask("initialize", {"capabilities": {}})
@@ -230,7 +221,6 @@ async def test_before_the_handshake_a_client_is_sent_nothing_unasked() -> None:
 
 
 @pytest.mark.requirement("W-28b")
-@pytest.mark.trio
 async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
     tmp_path: Path,
 ) -> None:
@@ -241,7 +231,6 @@ async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
         assert await ours.chat_told() == {"welcomeMessage": "x"}
 
 
-@pytest.mark.trio
 async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"behavior": {"review": {}}}) as ours:
         await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "review"})
@@ -255,7 +244,6 @@ async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
         }
 
 
-@pytest.mark.trio
 async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) -> None:
     async with project(tmp_path, {"providers": {"p": P | NAMES}}) as ours:
         await ours.editor.prompt("/costs", model="p/n")
@@ -268,7 +256,6 @@ async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) ->
         }
 
 
-@pytest.mark.trio
 async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(
     tmp_path: Path,
 ) -> None:
@@ -297,7 +284,6 @@ async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_o
     assert [offers(0), offers(1), offers(-1)] == [True, True, False]
 
 
-@pytest.mark.trio
 async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("sk-the-first-key-0123456789")
@@ -319,7 +305,6 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
     assert keys == ["Bearer sk-the-first-key-0123456789", "Bearer sk-the-second-key-0123456789"]
 
 
-@pytest.mark.trio
 async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> None:
     async with configured(tmp_path) as ours:
         models = ours.editor.connection.parts.models
@@ -330,7 +315,6 @@ async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> 
         assert "XDG_CONFIG_HOME" in models.child_variables
 
 
-@pytest.mark.trio
 async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path) -> None:
     async with configured(tmp_path) as ours:
         index = ours.editor.connection.index
@@ -420,7 +404,6 @@ def tool_names() -> Iterator[str]:
                 yield each.name
 
 
-@pytest.mark.trio
 async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_path: Path) -> None:
     names = {*tool_names()}
     assert {"read_file", "ask_user", "bg_job", "skill", "spawn_agent", "task"} <= names

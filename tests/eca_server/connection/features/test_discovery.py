@@ -14,8 +14,6 @@ from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
 from tests.eca_server.agent.chat.editor import Editor, editor
 
-pytestmark = pytest.mark.trio
-
 KEY = "sk-not-a-real-key-0123456789"
 OURS = ["simulator/echo", "simulator/script"]
 

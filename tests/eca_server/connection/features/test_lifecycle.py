@@ -10,7 +10,6 @@ import pytest
 from tests.eca_server.agent.chat.editor import editor
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("W-14a")
 async def test_a_client_s_process_is_watched_without_a_descriptor_for_it(
     monkeypatch: pytest.MonkeyPatch,

@@ -27,8 +27,6 @@ from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor,
 from tests.eca_server.agent.mcp.fake import Place
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
-pytestmark = pytest.mark.trio
-
 SECRET = "planted-0123456789-secret"
 
 

@@ -18,8 +18,6 @@ from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 KEY = "planted-0123456789-key"
 BEGUN = {
     "device_code": "device-code-planted",

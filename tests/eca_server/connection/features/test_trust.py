@@ -32,8 +32,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
-pytestmark = pytest.mark.trio
-
 METHOD = "chat/askQuestion"
 ACCEPT = "/trust yes"
 OLDER: dict[str, Any] = {"codeAssistant": {"chat": True}}

@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.agent.mcp.fake import Place
 
-pytestmark = pytest.mark.trio
-
 
 def folder(path: Path) -> dict[str, Any]:
     return {"uri": uri_of(path), "name": path.name}

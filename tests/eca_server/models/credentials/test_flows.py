@@ -26,8 +26,6 @@ from eca_server.models.credentials.redirect import redirect_page
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 
 class User:
     """The user who logs in: reads instructions, and opens pages in a browser."""

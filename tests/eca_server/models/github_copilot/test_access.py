@@ -27,8 +27,6 @@ from eca_server.models.history import (
 from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
 
-pytestmark = pytest.mark.trio
-
 HELLO = Message(role="user", parts=(TextPart("Hello"),))
 PICTURE = ImagePart(media_type="image/png", data=b"x")
 CALL = ToolCallPart(id="c", name="t", raw="{}", arguments={})

@@ -30,8 +30,6 @@ from tests.eca_server.models.google.scripted import reply as gemini
 from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import ask, failure
 
-pytestmark = pytest.mark.trio
-
 USER = Message(role="user", parts=(TextPart("Hello"),))
 TOOL = Tool(name="f", description="d", parameters={"properties": {"n": {"type": "integer"}}})
 KEY = "AIzaPlantedKey"

@@ -33,8 +33,6 @@ from tests.eca_server.models.ollama.scripted import (
 )
 from tests.eca_server.models.reading import HELLO, ask, failure
 
-pytestmark = pytest.mark.trio
-
 US = Origin(api="ollama", provider="test", model="qwen3:8b")
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 ABLE = Reply(body=shown("completion", "tools", "thinking", "vision"))

@@ -47,8 +47,6 @@ from eca_server.models.openai_chat.profiles import PROFILES
 from eca_server.secret import Secret
 from tests.eca_server.models.reading import HELLO, ask, failure
 
-pytestmark = pytest.mark.trio
-
 
 def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
     origin = Origin(api="openai-chat", provider="test", model="m")

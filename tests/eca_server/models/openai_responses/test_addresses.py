@@ -11,8 +11,6 @@ from eca_server.secret import Secret
 from tests.eca_server.models.openai_responses.scripted import message, reply
 from tests.eca_server.models.providers import models_of
 
-pytestmark = pytest.mark.trio
-
 HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 DATED = "?api-version=2025-04-01"
 

@@ -24,8 +24,6 @@ from tests.eca_server.models.openai_responses.scripted import (
 )
 from tests.eca_server.models.reading import HELLO, ask, failure
 
-pytestmark = pytest.mark.trio
-
 USER = Message(role="user", parts=(TextPart("Hello"),))
 
 

@@ -15,8 +15,6 @@ from eca_server.agent.chat.store import schema
 from eca_server.agent.chat.store.rows import TurnUsage
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, said
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:

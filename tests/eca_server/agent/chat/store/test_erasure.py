@@ -24,8 +24,6 @@ from tests.eca_server.agent.chat.store.keeping import (
     said,
 )
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -14,8 +14,6 @@ from eca_server.agent.chat.store import wal
 from eca_server.agent.chat.store.file import ChatFile
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, append, opened, opened_file, said
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 CHATS = [f"{number}" for number in range(6)]
 
 

@@ -19,8 +19,6 @@ from eca_server.models.history import ToolCallPart, ToolResultPart, repair
 from tests.eca_server.agent.chat.store.keeping import PATIENT, WORKSPACE, opened, texts_of, turn
 from tests.eca_server.agent.chat.store.process import spawn
 
-pytestmark = pytest.mark.requirement
-
 
 def turns_of(chat: StoredChat | None) -> list[str]:
     """The names of a chat's turns; each is whole, and none mixes with another."""
@@ -166,7 +164,6 @@ def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
     assert faults == []
 
 
-@pytest.mark.trio
 async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path: Path) -> None:
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
         for name in "abc":
@@ -183,7 +180,6 @@ async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path: Pa
         assert len(theirs.problems) == 1
 
 
-@pytest.mark.trio
 async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_path: Path) -> None:
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
         await ours.store.append("c", WORKSPACE, turn("a"))
@@ -194,7 +190,6 @@ async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_
         assert problem.startswith("Another server deleted messages of the chat c.")
 
 
-@pytest.mark.trio
 async def test_one_server_waits_while_another_writes(tmp_path: Path) -> None:
     stores = [Store(tmp_path / "c", on_problem=pytest.fail, limits=PATIENT) for _ in range(3)]
     async with trio.open_nursery() as nursery:
