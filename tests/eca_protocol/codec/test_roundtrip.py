@@ -41,7 +41,7 @@ def decode(method: str, part: Part, raw: Any) -> Any:
 @pytest.mark.parametrize("method", [row.name for row in ECA])
 @PER_METHOD
 @given(data=st.data())
-def test_params_come_back_as_they_were_written(method: str, data: st.DataObject) -> None:
+def test_params_come_back_as_they_were_written(method, data):
     revision = data.draw(
         st.sampled_from(
             [revision for revision in REVISIONS if ECA[method].window.written_in(revision)]
@@ -58,7 +58,7 @@ def test_params_come_back_as_they_were_written(method: str, data: st.DataObject)
 @pytest.mark.parametrize("method", REQUESTS)
 @PER_METHOD
 @given(data=st.data())
-def test_results_come_back_as_they_were_written(method: str, data: st.DataObject) -> None:
+def test_results_come_back_as_they_were_written(method, data):
     revision = data.draw(st.sampled_from(REVISIONS))
     codec = Codec(ECA, revision)
     result = data.draw(strategies.results(method, revision=revision))
@@ -68,7 +68,7 @@ def test_results_come_back_as_they_were_written(method: str, data: st.DataObject
 
 @pytest.mark.requirement("W-36a", "W-40c")
 @given(data=st.data())
-def test_a_different_revision_is_sent_all_but_what_the_marks_name(data: st.DataObject) -> None:
+def test_a_different_revision_is_sent_all_but_what_the_marks_name(data):
     method = data.draw(st.sampled_from([row.name for row in ECA if row.params is not None]))
     written_in = [each for each in REVISIONS if ECA[method].window.written_in(each)]
     source, target = (data.draw(st.sampled_from(written_in)) for _ in range(2))
@@ -80,7 +80,7 @@ def test_a_different_revision_is_sent_all_but_what_the_marks_name(data: st.DataO
 @pytest.mark.parametrize(("method", "part"), PARTS)
 @PER_METHOD
 @given(data=st.data())
-def test_noise_that_the_rulings_allow_is_read(method: str, part: Part, data: st.DataObject) -> None:
+def test_noise_that_the_rulings_allow_is_read(method, part, data):
     raw = data.draw(raw_messages(method, part))
     decode(method, part, raw)
     assert not any(
@@ -92,9 +92,7 @@ def test_noise_that_the_rulings_allow_is_read(method: str, part: Part, data: st.
 @pytest.mark.parametrize(("method", "part"), PARTS)
 @PER_METHOD
 @given(data=st.data())
-def test_reading_refuses_exactly_what_the_explanation_refuses(
-    method: str, part: Part, data: st.DataObject
-) -> None:
+def test_reading_refuses_exactly_what_the_explanation_refuses(method, part, data):
     raw = data.draw(strategies.broken(raw_messages(method, part)) | strategies.json_values())
     refused = [
         departure
@@ -114,9 +112,7 @@ def test_reading_refuses_exactly_what_the_explanation_refuses(
 @pytest.mark.requirement("W-60c")
 @pytest.mark.parametrize("revision", REVISIONS)
 @given(content=st.builds(dict, strategies.json_objects(), type=st.text()))
-def test_content_of_an_unknown_type_is_written_as_it_came(
-    revision: Revision, content: dict[str, Any]
-) -> None:
+def test_content_of_an_unknown_type_is_written_as_it_came(revision, content):
     content["type"] += " of another protocol"
     raw = {"chatId": "c", "role": "assistant", "content": content}
     codec = Codec(ECA, revision)

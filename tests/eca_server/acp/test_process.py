@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ async def _ask(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--", *SERVER)], ids=["own server", "command"])
-async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str]) -> None:
+async def test_a_conversation_over_pipes(tmp_path, arguments):
     lines: list[Any] = []
     async with _process(tmp_path, *arguments) as process:
         hello = await _ask(process, lines, 1, "initialize", {"protocolVersion": 1})
@@ -77,9 +77,7 @@ async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str
             assert await process.wait() == 0
 
 
-async def test_a_server_that_dies_in_a_prompt_fails_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_dies_in_a_prompt_fails_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ECA_CONFIG", json.dumps({"defaultModel": "simulator/script"}))
     pid_file = tmp_path / "pid"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply, wait
@@ -39,12 +37,8 @@ def behaviors(provider: Provider) -> list[str]:
     ],
 )
 async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
-    config: dict[str, Any],
-    options: dict[str, Any],
-    selected: str | None,
-    prompt: dict[str, Any],
-    expected: str,
-) -> None:
+    config, options, selected, prompt, expected
+):
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url, **config), started=False) as ours:
         await ours.start(initializationOptions={**options, "chat": {"title": False}})
@@ -55,7 +49,7 @@ async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
 
 
 @pytest.mark.requirement("W-28c", "CHAT-38")
-async def test_the_selection_by_its_newer_name_counts_as_well() -> None:
+async def test_the_selection_by_its_newer_name_counts_as_well():
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan"})
@@ -68,7 +62,7 @@ async def test_the_selection_by_its_newer_name_counts_as_well() -> None:
 
 
 @pytest.mark.requirement("W-28b")
-async def test_a_change_touches_no_running_turn_and_is_not_sent_back() -> None:
+async def test_a_change_touches_no_running_turn_and_is_not_sent_back():
     provider = Provider([reply(wait("now"), "a"), reply("b")])
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
         introduced = len(ours.seen)

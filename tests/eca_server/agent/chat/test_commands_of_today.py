@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from eca_protocol.testing.provider import Provider, finish, reply, usage
@@ -23,7 +21,7 @@ CONFIG_UPDATED = "config/updated"
 
 
 @pytest.mark.requirement("W-28", "CHAT-30")
-async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
+async def test_a_model_is_selected_by_a_command_for_its_chat_alone():
     async with current() as ours:
         assert f"* {ECHO}\n" in text(await ours.turn("/model", model=ECHO))
         begun = len(ours.seen)
@@ -41,7 +39,7 @@ async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
 
 
 @pytest.mark.requirement("W-28")
-async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -> None:
+async def test_a_client_with_one_selection_has_the_model_selected_everywhere():
     async with editor() as ours:
         begun = len(ours.seen)
         await ours.turn(f"/model {SCRIPT}", model=ECHO)
@@ -52,7 +50,7 @@ async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -
 
 
 @pytest.mark.requirement("W-28", "CHAT-30")
-async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() -> None:
+async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
     async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
         await ours.turn("/model script", model=ECHO)
         assert "* code\n" in text(await ours.turn("/agent"))
@@ -79,9 +77,7 @@ async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() ->
 
 
 @pytest.mark.requirement("CHAT-30")
-async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(
-    tmp_path: Path,
-) -> None:
+async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_path):
     data, here, there = (tmp_path / name for name in ("data", "here", "there"))
     for folder in (data, here, there):
         folder.mkdir()
@@ -111,7 +107,7 @@ async def answered(ours: Editor, label: str | None) -> str:
 
 
 @pytest.mark.requirement("CHAT-30", "W-24a")
-async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path: Path) -> None:
+async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", "old", model=SCRIPT)
     async with current(data=tmp_path) as ours:
@@ -145,7 +141,7 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
 
 
 @pytest.mark.requirement("W-27")
-async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_command() -> None:
+async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_command():
     script = [reply("a", finish("stop"), usage(4_990, 10))] * 2
     async with Provider(script) as provider:
         config = provider_config(provider.url)
@@ -172,9 +168,7 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
 
 
 @pytest.mark.requirement("CHAT-30")
-async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, monkeypatch):
     async with current(data=tmp_path) as ours:
         assert "nothing to fork" in text(await ours.turn("/fork"))
         await ours.turn("say one", model=SCRIPT)
@@ -203,9 +197,7 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
 
 
 @pytest.mark.requirement("CHAT-30")
-async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(
-    tmp_path: Path,
-) -> None:
+async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):
     rules = tmp_path / ".eca" / "rules"
     rules.mkdir(parents=True)
     (rules / "python.md").write_text('---\npaths: "**/*.py"\n---\nBe typed.')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +26,7 @@ async def told_of_status(ours: Editor) -> list[str]:
 
 
 @pytest.mark.requirement("W-20a", "W-20e")
-async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished() -> None:
+async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished():
     async with current() as ours:
         begun = len(ours.seen)
         await ours.turn("hi", model=ECHO)
@@ -43,7 +42,7 @@ async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished() -> None
 
 
 @pytest.mark.requirement("W-22c", "W-23a")
-async def test_a_stop_is_stopping_and_idle_always_follows() -> None:
+async def test_a_stop_is_stopping_and_idle_always_follows():
     async with current() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -54,7 +53,7 @@ async def test_a_stop_is_stopping_and_idle_always_follows() -> None:
 
 
 @pytest.mark.requirement("W-21g")
-async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition() -> None:
+async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition():
     async with current() as ours:
         answer = await ours.prompt("hi", model="no/such")
         assert answer == {"chatId": "c", "model": "no/such", "status": "error"}
@@ -67,7 +66,7 @@ async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition(
 
 @pytest.mark.requirement("W-24d", "W-24a")
 @pytest.mark.parametrize("name", ["emacs", "VsCode"])
-async def test_a_deleted_chat_is_announced_before_the_answer(name: str) -> None:
+async def test_a_deleted_chat_is_announced_before_the_answer(name):
     async with current(clientInfo={"name": name}) as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -81,7 +80,7 @@ async def test_a_deleted_chat_is_announced_before_the_answer(name: str) -> None:
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) -> None:
+async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
     script = 'think hm\nsay one\ncall eca_directory_tree {"path": "."}\nsay two'
     async with current(data=tmp_path, folder=tmp_path) as ours:
         await ours.turn(script, model=SCRIPT, agent="plan")
@@ -127,7 +126,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) 
         assert len((await ours.ask("chat/list"))["chats"]) == 2
 
 
-async def test_a_chat_that_runs_is_opened_silently_twice() -> None:
+async def test_a_chat_that_runs_is_opened_silently_twice():
     async with current() as ours:
         await ours.turn("hi", model=ECHO)
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -156,7 +155,7 @@ async def opening(ours: Editor) -> dict[str, Any]:
     return asked
 
 
-async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it() -> None:
+async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it():
     async with current() as ours:
         asked = await opening(ours)
         assert ours.connection.peer.transport._outbox.size < 100_000
@@ -173,7 +172,7 @@ async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_beh
 
 @pytest.mark.requirement("W-24a")
 @pytest.mark.parametrize("ending", ["delete", "clear"])
-async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending: str) -> None:
+async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending):
     async with current() as ours:
         asked = await opening(ours)
         await ours.ask(f"chat/{ending}", {"chatId": "c"})
@@ -184,7 +183,7 @@ async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending: str) -> 
         assert len(ours.contents()) < LONG
 
 
-async def test_a_history_is_read_in_pages_from_either_end() -> None:
+async def test_a_history_is_read_in_pages_from_either_end():
     async with current() as ours:
         for number in range(3):
             await ours.turn(f"say a{number}", model=SCRIPT)
@@ -221,7 +220,7 @@ async def test_a_history_is_read_in_pages_from_either_end() -> None:
         assert error["data"] == {"code": "cursor_expired"}
 
 
-async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) -> None:
+async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         ours.connection.chats.get("c").titling.title = "a model's"
@@ -247,9 +246,7 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) 
         assert text(ours.contents()) == "twotwo"
 
 
-async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(
-    tmp_path: Path,
-) -> None:
+async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO, trust=True)
         ours.connection.chats.get("c").titling.title = "a model's"
@@ -270,9 +267,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
         assert (opened["meta"]["total"], opened["selection"]["trust"]) == (2, True)
 
 
-async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(tmp_path, monkeypatch):
     clear = queries.clear
 
     def slowly(*given: Any, **more: Any) -> None:
@@ -292,7 +287,7 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
         assert text(ours.contents()) == "twotwo"
 
 
-async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> None:
+async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -303,7 +298,7 @@ async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> 
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it() -> None:
+async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it():
     provider = Provider(otherwise=reply("a"))
     async with provider, current(provider_config(provider.url)) as ours:
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
@@ -319,7 +314,7 @@ async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_i
 
 
 @pytest.mark.requirement("W-22d", "W-23d")
-async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it() -> None:
+async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it():
     async with current() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -335,7 +330,7 @@ async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_af
 
 
 @pytest.mark.requirement("W-25d")
-async def test_the_users_own_title_sticks() -> None:
+async def test_the_users_own_title_sticks():
     async with current({"chat": {"title": True}}) as ours:
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         await ours.turn("hi", model=ECHO)
@@ -346,7 +341,7 @@ async def test_the_users_own_title_sticks() -> None:
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
 
 
-async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path) -> None:
+async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         [marked] = [each["contentId"] for each in ours.contents() if "contentId" in each]
@@ -367,7 +362,7 @@ async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path
         assert [each["content"]["type"] for each in found["contents"]] == ["text", "text"]
 
 
-async def test_an_older_client_is_sent_newer_things_only_on_request() -> None:
+async def test_an_older_client_is_sent_newer_things_only_on_request():
     async with editor() as ours:
         await ours.turn("hi", model=ECHO)
         await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
@@ -386,7 +381,7 @@ async def test_an_older_client_is_sent_newer_things_only_on_request() -> None:
 
 
 @pytest.mark.requirement("W-33d", "W-33a")
-async def test_native_tools_are_named_without_prefix_to_all_but_the_model(tmp_path: Path) -> None:
+async def test_native_tools_are_named_without_prefix_to_all_but_the_model(tmp_path):
     async with current(folder=tmp_path) as ours:
         [listed] = [each["params"] for each in ours.seen if each.get("method") == SERVER_UPDATED]
         assert "directory_tree" in [tool["name"] for tool in listed["tools"]]

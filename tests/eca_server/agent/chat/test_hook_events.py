@@ -50,7 +50,7 @@ async def settled(ours: Editor) -> None:
 
 
 @pytest.mark.requirement("W-13", "W-24")
-async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path: Path) -> None:
+async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     async with current({**ALL, "agent": SCOUT}, folder=folder, data=data) as ours:
@@ -101,9 +101,7 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path: 
 
 
 @pytest.mark.requirement("W-24")
-async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end(
-    tmp_path: Path,
-) -> None:
+async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end(tmp_path):
     os.mkfifo(tmp_path / "begun")
     os.mkfifo(tmp_path / "goes_on")
     config = hooked(
@@ -121,7 +119,7 @@ async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end
 
 
 @pytest.mark.requirement("W-23")
-async def test_a_stop_ends_the_hook_at_the_start(tmp_path: Path) -> None:
+async def test_a_stop_ends_the_hook_at_the_start(tmp_path):
     os.mkfifo(tmp_path / "begun")
     lasts = "echo $$ > begun; exec sleep 100"
     async with current(hooked(h=hook("chatStart", lasts)), folder=tmp_path) as ours:
@@ -131,7 +129,7 @@ async def test_a_stop_ends_the_hook_at_the_start(tmp_path: Path) -> None:
         await trio.to_thread.run_sync(assert_gone, {int(pid)})
 
 
-async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_path: Path) -> None:
+async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_path):
     config = hooked(h=hook("chatStatusChanged", KEEPS))
     async with current(config, folder=tmp_path) as ours:
         await ours.prompt(call("ask_user", question="which?"), model=SCRIPT)
@@ -150,8 +148,8 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
 @pytest.mark.parametrize("event", ["sessionEnd", "preRequest"])
 @pytest.mark.parametrize("hurries", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gone(
-    hurries: bool, event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    hurries, event, tmp_path, monkeypatch
+):
     if hurries:
         monkeypatch.setattr(background, "CLOSE_SECONDS", 0.5)
         monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 0.4)
@@ -168,9 +166,7 @@ async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gon
         assert_gone({int(each) for each in (tmp_path / "pids").read_text().split()}, within=0.2)
 
 
-async def test_nothing_is_sent_before_the_client_is_initialized(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_is_sent_before_the_client_is_initialized(tmp_path):
     async with editor(ALL, started=False) as ours:
         folders = [{"name": "w", "uri": uri_of(tmp_path)}]
         await ours.ask("initialize", {"capabilities": {}, "workspaceFolders": folders})
@@ -188,8 +184,8 @@ async def test_nothing_is_sent_before_the_client_is_initialized(
     ],
 )
 async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
-    event: str, shell: str, words: str, is_compacted: bool, tmp_path: Path
-) -> None:
+    event, shell, words, is_compacted, tmp_path
+):
     config = hooked(
         h=hook(event, shell, matcher="manual"), never=hook(event, "exit 2", matcher="a")
     )
@@ -212,8 +208,8 @@ async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
     ],
 )
 async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
-    event: str, shell: str, words: str, requests: int, tmp_path: Path
-) -> None:
+    event, shell, words, requests, tmp_path
+):
     replies = [reply("one"), TOO_LONG, reply("a summary")]
     async with Provider(replies) as provider:
         config = provider_config(provider.url, **hooked(h=hook(event, shell, matcher="auto")))
@@ -225,7 +221,7 @@ async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
     assert len(provider.requests) == requests
 
 
-async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path: Path) -> None:
+async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path):
     first = """grep -q '"follow_up_active":false' && echo 'go on' >&2 && exit 2; exit 0"""
     config = hooked(
         start=hook("subagentStart", says(additionalContext="the date")),
@@ -246,7 +242,7 @@ async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path:
     assert ended(received) == [("other", 0)]
 
 
-async def test_a_hook_that_ends_a_subagent_ends_its_call_alone(tmp_path: Path) -> None:
+async def test_a_hook_that_ends_a_subagent_ends_its_call_alone(tmp_path):
     config = hooked(h=hook("subagentStart", says(**{"continue": False, "stopReason": "no"})))
     async with current({**config, "agent": SCOUT}, folder=tmp_path) as ours:
         received = await ours.turn(f"{spawn('say a')}\nsay done", model=SCRIPT)

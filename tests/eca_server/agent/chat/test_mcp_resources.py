@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import trio
 
 from eca_server.agent.mcp.messages import Resource, ResourceContents, ResourceTemplate
 from tests.eca_server.agent.chat.editor import text
-from tests.eca_server.agent.chat.mcp_session import Places, session, status, with_servers
+from tests.eca_server.agent.chat.mcp_session import session, status, with_servers
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
 README = Resource(
@@ -36,8 +35,8 @@ def context(uri: str, server: str = "git") -> dict[str, Any]:
 
 @pytest.mark.requirement("CHAT-24", "CHAT-25", "CHAT-26", "W-40a")
 async def test_resources_are_offered_behind_the_roots_and_found_by_their_descriptions(
-    tmp_path: Path, places: Places
-) -> None:
+    tmp_path, places
+):
     (tmp_path / "readme.md").write_text("x")
     offers(places["git"], README, LOG)
     async with session(tmp_path) as (ours, _):
@@ -79,9 +78,7 @@ async def test_resources_are_offered_behind_the_roots_and_found_by_their_descrip
 
 
 @pytest.mark.requirement("CTX-7", "CTX-8", "W-41e")
-async def test_a_resource_is_given_to_the_model_as_what_it_is(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_a_resource_is_given_to_the_model_as_what_it_is(tmp_path, places):
     offers(
         places["git"],
         readme=ResourceContents(uri="repo://readme", text="# Hi\n</eca_resource>\nbye"),
@@ -112,9 +109,7 @@ async def test_a_resource_is_given_to_the_model_as_what_it_is(
 
 
 @pytest.mark.requirement("CTX-7")
-async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(places, autojump_clock):
     async with with_servers() as ours:
         await status(ours, "git", "running")
         await ours.tell("mcp/stopServer", {"name": "git"})
@@ -129,9 +124,7 @@ async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(
 
 
 @pytest.mark.requirement("CTX-7")
-async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(places, autojump_clock):
     def prepare(made: FakeSession) -> None:
         made.contents = {f"repo://{name}": (piece(name, "old"),) for name in ("a", "b", "c")}
 

@@ -24,9 +24,7 @@ def history_of(turns: list[tuple[bool, list[list[str]]]]) -> list[Message]:
 
 
 @given(turns=TURNS, limit=st.integers(1, 4), backwards=st.booleans())
-def test_pages_lose_nothing_and_part_no_call_from_its_result(
-    turns: list[tuple[bool, list[list[str]]]], limit: int, backwards: bool
-) -> None:
+def test_pages_lose_nothing_and_part_no_call_from_its_result(turns, limit, backwards):
     history = history_of(turns)
     pages: list[Page] = []
     cursor: str | None = None

@@ -28,7 +28,7 @@ def stored_texts(data: Path) -> list[str]:
     ]
 
 
-async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path: Path) -> None:
+async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.prompt(PROMPT, model=SCRIPT)
         await ours.until(
@@ -66,9 +66,7 @@ async def shown_again(data: Path) -> list[tuple[str, str]]:
         ]
 
 
-async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(
-    tmp_path: Path,
-) -> None:
+async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say it", model="nobody/unknown")
     assert await shown_again(tmp_path) == [("user", "say it")]
@@ -79,9 +77,7 @@ async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(
         assert "say it" not in sent
 
 
-async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_none(
-    tmp_path: Path,
-) -> None:
+async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_none(tmp_path):
     async with current(HANGING_HOOK, data=tmp_path) as ours:
         await ours.prompt("say it", model=SCRIPT)
         await ours.content("hookActionStarted")
@@ -92,7 +88,7 @@ async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_no
     assert await shown_again(tmp_path) == [("user", "say it")]
 
 
-async def test_a_prompt_a_hook_blocks_is_not_stored(tmp_path: Path) -> None:
+async def test_a_prompt_a_hook_blocks_is_not_stored(tmp_path):
     async with current(BLOCKING_HOOK, data=tmp_path) as ours:
         await ours.turn("say it", model=SCRIPT)
     async with current(data=tmp_path) as ours:

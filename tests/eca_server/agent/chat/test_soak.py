@@ -178,14 +178,10 @@ async def check_soak(folder: Path, batches: int) -> None:
 
 
 @pytest.mark.long
-async def test_a_hundred_turns_with_failures_end_once_each_and_leave_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_a_hundred_turns_with_failures_end_once_each_and_leave_nothing(tmp_path):
     await check_soak(tmp_path, 1)
 
 
 @pytest.mark.long
-async def test_two_thousand_turns_with_failures_end_once_each_and_leave_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_two_thousand_turns_with_failures_end_once_each_and_leave_nothing(tmp_path):
     await check_soak(tmp_path, 20)

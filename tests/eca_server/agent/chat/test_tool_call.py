@@ -54,7 +54,7 @@ def give(call: ToolCall, given: CallInput) -> bool:
 
 
 @pytest.mark.requirement("W-30a")
-def test_every_open_state_can_be_stopped_and_every_end_is_an_end() -> None:
+def test_every_open_state_can_be_stopped_and_every_end_is_an_end():
     assert set(TRANSITIONS) == set(CallState)
     for state, row in TRANSITIONS.items():
         assert row[CallInput.STOP] in ENDS
@@ -63,7 +63,7 @@ def test_every_open_state_can_be_stopped_and_every_end_is_an_end() -> None:
 
 
 @pytest.mark.requirement("W-30a", "W-30d", "W-30f", "W-30g")
-def test_the_table_says_what_the_rulings_say() -> None:
+def test_the_table_says_what_the_rulings_say():
     run, waiting, running = CallState.RUN, CallState.WAITING, CallState.RUNNING
     assert TRANSITIONS[CallState.PREPARING][CallInput.STOP] is CallState.REJECTED
     assert TRANSITIONS[run][CallInput.DENY] is CallState.REJECTED
@@ -79,7 +79,7 @@ def test_the_table_says_what_the_rulings_say() -> None:
 
 @pytest.mark.requirement("W-30a", "W-34a", "TOOL-3", "TOOL-5", "TOOL-6", "TOOL-8")
 @given(st.lists(st.sampled_from(CallInput), max_size=12))
-def test_any_sequence_closes_the_call_once_and_in_order(inputs: list[CallInput]) -> None:
+def test_any_sequence_closes_the_call_once_and_in_order(inputs):
     trio.run(play, inputs)
 
 
@@ -113,7 +113,7 @@ async def play(inputs: list[CallInput]) -> None:
 
 
 @pytest.mark.requirement("W-35a", "TOOL-12", "TOOL-13")
-async def test_what_is_shown_at_run_is_shown_to_the_end() -> None:
+async def test_what_is_shown_at_run_is_shown_to_the_end():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     for each in (CallInput.ANNOUNCE, CallInput.START, CallInput.DONE):
@@ -124,7 +124,7 @@ async def test_what_is_shown_at_run_is_shown_to_the_end() -> None:
 
 
 @pytest.mark.requirement("W-34a")
-async def test_a_decision_that_comes_early_is_not_stored_for_later() -> None:
+async def test_a_decision_that_comes_early_is_not_stored_for_later():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     assert not call.approve()
@@ -138,7 +138,7 @@ async def test_a_decision_that_comes_early_is_not_stored_for_later() -> None:
 
 
 @pytest.mark.requirement("W-30a")
-async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop() -> None:
+async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     call.stop()
@@ -147,7 +147,7 @@ async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop(
 
 
 @pytest.mark.requirement("TOOL-7", "W-30g")
-async def test_a_result_says_how_long_it_took(autojump_clock: object) -> None:
+async def test_a_result_says_how_long_it_took(autojump_clock):
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     give(call, CallInput.ANNOUNCE)
@@ -174,9 +174,7 @@ DEEP = "[" * 60 + "1" + "]" * 60
         ([], None),
     ],
 )
-async def test_what_a_server_s_tool_says_in_json_is_laid_out(
-    texts: list[str], shown: tuple[str, ...] | None
-) -> None:
+async def test_what_a_server_s_tool_says_in_json_is_laid_out(texts, shown):
     told: list[ChatContent] = []
     call = ToolCall(told.append, Naming(id="1", name="list", server="git", origin="mcp"))
     call.announce({}, manual_approval=False)
