@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ import trio
 from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
 from tests.eca_server.acp.bench import editing
+
+pytestmark = pytest.mark.trio
 
 ACP = (sys.executable, "-P", "-m", "eca_server", "acp")
 SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
@@ -56,7 +58,7 @@ async def _ask(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--", *SERVER)], ids=["own server", "command"])
-async def test_a_conversation_over_pipes(tmp_path, arguments):
+async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str]) -> None:
     lines: list[Any] = []
     async with _process(tmp_path, *arguments) as process:
         hello = await _ask(process, lines, 1, "initialize", {"protocolVersion": 1})
@@ -77,7 +79,9 @@ async def test_a_conversation_over_pipes(tmp_path, arguments):
             assert await process.wait() == 0
 
 
-async def test_a_server_that_dies_in_a_prompt_fails_it(tmp_path, monkeypatch):
+async def test_a_server_that_dies_in_a_prompt_fails_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ECA_CONFIG", json.dumps({"defaultModel": "simulator/script"}))
     pid_file = tmp_path / "pid"

@@ -33,10 +33,10 @@ RECORD = "0123456789abcdef"
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from eca_server.workspace.boundary import Workspace
-from eca_server.workspace.writing import replace_file
 from eca_protocol.server.roots import Root
+from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.temporary_files import TemporaryFiles
+from eca_server.workspace.writing import replace_file
 
 folder, root, name = map(Path, sys.argv[1:])
 roots = [Root(name="r", uri=root.as_uri(), path=root, real_path=root)]
