@@ -21,7 +21,7 @@ def test_the_guide_explains_each_difference_between_clients():
     assert explained == [field.name for field in attrs.fields(ClientProfile)]
 
 
-@pytest.mark.requirement("W-10a", "W-11a", "W-20a", "W-20b", "W-20c", "W-20d")
+@pytest.mark.requirement("W-20c")
 @pytest.mark.parametrize("hello", [VSCODE, EMACS])
 def test_a_session_has_the_order_of_the_guide(start_server, tmp_path, hello):
     server = start_server(cwd=tmp_path, env=ALLOWED)

@@ -63,7 +63,7 @@ def test_the_gauge_does_not_contradict_itself(start_server, tmp_path):
         assert usage["limit"]["context"] == usage["contextBreakdown"]["contextLimit"]
 
 
-@pytest.mark.requirement("W-26a", "W-26c")
+@pytest.mark.requirement("W-26c")
 def test_a_reopened_chat_looks_as_it_looked(start_server, tmp_path):
     shown: list[list[Block]] = []
     server = start_server(cwd=tmp_path, env=ALLOWED)

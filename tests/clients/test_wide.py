@@ -40,7 +40,6 @@ def test_the_parts_of_a_day_come_in_any_order(name, seed, tmp_path):
         assert not goes_home(seat).children
 
 
-@pytest.mark.requirement("W-13e", "W-13f", "W-13h", "W-13k", "W-13l", "CLIENT-24", "CLIENT-25")
 @pytest.mark.parametrize("name", PERSONALITIES)
 @pytest.mark.parametrize(
     ("way", "codes"),

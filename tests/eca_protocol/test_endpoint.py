@@ -88,7 +88,6 @@ class TestTheirRequests:
         with pytest.raises(LocalProtocolError, match="was answered"):
             end.refuse(1, -1, "no")
 
-    @pytest.mark.requirement("BASE-17", "BASE-19")
     def test_a_refusal_is_an_answer(self):
         end = server()
         end.receive(request("a"))
@@ -102,14 +101,12 @@ class TestTheirRequests:
         assert refusal(end.receive(request(1))) == (1, ErrorCode.INVALID_REQUEST)
         assert end.respond(1, None).id == 1
 
-    @pytest.mark.requirement("W-2c")
     def test_an_id_may_be_used_again_after_its_answer(self):
         end = server()
         for _ in range(3):
             assert isinstance(end.receive(request(1)), RequestReceived)
             end.respond(1, None)
 
-    @pytest.mark.requirement("W-2b")
     def test_ids_are_distinguished_by_their_type(self):
         end = server()
         ids: list[Id] = [1, "1", 0, "", "0", -1, 2**64]
@@ -161,7 +158,6 @@ class TestTheirNotifications:
 
 
 class TestCancel:
-    @pytest.mark.requirement("BASE-31")
     def test_a_running_request_is_cancelled_and_answered(self):
         end = server()
         end.receive(request(1))
@@ -182,7 +178,6 @@ class TestCancel:
         assert end.receive(cancel(request_id)) is None
         assert 1 in end.running_requests
 
-    @pytest.mark.requirement("BASE-31")
     @pytest.mark.parametrize("params", [None, [], [1], {}, {"requestId": 1}])
     def test_a_cancel_without_its_key_is_ignored(self, params):
         end = server()
@@ -205,7 +200,6 @@ class TestCancel:
 
 
 class TestFaults:
-    @pytest.mark.requirement("BASE-24")
     def test_a_bad_message_is_answered(self):
         assert refusal(server().receive([])) == (None, ErrorCode.INVALID_REQUEST)
         assert refusal(server().receive({"id": 4, "method": "add"})) == (
@@ -236,7 +230,6 @@ class TestOurCalls:
         assert list(end.pending_calls) == [first.id]
         assert end.receive(answer) is None
 
-    @pytest.mark.requirement("BASE-29")
     def test_an_error_finds_its_call(self):
         end = server()
         call = end.call("ask")
@@ -257,7 +250,6 @@ class TestOurCalls:
         assert end.receive({"jsonrpc": "2.0", "id": answered, **outcome}) is None
         assert list(end.pending_calls) == [call.id]
 
-    @pytest.mark.requirement("BASE-30")
     def test_an_error_with_id_null_ends_no_call(self):
         end = server()
         end.call("ask")
@@ -274,7 +266,6 @@ class TestOurCalls:
         assert end.receive({"jsonrpc": "2.0", "id": 1, "result": None}) is None
         assert 1 in end.running_requests
 
-    @pytest.mark.requirement("BASE-30")
     def test_an_abandoned_call_says_so_and_its_late_answer_is_ignored(self):
         end = server(dialect=QUIET)
         call = end.call("ask")
@@ -353,14 +344,12 @@ class TestGate:
         assert end.take_released() == []
         assert list(end.running_requests) == [1, 3]
 
-    @pytest.mark.requirement("W-2c")
     def test_a_held_id_is_pending(self):
         end = server(gate=TwoSteps())
         end.receive(request("first"))
         end.receive(request(1))
         assert refusal(end.receive(request(1))) == (1, ErrorCode.INVALID_REQUEST)
 
-    @pytest.mark.requirement("BASE-31")
     def test_a_held_request_that_was_cancelled_is_never_run(self):
         end = server(gate=TwoSteps())
         end.receive(request("first"))
@@ -372,7 +361,6 @@ class TestGate:
         end.respond("first", None)
         assert end.take_released() == [RequestReceived(1, TABLE["add"], ["new"])]
 
-    @pytest.mark.requirement("BASE-17")
     def test_a_held_request_that_was_refused_is_never_run(self):
         end = server(gate=TwoSteps())
         end.receive(request("first"))
@@ -388,13 +376,11 @@ class TestGate:
         end.receive(cancel("first"))
         assert end.take_released() == [RequestReceived(1, TABLE["add"], None)]
 
-    @pytest.mark.requirement("BASE-17")
     def test_what_the_gate_refuses_is_answered_if_it_is_a_request(self):
         end = server(gate=TwoSteps())
         assert refusal(end.receive(request(1, "refused"))) == (1, -32002)
         assert end.receive(notification("refused")) is None
 
-    @pytest.mark.requirement("BASE-17")
     def test_what_the_gate_drops_is_answered_if_it_is_a_request(self):
         end = server(gate=TwoSteps())
         assert refusal(end.receive(request(1, "dropped"))) == (1, ErrorCode.INVALID_REQUEST)
@@ -418,6 +404,5 @@ class TestGate:
         assert end.take_released() == []
 
 
-@pytest.mark.requirement("BASE-31")
 def test_the_dialect_of_eca_is_the_one_of_lsp():
     assert Dialect(cancel_method="$/cancelRequest", cancel_key="id") == LSP_DIALECT

@@ -50,7 +50,7 @@ MESSAGES: list[tuple[dict[str, Any], Message]] = [
 ]
 
 
-@pytest.mark.requirement("W-2b", "W-3a", "BASE-13")
+@pytest.mark.requirement("BASE-13")
 @pytest.mark.parametrize(("value", "message"), MESSAGES)
 def test_a_message_is_read_as_what_it_is(value, message):
     read = classify(value)
@@ -99,7 +99,7 @@ FAULTS: list[tuple[Any, int | str | None, str]] = [
 ]
 
 
-@pytest.mark.requirement("BASE-16", "BASE-20", "BASE-21", "BASE-22", "BASE-24", "BASE-28")
+@pytest.mark.requirement("BASE-20", "BASE-21", "BASE-22", "BASE-28")
 @pytest.mark.parametrize(("value", "request_id", "text"), FAULTS)
 def test_what_is_no_message_says_which_reply_it_deserves(value, request_id, text):
     with pytest.raises(RemoteProtocolError) as caught:
@@ -113,7 +113,6 @@ def test_what_is_no_message_says_which_reply_it_deserves(value, request_id, text
     assert text in fault.message
 
 
-@pytest.mark.requirement("W-60e")
 @pytest.mark.parametrize(
     ("error", "code", "text", "data"),
     [

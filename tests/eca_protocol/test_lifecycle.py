@@ -90,7 +90,7 @@ def test_the_table_has_a_row_for_every_state():
     assert set(TABLE) == set(State) == set(TRANSITIONS)
 
 
-@pytest.mark.requirement("W-10c", "W-10d", "LIFE-2", "LIFE-4", "LIFE-22")
+@pytest.mark.requirement("LIFE-2", "LIFE-22")
 @pytest.mark.parametrize(("state", "method", "expected", "following"), ROWS)
 def test_every_state_answers_every_message(state, method, expected, following):
     gate = gate_in(state)
@@ -146,7 +146,6 @@ def test_an_initialize_that_failed_may_be_sent_again():
         gate.admit("initialize", "request")
 
 
-@pytest.mark.requirement("W-13")
 def test_only_an_admitted_shutdown_counts_as_one():
     gate = LifecycleGate()
     with pytest.raises(RPCError):

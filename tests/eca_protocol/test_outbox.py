@@ -49,7 +49,6 @@ async def writing(outbox: Outbox) -> AsyncIterator[None]:
         nursery.cancel_scope.cancel()
 
 
-@pytest.mark.requirement("W-6d")
 async def test_frames_are_joined_up_to_the_size_of_a_write():
     recorder = Recorder()
     outbox = Outbox(recorder)
@@ -97,7 +96,6 @@ async def test_what_is_appended_while_nothing_is_there_is_written():
     assert recorder.writes == [b"one", b"two"]
 
 
-@pytest.mark.requirement("W-6e")
 async def test_silence_follows_an_answer_even_if_nothing_was_waiting(autojump_clock):
     recorder = Recorder()
     outbox = Outbox(recorder)
@@ -112,7 +110,6 @@ async def test_silence_follows_an_answer_even_if_nothing_was_waiting(autojump_cl
     assert recorder.times[1] - recorder.times[0] == pytest.approx(5)
 
 
-@pytest.mark.requirement("W-6e")
 async def test_silence_may_follow_every_write(autojump_clock):
     recorder = Recorder()
     outbox = Outbox(recorder)

@@ -113,7 +113,6 @@ class TestDispatch:
             waiting.finish.set()
             assert await wire.receive() == success("slow", "done")
 
-    @pytest.mark.requirement("W-4a")
     async def test_a_request_without_an_id_is_run_and_not_answered(self):
         waiting = Waiting()
         calls: list[Any] = []
@@ -126,7 +125,6 @@ class TestDispatch:
         assert await wire.rest() == []
         assert calls == [None, None]
 
-    @pytest.mark.requirement("W-4b")
     async def test_a_notification_with_an_id_is_run_and_answered_null(self):
         calls: list[Any] = []
         async with conversation({"log": lambda params: calls.append(params) or 7}) as (_, wire):
@@ -134,7 +132,6 @@ class TestDispatch:
             assert await wire.receive() == success(1, None)
         assert calls == [{"a": 1}]
 
-    @pytest.mark.requirement("W-4c", "W-4d")
     async def test_an_unknown_request_is_refused_and_an_unknown_notification_ignored(self):
         async with conversation({}) as (_, wire):
             await wire.send(

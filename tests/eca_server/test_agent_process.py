@@ -49,7 +49,7 @@ def ending(server: Stranger) -> list[Any]:
     return server.expect_finished()
 
 
-@pytest.mark.requirement("TOOL-13", "TOOL-14", "W-35a")
+@pytest.mark.requirement("TOOL-13")
 def test_an_approved_edit_changes_the_file_as_its_diff_shows(agent, file):
     chat, call = request_change(agent)
     assert "-two" in call["details"]["diff"]
@@ -64,7 +64,7 @@ def test_an_approved_edit_changes_the_file_as_its_diff_shows(agent, file):
     assert text_of(rest) == "went on"
 
 
-@pytest.mark.requirement("TOOL-18", "TOOL-19", "W-31b")
+@pytest.mark.requirement("TOOL-18", "TOOL-19")
 def test_a_rejected_edit_leaves_the_file_and_the_turn_continues(agent, file):
     before = file.read_bytes()
     chat, call = request_change(agent)
@@ -75,7 +75,6 @@ def test_a_rejected_edit_leaves_the_file_and_the_turn_continues(agent, file):
     assert text_of(rest) == "went on"
 
 
-@pytest.mark.requirement("W-38b")
 def test_an_edit_of_a_file_that_changed_while_it_waited_is_refused(agent, file):
     chat, call = request_change(agent)
     file.write_text("two, by somebody else")
@@ -125,7 +124,6 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.long(but=3)
-@pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize("end", ENDS)
 def test_no_child_outlives_the_server(agent, file, end):
     command = "trap '' TERM; sleep 100 & echo $! > pid.new; mv pid.new pid; wait"

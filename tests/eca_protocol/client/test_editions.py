@@ -67,7 +67,6 @@ async def test_the_first_update_shows_which_edition_is_spoken(speaks, first, key
         assert [after.behavior, after.agent].count(None) == 1
 
 
-@pytest.mark.requirement("W-16c")
 @pytest.mark.parametrize("forced", [Revision.DRAFT, Revision.R2025_09, Revision.CURRENT])
 async def test_a_forced_edition_is_announced_and_retained(forced):
     async with connected(speaks=forced, revision=forced) as (client, server):

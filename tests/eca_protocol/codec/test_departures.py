@@ -169,7 +169,7 @@ ALLOWED: list[Row] = [
 ]
 
 
-@pytest.mark.requirement("W-60c", "W-60d", "W-3e")
+@pytest.mark.requirement("W-60d", "W-3e")
 @pytest.mark.parametrize(("method", "part", "raw", "path", "kind", "ruling"), ALLOWED)
 def test_what_is_read_all_the_same_is_listed_once(method, part, raw, path, kind, ruling):
     (departure,) = explain(method, raw, Revision.R2025_10, part=part)
@@ -177,7 +177,6 @@ def test_what_is_read_all_the_same_is_listed_once(method, part, raw, path, kind,
     assert not departure.refused
 
 
-@pytest.mark.requirement("W-3e")
 def test_a_key_that_some_spell_their_own_way_is_read_and_listed():
     place = {"line": 1, "character": 1}
     raw = {"doc-text": "x", "docVersion": 1, "position": place}

@@ -82,7 +82,6 @@ def test_what_initialize_does_not_say_has_a_value(key, attribute, value, nothing
     assert getattr(CODEC.decode_params("initialize", raw), attribute) == value
 
 
-@pytest.mark.requirement("W-3b", "W-28c")
 def test_a_prompt_of_nulls_is_a_prompt():
     raw = {"message": "hi", "chatId": None, "model": None, "behavior": None, "agent": None}
     params = CODEC.decode_params("chat/prompt", raw | {"contexts": None})
@@ -99,13 +98,11 @@ def test_agents_are_read_in_every_revision(revision):
     assert codec.decode_params("chat/selectedAgentChanged", {"agent": "code"}).agent == "code"
 
 
-@pytest.mark.requirement("W-3e")
 def test_unknown_keys_are_passed_over():
     raw = {"message": "hi", "request-id": 7, "doc-text": None, "": [], "type": "x"}
     assert CODEC.decode_params("chat/prompt", raw) == ChatPromptParams(message="hi")
 
 
-@pytest.mark.requirement("W-3e")
 def test_initialization_options_keep_every_key_that_no_field_claims():
     raw = {"chatBehavior": "plan", "providers": {"my_Key-1": {"a_b": None}}, "extras": 1}
     params = CODEC.decode_params("initialize", {"initializationOptions": raw})
@@ -114,7 +111,6 @@ def test_initialization_options_keep_every_key_that_no_field_claims():
     )
 
 
-@pytest.mark.requirement("W-32a")
 def test_user_data_passes_untouched():
     arguments = {"snake_case": {"kebab-case": [None, 1.5, {"camelCase": 2**70}]}}
     raw = {"type": "toolCallRun", "origin": "mcp", "id": "1", "name": "n", "server": "s"}
@@ -131,7 +127,6 @@ def test_arguments_that_are_no_object_are_read_as_none_given(arguments):
     assert read_content(raw).arguments == {}
 
 
-@pytest.mark.requirement("W-60a", "W-60b")
 def test_the_call_of_an_unknown_tool_has_no_names():
     raw = {"type": "toolCallRun", "id": "1", "name": None, "server": None, "origin": None}
     assert read_content(raw | {"arguments": {}, "manualApproval": False}) == (
@@ -139,7 +134,6 @@ def test_the_call_of_an_unknown_tool_has_no_names():
     )
 
 
-@pytest.mark.requirement("W-60a", "W-60b")
 def test_a_cleared_task_list_is_a_call_with_hardly_anything():
     raw = {"type": "toolCalled", "server": "eca", "name": "task", "details": {"x": 1}}
     assert read_content(raw) == ChatToolCalledContent(
@@ -147,7 +141,6 @@ def test_a_cleared_task_list_is_a_call_with_hardly_anything():
     )
 
 
-@pytest.mark.requirement("W-60a")
 def test_nulls_among_outputs_are_passed_over():
     raw = {"type": "toolCalled", "outputs": [None, {"type": "text", "text": "a"}, None]}
     content = read_content(raw | {"error": None, "totalTimeMs": 5})
@@ -155,7 +148,6 @@ def test_nulls_among_outputs_are_passed_over():
     assert content.error is False
 
 
-@pytest.mark.requirement("W-60a", "W-60b")
 def test_limits_may_be_unknown():
     content = read_content({"type": "usage", "sessionTokens": 1, "limit": {"context": None}})
     assert content == ChatUsageContent(session_tokens=1, limit=UsageLimit(context=None))
@@ -185,7 +177,6 @@ def test_what_upstream_leaves_out_may_be_missing():
     )
 
 
-@pytest.mark.requirement("W-60a", "W-60b", "W-60c")
 def test_servers_reached_by_url_have_no_command():
     raw = {"type": "mcp", "name": "m", "command": None, "args": None, "url": "https://a.example"}
     assert CODEC.decode_params("tool/serverUpdated", raw | {"status": "stopping"}) == (
@@ -195,7 +186,7 @@ def test_servers_reached_by_url_have_no_command():
     )
 
 
-@pytest.mark.requirement("W-32c", "W-60c")
+@pytest.mark.requirement("W-32c")
 @pytest.mark.parametrize(
     "reason",
     [
@@ -218,7 +209,6 @@ def test_every_spelling_of_a_reason_is_read(reason):
     assert isinstance(content.reason, UnknownValue) == (reason == "user-prompt-stop")
 
 
-@pytest.mark.requirement("W-60d")
 def test_the_names_of_old_servers_are_read_and_not_written():
     raw = {
         "models": ["a/b"],
@@ -240,7 +230,6 @@ def test_the_names_of_old_servers_are_read_and_not_written():
     assert CODEC.encode_params("config/updated", CODEC.decode_params("config/updated", {})) == {}
 
 
-@pytest.mark.requirement("W-42b")
 def test_diagnostics_beyond_the_text_are_read():
     place = {"line": 0, "character": 0}
     raw = {"uri": "file:///a", "range": {"start": place, "end": place}, "message": "m"}
@@ -293,13 +282,11 @@ def test_a_context_without_what_it_needs_is_preserved_whole(method, raw):
         assert departure.kind != "missing" or departure.ruling == "W-3"
 
 
-@pytest.mark.requirement("W-3d")
 def test_a_server_lists_no_contexts_without_what_they_need():
     with pytest.raises(DecodeError, match="path"):
         CODEC.decode_result("chat/queryContext", {"contexts": [{"type": "file"}]})
 
 
-@pytest.mark.requirement("W-3a")
 def test_a_result_of_nothing_is_an_empty_one():
     for nothing in (None, {}, []):
         assert CODEC.encode_result("chat/delete", CODEC.decode_result("chat/delete", nothing)) == {}
@@ -491,7 +478,6 @@ def test_an_error_that_is_in_a_result_is_an_error(method, result, data):
     assert raised.value.method == method
 
 
-@pytest.mark.requirement("W-3d")
 @pytest.mark.parametrize(
     ("method", "raw", "words"),
     [

@@ -37,7 +37,6 @@ def decode(method: str, part: Part, raw: Any) -> Any:
     return (codec.decode_params if part == "params" else codec.decode_result)(method, raw)
 
 
-@pytest.mark.requirement("W-32a", "W-60c")
 @pytest.mark.parametrize("method", [row.name for row in ECA])
 @PER_METHOD
 @given(data=st.data())
@@ -54,7 +53,6 @@ def test_params_come_back_as_they_were_written(method, data):
     assert codec.encode_params(method, codec.decode_params(method, raw)) == raw
 
 
-@pytest.mark.requirement("W-32a", "W-60c")
 @pytest.mark.parametrize("method", REQUESTS)
 @PER_METHOD
 @given(data=st.data())
@@ -66,7 +64,6 @@ def test_results_come_back_as_they_were_written(method, data):
     assert codec.decode_result(method, raw) == result
 
 
-@pytest.mark.requirement("W-36a", "W-40c")
 @given(data=st.data())
 def test_a_different_revision_is_sent_all_but_what_the_marks_name(data):
     method = data.draw(st.sampled_from([row.name for row in ECA if row.params is not None]))
@@ -76,7 +73,6 @@ def test_a_different_revision_is_sent_all_but_what_the_marks_name(data):
     assert_told_but_for_the_marks(method, params, target)
 
 
-@pytest.mark.requirement("W-3b", "W-3c", "W-3e", "W-60a", "W-60b")
 @pytest.mark.parametrize(("method", "part"), PARTS)
 @PER_METHOD
 @given(data=st.data())
@@ -88,7 +84,6 @@ def test_noise_that_the_rulings_allow_is_read(method, part, data):
     )
 
 
-@pytest.mark.requirement("W-3d")
 @pytest.mark.parametrize(("method", "part"), PARTS)
 @PER_METHOD
 @given(data=st.data())
@@ -109,7 +104,6 @@ def test_reading_refuses_exactly_what_the_explanation_refuses(method, part, data
     assert raised.value.got == refused[0].got
 
 
-@pytest.mark.requirement("W-60c")
 @pytest.mark.parametrize("revision", REVISIONS)
 @given(content=st.builds(dict, strategies.json_objects(), type=st.text()))
 def test_content_of_an_unknown_type_is_written_as_it_came(revision, content):

@@ -68,7 +68,6 @@ ROLES = st.sampled_from(["user", "system", "assistant"])
 STREAMS = st.lists(st.tuples(st.sampled_from("ab"), ROLES, eca.contents()), max_size=12)
 
 
-@pytest.mark.requirement("W-50b", "W-50c")
 @given(STREAMS)
 def test_any_stream_is_the_draft_s_and_each_end_is_one_closing_text(stream):
     codec = DraftCodec()
@@ -96,7 +95,6 @@ def test_no_text_is_lost_and_pieces_are_not_torn_apart(pieces):
         assert result == expected
 
 
-@pytest.mark.requirement("W-50b", "W-50c")
 def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens():
     written = write(
         DraftCodec(),
@@ -114,7 +112,6 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens():
     assert not any("metadata" in raw for raw in written[:-1])
 
 
-@pytest.mark.requirement("W-50c")
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
@@ -131,7 +128,6 @@ def test_the_server_s_closing_text_closes_the_turn(contents, expected):
     assert texts(write(DraftCodec(), *contents, FINISHED)) == expected
 
 
-@pytest.mark.requirement("W-50d")
 def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it():
     pieces = ["Look:\n``", "`py\nx = 1\n", "```", "\nDone. ~~~\n~~~sh\nls"]
     written = write(DraftCodec(), *map(says, pieces), FINISHED)
@@ -140,7 +136,6 @@ def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it():
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("W-50d")
 def test_a_block_that_was_never_closed_ends_before_the_server_s_own_text():
     written = write(DraftCodec(), says("```py\nx ="), says("It broke off.", "system"), FINISHED)
     assert written[-1]["content"] == {
@@ -219,7 +214,6 @@ def test_a_change_names_its_file_and_lines_or_says_how_many_they_are():
     ]
 
 
-@pytest.mark.requirement("W-52")
 @pytest.mark.parametrize("what", ["Approve", "Reject"])
 @pytest.mark.parametrize(
     ("waiting", "named", "meant"),

@@ -103,7 +103,6 @@ def test_an_older_spelling_counts_where_its_source_is(house):
     assert (config.default_behavior, config.welcome_message) == ("agent", "new")
 
 
-@pytest.mark.requirement("W-28")
 def test_the_behaviour_a_client_asks_for_is_no_layer_of_the_configuration(house):
     house.options = {"chatBehavior": "plan", "chatAgent": "plan"}
     assert house.config().default_behavior == "agent"

@@ -364,7 +364,6 @@ def half(steps: list[Step]) -> list[Step]:
     return [raw(step["raw"][: len(step["raw"]) // 2]) for step in steps]
 
 
-@pytest.mark.requirement("W-23")
 @each_api
 async def test_a_stop_closes_the_connection_wherever_the_answer_is(api, monkeypatch):
     monkeypatch.setattr(answer_reader, "DRAIN", 60)

@@ -59,7 +59,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.requirement("TOOL-4", "W-30f", "W-31b")
+@pytest.mark.requirement("W-30f")
 def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(start_agent, secret):
     made = json.loads(json.dumps(OUTSIDE).replace("{secret}", str(secret)))
     agent = start_agent(*(calls(call) for call in made), **ALLOW)
@@ -109,7 +109,6 @@ def test_an_argument_of_a_custom_tool_is_a_word_and_no_code(start_agent, tmp_pat
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-6b", "W-30a")
 def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_notified(start_agent):
     function = {"name": READ, "arguments": '{"path": "gone"}'}
     made = [{"index": n, "id": f"p{n}", "function": function} for n in range(10_000)]
@@ -130,7 +129,6 @@ def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_notified(star
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-6a", "TOOL-1")
 def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(start_agent):
     content = "é\n" * (MEGABYTE // 3)
     agent = start_agent(calls(("eca_write_file", {"path": "a", "content": content})), **ALLOW)
@@ -144,7 +142,7 @@ def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(start
     assert agent.resident() < 250 * MEGABYTE
 
 
-@pytest.mark.requirement("W-30a", "TOOL-3")
+@pytest.mark.requirement("TOOL-3")
 def test_calls_are_distinguished_whatever_ids_the_model_gives(start_agent, tmp_path):
     (tmp_path / "project" / "a").write_text("one")
     (tmp_path / "project" / "b").write_text("two")
@@ -180,7 +178,7 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.requirement("W-30e", "TOOL-7")
+@pytest.mark.requirement("W-30e")
 def test_calls_that_make_no_sense_fail_with_the_reason_and_the_others_run(start_agent, tmp_path):
     (tmp_path / "project" / "a.txt").write_text("good")
     good = (READ, {"path": "a.txt"})

@@ -59,7 +59,7 @@ def test_a_call_goes_the_way_of_the_specification_s_diagram(start_agent):
     assert [each["state"] for each in rest if each["type"] == "progress"][-1] == "finished"
 
 
-@pytest.mark.requirement("W-30a", "TOOL-1")
+@pytest.mark.requirement("TOOL-1")
 def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(start_agent, tmp_path):
     names = [f"{number}.txt" for number in range(8)]
     for name in names:
@@ -71,7 +71,7 @@ def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(start_
     assert len(agent.provider.requests) == 2
 
 
-@pytest.mark.requirement("W-30a", "TOOL-14")
+@pytest.mark.requirement("TOOL-14")
 def test_what_is_read_after_a_write_of_the_same_answer_is_what_was_written(start_agent):
     read = ("eca_read_file", {"path": "a"})
     agent = start_agent(calls(read, write("a", "one"), read, write("a", "two"), read), **ALLOW)
@@ -82,7 +82,6 @@ def test_what_is_read_after_a_write_of_the_same_answer_is_what_was_written(start
     assert (agent.folder / "a").read_text() == "two"
 
 
-@pytest.mark.requirement("W-23b", "W-34a", "TOOL-14")
 def test_chats_ask_side_by_side_and_each_decision_is_its_own_chat_s(start_agent):
     agent = start_agent(*(calls(shell(f"touch {name}")) for name in "abc"))
     asked = {}
@@ -134,7 +133,7 @@ def test_a_decision_counts_once_and_only_while_its_call_waits(start_agent):
     assert len(agent.provider.requests) == 4
 
 
-@pytest.mark.requirement("W-23d", "W-30g", "W-34b")
+@pytest.mark.requirement("W-23d", "W-34b")
 def test_an_approval_and_a_stop_in_one_write_leave_nothing_open(start_agent):
     agent = start_agent(calls(shell("touch made; sleep 60")))
     agent.send_prompt()
@@ -180,7 +179,7 @@ UNFINISHED = reply(tool_call("eca_shell_command", '{"command":'), hang())
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-23a", "W-23b", "W-23d", "W-23g", "W-30g", "TOOL-8", "CHAT-32")
+@pytest.mark.requirement("W-23a", "W-23g", "TOOL-8", "CHAT-32")
 @pytest.mark.parametrize(
     ("script", "reach", "expected"),
     [

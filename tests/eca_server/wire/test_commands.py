@@ -66,7 +66,7 @@ def test_a_stored_login_outlives_the_process_until_logout(start_server, tmp_path
     assert "openai/m" not in chat["models"]
 
 
-@pytest.mark.requirement("CHAT-27", "CHAT-30", "W-20b")
+@pytest.mark.requirement("CHAT-27", "CHAT-30")
 def test_commands_of_the_project_and_of_the_user_are_offered_and_run(start_server, tmp_path):
     project, user = tmp_path / "project", tmp_path / ".config" / "eca" / "commands"
     for folder, name, content in (

@@ -7,8 +7,6 @@ import json
 import time
 from typing import Any
 
-import pytest
-
 from eca_protocol.testing.provider import provider_in_thread, reply
 from tests.eca_server.stranger import Stranger, text_of
 
@@ -31,7 +29,6 @@ def told(server: Stranger) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.requirement("W-11g", "CONF-3")
 def test_the_models_of_an_endpoint_appear_and_answer(start_server):
     with provider_in_thread(models=["m", "n"], otherwise=reply("Hello")) as provider:
         server = start_server(env=config(provider.url))
@@ -45,7 +42,6 @@ def test_the_models_of_an_endpoint_appear_and_answer(start_server):
         assert server.result("shutdown") is None
 
 
-@pytest.mark.requirement("W-11a")
 def test_what_was_stored_is_offered_from_the_start_even_if_it_is_broken_elsewhere(
     start_server, tmp_path
 ):

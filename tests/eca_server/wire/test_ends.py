@@ -71,10 +71,7 @@ ENDS: list[Any] = [
 
 
 @pytest.mark.long(but=4)
-@pytest.mark.requirement(
-    "W-13a", "W-13d", "W-13e", "W-13f", "W-13g", "W-13h", "W-13i", "W-13j", "W-13k", "W-14c",
-    "LIFE-19", "LIFE-25",
-)  # fmt: skip
+@pytest.mark.requirement("LIFE-25")
 @pytest.mark.parametrize(("end", "code"), ENDS)
 def test_every_end_has_its_code_while_a_turn_runs(server, end, code, request):
     server.introduced()
@@ -93,7 +90,7 @@ def test_every_end_has_its_code_while_a_turn_runs(server, end, code, request):
         assert code_of(fault) == -32700
 
 
-@pytest.mark.requirement("W-13d", "W-13e", "W-13f", "W-13h")
+@pytest.mark.requirement("W-13f")
 @pytest.mark.parametrize(
     ("end", "code"), [case for case in ENDS if case.id in {"eof", "exit-alone"}]
 )
@@ -118,7 +115,6 @@ def test_shutdown_ends_all_turns_before_its_answer(server):
     assert not content_of(server.seen[-1])
 
 
-@pytest.mark.requirement("W-13a", "W-13d", "LIFE-19")
 def test_shutdown_and_exit_may_share_a_write(server):
     server.introduced()
     server.start_endless_turn()
@@ -129,7 +125,7 @@ def test_shutdown_and_exit_may_share_a_write(server):
     assert answer == {"jsonrpc": "2.0", "id": "bye", "result": None}
 
 
-@pytest.mark.requirement("W-13e", "W-13j", "W-14c")
+@pytest.mark.requirement("W-13e", "W-13j")
 @pytest.mark.parametrize(("tail", "code"), [(b"", 0), (b"Content-Length: 9\r\n\r\n{", 1)])
 def test_a_conversation_may_come_from_a_file_and_go_to_one(tmp_path, tail, code):
     said, heard = tmp_path / "said", tmp_path / "heard"
@@ -155,7 +151,6 @@ def test_a_conversation_may_come_from_a_file_and_go_to_one(tmp_path, tail, code)
     assert [is_finished(heard) for heard in messages].count(True) == 1
 
 
-@pytest.mark.requirement("W-13d")
 def test_messages_behind_exit_are_not_looked_at(server):
     server.initialize()
     server.answer(server.ask("shutdown"))
@@ -166,7 +161,6 @@ def test_messages_behind_exit_are_not_looked_at(server):
     assert "error" not in server.seen[-1]
 
 
-@pytest.mark.requirement("W-13e")
 def test_an_unread_log_delays_nothing(start_server, tmp_path):
     log = tmp_path / "log"
     os.mkfifo(log)
@@ -192,7 +186,7 @@ def parent() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.mark.requirement("W-14a", "LIFE-5", "LIFE-6")
+@pytest.mark.requirement("LIFE-5", "LIFE-6")
 def test_the_server_ends_with_the_client_s_process(server, parent):
     server.initialize(processId=parent.pid)
     server.start_endless_turn()
@@ -222,7 +216,6 @@ def test_a_client_that_has_ended_already_is_as_one_never_seen(server, parent):
     assert server.process.poll() is None
 
 
-@pytest.mark.requirement("W-13h")
 def test_a_signal_that_comes_again_and_again_ends_the_server_once(server):
     server.initialize()
     server.start_endless_turn()
@@ -237,7 +230,6 @@ def test_a_signal_that_comes_again_and_again_ends_the_server_once(server):
     assert is_finished(server.seen[-1])
 
 
-@pytest.mark.requirement("W-13g", "W-13k")
 def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server):
     server.initialize()
     server.prompt("repeat 200000 words that nobody reads")
@@ -263,7 +255,6 @@ sys.exit(run(["server"]))
 """
 
 
-@pytest.mark.requirement("W-13k")
 def test_a_thread_that_hangs_does_not_keep_the_process(start_server, tmp_path):
     assert LAST_SECONDS < 3
     (tmp_path / "hanging.py").write_text(HANGING)

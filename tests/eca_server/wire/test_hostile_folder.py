@@ -95,7 +95,6 @@ def test_nothing_of_the_folder_is_imported(
     assert [mark.name for mark in (tmp_path / "marks").iterdir()] == []
 
 
-@pytest.mark.requirement("LIFE-3")
 def test_a_folder_that_was_removed_is_no_error(start_server, tmp_path):
     (tmp_path / "gone").mkdir()
     command = (

@@ -23,7 +23,6 @@ def shutdown_and_exit(server: Stranger) -> None:
     server.tell("exit")
 
 
-@pytest.mark.requirement("W-13b", "W-13e", "W-13h")
 @pytest.mark.parametrize(
     ("end", "code"),
     [

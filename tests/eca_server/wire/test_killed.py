@@ -80,7 +80,6 @@ def with_family(
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize("starting", STARTED_BY)
 def test_nothing_outlives_a_server_that_was_killed(start_server, tmp_path, starting):
     server, family = with_family(start_server, tmp_path, starting)
@@ -109,7 +108,7 @@ def test_the_next_server_removes_what_a_killed_one_was_writing(start_server, tmp
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.requirement("W-13h", "W-13l")
+@pytest.mark.requirement("W-13h")
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGUSR1])
 def test_children_end_with_a_server_that_gets_a_rare_signal(start_server, tmp_path, number):
     server, family = with_family(start_server, tmp_path, in_shell)

@@ -22,8 +22,8 @@ def shown(messages: list[Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.requirement(
-    "LIFE-1", "LIFE-2", "LIFE-3", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24",
-    "W-10a", "W-13d", "ARROW:initialization-1", "ARROW:initialization-2", "ARROW:initialization-3",
+    "LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24",
+    "ARROW:initialization-1", "ARROW:initialization-2", "ARROW:initialization-3",
     "ARROW:shutdown-1", "ARROW:shutdown-2", "ARROW:shutdown-3",
 )  # fmt: skip
 def test_a_connection_is_opened_once_and_closed_once(server):
@@ -42,7 +42,7 @@ def test_a_connection_is_opened_once_and_closed_once(server):
     assert server.exit_code() == 0
 
 
-@pytest.mark.requirement("W-10b", "W-10c", "W-10e", "LIFE-13")
+@pytest.mark.requirement("W-10b", "W-10c", "LIFE-13")
 def test_nothing_is_written_before_the_answer_to_initialize(server):
     early = [
         message("chat/queryContext", {"chatId": "c"}, request_id="early"),
@@ -62,7 +62,6 @@ def test_nothing_is_written_before_the_answer_to_initialize(server):
     assert unasked == {"chat/contentReceived"}
 
 
-@pytest.mark.requirement("W-10d")
 def test_requests_are_served_without_initialized(server):
     server.result("initialize", {})
     chat = server.prompt("say hello")
@@ -72,8 +71,8 @@ def test_requests_are_served_without_initialized(server):
 
 
 @pytest.mark.requirement(
-    "W-11a", "W-11b", "W-11c", "W-11e", "LIFE-14", "LIFE-15", "CONF-1", "CONF-2", "CONF-6",
-    "CONF-7", "CONF-8", "ARROW:initialization-4", "ARROW:initialization-5",
+    "W-11c", "LIFE-14", "LIFE-15", "CONF-1", "CONF-2", "CONF-6", "CONF-7", "CONF-8",
+    "ARROW:initialization-4", "ARROW:initialization-5",
 )  # fmt: skip
 def test_what_follows_initialized(server):
     introduction = server.introduced()
@@ -113,13 +112,13 @@ def test_what_follows_initialized(server):
         assert isinstance(tool["disabled"], bool)
 
 
-@pytest.mark.requirement("LIFE-8", "W-28a")
+@pytest.mark.requirement("LIFE-8")
 def test_the_first_behaviour_is_the_one_the_client_asked_for(server):
     introduction = server.introduced(initializationOptions={"chatBehavior": "plan"})
     assert introduction[1]["params"]["chat"]["selectBehavior"] == "plan"
 
 
-@pytest.mark.requirement("W-15a", "W-15b", "W-15c", "W-15d", "LIFE-10", "GEN-1")
+@pytest.mark.requirement("W-15a", "W-15d", "LIFE-10")
 def test_folders_that_give_no_root_are_named(start_server, tmp_path):
     server = start_server()
     good = tmp_path / "with space"
@@ -175,7 +174,6 @@ TODAY = {"codeAssistant": {"chatCapabilities": {}}}
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-12a", "W-12c", "W-12d", "GEN-1")
 @pytest.mark.parametrize(
     ("capabilities", "options", "flags", "speaks_current"),
     [
@@ -213,7 +211,6 @@ def test_the_file_that_is_read_is_named_by_its_absolute_path(start_server, tmp_p
     assert server.initialize(capabilities=TODAY)["globalConfigPath"] == str(own)
 
 
-@pytest.mark.requirement("GEN-1", "W-12d")
 def test_an_unknown_edition_is_reported_in_plain_text(server):
     server.initialize(initializationOptions={"protocolRevision": "tomorrow"})
     server.settle()

@@ -56,7 +56,7 @@ def wait_for(server: Stranger, name: str, status: str) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-20", "W-13b", "W-13l")
+@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-20")
 def test_bad_servers_cost_only_their_own_status(start_server):
     servers = {name: scripted(script) for name, script in BAD.items()}
     servers |= {"gone": {"command": "no-such-program"}, "good": scripted()}
@@ -101,7 +101,6 @@ def test_a_server_is_stopped_and_started_by_the_user(start_server):
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize(
     ("how", "script"), [("end of input", {}), ("SIGTERM", {}), ("SIGKILL", BAD["stays"])]
 )
@@ -156,7 +155,6 @@ def test_an_edit_of_the_configuration_restarts_only_what_it_changes(start_server
     server.result("shutdown")
 
 
-@pytest.mark.requirement("W-13b")
 def test_ten_servers_end_together(start_server):
     servers = {str(number): scripted() for number in range(10)}
     server = start_server(env=configured(servers))
@@ -188,7 +186,7 @@ def test_a_server_has_the_users_variables_and_none_of_our_keys(start_server, tmp
     assert "ECA_CONFIG" not in variables
 
 
-@pytest.mark.requirement("CHAT-30", "CHAT-31", "CTX-7")
+@pytest.mark.requirement("CHAT-31", "CTX-7")
 def test_prompts_are_commands_and_resources_are_contexts(start_server):
     prompts = {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
     said = {"role": "user", "content": {"type": "text", "text": "say hello from the server"}}

@@ -38,7 +38,6 @@ sys.exit(run(["server"]))
 """
 
 
-@pytest.mark.requirement("W-1")
 def test_prints_warnings_and_children_never_reach_the_wire(start_server, tmp_path):
     (tmp_path / "noisy.py").write_text(NOISE)
     server = start_server(
@@ -55,7 +54,6 @@ def test_prints_warnings_and_children_never_reach_the_wire(start_server, tmp_pat
     assert "before the first line" in server.errors
 
 
-@pytest.mark.requirement("W-1")
 def test_a_child_neither_reads_the_wire_nor_keeps_it_open(start_server, tmp_path):
     """A child that outlives the server holds none of its pipes: the client sees the end."""
     script = tmp_path / "parent.py"
@@ -102,7 +100,6 @@ def test_a_stream_that_is_closed_from_the_start_is_reported(tmp_path, closed, sa
     assert "Traceback" not in done.stderr.decode()
 
 
-@pytest.mark.requirement("W-1")
 def test_a_closed_stderr_is_no_error(start_server):
     server = start_server(command=("sh", "-c", 'exec "$@" --verbose 2>&-', "sh", *SERVE))
     server.introduced()
@@ -115,7 +112,6 @@ def test_a_closed_stderr_is_no_error(start_server):
     assert server.exit_code() == 0
 
 
-@pytest.mark.requirement("W-1")
 def test_the_log_goes_to_stderr(start_server):
     server = start_server(command=(*SERVE, "--verbose"), may_log_tracebacks=True)
     server.introduced()

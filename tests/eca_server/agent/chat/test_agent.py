@@ -28,10 +28,7 @@ from tests.eca_server.agent.chat.editor import Editor, editor, finishes, provide
 from tests.eca_server.agent.chat.session_model import check_history
 
 
-@pytest.mark.requirement(
-    "W-30a", "W-30b", "W-32a", "W-33a", "W-33c", "TOOL-1", "TOOL-3", "TOOL-4", "TOOL-5", "TOOL-6",
-    "TOOL-7", "TOOL-10", "TOOL-11", "TOOL-12",
-)  # fmt: skip
+@pytest.mark.requirement("TOOL-10", "TOOL-11")
 async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path):
     (tmp_path / "a.txt").write_text("what stands there\n")
     async with session(tmp_path, calls(("eca_read_file", {"path": "a.txt"}))) as (ours, provider):
@@ -53,7 +50,7 @@ async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path):
         assert {"eca_read_file", "eca_shell_command", "eca_edit_file"} <= offered
 
 
-@pytest.mark.requirement("TOOL-4", "TOOL-14", "W-30a", "W-34b", "W-35a", "TOOL-13", "W-33f")
+@pytest.mark.requirement("TOOL-4")
 async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path):
     (tmp_path / "a.txt").write_text("one\n")
     change = {"path": "a.txt", "original_content": "one", "new_content": "two"}
@@ -74,7 +71,7 @@ async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path):
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("TOOL-8", "TOOL-9", "TOOL-18", "TOOL-19", "W-30f", "W-31b", "W-32b")
+@pytest.mark.requirement("TOOL-19", "W-31b")
 async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path):
     one = calls(("eca_shell_command", {"command": "touch made"}))
     async with session(tmp_path, one) as (ours, provider):
@@ -109,7 +106,6 @@ async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path, *, steers):
             assert "rather not" in str(provider.requests[-1].body["messages"][-1])
 
 
-@pytest.mark.requirement("W-31c")
 async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
     task = {"agent": "scout", "task": "touch it"}
     script = [
@@ -133,7 +129,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
             assert "rejected a tool call" in results(provider)[0]
 
 
-@pytest.mark.requirement("W-30c", "W-30d", "W-30e", "W-31a", "TOOL-9", "W-38b")
+@pytest.mark.requirement("W-30d", "TOOL-9", "W-38b")
 @pytest.mark.parametrize(
     ("name", "given", "config", "behavior", "ends", "told"),
     [
@@ -168,7 +164,7 @@ async def test_a_call_that_cannot_run_needs_no_approval_and_the_turn_continues(
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.requirement("W-30b", "W-30h", "TOOL-1", "TOOL-14")
+@pytest.mark.requirement("W-30b")
 async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_order(tmp_path):
     one = calls(*(("eca_shell_command", {"command": f"echo {n} >> log; echo {n}"}) for n in "123"))
     async with session(tmp_path, one) as (ours, provider):
@@ -182,7 +178,7 @@ async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_orde
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("TOOL-18", "W-30f")
+@pytest.mark.requirement("TOOL-18")
 async def test_what_follows_a_rejected_call_still_waits_for_what_was_before_it(tmp_path):
     slow = {"command": "sleep 0.2; echo made > a.txt"}
     one = calls(
@@ -226,7 +222,6 @@ async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_
             assert "".join(texts) == '{"path":"a"}'
 
 
-@pytest.mark.requirement("W-34a")
 async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path):
     one = calls(("eca_shell_command", RUN))
     async with session(tmp_path, one, one) as (ours, _):
@@ -288,7 +283,6 @@ async def test_an_approval_for_the_session_covers_that_program_and_no_other(tmp_
         await ours.expect_finished()
 
 
-@pytest.mark.requirement("TOOL-15")
 async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out.txt"
     inside.mkdir()
@@ -313,7 +307,6 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_
         assert finishes(received) == 1
 
 
-@pytest.mark.requirement("W-30e")
 async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path):
     one = calls(*[("eca_read_file", {"path": "gone"})] * 4)
     async with session(tmp_path, one) as (ours, provider):
@@ -331,7 +324,7 @@ async def test_a_turn_without_an_end_is_ended_readably(tmp_path, monkeypatch):
         assert any("2 steps" in str(each.get("text")) for each in received)
 
 
-@pytest.mark.requirement("W-30a", "TOOL-7")
+@pytest.mark.requirement("TOOL-7")
 @pytest.mark.parametrize("where", ["prepare", "_read"])
 async def test_a_tool_that_crashes_fails_its_call_only(tmp_path, monkeypatch, where):
     def crash(*_: object) -> ToolOutput:
@@ -373,7 +366,7 @@ UNFINISHED = reply(
 )
 
 
-@pytest.mark.requirement("W-23b", "W-23d", "W-23g", "W-30g", "LIFE-19", "TOOL-8")
+@pytest.mark.requirement("TOOL-8")
 @pytest.mark.parametrize(
     ("script", "reach", "end"),
     [
@@ -409,7 +402,6 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(tmp_path, sc
         check_history(ours.connection.chats.open("c").history)
 
 
-@pytest.mark.requirement("W-23d")
 async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path):
     one = calls(("eca_write_file", {"path": "a", "content": "b"}), ("eca_shell_command", RUN))
     async with session(tmp_path, one) as (ours, provider):
@@ -423,7 +415,7 @@ async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path):
         assert "did not run" in not_run
 
 
-@pytest.mark.requirement("W-24a", "W-24b")
+@pytest.mark.requirement("W-24b")
 @pytest.mark.parametrize("reach", [stop_waiting, stop_running])
 async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
     async with session(tmp_path, calls(("eca_shell_command", SLEEPER))) as (ours, _):
@@ -440,7 +432,7 @@ async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
         assert len(ours.contents()) == told
 
 
-@pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11", "W-33a", "W-33b", "W-33c")
+@pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11")
 async def test_the_tools_are_announced_again_when_the_behaviour_disables_others():
     async with editor() as ours:
 

@@ -103,7 +103,6 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing() -> None:
         assert finishes(ours.contents()) == 2
 
 
-@pytest.mark.requirement("W-42d")
 async def test_a_client_that_shows_no_questions_is_not_asked() -> None:
     async with current(capabilities={"codeAssistant": {"chatCapabilities": {}}}) as ours:
         await ours.turn('call eca_ask_user {"question": "?"}', model="simulator/script")

@@ -18,7 +18,7 @@ def behaviors(provider: Provider) -> list[str]:
     return [BEHAVIOR_OF[system] for system in systems]
 
 
-@pytest.mark.requirement("W-28a", "W-28c", "CHAT-5", "CHAT-38", "LIFE-8")
+@pytest.mark.requirement("LIFE-8")
 @pytest.mark.parametrize(
     ("config", "options", "selected", "prompt", "expected"),
     [
@@ -48,7 +48,6 @@ async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
         assert behaviors(provider) == [expected]
 
 
-@pytest.mark.requirement("W-28c", "CHAT-38")
 async def test_the_selection_by_its_newer_name_counts_as_well():
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:

@@ -32,7 +32,6 @@ async def runs(ours: Editor, count: int) -> list[Content]:
     return [await ours.content("toolCallRun") for _ in range(count)]
 
 
-@pytest.mark.requirement("W-44e", "TOOL-15")
 async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipeline_asks(tmp_path):
     script = [
         calls(shell("touch a.txt | head -1")),
@@ -93,7 +92,6 @@ async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path):
         await ours.expect_finished()
 
 
-@pytest.mark.requirement("W-44e")
 async def test_what_is_remembered_holds_in_its_folder(tmp_path):
     (tmp_path / "sub").mkdir()
     script = [
@@ -114,7 +112,6 @@ async def test_what_is_remembered_holds_in_its_folder(tmp_path):
         await ours.expect_finished()
 
 
-@pytest.mark.requirement("W-44e")
 async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(tmp_path):
     own = tmp_path / "bin"
     own.mkdir()

@@ -11,7 +11,6 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, t
 NAMES = [command.name for command in COMMANDS]
 
 
-@pytest.mark.requirement("CHAT-30", "W-20d", "W-22e")
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
@@ -39,7 +38,6 @@ async def test_a_path_is_a_prompt(prompt):
         assert text((await ours.turn(prompt, model=ECHO))[2:]) == prompt
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_the_first_word_names_the_command():
     assert named_command("/doctor") == named_command("/Doctor") == "doctor"
     assert named_command("\t/costs now") == "costs"
@@ -47,7 +45,6 @@ async def test_the_first_word_names_the_command():
     assert named_command("  ") is None
 
 
-@pytest.mark.requirement("W-22a", "W-22b", "W-22c", "CHAT-30")
 async def test_a_command_passes_the_queue_of_its_chat(autojump_clock):
     async with editor() as ours:
         await ours.prompt("wait 1\nsay a", model=SCRIPT)
@@ -60,7 +57,7 @@ async def test_a_command_passes_the_queue_of_its_chat(autojump_clock):
         assert received[-3]["text"] == "/costs"
 
 
-@pytest.mark.requirement("CHAT-2", "CHAT-30")
+@pytest.mark.requirement("CHAT-2")
 async def test_a_command_is_no_part_of_the_conversation():
     async with editor() as ours:
         for prompt in ("/doctor", "/nope", "/costs"):
@@ -68,7 +65,7 @@ async def test_a_command_is_no_part_of_the_conversation():
         assert not ours.connection.chats.open("c").history
 
 
-@pytest.mark.requirement("CHAT-27", "CHAT-28", "W-40b", "W-40c", "W-40d", "W-40e")
+@pytest.mark.requirement("CHAT-28", "W-40b")
 @pytest.mark.parametrize(
     ("query", "names"),
     [
@@ -95,7 +92,6 @@ async def test_commands_match_by_name_or_description(query, names):
         assert all(argument["description"] for argument in command["arguments"])
 
 
-@pytest.mark.requirement("CHAT-24", "W-40e", "CHAT-29")
 async def test_contexts_are_none_yet_and_the_chat_s_id_comes_back_if_given():
     async with editor() as ours:
         given = {"query": "x", "contexts": [{"type": "repoMap"}]}
@@ -104,7 +100,7 @@ async def test_contexts_are_none_yet_and_the_chat_s_id_comes_back_if_given():
         assert named == {"chatId": "c", "contexts": []}
 
 
-@pytest.mark.requirement("CHAT-29", "W-40e")
+@pytest.mark.requirement("CHAT-29")
 async def test_queries_are_answered_while_a_turn_runs():
     async with editor() as ours:
         await ours.prompt("repeat 99999999 x", model=SCRIPT)

@@ -20,7 +20,6 @@ from tests.eca_server.agent.chat.editor import (
 CONFIG_UPDATED = "config/updated"
 
 
-@pytest.mark.requirement("W-28", "CHAT-30")
 async def test_a_model_is_selected_by_a_command_for_its_chat_alone():
     async with current() as ours:
         assert f"* {ECHO}\n" in text(await ours.turn("/model", model=ECHO))
@@ -49,7 +48,6 @@ async def test_a_client_with_one_selection_has_the_model_selected_everywhere():
         await ours.expect_finished("other")
 
 
-@pytest.mark.requirement("W-28", "CHAT-30")
 async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
     async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
         await ours.turn("/model script", model=ECHO)
@@ -76,7 +74,6 @@ async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
         assert ours.connection.chats.open("other").settings.behavior == "plan"
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_path):
     data, here, there = (tmp_path / name for name in ("data", "here", "there"))
     for folder in (data, here, there):
@@ -106,7 +103,6 @@ async def answered(ours: Editor, label: str | None) -> str:
     return str(question["params"]["question"])
 
 
-@pytest.mark.requirement("CHAT-30", "W-24a")
 async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", "old", model=SCRIPT)
@@ -167,7 +163,6 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
     assert "at 60 %" in answer
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, monkeypatch):
     async with current(data=tmp_path) as ours:
         assert "nothing to fork" in text(await ours.turn("/fork"))
@@ -196,7 +191,6 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, mon
         assert "cannot show chats" in text(await ours.turn("/fork"))
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):
     rules = tmp_path / ".eca" / "rules"
     rules.mkdir(parents=True)

@@ -25,7 +25,6 @@ async def told_of_status(ours: Editor) -> list[str]:
     ]
 
 
-@pytest.mark.requirement("W-20a", "W-20e")
 async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished():
     async with current() as ours:
         begun = len(ours.seen)
@@ -41,7 +40,6 @@ async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished():
         assert await told_of_status(ours) == ["running", "idle"] * 2
 
 
-@pytest.mark.requirement("W-22c", "W-23a")
 async def test_a_stop_is_stopping_and_idle_always_follows():
     async with current() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -64,7 +62,7 @@ async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition(
         assert (await ours.prompt("hi", model="no/such"))["status"] == "prompting"
 
 
-@pytest.mark.requirement("W-24d", "W-24a")
+@pytest.mark.requirement("W-24d")
 @pytest.mark.parametrize("name", ["emacs", "VsCode"])
 async def test_a_deleted_chat_is_announced_before_the_answer(name):
     async with current(clientInfo={"name": name}) as ours:
@@ -170,7 +168,6 @@ async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_beh
         ]  # fmt: skip
 
 
-@pytest.mark.requirement("W-24a")
 @pytest.mark.parametrize("ending", ["delete", "clear"])
 async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending):
     async with current() as ours:
@@ -313,7 +310,6 @@ async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_i
         assert (chat.title, dict(chat.settings.flags)) == ("Mine", {})
 
 
-@pytest.mark.requirement("W-22d", "W-23d")
 async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it():
     async with current() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -329,7 +325,6 @@ async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_af
         assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
 
 
-@pytest.mark.requirement("W-25d")
 async def test_the_users_own_title_sticks():
     async with current({"chat": {"title": True}}) as ours:
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})

@@ -48,7 +48,6 @@ def provider_url() -> Iterator[str]:
         yield provider.url
 
 
-@pytest.mark.requirement("W-23a", "W-23d", "W-23g", "W-22e")
 @pytest.mark.parametrize("model", ["simulator/script", "p/m"])
 def test_a_client_that_does_not_read_fills_no_memory_and_can_still_stop(
     start_server, provider_url, model

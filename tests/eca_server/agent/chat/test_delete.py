@@ -29,7 +29,6 @@ STATES = [
 """A script, and the content that shows it has come where the delete is to meet it."""
 
 
-@pytest.mark.requirement("W-24a", "W-24b", "W-24f", "CHAT-36", "CHAT-37")
 @pytest.mark.parametrize(("script", "before"), STATES)
 async def test_nothing_is_written_for_a_deleted_chat_but_the_answer(script, before, autojump_clock):
     async with editor() as ours:
@@ -46,7 +45,6 @@ async def test_nothing_is_written_for_a_deleted_chat_but_the_answer(script, befo
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-24c", "W-24a")
 @pytest.mark.parametrize(("script", "before"), STATES)
 async def test_emacs_gets_finished_before_the_answer_and_nothing_after_it(
     script, before, autojump_clock
@@ -62,7 +60,6 @@ async def test_emacs_gets_finished_before_the_answer_and_nothing_after_it(
         assert await ours.later() == []
 
 
-@pytest.mark.requirement("W-24a", "W-24c", "W-22d")
 async def test_a_delete_right_after_a_stop_is_silent_too(autojump_clock):
     async with editor() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -82,7 +79,6 @@ async def test_a_delete_of_nothing_is_answered_alike(params):
         assert await ours.ask("chat/delete", params) == {}
 
 
-@pytest.mark.requirement("W-24a", "W-24f", "CHAT-36")
 async def test_an_idle_chat_is_deleted_silently_even_for_emacs():
     async with editor(started=False) as ours:
         await ours.start(clientInfo={"name": "emacs"})
@@ -92,7 +88,7 @@ async def test_an_idle_chat_is_deleted_silently_even_for_emacs():
         assert contents(ours.seen[begun:]) == []
 
 
-@pytest.mark.requirement("W-24f", "CHAT-35", "CHAT-37", "W-24b")
+@pytest.mark.requirement("CHAT-35")
 async def test_a_reused_id_starts_with_an_empty_history_and_zero_usage():
     script = [reply("one", usage(100, 10)), reply(hang()), reply("three")]
     async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:
@@ -108,7 +104,6 @@ async def test_a_reused_id_starts_with_an_empty_history_and_zero_usage():
         assert used["sessionTokens"] == 11
 
 
-@pytest.mark.requirement("W-24b", "W-24a")
 async def test_a_deleted_chat_leaves_its_neighbours_alone():
     async with editor() as ours:
         await ours.prompt("say a\nwait forever", "one", model=SCRIPT)
@@ -120,7 +115,6 @@ async def test_a_deleted_chat_leaves_its_neighbours_alone():
         assert text(ours.contents("two")[2:]) == "b"
 
 
-@pytest.mark.requirement("W-24a")
 async def test_many_deletes_and_prompts_of_one_id_in_one_read():
     async with editor() as ours:
         lines = []

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 import trio
 
 from eca_server.client.profiles import DRAFT_SECONDS
 from tests.eca_server.agent.chat.editor import SCRIPT, editor
 
 
-@pytest.mark.requirement("W-52")
 async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump_clock):
     write = json.dumps({"path": "new.txt", "content": "x\n"})
     async with editor({"defaultModel": SCRIPT}, started=False) as ours:

@@ -37,7 +37,6 @@ def order(shown: list[Content]) -> list[str]:
     return [each["type"] for each in shown if each["type"] in kinds]
 
 
-@pytest.mark.requirement("W-43a", "W-43b", "W-43c")
 async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_path: Path) -> None:
     async with current({"toolCall": {"approval": {"byDefault": "allow"}}}, data=tmp_path) as ours:
         await ours.turn("think hm\ncall eca_directory_tree\nsay done", model=SCRIPT)
@@ -67,7 +66,7 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
         assert since(ours, begun) == [("answer", {})]
 
 
-@pytest.mark.requirement("W-43a", "W-43b")
+@pytest.mark.requirement("W-43b")
 async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_path: Path) -> None:
     async with current({"toolCall": {"approval": {"byDefault": "allow"}}}, data=tmp_path) as ours:
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
@@ -84,7 +83,7 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
         assert order(await opened(ours, new)) == ["text", "toolCalled", "flag"]
 
 
-@pytest.mark.requirement("W-43a", "W-43c")
+@pytest.mark.requirement("W-43c")
 async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> None:
     async with current() as ours:
         await ours.turn("before", model=ECHO)

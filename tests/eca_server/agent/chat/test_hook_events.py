@@ -49,7 +49,6 @@ async def settled(ours: Editor) -> None:
         await lane.finished.wait()
 
 
-@pytest.mark.requirement("W-13", "W-24")
 async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
@@ -118,7 +117,6 @@ async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end
         assert [each["hook_type"] for each in kept(tmp_path)] == ["chatStart", "chatEnd"]
 
 
-@pytest.mark.requirement("W-23")
 async def test_a_stop_ends_the_hook_at_the_start(tmp_path):
     os.mkfifo(tmp_path / "begun")
     lasts = "echo $$ > begun; exec sleep 100"
@@ -144,7 +142,6 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
     assert waits["running_tool_call_ids"] == []
 
 
-@pytest.mark.requirement("W-13")
 @pytest.mark.parametrize("event", ["sessionEnd", "preRequest"])
 @pytest.mark.parametrize("hurries", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gone(

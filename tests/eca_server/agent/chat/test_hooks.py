@@ -100,7 +100,6 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path):
     assert json.loads((tmp_path / "prompt").read_text())["prompt"] == "say rewritten"
 
 
-@pytest.mark.requirement("W-20b")
 async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path):
     config = hooked(
         begin=hook("chatStart", says(additionalContext="the date"), visible=False),
@@ -122,7 +121,6 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path)
         assert "the date" in told(ours)
 
 
-@pytest.mark.requirement("W-25a")
 async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
     commands = tmp_path / ".eca" / "commands"
     commands.mkdir(parents=True)
@@ -139,7 +137,6 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
         assert "planted" not in str([each.body for each in requests])
 
 
-@pytest.mark.requirement("W-20b")
 async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
     async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
         more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
@@ -178,7 +175,6 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
         assert len(provider.requests) == 3
 
 
-@pytest.mark.requirement("W-20b")
 async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
     os.mkfifo(tmp_path / "gate")
@@ -306,7 +302,6 @@ async def test_a_hook_rewrites_arguments_and_outputs(tmp_path):
         assert called["outputs"][0]["text"] == "[Tool output hidden by hook]"
 
 
-@pytest.mark.requirement("W-20b")
 async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path):
     once = f"grep -q '\"follow_up_active\":false' && {says(followUp='say more')}; exit 0"
     async with current(hooked(h=hook("postRequest", once)), folder=tmp_path) as ours:
@@ -318,7 +313,6 @@ async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path):
         assert "Hooks continued this turn 10 times" in text(received)
 
 
-@pytest.mark.requirement("W-23")
 async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path):
     ready = tmp_path / "ready"
     os.mkfifo(ready)
@@ -333,7 +327,6 @@ async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path):
         assert_gone({pid})
 
 
-@pytest.mark.requirement("W-6a", "W-38a")
 async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
     rewrites = json.dumps({"replacedPrompt": "say " + "x" * 30_000})
     (tmp_path / "said").write_text(rewrites)
@@ -347,7 +340,6 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
         assert text(received).endswith("x" * 30_000)
 
 
-@pytest.mark.requirement("W-33")
 async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_hold_no_keys(
     tmp_path,
 ):

@@ -54,7 +54,6 @@ async def test_a_key_in_the_command_itself_is_masked_in_the_echo(tmp_path):
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.requirement("W-22d")
 async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_path):
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.prompt("wait forever", model=SCRIPT)
@@ -69,7 +68,6 @@ async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_pat
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.requirement("W-22f")
 @pytest.mark.parametrize("end", ["cancel", "", "stop", "/costs", "what is this?"])
 async def test_a_login_is_given_up(end, tmp_path):
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
@@ -101,7 +99,6 @@ async def test_only_the_chat_that_asked_waits(tmp_path):
     assert stored(tmp_path) == {}
 
 
-@pytest.mark.requirement("W-11g")
 async def test_new_models_are_announced_and_those_of_a_removed_key_taken_back(tmp_path):
     config = {"providers": {"openai": {"models": {"gpt": {}}}}}
     async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:

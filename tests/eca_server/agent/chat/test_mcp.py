@@ -33,7 +33,7 @@ from tests.eca_server.agent.chat.mcp_session import (
 from tests.eca_server.agent.mcp.fake import ECHO, Place
 
 
-@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-17", "W-11d", "W-11f")
+@pytest.mark.requirement("LIFE-17", "W-11d", "W-11f")
 async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(
     places, autojump_clock
 ):
@@ -73,7 +73,6 @@ async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_s
         assert statuses(ours, "off") == ["disabled"]
 
 
-@pytest.mark.requirement("W-36a")
 async def test_a_server_with_a_url_has_it_as_its_command(places, autojump_clock):
     async with with_servers(URL) as ours:
         await status(ours, "web", "running")
@@ -106,7 +105,6 @@ async def test_why_a_server_failed_is_explained_and_logged(places, autojump_cloc
         assert statuses(ours, "git") == ["starting", "failed"]
 
 
-@pytest.mark.requirement("CONF-9")
 async def test_a_url_that_is_none_costs_only_its_server(places, autojump_clock):
     async with with_servers({"bad": {"url": "http://[bad"}, **URL}) as ours:
         await status(ours, "web", "running")
@@ -191,7 +189,7 @@ async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_p
     }
 
 
-@pytest.mark.requirement("CONF-12", "CONF-13", "CONF-15", "CONF-16", "W-36f")
+@pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16")
 async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
     async with with_servers() as ours:
         await status(ours, "git", "running")
@@ -221,7 +219,6 @@ async def test_a_name_that_no_server_has_is_warned_of(places, autojump_clock, me
         assert ("git" in words) is bool(servers)
 
 
-@pytest.mark.requirement("W-30a", "W-37")
 async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, places):
     async with session(tmp_path, calls(("git__echo", {"a": 1}))) as (ours, provider):
         await ours.prompt("go")
@@ -241,7 +238,6 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         assert offered[0].startswith("eca_")
 
 
-@pytest.mark.requirement("W-37")
 async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
     places["my server"].tools = (MCPTool(name="repo/read.file"),)
     servers = {"my server": {"command": "x"}}

@@ -113,7 +113,6 @@ async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
         assert text(received[3:]) == "the server's own words"
 
 
-@pytest.mark.requirement("CHAT-31", "CHAT-27", "CHAT-28", "W-40c", "W-40d")
 async def test_prompts_are_commands_with_their_arguments(places, autojump_clock):
     offers(places["git"], COMMIT, Prompt(name="Look up/all"), Prompt(name="look UP/all"))
     offers(places["hub"], Prompt(name="commit", title="Another one"))
@@ -141,7 +140,6 @@ async def test_prompts_are_commands_with_their_arguments(places, autojump_clock)
         assert not (await ours.ask("chat/queryCommands", {"query": "hub:"}))["commands"]
 
 
-@pytest.mark.requirement("CHAT-30", "CHAT-31", "W-20b")
 @pytest.mark.parametrize(
     ("typed", "arguments"),
     [
@@ -163,7 +161,6 @@ async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(
         assert text(received[2:]) == "the answer"
 
 
-@pytest.mark.requirement("CHAT-31", "W-41d")
 async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
     (tmp_path / "a.txt").write_text("what the user meant")
     (tmp_path / "b.txt").write_text("what only the server named")
@@ -245,7 +242,6 @@ async def test_a_prompt_that_fails_says_why_and_finishes(
         assert not ours.connection.chats.open("c").history
 
 
-@pytest.mark.requirement("CHAT-31", "W-23a")
 async def test_a_server_that_is_slow_or_dies_holds_no_prompt(places, autojump_clock):
     cancelled = []
 
@@ -289,7 +285,6 @@ async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
         assert "- off: disabled\n" in report
 
 
-@pytest.mark.requirement("CONF-10")
 async def test_the_newest_editions_are_sent_prompts_and_resources(places, autojump_clock):
     offers(places["git"], COMMIT)
     async with editor({"mcpServers": GIT}, started=False) as ours:

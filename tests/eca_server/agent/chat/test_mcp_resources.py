@@ -33,7 +33,6 @@ def context(uri: str, server: str = "git") -> dict[str, Any]:
     return {"type": "mcpResource", "uri": uri, "server": server}
 
 
-@pytest.mark.requirement("CHAT-24", "CHAT-25", "CHAT-26", "W-40a")
 async def test_resources_are_offered_behind_the_roots_and_found_by_their_descriptions(
     tmp_path, places
 ):
@@ -77,7 +76,6 @@ async def test_resources_are_offered_behind_the_roots_and_found_by_their_descrip
             assert not [each for each in await offered(query) if each.get("name") == "files"]
 
 
-@pytest.mark.requirement("CTX-7", "CTX-8", "W-41e")
 async def test_a_resource_is_given_to_the_model_as_what_it_is(tmp_path, places):
     offers(
         places["git"],
@@ -123,7 +121,6 @@ async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(places
         assert received[-1]["state"] == "finished"
 
 
-@pytest.mark.requirement("CTX-7")
 async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(places, autojump_clock):
     def prepare(made: FakeSession) -> None:
         made.contents = {f"repo://{name}": (piece(name, "old"),) for name in ("a", "b", "c")}

@@ -88,7 +88,6 @@ async def test_a_delta_waits_an_interval_at_most(autojump_clock):
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-6d")
 async def test_a_source_waits_until_few_characters_are_held(autojump_clock):
     written: list[str] = []
 
@@ -176,7 +175,6 @@ async def test_a_content_in_between_does_not_shorten_the_interval(autojump_clock
         assert written[3:] == [words("bc")]
 
 
-@pytest.mark.requirement("W-23e")
 @pytest.mark.parametrize("drops", [False, True])
 async def test_text_at_a_stop_waits_for_the_end(drops, autojump_clock):
     screen = Screen()
@@ -202,7 +200,6 @@ async def test_the_users_message_is_written_as_it_is():
         assert written == [ECHO, ECHO]
 
 
-@pytest.mark.requirement("W-23e", "W-23g", "CHAT-33")
 @pytest.mark.parametrize("client", ["emacs", "VsCode", "Neovim"])
 async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client):
     async with current(clientInfo={"name": client}) as ours:

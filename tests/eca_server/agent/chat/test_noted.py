@@ -48,7 +48,6 @@ async def test_a_stop_is_confirmed_as_a_paragraph_of_its_own():
         assert text(ours.contents()[2:]) == "some\n\nStopped."
 
 
-@pytest.mark.requirement("W-28")
 async def test_an_unknown_agent_is_named_once_in_a_chat():
     async with current() as ours:
         for prompt in ("say a", "say b"):
@@ -67,7 +66,6 @@ async def test_an_unknown_agent_is_named_once_in_a_chat():
         assert ["`gone`" in each for each in system_texts(ours, begun, "d")] == [True]
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ():
     async with editor() as ours:
         assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))

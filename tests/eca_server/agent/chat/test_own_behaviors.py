@@ -38,7 +38,7 @@ def systems(provider: Provider) -> list[str]:
     return [request.body["messages"][0]["content"] for request in provider.requests]
 
 
-@pytest.mark.requirement("CONF-1", "W-11b")
+@pytest.mark.requirement("CONF-1")
 async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot():
     own = {"agent": {"review": {}, "scout": {"mode": "subagent"}, "plan": {}}}
     async with session(defaultBehavior="review", **own) as (ours, _):
@@ -110,7 +110,6 @@ async def test_a_chat_keeps_the_prompt_it_began_with(tmp_path):
     assert systems(provider) == [OWN, OWN, "Talk like a sailor."]
 
 
-@pytest.mark.requirement("W-21", "W-11b")
 async def test_the_prompts_model_wins_then_the_behaviours_then_the_default():
     own = {"plan": {"defaultModel": "p/n"}, "other": {"defaultModel": "simulator/echo"}}
     async with session(behavior=own) as (ours, provider):
@@ -152,7 +151,6 @@ async def test_a_behaviours_own_approval_counts_in_it_alone():
     assert offered == [False, True]
 
 
-@pytest.mark.requirement("W-25a")
 async def test_the_users_prompts_replace_ours_in_every_text_for_a_model(tmp_path):
     (tmp_path / "compact.md").write_text("Sum it up in verse.\n")
     own: dict[str, Any] = {
@@ -186,7 +184,6 @@ async def test_the_users_prompts_replace_ours_in_every_text_for_a_model(tmp_path
     assert "compactPromptFile" in text(received)
 
 
-@pytest.mark.requirement("W-25a")
 async def test_a_behaviour_s_own_prompts_and_limits_replace_the_common_ones(tmp_path):
     (tmp_path / "a.txt").write_text("1\n2\n3\n")
     own: dict[str, Any] = {

@@ -189,7 +189,6 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
     assert dropped == [2 * MOST_PICTURES, 2 * MOST_PICTURES + 1]
 
 
-@pytest.mark.requirement("W-6d")
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -37,7 +37,6 @@ def last_user_text(ours: Editor) -> str:
     return part.text
 
 
-@pytest.mark.requirement("CHAT-30", "W-20b")
 async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_typed(tmp_path):
     write_command(tmp_path, "fix", "Mend $1 and see @notes.txt\n\nAll: $ARGS")
     (tmp_path / "notes.txt").write_text("what the notes say")
@@ -72,7 +71,6 @@ async def test_a_file_that_arguments_mention_is_given_to_the_model(tmp_path, fol
         assert "what the notes say" in told.text
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path):
     write_command(tmp_path, "make", 'call eca_write_file {"path": "$1", "content": "x"}\nsay made')
     async with editor(started=False) as ours:
@@ -85,7 +83,7 @@ async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path):
     assert (tmp_path / "new.txt").read_text().strip() == "x"
 
 
-@pytest.mark.requirement("CHAT-27", "W-40c", "W-40d")
+@pytest.mark.requirement("CHAT-27", "W-40d")
 @pytest.mark.parametrize(
     ("announced", "kind"), [({"chat": True}, "native"), ({"rewrite": True}, "customPrompt")]
 )

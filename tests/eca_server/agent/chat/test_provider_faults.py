@@ -140,7 +140,6 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
                 server.close()
 
 
-@pytest.mark.requirement("W-21d", "W-22e", "W-20d", "CHAT-34")
 @pytest.mark.parametrize(
     ("words", "shown", "told"),
     [
@@ -171,7 +170,6 @@ def test_a_provider_s_error_is_explained_and_the_chat_continues(setting, words, 
     setting.assert_goes_on(words)
 
 
-@pytest.mark.requirement("W-21d")
 def test_a_redirect_is_not_followed_so_the_key_stays_here(setting):
     setting.turn("redirect", "redirected")
     assert len(setting.requests("redirect")) >= 1
@@ -180,7 +178,6 @@ def test_a_redirect_is_not_followed_so_the_key_stays_here(setting):
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-6a", "W-20d", "CHAT-12")
 def test_ten_megabytes_in_one_event_are_passed_on(setting):
     came = setting.turn("huge", "huge")
     assert text_of(came) == "y" * 10_000_000
@@ -188,7 +185,6 @@ def test_ten_megabytes_in_one_event_are_passed_on(setting):
     setting.assert_goes_on("huge")
 
 
-@pytest.mark.requirement("W-22e", "W-20d")
 def test_an_error_before_the_first_output_is_retried_and_one_answer_is_seen(setting):
     came = setting.turn("once", "once")
     assert len(setting.requests("once")) == 2
@@ -199,7 +195,6 @@ def test_an_error_before_the_first_output_is_retried_and_one_answer_is_seen(sett
     assert sum(map(is_finished, came)) == 1
 
 
-@pytest.mark.requirement("W-23a", "W-23d", "W-23f", "W-23g", "W-26b", "CHAT-32", "CHAT-34")
 @pytest.mark.parametrize(
     ("words", "before"),
     [
@@ -224,7 +219,6 @@ def test_a_stop_ends_the_turn_and_closes_the_connection(setting, words, before):
     setting.assert_goes_on(words)
 
 
-@pytest.mark.requirement("W-23a", "W-23d", "W-23f", "CHAT-32", "CHAT-33")
 def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_read(setting):
     server = setting.server
     server.ask("chat/prompt", {"chatId": "flood", "message": "flood"})
@@ -238,7 +232,7 @@ def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_read(s
     setting.assert_goes_on("flood")
 
 
-@pytest.mark.requirement("W-13e", "W-23f")
+@pytest.mark.requirement("W-13e")
 def test_a_client_that_is_gone_closes_the_connection_to_the_provider(start_server):
     with provider_in_thread([reply("some", hang())]) as provider:
         config = json.dumps(provider_config(provider.url, chat={"title": False})).decode()
@@ -251,7 +245,6 @@ def test_a_client_that_is_gone_closes_the_connection_to_the_provider(start_serve
         assert server.exit_code() == 0
 
 
-@pytest.mark.requirement("W-23e", "W-23f", "W-22e", "W-23a")
 def test_more_stops_at_once_than_any_pool_has_slots_leave_a_slot_for_the_next_turn(setting):
     count = 150
     chats = [f"many {number}" for number in range(count)]

@@ -148,7 +148,6 @@ async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.requirement("W-15")
 async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(tmp_path, folder):
     vscode = {"clientInfo": {"name": "VsCode"}}
     async with current(data=tmp_path, folder=folder, **vscode) as ours:
@@ -289,7 +288,6 @@ async def test_moves_and_links_are_seen_through(tmp_path, folder):
         assert tree(folder) == {"here/f": "1"}
 
 
-@pytest.mark.requirement("W-22a", "W-23a")
 async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
@@ -308,7 +306,6 @@ async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(tmp_p
         assert tree(folder) == {}
 
 
-@pytest.mark.requirement("W-22")
 async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
@@ -324,7 +321,6 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
         assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
 
 
-@pytest.mark.requirement("W-24")
 async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_path):
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
@@ -340,7 +336,6 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-@pytest.mark.requirement("W-24a")
 @pytest.mark.parametrize("taken_again", [True, False])
 async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(tmp_path, *, taken_again):
     async with current(data=tmp_path) as ours:
@@ -447,7 +442,6 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
         assert texts == ["say one", "one", "say two", "say four", "four"]
 
 
-@pytest.mark.requirement("W-24a")
 async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_path, monkeypatch):
     async def append(*_: object, **__: object) -> None:
         ours.connection.chats.delete("c")
@@ -463,7 +457,6 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
         assert contents(ours.seen[begun:]) == []
 
 
-@pytest.mark.requirement("W-24a", "W-24c")
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(**{f"f{number}": "1" for number in range(20)}))

@@ -38,7 +38,7 @@ def updates(ours: Editor, begun: int = 0) -> list[Content]:
     ]
 
 
-@pytest.mark.requirement("W-16b", "W-11a", "W-11h")
+@pytest.mark.requirement("W-11h")
 async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_once():
     async with Provider() as provider:
         async with current(configured(provider)) as ours:
@@ -50,7 +50,6 @@ async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_onc
             assert "variants" not in updates(ours)[0]["chat"]
 
 
-@pytest.mark.requirement("W-28b")
 async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom():
     async with Provider() as provider, current(configured(provider)) as ours:
         begun = len(ours.seen)
@@ -67,7 +66,6 @@ async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom(
         ]  # fmt: skip
 
 
-@pytest.mark.requirement("W-28a", "W-21e")
 async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():
     async with (
         Provider(otherwise=reply("a")) as provider,

@@ -59,7 +59,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.requirement("W-13a", "W-13b", "LIFE-18", "LIFE-19")
+@pytest.mark.requirement("LIFE-18")
 async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
@@ -81,7 +81,6 @@ async def deaf(turn: Turn) -> None:
         await trio.sleep(5)
 
 
-@pytest.mark.requirement("W-13b", "W-23d")
 async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, autojump_clock):
     async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
         chat = ours.connection.chats.open("c")
@@ -122,7 +121,6 @@ async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_dele
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.requirement("W-13c", "LIFE-21")
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_deleted):
     data = tmp_path / "data"
@@ -135,7 +133,6 @@ async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_de
         assert error == {"code": -32603, "message": f"shutdown: {UNWRITTEN}"}
 
 
-@pytest.mark.requirement("W-13c")
 async def test_it_does_not_fail_where_there_is_nothing_to_store(tmp_path):
     data = tmp_path / "data"
     data.write_text("in the way")

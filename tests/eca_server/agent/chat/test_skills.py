@@ -52,7 +52,6 @@ async def test_skills_are_listed_to_the_model_which_loads_one(project):
         assert [each["name"] for each in commands[0]["arguments"]] == ["arg1"]
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project):
     folder = project / ".eca" / "skills" / "fix"
     tag = f'<eca_loaded_skill name="fix" path="{folder}/SKILL.md" source="workspace">'
@@ -97,7 +96,6 @@ async def test_what_configuration_denies_is_neither_listed_nor_loaded(project, c
         assert announced(ours).get("skill", True) is not bool(listed)
 
 
-@pytest.mark.requirement("W-20b")
 async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_what_it_began_with(
     tmp_path, project
 ):
@@ -117,7 +115,6 @@ async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_what_it_beg
         assert announced(ours)["skill"] is False
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_a_command_of_the_workspace_never_takes_the_place_of_the_users_skill(
     project, tmp_path_factory
 ):

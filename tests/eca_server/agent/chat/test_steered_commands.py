@@ -113,7 +113,6 @@ async def test_what_is_no_command_of_the_server_s_is_the_user_s_text():
         assert ["/nothing of the kind" in told, "/usr/bin/env is missing" in told] == [True, True]
 
 
-@pytest.mark.requirement("W-22d")
 async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_repeated():
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, "/costs")

@@ -50,7 +50,7 @@ def told_of(ours: Editor, call: Content) -> list[Content]:
     return [each for each in of_calls(ours) if each["id"] == call["id"]]
 
 
-@pytest.mark.requirement("W-30a", "TOOL-1", "TOOL-14")
+@pytest.mark.requirement("TOOL-14")
 async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path):
     (tmp_path / "other").write_text("one")
     made = calls(write("a", "one\n"), edit("a", "one", "two"), edit("other", "one", "1"))
@@ -100,7 +100,6 @@ async def test_calls_of_one_answer_change_what_the_ones_before_them_left(tmp_pat
     assert tree(tmp_path) == expected
 
 
-@pytest.mark.requirement("W-30e", "W-31a")
 async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path):
     made = calls(write("a", "one"), edit("a", "one", "two"))
     async with session(tmp_path, made) as (ours, provider):
@@ -112,7 +111,6 @@ async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path):
     assert tree(tmp_path) == {}
 
 
-@pytest.mark.requirement("W-30e")
 async def test_what_can_never_be_done_is_reported_at_once_where_nothing_is_to_come(tmp_path):
     made = calls(edit("a", "one", "two"), ("eca_read_file", {"path": 5}), write("b", "two"))
     async with session(tmp_path, made) as (ours, _):
@@ -123,7 +121,6 @@ async def test_what_can_never_be_done_is_reported_at_once_where_nothing_is_to_co
         await ours.stop()
 
 
-@pytest.mark.requirement("W-30g", "W-23d")
 async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path):
     made = calls(write("a", "one"), edit("a", "one", "two"))
     async with session(tmp_path, made) as (ours, _):
@@ -136,7 +133,6 @@ async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path):
     assert tree(tmp_path) == {}
 
 
-@pytest.mark.requirement("W-23d", "W-23g")
 @pytest.mark.parametrize("path", ["a", ""])
 async def test_a_stop_while_a_call_is_looked_at_closes_it_once(tmp_path, monkeypatch, caplog, path):
     (tmp_path / "a").write_text("one")
@@ -235,7 +231,6 @@ async def test_of_a_large_file_only_its_existence_is_stored(tmp_path, monkeypatc
     assert [(image.existed, image.data) for image in images] == [(True, None), (True, b"6 byte")]
 
 
-@pytest.mark.requirement("W-24a")
 async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_meanwhile(
     tmp_path, monkeypatch
 ):

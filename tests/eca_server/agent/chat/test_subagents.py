@@ -44,7 +44,6 @@ def spawned(received: list[Content]) -> list[Content]:
     ]
 
 
-@pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
 async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_result(monkeypatch):
     lengths: list[int] = []
 
@@ -150,7 +149,6 @@ async def test_a_subagent_does_nothing_that_its_agent_may_not(config, behavior, 
         assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.requirement("W-23")
 @pytest.mark.parametrize("ends", ["chat/promptStop", "chat/delete", "shutdown"])
 async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_once(
     ends, tmp_path
@@ -188,7 +186,6 @@ async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_
         assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
 
 
-@pytest.mark.requirement("W-15")
 async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subagent(tmp_path):
     asks = call("write_file", path=str(tmp_path / "new"), content="x")
     async with current({"agent": SCOUT}, clientInfo={"name": "VsCode"}) as ours:
@@ -372,7 +369,6 @@ async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path
         assert not [each for each in listed["chats"] if each["id"] != "c"]
 
 
-@pytest.mark.requirement("W-21", "W-34")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -421,7 +417,6 @@ async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answer
         assert ("takes no prompts" in said and "say hi" in said) == (method == "chat/prompt")
 
 
-@pytest.mark.requirement("W-21", "W-22d")
 @pytest.mark.parametrize("whose", ["its own", "its parent's"])
 async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(whose):
     async with current({"agent": SCOUT}) as ours:
@@ -442,7 +437,6 @@ async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(who
         assert text(ours.contents(chat_id)[begun:]) == said
 
 
-@pytest.mark.requirement("W-24")
 async def test_a_subagent_whose_chat_is_deleted_ends_and_says_no_more():
     async with current({"agent": SCOUT}) as ours:
         await ours.prompt(spawn("say half\nwait forever") + "\nsay on", model=SCRIPT)

@@ -35,7 +35,7 @@ def of_tasks(received: list[Content]) -> list[Content]:
     return [each for each in received if each["type"] == "toolCalled" and each["name"] == "task"]
 
 
-@pytest.mark.requirement("W-35", "VALUE:TaskDetails.type=task")
+@pytest.mark.requirement("VALUE:TaskDetails.type=task")
 async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opened(tmp_path):
     async with current(data=tmp_path) as ours:
         received = await ours.turn("\n".join([line(**PLAN), line(**START)]), model=SCRIPT)

@@ -53,7 +53,6 @@ def give(call: ToolCall, given: CallInput) -> bool:
     return True
 
 
-@pytest.mark.requirement("W-30a")
 def test_every_open_state_can_be_stopped_and_every_end_is_an_end():
     assert set(TRANSITIONS) == set(CallState)
     for state, row in TRANSITIONS.items():
@@ -62,7 +61,6 @@ def test_every_open_state_can_be_stopped_and_every_end_is_an_end():
             assert row == {CallInput.STOP: state}
 
 
-@pytest.mark.requirement("W-30a", "W-30d", "W-30f", "W-30g")
 def test_the_table_says_what_the_rulings_say():
     run, waiting, running = CallState.RUN, CallState.WAITING, CallState.RUNNING
     assert TRANSITIONS[CallState.PREPARING][CallInput.STOP] is CallState.REJECTED
@@ -77,7 +75,7 @@ def test_the_table_says_what_the_rulings_say():
         assert (CallInput.DONE in row) is (state is running)
 
 
-@pytest.mark.requirement("W-30a", "W-34a", "TOOL-3", "TOOL-5", "TOOL-6", "TOOL-8")
+@pytest.mark.requirement("TOOL-3", "TOOL-5", "TOOL-6")
 @given(st.lists(st.sampled_from(CallInput), max_size=12))
 def test_any_sequence_closes_the_call_once_and_in_order(inputs):
     trio.run(play, inputs)
@@ -112,7 +110,6 @@ async def play(inputs: list[CallInput]) -> None:
     assert call.result_part().call_id == "1"
 
 
-@pytest.mark.requirement("W-35a", "TOOL-12", "TOOL-13")
 async def test_what_is_shown_at_run_is_shown_to_the_end():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
@@ -123,7 +120,6 @@ async def test_what_is_shown_at_run_is_shown_to_the_end():
         assert getattr(content, "summary", None) == "Doing it"
 
 
-@pytest.mark.requirement("W-34a")
 async def test_a_decision_that_comes_early_is_not_stored_for_later():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
@@ -137,7 +133,6 @@ async def test_a_decision_that_comes_early_is_not_stored_for_later():
     assert [type(each) for each in said] == [ChatToolCallRunContent, ChatToolCallRejectedContent]
 
 
-@pytest.mark.requirement("W-30a")
 async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
@@ -146,7 +141,6 @@ async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop(
     assert call.result_part().is_error
 
 
-@pytest.mark.requirement("TOOL-7", "W-30g")
 async def test_a_result_says_how_long_it_took(autojump_clock):
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)

@@ -114,20 +114,17 @@ async def test_a_file_is_its_text_in_a_frame(project, workspace):
     assert text.endswith("\n</eca_contexts>")
 
 
-@pytest.mark.requirement("CTX-2", "W-41d")
 async def test_lines_of_a_file_are_only_those(project, workspace):
     (project / "a.py").write_text("1\n2\n3\n4\n")
     text = await block(workspace, file(project / "a.py", 2, 3))
     assert f'<eca_file path="{project}/a.py" lines="2-3">\n2\n3\n</eca_file>' in text
 
 
-@pytest.mark.requirement("W-41b")
 async def test_a_path_in_contexts_is_read_outside_the_roots(outside, workspace):
     assert "top secret" in await block(workspace, file(outside / "secret"))
     assert "top secret" in await block(workspace, DirectoryContext(path=str(outside)))
 
 
-@pytest.mark.requirement("W-41b")
 async def test_a_mention_outside_the_roots_is_reported_and_not_read(outside, workspace):
     result = await built(workspace, message=f"read @{outside}/secret")
     assert result.parts == ()
@@ -149,7 +146,6 @@ async def test_an_editor_s_mention_of_a_context_is_no_mention_of_its_own(
     assert text.count("words") == 2
 
 
-@pytest.mark.requirement("W-41b")
 async def test_a_longer_path_is_a_mention_of_its_own(outside, workspace):
     (outside / "secret.txt").write_text("other")
     result = await built(workspace, file(outside / "secret"), message=f"read @{outside}/secret.txt")
@@ -247,7 +243,6 @@ async def test_the_texts_of_a_directory_never_exceed_their_limit(project, worksp
         assert result.parts[0].text.count("xy\n") * 3 <= room
 
 
-@pytest.mark.requirement("W-38a")
 async def test_a_directory_too_large_is_cut_and_its_tree_is_whole(project, workspace):
     for number in range(30):
         (project / f"{number:02}.txt").write_text("x" * 99 + "\n")
@@ -336,7 +331,6 @@ async def test_what_cannot_be_given_is_reported_to_the_user_and_to_the_model(pro
     assert part.text.count("<eca_left_out name=") == len(reasons)
 
 
-@pytest.mark.requirement("CTX-8")
 async def test_contexts_of_all_types_are_in_one_order(project, workspace):
     (project / "a.py").write_text("x")
     (project / "b.py").write_text("y")
@@ -402,7 +396,6 @@ async def test_pictures_too_large_or_too_many_are_left_out(project, workspace):
     assert "a prompt has at most 1 pictures and documents" in result.notes[1]
 
 
-@pytest.mark.requirement("W-38a")
 async def test_all_texts_together_are_bounded(project, workspace):
     for number in range(5):
         (project / f"{number}").write_text("12345678\n" * 100)

@@ -52,7 +52,6 @@ def test_lines_past_the_end_are_reported(write, data, last):
         excerpt_of(write(data), lines=lines(3, 5))
 
 
-@pytest.mark.requirement("W-38a")
 def test_what_exceeds_the_limit_is_cut_at_the_end_of_a_line_and_counted_in_bytes(write):
     excerpt = excerpt_of(write(b"12345678\n" * 10), size=20)
     assert excerpt.text == "12345678\n12345678\n"

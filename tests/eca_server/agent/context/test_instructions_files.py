@@ -94,7 +94,6 @@ async def test_each_file_counts_once(tmp_path, project, user_directory):
     assert instructions.text.count("the project's") == 1
 
 
-@pytest.mark.requirement("W-38a")
 async def test_a_huge_file_is_cut_with_a_mark(project, workspace, user_directory):
     (project / "AGENTS.md").write_bytes(b"Be kind.\n" * 5_800_000)
     instructions = await read_instruction_files(workspace, user_directory=user_directory)

@@ -80,7 +80,6 @@ async def names() -> dict[str, list[str]]:
     return resolver.known
 
 
-@pytest.mark.requirement("CTX-4")
 async def test_a_page_is_fetched_and_is_its_text():
     html = "<title>Hello</title><p>World <a href='/x'>x</a>"
     async with site({"/a": answer(html, "text/html; charset=utf-8")}) as server:
@@ -130,7 +129,6 @@ async def test_an_error_of_the_server_is_reported():
         await fetched({})
 
 
-@pytest.mark.requirement("W-38a")
 async def test_a_page_of_endless_size_is_cut():
     async def endless(responder: Responder) -> None:
         await responder.start(200, {"content-type": "text/plain"})

@@ -76,7 +76,6 @@ async def test_only_the_newest_pending_status_is_reported_and_none_twice(log, nu
     ]
 
 
-@pytest.mark.requirement("W-24")
 async def test_a_status_is_reported_again_for_a_chat_with_the_id_of_a_deleted_one(log, nursery):
     background, runs = BackgroundHooks(nursery, pytest.fail), {"status": "running"}
     for _ in range(2):
@@ -131,7 +130,6 @@ async def test_a_failing_hook_is_named_once_and_an_internal_error_stops_no_other
     assert log.events[-1] == ("chatStatusChanged", 4)
 
 
-@pytest.mark.requirement("W-13")
 async def test_session_end_hooks_run_last(log, nursery):
     background = BackgroundHooks(nursery, pytest.fail)
     background.fire(HOOKS, "chatEnd", {}, "c")
@@ -145,7 +143,6 @@ async def test_session_end_hooks_run_last(log, nursery):
         end.set()
 
 
-@pytest.mark.requirement("W-13")
 async def test_at_the_sessions_end_hooks_have_a_second_and_none_starts_after_it(
     log, nursery, autojump_clock
 ):

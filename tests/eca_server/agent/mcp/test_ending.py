@@ -190,7 +190,6 @@ async def test_ten_servers_stop_at_once_within_a_second():
     assert time.monotonic() - started < 1
 
 
-@pytest.mark.requirement("W-13a")
 async def test_the_ladder_leaves_time_for_the_rest_of_a_shutdown():
     ladder = stdio.LADDER
     in_all = ladder.after_stdin + ladder.after_term + ladder.after_kill

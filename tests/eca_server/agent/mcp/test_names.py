@@ -36,7 +36,6 @@ def test_a_changed_name_does_not_depend_on_other_tools(keys):
         assert tool_names(reversed(keys))[key] == names[key]
 
 
-@pytest.mark.requirement("W-37")
 @pytest.mark.parametrize(
     ("server", "tool", "holds"),
     [

@@ -52,7 +52,6 @@ async def test_a_stopped_server_offers_nothing_and_announces_its_end(autojump_cl
         assert (server.tools, server.prompts, place.open) == ((), (), 0)
 
 
-@pytest.mark.requirement("CONF-13")
 async def test_a_list_that_arrives_at_a_stop_is_not_announced(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):

@@ -158,7 +158,6 @@ def test_pictures_are_few_and_not_too_large():
     assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
 
 
-@pytest.mark.requirement("W-38a")
 def test_a_cut_result_has_a_note():
     (shown,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
     assert "bytes left out" in shown

@@ -69,7 +69,6 @@ def test_a_native_tool_is_matched_in_each_spelling(selector, given):
     assert verdict(approval, READ) == given
 
 
-@pytest.mark.requirement("W-33e")
 @pytest.mark.parametrize("selector", [*SPELLINGS, "eca", "ECA"])
 def test_a_tool_is_disabled_in_each_spelling(selector):
     policy = policy_of(Config(disabled_tools=(selector,)), "agent")

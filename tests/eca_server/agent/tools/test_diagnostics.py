@@ -150,7 +150,6 @@ async def test_what_editors_really_send_is_read(tmp_path, members, line):
         assert (await shown(both, finding(**members))).endswith(line)
 
 
-@pytest.mark.requirement("W-42e")
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -169,7 +168,6 @@ async def test_an_answer_that_makes_no_sense_is_a_no(tmp_path, reply, why):
         assert (await ours.turn("still there?"))[-1]["state"] == "finished"
 
 
-@pytest.mark.requirement("W-42d")
 async def test_an_editor_that_never_answers_is_not_waited_for(tmp_path, autojump_clock):
     async with editor_and_tool(tmp_path, timeout=30) as (_, tool):
         call = await tool.prepare({})

@@ -68,7 +68,6 @@ async def test_an_empty_directory_is_empty(tmp_path):
     assert await output_text(made(tmp_path), path=".") == f"{tmp_path}/\n\n0 directories, 0 files"
 
 
-@pytest.mark.requirement("W-6b", "W-38a")
 async def test_a_tree_that_does_not_fit_loses_its_deepest_levels(tmp_path):
     made(tmp_path, *(f"{one}/{two}/{three}" for one in "ab" for two in "ab" for three in "abc"))
     tool = DirectoryTree(files=files_in(tmp_path, cap=Cap(lines=10, size=10_000)))

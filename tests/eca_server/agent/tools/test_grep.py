@@ -262,7 +262,6 @@ async def test_no_match_is_no_error(tool, tmp_path):
     assert "cannot span lines" in await output_text(tool, path=".", pattern=r"foo\nbar")
 
 
-@pytest.mark.requirement("W-6b", "W-38a")
 async def test_more_lines_than_wanted_are_cut_and_counted(tool, tmp_path):
     write(tmp_path, a="foo\n" * 8, b="foo\n" * 2)
     assert await output_text(tool, path=".", pattern="foo", max_results=2) == (

@@ -121,7 +121,6 @@ async def test_each_place_is_shown_with_what_is_there_in_the_workspace(tmp_path)
     ]
 
 
-@pytest.mark.requirement("W-42e")
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -140,7 +139,6 @@ async def test_an_answer_that_is_none_is_a_no(tmp_path, reply, why):
     assert why in text
 
 
-@pytest.mark.requirement("W-42d")
 async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_deadline(
     tmp_path, autojump_clock
 ):
@@ -168,7 +166,6 @@ async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_
     assert len(times) == 5
 
 
-@pytest.mark.requirement("W-42d")
 async def test_an_editor_that_never_answers_is_not_waited_for(tmp_path, autojump_clock):
     async with editor_and_tool(tmp_path, timeout=30) as (_, tool):
         call = await tool.prepare({"path": "a.py", "line": 2, "symbol": "tau"})
@@ -194,7 +191,6 @@ async def test_a_name_that_is_missing_there_is_refused_with_the_line(tmp_path):
                 await call.run()
 
 
-@pytest.mark.requirement("W-42d")
 async def test_only_an_editor_that_outputs_so_in_an_edition_that_has_it_is_asked():
     async with editor(started=False) as ours:
         await ours.start(capabilities={"codeAssistant": {"editor": {"references": True}}})

@@ -64,7 +64,6 @@ async def test_every_encoding_we_know_is_read(tool, tmp_path, data):
     assert await output_text(tool, path=written(tmp_path, data)) == "grüße\nok"
 
 
-@pytest.mark.requirement("W-38a")
 async def test_a_part_says_what_was_left_out_and_how_to_continue(tool, tmp_path):
     path = written(tmp_path, "".join(f"{n}\n" for n in range(1, 6)))
     assert await output_text(tool, path=path, line_offset=1, limit=2) == (

@@ -242,7 +242,6 @@ async def test_a_flood_takes_no_memory(tool):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
 
 
-@pytest.mark.requirement("W-38a")
 async def test_of_a_flood_beginning_and_end_are_retained(root):
     tool = tool_in(root, cap=Cap(lines=10, size=1000))
     [text] = texts(await run(tool, "seq 100000"))

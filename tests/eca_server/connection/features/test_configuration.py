@@ -186,7 +186,6 @@ async def test_tools_are_announced_again_when_the_configuration_disables_others(
         assert await ours.unsolicited() == []
 
 
-@pytest.mark.requirement("W-33b", "W-28b")
 async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behaviour(tmp_path):
     async with editor() as ours:
         for behavior, times in (("agent", 1), ("plan", 2), ("plan", 2), ("agent", 3)):
@@ -212,7 +211,6 @@ async def test_before_the_handshake_a_client_is_sent_nothing_unasked():
         assert len(update["params"]["chat"]) == 7
 
 
-@pytest.mark.requirement("W-28b")
 async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(tmp_path):
     behaviors = {"plan": {"defaultModel": "simulator/script"}}
     async with project(tmp_path, {"behavior": behaviors}) as ours:
@@ -338,7 +336,6 @@ CONFIGS = st.fixed_dictionaries(
 SELECTIONS = st.sampled_from(["agent", "plan", "review", "novel"])
 
 
-@pytest.mark.requirement("CONF-3", "W-11g")
 @given(steps=st.lists(CONFIGS | SELECTIONS, max_size=6))
 @example(steps=[{"behavior": {"review": {}}, "defaultBehavior": "review"}, "agent", {}])
 def test_what_was_announced_adds_up_to_the_state(steps):

@@ -51,7 +51,6 @@ def first_told(ours: Editor) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.requirement("W-11g", "CONF-3")
 async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(tmp_path):
     listed = ("m", "n", "text-embedding-3-small")
     async with Provider(models=listed, otherwise=reply("Hi")) as there:

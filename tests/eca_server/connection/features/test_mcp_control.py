@@ -230,7 +230,7 @@ async def test_what_cannot_be_is_an_error_that_says_why(home, method, params, sa
     assert not (home.data / "eca-python" / "settings.json").exists()
 
 
-@pytest.mark.requirement("W-36c", "W-36d")
+@pytest.mark.requirement("W-36c")
 async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_connected(
     home, monkeypatch
 ):

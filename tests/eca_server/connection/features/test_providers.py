@@ -215,7 +215,6 @@ async def test_a_login_that_is_no_longer_wanted_is_abandoned(tmp_path, method, p
     assert (stored(tmp_path) if file.exists() else {}) == left
 
 
-@pytest.mark.requirement("W-13a")
 async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path):
     async with login_server() as server:
         asked, answers = trio.Event(), trio.Event()

@@ -229,7 +229,6 @@ async def test_never_is_not_asked_again_until_something_changes(folders):
         await answer_and_finish(ours, question, NOT_NOW)
 
 
-@pytest.mark.requirement("W-23b")
 async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
     folders.configure(**server())
     async with folders.editor() as ours:

@@ -241,7 +241,6 @@ async def test_models_are_listed():
         assert caught.value.kind == "protocol"
 
 
-@pytest.mark.requirement("W-23")
 async def test_a_hundred_turns_stopped_at_once_close_a_hundred_connections():
     def script(request) -> Reply:
         return reply("last") if "last" in str(request.body) else reply("x", wait("never"))
