@@ -43,10 +43,7 @@ MESSAGES: list[tuple[dict[str, Any], Message]] = [
     ),
     ({**V, "id": None, "error": {"code": 5, "message": "no"}}, ErrorResponse(None, 5, "no")),
     ({**V, "error": {"code": 5, "message": "no"}}, ErrorResponse(None, 5, "no")),
-    (
-        {**V, "id": 1, "result": 2, "error": {"code": 5, "message": "no"}},
-        ErrorResponse(1, 5, "no"),
-    ),
+    ({**V, "id": 1, "result": 2, "error": {"code": 5, "message": "no"}}, ErrorResponse(1, 5, "no")),
 ]
 
 

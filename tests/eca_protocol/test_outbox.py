@@ -61,10 +61,7 @@ async def test_frames_are_joined_up_to_the_size_of_a_write():
 
 
 @pytest.mark.requirement("W-6d")
-@given(
-    frames=st.lists(st.binary(min_size=1, max_size=12), max_size=30),
-    size=st.integers(1, 20),
-)
+@given(frames=st.lists(st.binary(min_size=1, max_size=12), max_size=30), size=st.integers(1, 20))
 async def test_a_write_holds_whole_frames_and_no_more_than_fit(frames, size):
     recorder = Recorder()
     outbox = Outbox(recorder)

@@ -414,10 +414,7 @@ async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules():
     options: dict[str, Any] = {"table": table, "dialect": dialect, "framing": LINES}
     async with conversation(handlers, **options) as (peer, wire):
         await wire.send(
-            b"noise on the line\n",
-            request("a", "tools/call"),
-            cancel("a"),
-            request("b", "ping"),
+            b"noise on the line\n", request("a", "tools/call"), cancel("a"), request("b", "ping")
         )
         assert await wire.receive() == success("b", {})
         await waiting.started.wait()

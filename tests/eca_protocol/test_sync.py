@@ -92,10 +92,7 @@ def test_functions_of_the_program_are_called_in_its_own_thread(tmp_path):
         return "main"
 
     options = sync.connect(
-        server=server(),
-        workspace_folders=[tmp_path],
-        on_approval=approve,
-        on_question=answer,
+        server=server(), workspace_folders=[tmp_path], on_approval=approve, on_question=answer
     )
     with options as connected:
         chat = connected.chat(model=SCRIPT)

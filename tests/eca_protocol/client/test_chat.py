@@ -80,8 +80,7 @@ async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
             for call_id, piece in (("1", ""), ("1", '{"path":'), ("2", "{"), ("1", ' "a"}')):
                 call: dict[str, Any] = {"origin": "native", "name": "f", "server": "eca"}
                 server.content(
-                    "c",
-                    m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **call),
+                    "c", m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **call)
                 )
             server.finish("c")
             return server.taken(params)

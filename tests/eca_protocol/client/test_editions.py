@@ -97,11 +97,7 @@ SENT: list[tuple[Row, Any, Any]] = [
     ),
     (methods.CHAT_LIST, m.ChatListParams(limit=3), {"chats": ()}),
     (methods.CHAT_OPEN, m.ChatOpenParams(chat_id="c", limit=3), {"found": False}),
-    (
-        methods.CHAT_SELECTED_AGENT_CHANGED,
-        m.ChatSelectedAgentChanged(agent="a", chat_id="c"),
-        None,
-    ),
+    (methods.CHAT_SELECTED_AGENT_CHANGED, m.ChatSelectedAgentChanged(agent="a", chat_id="c"), None),
     (
         methods.CHAT_SELECTED_MODEL_CHANGED,
         m.ChatSelectedModelChanged(model="a/b", variant="high"),
@@ -130,11 +126,7 @@ SENT: list[tuple[Row, Any, Any]] = [
     (methods.MCP_UPDATE_SERVER, m.MCPUpdateServerParams(**NAMED, command="x", args=("y",)), {}),
     (methods.MCP_REMOVE_SERVER, m.MCPRemoveServerParams(**NAMED), {"removed": True}),
     (methods.PROVIDERS_LIST, m.ProvidersListParams(), {"providers": ()}),
-    (
-        methods.PROVIDERS_LOGIN,
-        m.ProvidersLoginParams(provider="p", method="m"),
-        {"action": "done"},
-    ),
+    (methods.PROVIDERS_LOGIN, m.ProvidersLoginParams(provider="p", method="m"), {"action": "done"}),
     (
         methods.PROVIDERS_LOGIN_INPUT,
         m.ProvidersLoginInputParams(provider="p", data={"a_b": "1"}),
@@ -249,10 +241,7 @@ async def test_the_server_s_questions_are_answered_by_their_handlers():
     references = m.EditorGetReferencesResponse(status="success", locations=())
     async with connected(
         speaks=Revision.CURRENT, on_question=ask, references=lambda _: references
-    ) as (
-        _,
-        server,
-    ):
+    ) as (_, server):
         question = m.ChatAskQuestionParams(chat_id="c", question="why")
         answer = await server.peer.call("chat/askQuestion", question)
         assert answer == m.ChatAskQuestionResponse(answer="WHY")

@@ -42,11 +42,7 @@ ALLOWED: list[Row] = [
     (
         "initialize",
         "params",
-        {
-            "processId": 1,
-            "capabilities": {"codeAssistant": {"chat": {}}},
-            "workspaceFolders": [],
-        },
+        {"processId": 1, "capabilities": {"codeAssistant": {"chat": {}}}, "workspaceFolders": []},
         "params.capabilities.codeAssistant.chat",
         "wrong type",
         "W-3",
@@ -158,14 +154,7 @@ ALLOWED: list[Row] = [
         "other revision",
         "W-11",
     ),
-    (
-        "chat/selectedAgentChanged",
-        "params",
-        {"agent": "a"},
-        "params",
-        "other revision",
-        None,
-    ),
+    ("chat/selectedAgentChanged", "params", {"agent": "a"}, "params", "other revision", None),
 ]
 
 

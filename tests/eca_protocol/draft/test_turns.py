@@ -166,11 +166,7 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id():
         ([call("run"), call("running"), call("called", error=True, details=WRITES)], [], []),
         ([call("run"), call("rejected", reason="user-config", details=WRITES)], [], []),
         ([call("run"), call("running"), call("called")], [], []),
-        (
-            [call("called", name="eca_preview_file_change", details=WRITES)],
-            [],
-            [],
-        ),
+        ([call("called", name="eca_preview_file_change", details=WRITES)], [], []),
         (
             [call("run", manual_approval=True, details=WRITES), call("called", details=WRITES)],
             [True],

@@ -83,10 +83,7 @@ async def test_texts_of_any_length_are_sent_and_form_the_history():
         assert len(texts) > 4
         await contents(client, "two")
     said = "long " * 4000 + "\n\nthe end of 1"
-    assert histories == [
-        [("user", "one")],
-        [("user", "one"), ("assistant", said), ("user", "two")],
-    ]
+    assert histories == [[("user", "one")], [("user", "one"), ("assistant", said), ("user", "two")]]
 
 
 async def test_a_reasoning_is_closed_even_if_its_block_raises(caplog):

@@ -42,17 +42,7 @@ def make(house: House, kind: str) -> Path:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "pipe",
-        "directory",
-        "device",
-        "loop",
-        "large",
-        "huge",
-        "not UTF-8",
-        "deep",
-        "long number",
-    ],
+    ["pipe", "directory", "device", "loop", "large", "huge", "not UTF-8", "deep", "long number"],
 )
 def test_it_is_named_and_the_rest_counts(house, kind):
     path = make(house, kind)

@@ -215,7 +215,7 @@ def test_everything_known_is_read(house):
                 "backoffMultiplier": 1.5,
                 "maxDelayMs": 900,
             },
-        },
+        }
     )
     config = house.config()
     provider = config.providers["p"]

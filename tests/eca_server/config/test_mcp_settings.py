@@ -36,7 +36,7 @@ def test_everything_about_a_server_is_read(house):
             },
             "mcpTimeoutSeconds": 9,
             "mcpKeepAliveSeconds": 10,
-        },
+        }
     )
     config = house.config()
     git, web = config.mcp_servers["git"], config.mcp_servers["web"]
@@ -67,7 +67,7 @@ def test_references_and_variables_are_replaced_once(house):
                 },
                 "w": {"url": "https://x/${N}", "headers": {"Authorization": "B ${env:TOKEN}"}},
             }
-        },
+        }
     )
     servers = house.config().mcp_servers
     assert servers["s"].command == "/h/bin/x"

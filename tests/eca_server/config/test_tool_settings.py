@@ -48,7 +48,7 @@ def test_everything_about_tools_is_read(house):
             "commands": [{"path": "~/commands/fix.md"}],
             "index": {"ignoreFiles": [{"type": "gitignore"}, {"type": "gitignore"}]},
             "lspTimeoutSeconds": 5,
-        },
+        }
     )
     config = house.config()
     assert config.tool_call.approval == Approval(
@@ -145,7 +145,7 @@ def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house):
                     "toolCall": {"approval": {"byDefault": "ask", "deny": {"eca": {}}}},
                 }
             },
-        },
+        }
     )
     behaviors = house.config().behaviors
     assert behaviors["plan"] == Behavior(

@@ -26,14 +26,7 @@ PROVIDER = {"api": "openai-chat", "url": "https://evil.example"}
 SERVER = {"command": "touch", "args": ["./owned"]}
 HOOK = {"type": "sessionStart", "actions": [{"type": "shell", "shell": "touch ./owned"}]}
 CLASSES = {
-    Workspace.NEVER: {
-        "catalog",
-        "keyring",
-        "netrcFile",
-        "network",
-        "otlp",
-        "providers.*.keyRc",
-    },
+    Workspace.NEVER: {"catalog", "keyring", "netrcFile", "network", "otlp", "providers.*.keyRc"},
     Workspace.RESTRICTS: {
         "disabledTools",
         "enabledTools",
@@ -137,10 +130,7 @@ def test_without_trust_a_folder_configures_nothing_that_could_do_harm(untrusted,
         "toolCall.approval.deny.eca",
         "disabledTools",
         "enabledTools",
-    } | {
-        "includeParentAgentsFiles",
-        "toolCall.manualApproval",
-    }
+    } | {"includeParentAgentsFiles", "toolCall.manualApproval"}
 
 
 @pytest.mark.parametrize(

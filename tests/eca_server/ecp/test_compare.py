@@ -44,10 +44,7 @@ def crashed(name: str) -> ScenarioReport:
     ],
 )
 def test_each_check_has_its_kind_of_change(before, after, kinds):
-    result = compare(
-        a_report(scenarios=tuple(before)),
-        a_report(scenarios=tuple(after)),
-    )
+    result = compare(a_report(scenarios=tuple(before)), a_report(scenarios=tuple(after)))
     assert [change.kind for change in result.changes] == kinds
     assert result.regressed == ("broken" in kinds)
 
@@ -104,12 +101,7 @@ def test_a_probability_is_one_whichever_side_comes_first(data):
 @pytest.mark.parametrize(
     ("shares", "window", "slope", "text"),
     [
-        (
-            [4],
-            20,
-            0.0,
-            "1 run: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)",
-        ),
+        ([4], 20, 0.0, "1 run: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)"),
         (
             [0, 1, 2],
             20,

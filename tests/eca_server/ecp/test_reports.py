@@ -25,14 +25,7 @@ from eca_server.ecp.reports.junit import render_junit
 from eca_server.ecp.reports.masking import mask_report
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
-from tests.eca_server.ecp.sample_reports import (
-    CRASHED,
-    HOSTILE,
-    POLITE,
-    a_report,
-    hours,
-    no_result,
-)
+from tests.eca_server.ecp.sample_reports import CRASHED, HOSTILE, POLITE, a_report, hours, no_result
 
 
 def test_a_report_is_read_back_as_it_was():

@@ -116,12 +116,7 @@ KEYS = (
     | st.recursive(
         st.none() | st.integers() | st.text(max_size=5),
         lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(KEYS),
-                inner,
-                max_size=4,
-            )
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
         ),
         max_leaves=8,
     ).map(lambda value: json.dumps(value).encode()),

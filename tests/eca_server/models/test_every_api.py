@@ -254,10 +254,7 @@ async def test_a_key_that_is_quoted_back_is_masked(api):
 AFTER_RESULTS = Request(
     messages=[
         *HELLO.messages,
-        Message(
-            role="assistant",
-            parts=(ToolCallPart(id="c", name="f", raw="{}", arguments={}),),
-        ),
+        Message(role="assistant", parts=(ToolCallPart(id="c", name="f", raw="{}", arguments={}),)),
         Message(role="tool", parts=(ToolResultPart(call_id="c", parts=(TextPart("r"),)),)),
     ]
 )

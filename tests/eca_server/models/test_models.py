@@ -85,8 +85,7 @@ async def test_a_model_that_thinks_has_variants_by_how_much():
         "plain": ModelFacts(),
     }
     listing = Listing(
-        models=tuple(ModelInfo(name=name, facts=can) for name, can in capabilities.items()),
-        at=0,
+        models=tuple(ModelInfo(name=name, facts=can) for name, can in capabilities.items()), at=0
     )
     own = {"low": {}, "max": {"thinking": "all"}}
     configured = ProviderConfig(

@@ -87,10 +87,7 @@ def test_a_model_that_cannot_be_asked_is_not_offered():
     [
         (Settings(url="https://api.openai.com"), False),
         (Settings(url="https://api.openai.com/v1", key=Secret("k")), True),
-        (
-            Settings(url="https://api.openai.com", extra_headers={"Authorization": "b"}),
-            True,
-        ),
+        (Settings(url="https://api.openai.com", extra_headers={"Authorization": "b"}), True),
         (Settings(url="https://proxy.invalid/openai"), True),
     ],
 )

@@ -16,9 +16,7 @@ from typing import Any
 
 import pytest
 import trio
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
@@ -183,11 +181,7 @@ def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path):
 
 def test_a_failure_is_reported_by_its_class_and_not_by_its_text(tmp_path):
     with collecting() as collector:
-        chat(
-            tmp_path,
-            f"fail quota {SECRET_WORDS}",
-            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
-        )
+        chat(tmp_path, f"fail quota {SECRET_WORDS}", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
     model = collector.spans()["chat script"]
     assert (model["error.type"], model["status"]) == ("quota", 2)
     (point,) = collector.metrics()["gen_ai.client.operation.duration"]

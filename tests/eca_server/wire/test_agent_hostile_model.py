@@ -12,14 +12,7 @@ import pytest
 
 from eca_protocol.testing.provider import chunk, finish, raw, reply, tool_call
 from tests.eca_server.stranger import contents_of
-from tests.eca_server.wire.agent_session import (
-    ALLOW,
-    Content,
-    calls,
-    ends,
-    order,
-    told,
-)
+from tests.eca_server.wire.agent_session import ALLOW, Content, calls, ends, order, told
 
 MEGABYTE = 2**20
 READ = "eca_read_file"

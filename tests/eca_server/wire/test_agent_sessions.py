@@ -9,15 +9,7 @@ import pytest
 
 from eca_protocol.testing.provider import finish, hang, reply, text, tool_call
 from tests.eca_server.stranger import contents_of, decision, message
-from tests.eca_server.wire.agent_session import (
-    ALLOW,
-    Agent,
-    calls,
-    ends,
-    of_call,
-    order,
-    told,
-)
+from tests.eca_server.wire.agent_session import ALLOW, Agent, calls, ends, of_call, order, told
 
 CALL = ["toolCallPrepare", "toolCallRun"]
 RAN = [*CALL, "toolCallRunning", "toolCalled"]

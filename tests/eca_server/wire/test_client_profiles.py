@@ -20,14 +20,7 @@ from eca_server.client.content_formatting import ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile, profile_for
 from eca_server.client.session import Session
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import (
-    Stranger,
-    content_of,
-    frame,
-    frames_in,
-    message,
-    text_of,
-)
+from tests.eca_server.stranger import Stranger, content_of, frame, frames_in, message, text_of
 
 OLD_EMACS = {"clientInfo": {"name": "emacs"}, "capabilities": {"codeAssistant": {"chat": True}}}
 EMACS = {

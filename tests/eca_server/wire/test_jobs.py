@@ -36,8 +36,7 @@ def shutdown_and_exit(server: Stranger) -> None:
 def test_no_job_is_left(start_server, tmp_path, end, code):
     server = start_server(env=ALLOWED)
     server.introduced(
-        tmp_path,
-        capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}},
+        tmp_path, capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}}
     )
     server.prompt(
         "\n".join(

@@ -66,8 +66,7 @@ def with_family(
     allowed = {"toolCall": {"approval": {"byDefault": "allow"}}, "chat": {"title": False}}
     server = start_server(env={"ECA_CONFIG": json.dumps({**allowed, **config})})
     server.introduced(
-        folder,
-        capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}},
+        folder, capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}}
     )
     if prompt:
         server.ask("chat/prompt", {"message": prompt, "model": "simulator/script", "chatId": "c"})

@@ -32,10 +32,7 @@ def tree(folder: Path) -> Tree:
 
 def opened(start_server: Start, project: Path) -> Stranger:
     server = start_server(cwd=project)
-    server.introduced(
-        project,
-        capabilities={"codeAssistant": {"chatCapabilities": {}}},
-    )
+    server.introduced(project, capabilities={"codeAssistant": {"chatCapabilities": {}}})
     return server
 
 

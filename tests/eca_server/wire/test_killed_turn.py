@@ -38,10 +38,7 @@ SECONDS = 30.0
 def opened(start_server: Start, project: Path, **config: Any) -> Stranger:
     configured = json.dumps({"chat": {"title": False}, **config})
     server = start_server(cwd=project, env={"ECA_CONFIG": configured})
-    server.introduced(
-        project,
-        capabilities={"codeAssistant": {"chatCapabilities": {}}},
-    )
+    server.introduced(project, capabilities={"codeAssistant": {"chatCapabilities": {}}})
     return server
 
 
@@ -98,12 +95,7 @@ def shown(server: Stranger, chat: str = "c") -> list[tuple[str, str]]:
 
 
 MOMENTS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, list[tuple[str, str]]]] = {
-    "before the first token": (
-        ("wait forever",),
-        {"type": "progress"},
-        "",
-        [],
-    ),
+    "before the first token": (("wait forever",), {"type": "progress"}, "", []),
     "in a text": (
         ("say half an answer", "wait forever"),
         {"type": "text"},
@@ -187,11 +179,7 @@ def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
     assert last[0] == "user"
     assert NOTE in last[1]
     assert "go on" in last[1]
-    cut_off = [
-        ("user", "a question"),
-        ("assistant", "half an answer"),
-        ("system", CUT_OFF),
-    ]
+    cut_off = [("user", "a question"), ("assistant", "half an answer"), ("system", CUT_OFF)]
     assert shown(second) == [*cut_off, ("user", "go on"), ("assistant", "the end")]
 
     turn(second, "/resume 1", chatId="d")

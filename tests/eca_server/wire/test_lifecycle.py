@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 from tests.eca_server.conftest import SERVE
-from tests.eca_server.stranger import (
-    code_of,
-    message,
-)
+from tests.eca_server.stranger import code_of, message
 
 
 def shown(messages: list[Any]) -> list[tuple[str, str]]:

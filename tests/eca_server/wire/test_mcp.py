@@ -125,10 +125,7 @@ def test_an_edit_of_the_configuration_restarts_only_what_it_changes(start_server
     file.parent.mkdir()
     file.write_text(json.dumps({"mcpServers": {"same": scripted(), "other": scripted()}}))
     server = start_server()
-    server.introduced(
-        project,
-        initializationOptions={"workspaceTrusted": True},
-    )
+    server.introduced(project, initializationOptions={"workspaceTrusted": True})
     for name in ("same", "other"):
         wait_for(server, name, "running")
     pids = children(server.pid)

@@ -147,10 +147,7 @@ def names(matches: Sequence[FileMatch], folder: Path) -> list[str]:
 
 async def test_files_and_folders_are_found(index, project):
     assert names(await index.search("main", limit=10), project) == ["src/main.py"]
-    assert names(await index.search("util", limit=10), project) == [
-        "src/util/",
-        "src/util/text.py",
-    ]
+    assert names(await index.search("util", limit=10), project) == ["src/util/", "src/util/text.py"]
     assert await index.search("out.py", limit=10) == []
 
 

@@ -59,11 +59,7 @@ async def test_a_login_that_github_refuses_is_reported(tmp_path):
 
 
 async def test_without_a_login_the_user_is_shown_how_to_log_in():
-    async with (
-        Provider([]) as provider,
-        github(provider.url) as shop,
-        editor(config(shop)) as ours,
-    ):
+    async with Provider([]) as provider, github(provider.url) as shop, editor(config(shop)) as ours:
         said = text(await ours.turn("hello", model="github-copilot/m"))
     assert "`/login github-copilot`" in said
 

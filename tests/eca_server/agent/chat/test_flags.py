@@ -124,9 +124,6 @@ async def test_a_flag_goes_with_what_it_follows() -> None:
 async def test_flags_of_an_older_store_are_read() -> None:
     body = json.dumps({"flags": {"m1": "here", "f2": {"after": "m2", "text": "there"}, "x": 1}})
     flags = decode_settings(body.encode()).flags
-    assert flags == {
-        "flag-m1": Flag(after="m1", text="here"),
-        "f2": Flag(after="m2", text="there"),
-    }
+    assert flags == {"flag-m1": Flag(after="m1", text="here"), "f2": Flag(after="m2", text="there")}
     kept = ChatSettings(flags=flags)
     assert decode_settings(encode_settings(kept)) == kept

@@ -23,13 +23,7 @@ from eca_server.agent.mcp.messages import (
 )
 from tests.eca_server.agent.chat.editor import ECHO, editor, finishes, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
-from tests.eca_server.agent.chat.mcp_session import (
-    GIT,
-    session,
-    status,
-    updates,
-    with_servers,
-)
+from tests.eca_server.agent.chat.mcp_session import GIT, session, status, updates, with_servers
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
 COMMIT = Prompt(

@@ -42,14 +42,10 @@ async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path):
 
 
 HANGING_HOOK: dict[str, Any] = {
-    "hooks": {
-        "slow": {"type": "preRequest", "actions": [{"type": "shell", "shell": "sleep 60"}]},
-    }
+    "hooks": {"slow": {"type": "preRequest", "actions": [{"type": "shell", "shell": "sleep 60"}]}}
 }
 BLOCKING_HOOK: dict[str, Any] = {
-    "hooks": {
-        "strict": {"type": "preRequest", "actions": [{"type": "shell", "shell": "exit 2"}]},
-    }
+    "hooks": {"strict": {"type": "preRequest", "actions": [{"type": "shell", "shell": "exit 2"}]}}
 }
 
 

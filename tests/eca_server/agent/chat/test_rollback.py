@@ -406,9 +406,7 @@ async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(tmp
 
 
 @pytest.mark.requirement(
-    "FIELD:ChatForkParams.chatId",
-    "FIELD:ChatForkParams.contentId",
-    "FIELD:ChatForkResponse.chatId",
+    "FIELD:ChatForkParams.chatId", "FIELD:ChatForkParams.contentId", "FIELD:ChatForkResponse.chatId"
 )
 async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:

@@ -67,10 +67,7 @@ async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom(
 
 
 async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():
-    async with (
-        Provider(otherwise=reply("a")) as provider,
-        current(configured(provider)) as ours,
-    ):
+    async with Provider(otherwise=reply("a")) as provider, current(configured(provider)) as ours:
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": "high"})
         await ours.tell("chat/selectedModelChanged", {"model": "p/m", "chatId": "d"})
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan", "chatId": "d"})

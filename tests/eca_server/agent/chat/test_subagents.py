@@ -84,11 +84,7 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_r
 @pytest.mark.requirement("W-34")
 @pytest.mark.parametrize(
     ("client", "shown_in", "answered_in"),
-    [
-        ("VsCode", "subagent-", "subagent-"),
-        ("VsCode", "subagent-", "c"),
-        ("Neovim", "c", "c"),
-    ],
+    [("VsCode", "subagent-", "subagent-"), ("VsCode", "subagent-", "c"), ("Neovim", "c", "c")],
 )
 async def test_the_user_is_asked_what_a_subagent_may_not_do_unasked(
     client, shown_in, answered_in, tmp_path

@@ -108,12 +108,7 @@ async def test_no_title_follows_a_stop_or_a_delete_of_the_idle_chat(ending: str)
 
 @pytest.mark.requirement("W-25a")
 @pytest.mark.parametrize(
-    "title",
-    [
-        Reply(status=400, body={"error": {"message": "no"}}),
-        reply(hang()),
-        reply(" \n "),
-    ],
+    "title", [Reply(status=400, body={"error": {"message": "no"}}), reply(hang()), reply(" \n ")]
 )
 async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None:
     provider = Provider([reply("hello"), reply("again")], title=title)

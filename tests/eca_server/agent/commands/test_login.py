@@ -54,8 +54,7 @@ def test_another_command_or_a_sentence_ends_the_wait(message):
 
 
 @pytest.mark.parametrize(
-    "message",
-    [f"my key is {KEY}", f"{KEY} {KEY}", f"{KEY}\n{KEY}", f"ключ{KEY}", "k" * 9000],
+    "message", [f"my key is {KEY}", f"{KEY} {KEY}", f"{KEY}\n{KEY}", f"ключ{KEY}", "k" * 9000]
 )
 def test_an_invalid_key_is_hidden_and_the_wait_continues(message):
     prompt = read(message, "openai")

@@ -171,10 +171,7 @@ async def test_redirects_are_followed(status):
 
 
 async def test_links_start_where_the_redirects_ended():
-    pages = {
-        "/a": redirect("/b/c"),
-        "/b/c": answer("<a href=d>x</a>", "text/html"),
-    }
+    pages = {"/a": redirect("/b/c"), "/b/c": answer("<a href=d>x</a>", "text/html")}
     assert urlsplit((await fetched(pages, "/a")).text.removeprefix("[x](")).path == "/b/d)"
 
 

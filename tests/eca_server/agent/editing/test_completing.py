@@ -63,11 +63,7 @@ async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginn
 
 async def test_today_s_spelling_of_emacs_is_read_in_its_edition():
     params = at_end("say x")
-    renamed = {
-        "doc-text": params["docText"],
-        "doc-version": 3,
-        "position": params["position"],
-    }
+    renamed = {"doc-text": params["docText"], "doc-version": 3, "position": params["position"]}
     async with editor({"completion": {"model": SCRIPT}}) as ours:
         [item] = (await ours.ask("completion/inline", renamed))["items"]
         assert (item["text"], item["docVersion"]) == ("x", 3)

@@ -69,11 +69,7 @@ async def test_only_the_newest_pending_status_is_reported_and_none_twice(log, nu
     background.fire(HOOKS, "chatEnd", {"chat": "c"}, "c")
     log.end.set()
     await trio.testing.wait_all_tasks_blocked()
-    assert log.events[1:] == [
-        ("chatStatusChanged", 2),
-        ("chatStatusChanged", 4),
-        ("chatEnd", "c"),
-    ]
+    assert log.events[1:] == [("chatStatusChanged", 2), ("chatStatusChanged", 4), ("chatEnd", "c")]
 
 
 async def test_a_status_is_reported_again_for_a_chat_with_the_id_of_a_deleted_one(log, nursery):

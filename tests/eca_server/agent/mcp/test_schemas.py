@@ -76,11 +76,7 @@ def test_internal_references_are_resolved_and_others_never_fetched():
         },
     }
     assert schema_of(schema)["properties"] == {
-        "a": {
-            "type": "object",
-            "properties": {"x": {"type": "integer"}},
-            "description": "where",
-        },
+        "a": {"type": "object", "properties": {"x": {"type": "integer"}}, "description": "where"},
         "b": {},
     }
 

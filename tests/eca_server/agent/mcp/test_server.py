@@ -7,12 +7,7 @@ import trio.testing
 
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import Progress, ToolResult
-from eca_server.agent.mcp.server import (
-    LIST_PAUSE_SECONDS,
-    RESTART_SECONDS,
-    STABLE_SECONDS,
-    Server,
-)
+from eca_server.agent.mcp.server import LIST_PAUSE_SECONDS, RESTART_SECONDS, STABLE_SECONDS, Server
 from eca_server.agent.mcp.states import State
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import ECHO, Place, server_at

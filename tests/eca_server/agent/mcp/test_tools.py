@@ -20,13 +20,7 @@ from eca_server.agent.mcp.messages import (
     ToolHints,
     ToolResult,
 )
-from eca_server.agent.mcp.tools import (
-    MAX_PICTURES,
-    CallTool,
-    ServerTool,
-    output_of,
-    server_tool,
-)
+from eca_server.agent.mcp.tools import MAX_PICTURES, CallTool, ServerTool, output_of, server_tool
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.attachments import MAX_IMAGE_BYTES

@@ -171,8 +171,7 @@ async def test_an_older_bubblewrap_is_used_without_its_missing_option(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("platform", "text"),
-    [("linux", "install the package"), ("win32", "Linux and macOS only")],
+    ("platform", "text"), [("linux", "install the package"), ("win32", "Linux and macOS only")]
 )
 async def test_a_missing_program_is_the_reason(platform, text):
     assert text in detection.probe_sandbox(platform=platform, find_program=lambda _: None).why_not

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eca_server.agent.sandbox import detect as detection
-from tests.eca_server.agent.chat.agent_session import (
-    calls,
-    of_calls,
-    order,
-    results,
-    session,
-)
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, order, results, session
 from tests.eca_server.agent.sandbox.driver import needs_bubblewrap
 
 AUTO = {"toolCall": {"sandbox": "auto"}}

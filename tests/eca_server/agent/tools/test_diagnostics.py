@@ -37,11 +37,7 @@ def finding(**members: Any) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def editor_and_tool(
-    root: Path,
-    *,
-    client: str = "somebody",
-    capabilities: Mapping[str, Any] = CAN,
-    **options: Any,
+    root: Path, *, client: str = "somebody", capabilities: Mapping[str, Any] = CAN, **options: Any
 ) -> AsyncIterator[tuple[Editor, EditorDiagnostics]]:
     """Connect an editor of that name, and create the tool."""
     roots, _ = parse_roots([WorkspaceFolder(uri=uri_of(root))])

@@ -147,11 +147,7 @@ async def test_bytes_that_are_no_text_are_replaced(tool):
 
 async def test_a_directory_may_be_named(tool, root, tmp_path):
     (root / "below").mkdir()
-    for where, path in [
-        ("below", root / "below"),
-        (str(tmp_path), tmp_path),
-        ("..", tmp_path),
-    ]:
+    for where, path in [("below", root / "below"), (str(tmp_path), tmp_path), ("..", tmp_path)]:
         call = await tool.prepare({"command": "pwd -P", "working_directory": where})
         assert call.paths == (where,)
         assert texts(await call.run()) == [f"{path.resolve()}\n"]
@@ -227,8 +223,7 @@ async def test_a_timeout_is_reported_with_the_output_so_far(tool, root):
 
 
 @pytest.mark.parametrize(
-    ("timeout", "reason"),
-    [(0, "1 or more"), (600_001, "600000 or less"), ("5", "integer")],
+    ("timeout", "reason"), [(0, "1 or more"), (600_001, "600000 or less"), ("5", "integer")]
 )
 async def test_a_timeout_has_its_bounds(tool, timeout, reason):
     with pytest.raises(ToolError, match=f"timeout: expected {reason}"):

@@ -163,10 +163,7 @@ async def test_a_preview_is_judged_where_it_was_made(project):
 
 @pytest.mark.parametrize(
     ("module", "make", "arguments"),
-    [
-        (directory_tree, DirectoryTree, {"path": "."}),
-        (grep, Grep, {"path": ".", "pattern": "."}),
-    ],
+    [(directory_tree, DirectoryTree, {"path": "."}), (grep, Grep, {"path": ".", "pattern": "."})],
     ids=["directory_tree", "grep"],
 )
 async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(

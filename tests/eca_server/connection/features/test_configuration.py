@@ -97,10 +97,7 @@ async def project(
         ),
         (
             {"providers": {"p": P | NAMES}},
-            {
-                "models": ["p/m", "p/n", "simulator/echo", "simulator/script"],
-                "selectModel": "p/m",
-            },
+            {"models": ["p/m", "p/n", "simulator/echo", "simulator/script"], "selectModel": "p/m"},
         ),
     ],
 )

@@ -75,10 +75,7 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
             await listening.wait()
             await responder.respond(200, b'{"data": [{"id": "m"}]}')
 
-        async with (
-            serve(answer) as slow,
-            discovering(tmp_path, p=provider(slow.url)) as ours,
-        ):
+        async with serve(answer) as slow, discovering(tmp_path, p=provider(slow.url)) as ours:
             await ours.turn("hi", model="simulator/script")
             listening.set()
             assert await told(ours) == {"models": ["p/m", *OURS]}

@@ -61,9 +61,7 @@ class Home:
             folders = [{"uri": uri_of(root), "name": root.name} for root in roots or self.roots[:1]]
             options = {"protocolRevision": "current", "workspaceTrusted": True, **options}
             await ours.start(
-                workspaceFolders=folders,
-                initializationOptions=options,
-                clientInfo={"name": client},
+                workspaceFolders=folders, initializationOptions=options, clientInfo={"name": client}
             )
             yield ours
 

@@ -36,12 +36,7 @@ from eca_server.models.events import (
     Started,
     TextDelta,
 )
-from eca_server.models.history import (
-    Message,
-    Origin,
-    TextPart,
-    ToolResultPart,
-)
+from eca_server.models.history import Message, Origin, TextPart, ToolResultPart
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.openai_chat.profiles import PROFILES
 from eca_server.secret import Secret

@@ -27,12 +27,7 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.openai_chat.decoder import ChatDecoder
-from tests.eca_server.models.reading import (
-    calls_of,
-    new_keys,
-    text_of,
-    thoughts_of,
-)
+from tests.eca_server.models.reading import calls_of, new_keys, text_of, thoughts_of
 
 
 def decoder(**options) -> ChatDecoder:

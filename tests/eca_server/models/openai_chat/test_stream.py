@@ -13,18 +13,10 @@ from hypothesis import strategies as st
 from eca_protocol.sse import SSEvent
 from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError
-from eca_server.models.events import (
-    ToolCallFinished,
-)
+from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Origin, ToolCallPart
 from eca_server.models.openai_chat.decoder import ChatDecoder
-from tests.eca_server.models.reading import (
-    check_grammar,
-    decode,
-    odd_values,
-    read,
-    text_of,
-)
+from tests.eca_server.models.reading import check_grammar, decode, odd_values, read, text_of
 
 
 def delta(finish=None, /, **fields) -> dict:

@@ -9,10 +9,7 @@ from eca_protocol.sse import SSEvent
 from eca_server.models.backend import BackendError
 from eca_server.models.events import Block, ToolCallArguments, ToolCallFinished, ToolCallStarted
 from eca_server.models.openai_chat.decoder import ChatDecoder
-from tests.eca_server.models.reading import (
-    calls_of,
-    new_keys,
-)
+from tests.eca_server.models.reading import calls_of, new_keys
 
 
 def delta(finish=None, /, **fields) -> dict:
@@ -61,14 +58,10 @@ STOP = delta("stop")
             id="interleaved",
         ),
         pytest.param(
-            [fragment('{"n":1}', "f", id="a"), fragment('{"n":2}', "f", id="b")],
-            id="no index",
+            [fragment('{"n":1}', "f", id="a"), fragment('{"n":2}', "f", id="b")], id="no index"
         ),
         pytest.param(
-            [
-                fragment('{"n":1}', "f", index=0, id="a"),
-                fragment('{"n":2}', "f", index=0, id="b"),
-            ],
+            [fragment('{"n":1}', "f", index=0, id="a"), fragment('{"n":2}', "f", index=0, id="b")],
             id="all index 0",
         ),
         pytest.param(

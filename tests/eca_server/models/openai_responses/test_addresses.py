@@ -70,11 +70,7 @@ async def test_azure_has_a_form_without_and_one_with_a_date(url, path, target):
     ("url", "path", "target"),
     [
         ("", None, "/openai/v1/chat/completions"),
-        (
-            f"/openai/deployments/d{DATED}",
-            None,
-            f"/openai/deployments/d/chat/completions{DATED}",
-        ),
+        (f"/openai/deployments/d{DATED}", None, f"/openai/deployments/d/chat/completions{DATED}"),
         (
             "",
             f"/openai/deployments/d/chat/completions{DATED}",

@@ -116,10 +116,7 @@ def test_a_hundred_thousand_messages(browser, tmp_path):
     browser.until(SELECTED, "50000")
 
     frames = browser.call(
-        "Runtime.evaluate",
-        expression=FRAMES,
-        awaitPromise=True,
-        returnByValue=True,
+        "Runtime.evaluate", expression=FRAMES, awaitPromise=True, returnByValue=True
     )["result"]["value"]
     assert sorted(frames)[60] < 100, f"frames took {frames} ms while the list was scrolled"
     assert browser.faults() == []
