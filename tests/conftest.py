@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import inspect
 import itertools
 import os
 import signal
@@ -80,6 +81,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run async tests on trio unless they are marked `anyio`; leave the slow tier out."""
+    for item in items:
+        test = getattr(item, "obj", None)
+        test = getattr(getattr(test, "hypothesis", None), "inner_test", test)
+        if inspect.iscoroutinefunction(test) and item.get_closest_marker("anyio") is None:
+            item.add_marker(pytest.mark.trio)
     if config.getoption("--long"):
         return
     kept: list[pytest.Item] = []

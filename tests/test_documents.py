@@ -106,16 +106,14 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_block_is_of_a_known_kind() -> None:
+def test_every_block_is_of_a_known_kind():
     kinds = {block.kind for block in BLOCKS}
     assert kinds - NOT_RUN == {"python", "sh", "json", "yaml"}
 
 
 @pytest.mark.usefixtures("environment")
 @of_kind("python")
-def test_an_example_prints_what_the_document_says(
-    block: Block, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_prints_what_the_document_says(block, tmp_path, capsys):
     path = tmp_path / "example.py"
     path.write_text(block.code, "utf-8")
     names = runpy.run_path(str(path), run_name="example")
@@ -128,7 +126,7 @@ def test_an_example_prints_what_the_document_says(
 
 @pytest.mark.usefixtures("environment")
 @of_kind("sh")
-def test_a_command_succeeds_and_prints_what_the_document_says(block: Block) -> None:
+def test_a_command_succeeds_and_prints_what_the_document_says(block):
     done = subprocess.run(
         ["bash", "-e", "-c", block.code],
         capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL,
@@ -140,7 +138,7 @@ def test_a_command_succeeds_and_prints_what_the_document_says(block: Block) -> N
 
 @pytest.mark.usefixtures("environment")
 @of_kind("sh", "form")
-def test_each_option_of_a_form_exists(block: Block) -> None:
+def test_each_option_of_a_form_exists(block):
     for line in block.code.splitlines():
         ours = shlex.split(re.split(r" -- |#", line)[0])
         options = [word.partition("=")[0] for word in ours if word.startswith("--")]
@@ -151,7 +149,7 @@ def test_each_option_of_a_form_exists(block: Block) -> None:
         assert not [option for option in options if option not in known], line
 
 
-def test_each_block_with_a_name_is_run_by_the_checks() -> None:
+def test_each_block_with_a_name_is_run_by_the_checks():
     checks = (REPOSITORY / ".ci" / "run").read_text("utf-8")
     named = [block for block in BLOCKS if block.kind == "sh" and block.name not in {None, "form"}]
     assert {block.name for block in named} == {"run", "test", "evaluate", "install"}
@@ -161,7 +159,7 @@ def test_each_block_with_a_name_is_run_by_the_checks() -> None:
 
 @pytest.mark.usefixtures("environment")
 @of_kind("json")
-def test_a_configuration_is_one_that_the_server_takes(block: Block, tmp_path: Path) -> None:
+def test_a_configuration_is_one_that_the_server_takes(block, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(block.code, "utf-8")
     environ = {**os.environ, "TEAM": "x"}
@@ -193,7 +191,7 @@ def test_every_key_of_the_configuration_reference_has_an_example(
 
 
 @of_kind("yaml")
-def test_a_manifest_is_valid(block: Block, tmp_path: Path) -> None:
+def test_a_manifest_is_valid(block, tmp_path):
     path = tmp_path / "manifest.yaml"
     path.write_text(block.code, "utf-8")
     assert not load_manifest(path).warnings
@@ -206,7 +204,7 @@ def anchors(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
-def test_every_link_to_a_file_or_heading_leads_somewhere(path: Path) -> None:
+def test_every_link_to_a_file_or_heading_leads_somewhere(path):
     text = BLOCK.sub("", path.read_text("utf-8"))
     for target in re.findall(r"\]\(((?!\w+:)[^)\s]+)\)", text):
         name, _, anchor = target.partition("#")
@@ -217,5 +215,5 @@ def test_every_link_to_a_file_or_heading_leads_somewhere(path: Path) -> None:
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), target
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len(README.read_text("utf-8").split()) <= 900

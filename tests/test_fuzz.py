@@ -35,7 +35,7 @@ def check(target: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], Non
 
 
 @targets
-def test_a_target_holds_for_each_stored_input(target: str, check: Callable[[bytes], None]) -> None:
+def test_a_target_holds_for_each_stored_input(target, check):
     inputs = sorted((FUZZ / "corpus" / target).iterdir())
     assert inputs
     for path in inputs:
@@ -47,7 +47,7 @@ def test_a_target_holds_for_each_stored_input(target: str, check: Callable[[byte
 
 
 @targets
-def test_a_target_has_texts_an_invariant_and_a_row(target: str) -> None:
+def test_a_target_has_texts_an_invariant_and_a_row(target):
     runner = load("runner")
     assert all(isinstance(word, bytes) for word in runner.words(target))
     assert runner.words(target)
@@ -73,13 +73,7 @@ data: {"type":"content_block_delta","delta":{"type":"input_json_delta","partial_
     ],
     ids=["framing", "anthropic", "shell", "diff", "jsonc"],
 )
-def test_a_target_notices_a_broken_promise(
-    check: Callable[[bytes], None],
-    monkeypatch: pytest.MonkeyPatch,
-    broken: str,
-    instead: object,
-    data: bytes,
-) -> None:
+def test_a_target_notices_a_broken_promise(check, monkeypatch, broken, instead, data):
     check(data)
     monkeypatch.setattr(broken, instead)
     with pytest.raises((AssertionError, KeyError)):

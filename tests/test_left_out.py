@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
-import pytest
-
 from eca_protocol import ECA
 from eca_protocol import messages as m
 from eca_server.agent.commands import COMMANDS
@@ -51,7 +49,6 @@ def written() -> list[str]:
     return [*methods, *(f"{name}(" for name in contents)]
 
 
-@pytest.mark.trio
 async def test_what_upstream_has_is_there_or_named_in_the_guide(tmp_path: Path) -> None:
     (tmp_path / ".eca" / "skills" / "s").mkdir(parents=True)
     skill = "---\nname: s\ndescription: d\n---\nt"

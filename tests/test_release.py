@@ -40,7 +40,7 @@ def project(folder: Path, version: str, changelog: str) -> Path:
     return folder
 
 
-def test_a_cut_writes_the_version_and_its_section(tmp_path: Path) -> None:
+def test_a_cut_writes_the_version_and_its_section(tmp_path):
     project(
         tmp_path, "0.1.0", "# Changelog\n\n## [Unreleased]\n\n- new\n\n## [0.1.0] - then\n\n- old\n"
     )
@@ -57,7 +57,7 @@ def test_a_cut_writes_the_version_and_its_section(tmp_path: Path) -> None:
     release.check(tmp_path, "v0.2.0rc1")
 
 
-def test_the_first_release_may_have_the_version_that_is_there(tmp_path: Path) -> None:
+def test_the_first_release_may_have_the_version_that_is_there(tmp_path):
     project(tmp_path, "0.1.0", "## [Unreleased]\n\n- new\n")
     release.cut(tmp_path, "0.1.0", DATE)
     release.check(tmp_path, "v0.1.0")
@@ -73,9 +73,7 @@ def test_the_first_release_may_have_the_version_that_is_there(tmp_path: Path) ->
         ("0.2.0", "## [0.1.0]\n\n- old\n", r"no section \[Unreleased\]"),
     ],
 )
-def test_a_cut_that_cannot_be_is_refused_and_writes_nothing(
-    tmp_path: Path, version: str, changelog: str, error: str
-) -> None:
+def test_a_cut_that_cannot_be_is_refused_and_writes_nothing(tmp_path, version, changelog, error):
     project(tmp_path, "0.1.0", changelog)
     with pytest.raises(release.ReleaseError, match=error):
         release.cut(tmp_path, version, DATE)
@@ -83,31 +81,31 @@ def test_a_cut_that_cannot_be_is_refused_and_writes_nothing(
     assert (tmp_path / "CHANGELOG.md").read_text() == changelog
 
 
-def test_a_tag_of_a_different_version_is_refused(tmp_path: Path) -> None:
+def test_a_tag_of_a_different_version_is_refused(tmp_path):
     project(tmp_path, "0.1.0", "## [0.1.0]\n\n- old\n")
     with pytest.raises(release.ReleaseError, match=r"expected the tag v0\.1\.0, got v0\.2\.0"):
         release.check(tmp_path, "v0.2.0")
 
 
-def test_the_script_explains_a_wrong_version_without_a_traceback() -> None:
+def test_the_script_explains_a_wrong_version_without_a_traceback():
     command = [sys.executable, str(REPOSITORY / ".ci" / "release.py"), "cut", "later"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("release.py: expected a version such as")
 
 
-def test_the_lock_is_made_from_the_present_requirements() -> None:
+def test_the_lock_is_made_from_the_present_requirements():
     assert not script("lock").is_stale(), "requirements-dev.lock is stale: run python .ci/lock.py"
 
 
-def test_each_pin_of_the_lock_has_hashes() -> None:
+def test_each_pin_of_the_lock_has_hashes():
     lock = (REPOSITORY / "requirements-dev.lock").read_text("utf-8")
     pins = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", lock, flags=re.MULTILINE).strip())
     assert len(pins) > 100
     assert not [pin for pin in pins if "==" not in pin or "--hash=sha256:" not in pin]
 
 
-def test_the_version_is_written_in_one_place() -> None:
+def test_the_version_is_written_in_one_place():
     small = tomllib.loads(
         (REPOSITORY / ".ci" / "packages" / "eca-server" / "pyproject.toml").read_text("utf-8")
     )["project"]
@@ -149,7 +147,7 @@ def test_the_entry_for_the_acp_registry_has_its_form_and_the_version(tmp_path: P
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_pins_each_action_by_commit_and_has_no_right_by_default(path: Path) -> None:
+def test_a_workflow_pins_each_action_by_commit_and_has_no_right_by_default(path):
     text = path.read_text("utf-8")
     assert re.search(r"^permissions: \{\}$", text, re.MULTILINE)
     used = re.findall(r"uses: (.*)", text)
@@ -161,7 +159,7 @@ def test_a_workflow_pins_each_action_by_commit_and_has_no_right_by_default(path:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_the_scripts_that_a_workflow_runs_exist(path: Path) -> None:
+def test_the_scripts_that_a_workflow_runs_exist(path):
     for name in re.findall(r"(?<![\w/])\.ci/[\w./-]+", path.read_text("utf-8")):
         assert (REPOSITORY / name).is_file(), name
 
@@ -178,13 +176,11 @@ BINARY = script("binary")
         ("Windows", "AMD64", "eca-native-windows-amd64.zip"),
     ],
 )
-def test_the_binary_has_the_name_that_editors_download(
-    system: str, machine: str, name: str
-) -> None:
+def test_the_binary_has_the_name_that_editors_download(system, machine, name):
     assert BINARY.archive_name(system, machine) == name
 
 
-def test_the_binary_has_the_dependencies_and_no_tool_of_the_checks() -> None:
+def test_the_binary_has_the_dependencies_and_no_tool_of_the_checks():
     unwanted = set(BINARY.unwanted_modules())
     assert {"pytest", "hypothesis", "mypy", "twine"} <= unwanted
     assert not {"trio", "anyio", "httpx", "cattrs", "regex", "certifi", "eca_server"} & unwanted
@@ -205,21 +201,19 @@ def run_binary_entry(*arguments: str, **environ: str) -> subprocess.CompletedPro
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["server", "--version"]])
-def test_the_binary_names_itself_as_upstreams(arguments: list[str]) -> None:
+def test_the_binary_names_itself_as_upstreams(arguments):
     done = run_binary_entry(*arguments)
     assert done.returncode == 0
     assert re.fullmatch(r"eca \d+\.\d+\.\d+\S*\n", done.stdout)
 
 
-def test_the_binary_starts_itself_as_the_package_starts_its_module() -> None:
+def test_the_binary_starts_itself_as_the_package_starts_its_module():
     ours = run_binary_entry("-P", "-m", "eca_server", "schema", "--revision", "2025-09")
     assert ours.returncode == 0
     assert ours.stdout == run_binary_entry("schema", "--revision", "2025-09").stdout
 
 
-def test_children_of_the_binary_have_the_environment_that_it_was_started_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_children_of_the_binary_have_the_environment_that_it_was_started_with(monkeypatch):
     spec = importlib.util.spec_from_file_location("eca_entry", ENTRY)
     assert spec is not None
     assert spec.loader is not None

@@ -43,12 +43,7 @@ DID_OPEN = {
     "jsonrpc": "2.0",
     "method": "textDocument/didOpen",
     "params": {
-        "textDocument": {
-            "uri": "chat-1",
-            "languageId": "text",
-            "version": 1,
-            "text": "words of it",
-        }
+        "textDocument": {"uri": "chat-1", "languageId": "text", "version": 1, "text": "words of it"}
     },
 }
 PROGRESS = {

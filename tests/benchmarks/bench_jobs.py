@@ -47,11 +47,7 @@ def main() -> list[Row]:
         begun = time.perf_counter()
         client.request("shutdown", None)
         ended = time.perf_counter() - begun
-    figures = {
-        "no job": alone,
-        f"{TALKING} jobs": talking,
-        f"and {FLOODING} that flood": flooding,
-    }
+    figures = {"no job": alone, f"{TALKING} jobs": talking, f"and {FLOODING} that flood": flooding}
     print_table(
         "Stop to finished, median, ms",
         ("beside", "ms"),

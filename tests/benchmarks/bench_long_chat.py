@@ -48,11 +48,7 @@ def main() -> list[Row]:
     walls: dict[int, float] = {}
     cpus: dict[int, float] = {}
     by_deltas: dict[int, float] = {}
-    with (
-        rig() as here,
-        ProviderByHand() as by_hand,
-        here.server(provider=by_hand.url) as client,
-    ):
+    with rig() as here, ProviderByHand() as by_hand, here.server(provider=by_hand.url) as client:
         for length in LENGTHS:  # grown first: what is compared is then measured side by side
             for _ in range(length // 2):
                 turn_by_hand(client, by_hand, f"{length}")

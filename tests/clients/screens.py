@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tests.clients.chats import (
-    Broken,
-    Chat,
-    EmacsChat,
-    NeovimChat,
-    is_text,
-    need,
-)
+from tests.clients.chats import Broken, Chat, EmacsChat, NeovimChat, is_text, need
 
 
 class Screen:

@@ -17,14 +17,7 @@ import pytest
 from tests.clients.bridge import NodeBridge
 from tests.clients.chats import Chat
 from tests.clients.personality import Personality
-from tests.eca_server.stranger import (
-    SECONDS,
-    START_SECONDS,
-    UNSET,
-    Stranger,
-    environment,
-    message,
-)
+from tests.eca_server.stranger import SECONDS, START_SECONDS, UNSET, Stranger, environment, message
 
 FROM_ITSELF = (sys.executable, "-P", "-m", "eca_server", "server")
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import provider_in_thread, reply
-from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, content_of, text_of
 
 VSCODE = b"""{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"processId":null,\
@@ -52,9 +51,7 @@ def updates(server: Stranger) -> list[Any]:
 
 
 @pytest.mark.requirement("W-3f")
-def test_vs_codes_popup_lists_files_beside_a_bare_cursor(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_vs_codes_popup_lists_files_beside_a_bare_cursor(start_server, tmp_path):
     project = tmp_path / "project"
     (project / "app.py").write_text("x = 1\n")
     server = start_server(cwd=tmp_path)
@@ -66,10 +63,7 @@ def test_vs_codes_popup_lists_files_beside_a_bare_cursor(
     assert not [seen for seen in server.seen if seen.get("method") == "$/showMessage"]
 
 
-@pytest.mark.requirement("W-3f")
-def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(start_server, tmp_path):
     server = start_server(cwd=tmp_path)
     begin(server, VSCODE, tmp_path / "project")
     prompt = b"""{"jsonrpc":"2.0","id":8,"method":"chat/prompt","params":{"chatId":"c",\
@@ -84,7 +78,7 @@ def test_a_prompt_with_a_bare_cursor_is_answered_with_a_note(
 
 
 @pytest.mark.requirement("W-3g")
-def test_emacs_reads_and_ends_a_job_by_its_own_key(start_server: Start, tmp_path: Path) -> None:
+def test_emacs_reads_and_ends_a_job_by_its_own_key(start_server, tmp_path):
     allowed = json.dumps({"toolCall": {"approval": {"byDefault": "allow"}}})
     server = start_server(cwd=tmp_path, env={"ECA_CONFIG": allowed})
     begin(server, EMACS, tmp_path / "project")
@@ -116,10 +110,9 @@ UPSTREAM_PROVIDERS = {
 """The block that upstream documents as its default."""
 
 
-@pytest.mark.requirement("W-11b")
 def test_upstreams_default_providers_with_one_key_select_the_one_with_the_key(
-    start_server: Start, tmp_path: Path
-) -> None:
+    start_server, tmp_path
+):
     quiet = {name: {**each, "fetchModels": False} for name, each in UPSTREAM_PROVIDERS.items()}
     env = {**configured(providers=quiet), "ANTHROPIC_API_KEY": "sk-planted-0123456789"}
     server = start_server(cwd=tmp_path, env=env)
@@ -130,9 +123,7 @@ def test_upstreams_default_providers_with_one_key_select_the_one_with_the_key(
 
 
 @pytest.mark.requirement("W-3h")
-def test_a_capability_given_as_an_object_counts_as_true(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_capability_given_as_an_object_counts_as_true(start_server, tmp_path):
     server = start_server(cwd=tmp_path)
     hello = VSCODE.replace(b'"chat":true', b'"chat":{}').replace(b'"rewrite":true', b'"rewrite":{}')
     begin(server, hello, tmp_path / "project")
@@ -140,9 +131,7 @@ def test_a_capability_given_as_an_object_counts_as_true(
 
 
 @pytest.mark.requirement("W-21b")
-def test_a_provider_in_camel_case_is_the_one_that_is_called_otherwise(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_provider_in_camel_case_is_the_one_that_is_called_otherwise(start_server, tmp_path):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
         mine = {"url": provider.url, "fetchModels": False, "models": {"m": {}}}
         server = start_server(cwd=tmp_path, env=configured(providers={"my-provider": mine}))
@@ -170,10 +159,8 @@ PROMPT = b"""{"jsonrpc":"2.0","id":%d,"method":"chat/prompt","params":{"chatId":
 "message":%b,"model":"simulator/script","agent":"agent","contexts":[]}}"""
 
 
-@pytest.mark.requirement("W-27c", "W-27e", "W-27f", "W-27g")
-def test_the_gauge_shows_what_the_last_request_took_of_the_context(
-    start_server: Start, tmp_path: Path
-) -> None:
+@pytest.mark.requirement("W-27e", "W-27g")
+def test_the_gauge_shows_what_the_last_request_took_of_the_context(start_server, tmp_path):
     server = start_server(cwd=tmp_path)
     begin(server, VSCODE, tmp_path / "project")
 
@@ -196,10 +183,9 @@ def test_the_gauge_shows_what_the_last_request_took_of_the_context(
         assert usage["contextBreakdown"]["contextLimit"] == 1_000_000
 
 
-@pytest.mark.requirement("W-26a", "W-11b")
 def test_without_a_model_the_first_answer_of_a_chat_says_how_to_configure_one(
-    start_server: Start, tmp_path: Path
-) -> None:
+    start_server, tmp_path
+):
     server = start_server(cwd=tmp_path)
     begin(server, EMACS, tmp_path / "project")
     prompt = b"""{"jsonrpc":"2.0","method":"chat/prompt","id":%d,"params":{"message":"hello",\
@@ -232,9 +218,7 @@ def asked_by_the_server(server: Stranger, method: str) -> Any:
 @pytest.mark.parametrize(
     ("source", "line"), [(b'"python-flake8"', 4), (b'"eglot-flymake-backend"', 3)]
 )
-def test_what_emacs_finds_with_flycheck_is_shown_at_its_line(
-    start_server: Start, tmp_path: Path, source: bytes, line: int
-) -> None:
+def test_what_emacs_finds_with_flycheck_is_shown_at_its_line(start_server, tmp_path, source, line):
     server = start_server(cwd=tmp_path)
     begin(server, EMACS, project_of(tmp_path))
     server.prompt("call eca_editor_diagnostics {}", chat="c")
@@ -253,9 +237,7 @@ def test_what_emacs_finds_with_flycheck_is_shown_at_its_line(
 
 
 @pytest.mark.requirement("W-42e")
-def test_emacs_is_asked_again_while_its_language_server_starts(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_emacs_is_asked_again_while_its_language_server_starts(start_server, tmp_path):
     server = start_server(cwd=tmp_path)
     begin(server, EMACS, project_of(tmp_path))
     arguments = json.dumps({"path": "app.py", "line": 4, "symbol": "run"})
@@ -294,10 +276,8 @@ def next_update(server: Stranger) -> Any:
     return server.until(lambda each: each.get("method") == "config/updated")[-1]["params"]
 
 
-@pytest.mark.requirement("W-11h", "W-28b")
-def test_a_variant_is_cleared_where_the_selected_model_has_none(
-    start_server: Start, tmp_path: Path
-) -> None:
+@pytest.mark.requirement("W-28b")
+def test_a_variant_is_cleared_where_the_selected_model_has_none(start_server, tmp_path):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
         server = start_server(cwd=tmp_path, env=thinking(provider.url))
         begin(server, EMACS, tmp_path / "project")
@@ -316,10 +296,9 @@ def test_a_variant_is_cleared_where_the_selected_model_has_none(
             assert update.get("chatId") == ("c" if chat else None)
 
 
-@pytest.mark.requirement("W-28a", "W-11h")
 def test_an_agents_own_model_and_variant_are_selected_in_a_chat_that_has_not_begun(
-    start_server: Start, tmp_path: Path
-) -> None:
+    start_server, tmp_path
+):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
         server = start_server(cwd=tmp_path, env=thinking(provider.url))
         begin(server, VSCODE, tmp_path / "project")
@@ -339,9 +318,7 @@ def test_an_agents_own_model_and_variant_are_selected_in_a_chat_that_has_not_beg
 
 
 @pytest.mark.requirement("W-44a")
-def test_a_chat_whose_model_is_no_longer_listed_is_opened_without_it(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_chat_whose_model_is_no_longer_listed_is_opened_without_it(start_server, tmp_path):
     with provider_in_thread(otherwise=reply("Hello")) as provider:
         server = start_server(cwd=tmp_path, env=thinking(provider.url))
         begin(server, VSCODE, tmp_path / "project")

@@ -11,22 +11,19 @@ import pytest
 from eca_server.client.profiles import ClientProfile
 from tests.clients.test_as_editors_send import EMACS, VSCODE, begin
 from tests.clients.test_shown import ALLOWED, prompt
-from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import content_of
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "plugins.md").read_text("utf-8")
 
 
-def test_the_guide_explains_each_difference_between_clients() -> None:
+def test_the_guide_explains_each_difference_between_clients():
     explained = re.findall(r"^\| `(\w+)` \| \S", GUIDE, re.MULTILINE)
     assert explained == [field.name for field in attrs.fields(ClientProfile)]
 
 
-@pytest.mark.requirement("W-10a", "W-11a", "W-20a", "W-20b", "W-20c", "W-20d")
+@pytest.mark.requirement("W-20c")
 @pytest.mark.parametrize("hello", [VSCODE, EMACS])
-def test_a_session_has_the_order_of_the_guide(
-    start_server: Start, tmp_path: Path, hello: bytes
-) -> None:
+def test_a_session_has_the_order_of_the_guide(start_server, tmp_path, hello):
     server = start_server(cwd=tmp_path, env=ALLOWED)
     begin(server, hello, tmp_path / "project")
     prompt(server, 5, "think hm", 'call eca_directory_tree {"path": "."}', "say so")

@@ -17,7 +17,7 @@ import pytest
 from eca_protocol.testing.requirements import REQUIREMENTS
 from tests.clients.bridge import NodeBridge
 from tests.clients.chats import Card, EmacsChat
-from tests.clients.conftest import Day, SpendDay
+from tests.clients.conftest import Day
 from tests.clients.personality import PERSONALITIES
 from tests.eca_server.conftest import SERVE
 from tests.eca_server.stranger import (
@@ -69,7 +69,7 @@ def cards(days: list[Day]) -> Iterator[Card]:
             yield from chat.cards.values()
 
 
-def test_each_hard_requirement_has_a_test_of_its_number() -> None:
+def test_each_hard_requirement_has_a_test_of_its_number():
     functions = [name for name in globals() if re.match(r"test_\d+_", name)]
     rows = [id_ for id_ in REQUIREMENTS if id_.startswith("CLIENT-")]
     assert [f"CLIENT-{name.split('_')[1]}" for name in functions] == rows
@@ -78,13 +78,13 @@ def test_each_hard_requirement_has_a_test_of_its_number() -> None:
         assert f"CLIENT-{name.split('_')[1]}" in mark.args
 
 
-@pytest.mark.requirement("CLIENT-1", "W-10a")
-def test_1_the_welcome_is_a_text(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-1")
+def test_1_the_welcome_is_a_text(days):
     assert all(isinstance(day.seat.screen.welcome, str) for day in days)
 
 
-@pytest.mark.requirement("CLIENT-2", "W-11a", "W-11b")
-def test_2_the_first_update_unlocks_every_prompt(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-2")
+def test_2_the_first_update_unlocks_every_prompt(days):
     for day in days:
         chat = day.of("config/updated")[0]["params"]["chat"]
         assert isinstance(chat["welcomeMessage"], str)
@@ -102,9 +102,7 @@ def test_2_the_first_update_unlocks_every_prompt(days: list[Day]) -> None:
         ({"behavior": "agent", "agent": "plan"}, True),
     ],
 )
-def test_3_behavior_and_agent_are_read_and_agent_wins(
-    server: Stranger, named: Mapping[str, str], plans: bool
-) -> None:
+def test_3_behavior_and_agent_are_read_and_agent_wins(server, named, plans):
     text = 'call eca_write_file {"path": "/none/a", "content": "x"}'
     params = {"chatId": "plans", "message": text, "model": "simulator/script", **named}
     server.result("chat/prompt", params)
@@ -114,8 +112,8 @@ def test_3_behavior_and_agent_are_read_and_agent_wins(
     server.expect_finished()
 
 
-@pytest.mark.requirement("CLIENT-4", "W-1")
-def test_4_the_header_is_one_and_spelt_so(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-4")
+def test_4_the_header_is_one_and_spelt_so(days):
     for _, line in written(days):
         output, bodies = b"".join(line.reads), 0
         for header in re.finditer(rb"(?:^|(?<=}))[^{}]*?\r\n\r\n(?={\"jsonrpc)", output):
@@ -124,8 +122,8 @@ def test_4_the_header_is_one_and_spelt_so(days: list[Day]) -> None:
         assert bodies == len(line.seen)
 
 
-@pytest.mark.requirement("CLIENT-5", "W-6a", "W-6c", "W-6d", "W-6e")
-def test_5_who_keeps_nothing_between_reads_understands_all(spend_day: SpendDay) -> None:
+@pytest.mark.requirement("CLIENT-5")
+def test_5_who_keeps_nothing_between_reads_understands_all(spend_day):
     for name, most in (("Emacs then", 4096), ("Neovim", 32_768)):
         seat = spend_day(name).seat
         assert isinstance(seat.line, Stranger)
@@ -140,8 +138,8 @@ def as_it_came(heard: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: value[key] for key in value if key != "answers"} for value in heard]
 
 
-@pytest.mark.requirement("CLIENT-6", "W-2a")
-def test_6_an_answer_has_a_result_or_an_error(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-6")
+def test_6_an_answer_has_a_result_or_an_error(days):
     for _, line in written(days):
         answers = [value for value in line.seen if "method" not in value]
         assert len(answers) > 10
@@ -150,14 +148,14 @@ def test_6_an_answer_has_a_result_or_an_error(days: list[Day]) -> None:
 
 
 @pytest.mark.requirement("CLIENT-7", "W-2d")
-def test_7_a_notification_has_no_id(days: list[Day]) -> None:
+def test_7_a_notification_has_no_id(days):
     for day, line in written(days):
         ids = {value["method"] for value in line.seen if "method" in value and "id" in value}
         assert ids == set(day.seat.asked)
 
 
-@pytest.mark.requirement("CLIENT-8", "W-2b")
-def test_8_the_id_0_is_one_and_types_come_back(server: Stranger, days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-8")
+def test_8_the_id_0_is_one_and_types_come_back(server, days):
     traces = [day.seat.line.trace for day in days if isinstance(day.seat.line, NodeBridge)]
     assert traces
     assert all(any("'initialize - (0)'" in line for line in trace) for trace in traces)
@@ -166,8 +164,8 @@ def test_8_the_id_0_is_one_and_types_come_back(server: Stranger, days: list[Day]
         assert "result" in server.answer(id_)
 
 
-@pytest.mark.requirement("CLIENT-9", "W-3a", "W-3b")
-def test_9_there_are_four_ways_to_say_nothing(server: Stranger) -> None:
+@pytest.mark.requirement("CLIENT-9")
+def test_9_there_are_four_ways_to_say_nothing(server):
     ways = (UNSET, None, {}, [])
     assert all(way in [who.nothing for who in PERSONALITIES.values()] for way in ways)
     for params in ways:
@@ -178,8 +176,8 @@ def test_9_there_are_four_ways_to_say_nothing(server: Stranger) -> None:
     server.expect_finished()
 
 
-@pytest.mark.requirement("CLIENT-10", "W-3e")
-def test_10_odd_keys_do_no_harm(server: Stranger) -> None:
+@pytest.mark.requirement("CLIENT-10")
+def test_10_odd_keys_do_no_harm(server):
     odd = {"request-id": 7, "requestId": "7", "doc-text": None, "includes": [], "": {}, "a.b": 1}
     assert server.result("chat/queryCommands", {"query": "doctor", **odd})["commands"]
     server.result("chat/prompt", {"message": "hi", **odd})
@@ -187,7 +185,7 @@ def test_10_odd_keys_do_no_harm(server: Stranger) -> None:
 
 
 @pytest.mark.requirement("CLIENT-11", "W-21c")
-def test_11_any_chat_may_be_named(server: Stranger) -> None:
+def test_11_any_chat_may_be_named(server):
     server.prompt("say x", chat="gone")
     server.expect_finished()
     server.result("chat/delete", {"chatId": "gone"})
@@ -201,7 +199,7 @@ def test_11_any_chat_may_be_named(server: Stranger) -> None:
 
 @pytest.mark.requirement("CLIENT-12", "W-21a", "W-21d", "W-21e")
 @pytest.mark.parametrize("model", ["no/such", "openai/gpt-5", "simulator/script"])
-def test_12_a_prompt_is_answered_whatever_is_wrong(server: Stranger, model: str) -> None:
+def test_12_a_prompt_is_answered_whatever_is_wrong(server, model):
     params = {"message": "fail auth", "model": model}
     begun = len(server.seen)
     answer = server.result("chat/prompt", params)
@@ -214,14 +212,14 @@ def test_12_a_prompt_is_answered_whatever_is_wrong(server: Stranger, model: str)
 
 
 @pytest.mark.requirement("CLIENT-13", "BASE-16")
-def test_13_every_request_is_answered(days: list[Day]) -> None:
+def test_13_every_request_is_answered(days):
     for day in days:
         assert not day.seat.unanswered
         assert len([value for value in day.seat.heard if "answers" in value]) > 20
 
 
 @pytest.mark.requirement("CLIENT-14", "W-22e")
-def test_14_every_turn_ends_once(server: Stranger, days: list[Day]) -> None:
+def test_14_every_turn_ends_once(server, days):
     for day in days:
         for chat_id, contents in chapters(day).items():
             begun = {each["content"].get("contentId") for each in contents} - {None}
@@ -237,8 +235,8 @@ def test_14_every_turn_ends_once(server: Stranger, days: list[Day]) -> None:
         assert sum(map(is_finished, server.seen[begun_at:])) == 1, script
 
 
-@pytest.mark.requirement("CLIENT-15", "W-20a")
-def test_15_a_running_progress_says_something(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-15")
+def test_15_a_running_progress_says_something(days):
     texts = [
         each["content"]["text"]
         for day in days
@@ -249,8 +247,8 @@ def test_15_a_running_progress_says_something(days: list[Day]) -> None:
     assert all(texts)
 
 
-@pytest.mark.requirement("CLIENT-16", "W-30a", "W-26b")
-def test_16_nothing_of_a_call_or_a_thought_comes_before_its_start(days: list[Day]) -> None:
+@pytest.mark.requirement("W-26b")
+def test_16_nothing_of_a_call_or_a_thought_comes_before_its_start(days):
     for day in days:
         begun: set[str] = set()
         for each in (each["content"] for each in day.contents if "id" in each["content"]):
@@ -262,14 +260,14 @@ def test_16_nothing_of_a_call_or_a_thought_comes_before_its_start(days: list[Day
 
 
 @pytest.mark.requirement("CLIENT-17", "W-30b")
-def test_17_the_pieces_of_arguments_join_to_the_whole(days: list[Day]) -> None:
+def test_17_the_pieces_of_arguments_join_to_the_whole(days):
     for card in cards(days):
         joined = json.loads(card.arguments_text)
         assert joined == card.arguments or "bytes left out" in json.dumps(card.arguments)
 
 
 @pytest.mark.requirement("CLIENT-18", "W-32a")
-def test_18_the_arguments_of_a_call_are_an_object(server: Stranger, days: list[Day]) -> None:
+def test_18_the_arguments_of_a_call_are_an_object(server, days):
     assert all(isinstance(card.arguments, dict) for card in cards(days))
     for arguments in ("[1]", "7", '"x"', "null", "{", ""):
         server.prompt(f"call eca_read_file {arguments}\nsay x")
@@ -280,7 +278,7 @@ def test_18_the_arguments_of_a_call_are_an_object(server: Stranger, days: list[D
 
 
 @pytest.mark.requirement("CLIENT-19", "W-27b")
-def test_19_prices_are_texts_counts_are_integers(server: Stranger, days: list[Day]) -> None:
+def test_19_prices_are_texts_counts_are_integers(server, days):
     usages = [each["content"] for day in days for each in day.contents if is_usage(each)]
     assert len(usages) > 50
     for usage in usages:
@@ -297,7 +295,7 @@ def is_usage(params: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.requirement("CLIENT-20")
-def test_20_no_content_of_any_client_would_make_emacs_raise(days: list[Day]) -> None:
+def test_20_no_content_of_any_client_would_make_emacs_raise(days):
     for day in days:
         for contents in chapters(day).values():
             chat = EmacsChat()
@@ -306,7 +304,7 @@ def test_20_no_content_of_any_client_would_make_emacs_raise(days: list[Day]) -> 
 
 
 @pytest.mark.requirement("CLIENT-21", "W-35a")
-def test_21_a_file_change_has_what_its_card_shows(days: list[Day]) -> None:
+def test_21_a_file_change_has_what_its_card_shows(days):
     for day in days:
         details = [
             each["content"]["details"]
@@ -321,7 +319,7 @@ def test_21_a_file_change_has_what_its_card_shows(days: list[Day]) -> None:
 
 
 @pytest.mark.requirement("CLIENT-22", "W-35b")
-def test_22_no_tool_but_the_list_of_tasks_is_called_task(days: list[Day]) -> None:
+def test_22_no_tool_but_the_list_of_tasks_is_called_task(days):
     for day in days:
         for each in day.of("tool/serverUpdated"):
             tools = {tool["name"]: tool for tool in each["params"].get("tools", ())}
@@ -330,8 +328,8 @@ def test_22_no_tool_but_the_list_of_tasks_is_called_task(days: list[Day]) -> Non
                 assert "op" in tools["task"]["parameters"]["properties"]
 
 
-@pytest.mark.requirement("CLIENT-23", "W-11g")
-def test_23_nothing_is_null_but_a_variant_that_is_not_selected(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-23")
+def test_23_nothing_is_null_but_a_variant_that_is_not_selected(days):
     for day in days:
         for value in day.heard:
             nulls = {key for key, inner in members(value) if inner is None}
@@ -349,16 +347,16 @@ def members(value: Any) -> Iterator[tuple[str, Any]]:
             yield from members(inner)
 
 
-@pytest.mark.requirement("CLIENT-24", "W-13a", "W-13b")
-def test_24_shutdown_is_null_and_leaves_no_process_behind(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-24")
+def test_24_shutdown_is_null_and_leaves_no_process_behind(days):
     for day in days:
         (answer,) = (each for each in day.seat.heard if each.get("answers") == "shutdown")
         assert answer["result"] is None
         assert not day.evening.children
 
 
-@pytest.mark.requirement("CLIENT-25", "W-13d")
-def test_25_exit_ends_us_whatever_its_params_and_signals(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-25")
+def test_25_exit_ends_us_whatever_its_params_and_signals(days):
     codes = {day.who.leaves_by: day.evening.code for day in days}
     assert len(codes) == 3
     assert codes[None] == 0
@@ -366,10 +364,8 @@ def test_25_exit_ends_us_whatever_its_params_and_signals(days: list[Day]) -> Non
         assert code == 0 or (left_by is not None and code == left_by.name)
 
 
-@pytest.mark.requirement("CLIENT-26", "W-42d", "W-42e")
-def test_26_an_editor_is_asked_only_what_it_can_and_junk_is_a_no(
-    server: Stranger, days: list[Day]
-) -> None:
+@pytest.mark.requirement("CLIENT-26", "W-42d")
+def test_26_an_editor_is_asked_only_what_it_can_and_junk_is_a_no(server, days):
     for day in days:
         assistant = day.who.assistant
         can = {f"editor/get{each.title()}" for each in assistant.get("editor", {})}
@@ -386,8 +382,8 @@ def test_26_an_editor_is_asked_only_what_it_can_and_junk_is_a_no(
         assert called["error"]
 
 
-@pytest.mark.requirement("CLIENT-27", "W-34a")
-def test_27_a_decision_on_a_call_that_does_not_wait_counts_for_none(server: Stranger) -> None:
+@pytest.mark.requirement("CLIENT-27")
+def test_27_a_decision_on_a_call_that_does_not_wait_counts_for_none(server):
     script = 'call eca_shell_command {"command": "true"}\nsay x'
     for method in ("chat/toolCallApprove", "chat/toolCallReject"):
         server.tell(method, {"chatId": "strays", "toolCallId": "call_1"})
@@ -408,8 +404,8 @@ def test_27_a_decision_on_a_call_that_does_not_wait_counts_for_none(server: Stra
     server.expect_finished()
 
 
-@pytest.mark.requirement("CLIENT-28", "W-15c")
-def test_28_one_file_starts_us_from_any_folder(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-28")
+def test_28_one_file_starts_us_from_any_folder(days):
     assert {day.who.cwd for day in days} == {"project", "binary"}
     assert any(day.who.asks_version for day in days)
     for day in days:
@@ -419,20 +415,20 @@ def test_28_one_file_starts_us_from_any_folder(days: list[Day]) -> None:
 
 
 @pytest.mark.requirement("CLIENT-29", "W-11e")
-def test_29_a_task_is_started_and_finished(days: list[Day]) -> None:
+def test_29_a_task_is_started_and_finished(days):
     for day in days:
         assert day.seat.screen.tasks
         assert all(day.seat.screen.tasks.values())
 
 
-@pytest.mark.requirement("CLIENT-30", "W-1")
-def test_30_nothing_but_frames_is_written(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-30")
+def test_30_nothing_but_frames_is_written(days):
     for _, line in written(days):
         assert frames_in(b"".join(line.reads)) == line.seen
 
 
-@pytest.mark.requirement("CLIENT-31", "W-20b")
-def test_31_the_users_text_comes_back_first_and_once(days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-31")
+def test_31_the_users_text_comes_back_first_and_once(days):
     for day in days:
         came_back = []
         for contents in chapters(day).values():
@@ -448,8 +444,8 @@ def test_31_the_users_text_comes_back_first_and_once(days: list[Day]) -> None:
         assert sorted(came_back) == sorted(day.prompted)
 
 
-@pytest.mark.requirement("CLIENT-32", "W-24a", "W-24c")
-def test_32_after_a_delete_nothing_comes_for_the_chat(days: list[Day]) -> None:
+@pytest.mark.requirement("W-24a", "W-24c")
+def test_32_after_a_delete_nothing_comes_for_the_chat(days):
     for day in days:
         for chat_id, answered_at in day.seat.deleted:
             before, after = (
@@ -468,14 +464,13 @@ def test_32_after_a_delete_nothing_comes_for_the_chat(days: list[Day]) -> None:
             assert ended == 1 or day.who.client["name"] != "emacs"
 
 
-@pytest.mark.requirement("CLIENT-33")
-def test_33_contents_are_of_chats_that_the_user_has_opened(days: list[Day]) -> None:
+def test_33_contents_are_of_chats_that_the_user_has_opened(days):
     for day in days:
         assert {each["chatId"] for each in day.contents} == day.opened
 
 
-@pytest.mark.requirement("CLIENT-34", "W-1", "W-5a")
-def test_34_bodies_are_plain_utf_8_and_odd_ones_are_read(server: Stranger, days: list[Day]) -> None:
+@pytest.mark.requirement("CLIENT-34", "W-5a")
+def test_34_bodies_are_plain_utf_8_and_odd_ones_are_read(server, days):
     for _, line in written(days):
         assert "ünïcode".encode() in b"".join(line.reads)
     params = {"query": "ü\ud83d", "chatId": "a/b"}

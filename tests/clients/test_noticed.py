@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.chats import Broken
 from tests.clients.personality import PERSONALITIES
-from tests.clients.readers import Buffered, Reader, emacs_then, neovim
+from tests.clients.readers import Buffered, emacs_then, neovim
 from tests.clients.screens import Screen
 from tests.eca_server.stranger import frame
 
@@ -60,7 +60,7 @@ def show(name: str, messages: list[Any]) -> Screen:
 
 
 @pytest.mark.parametrize("name", PERSONALITIES)
-def test_nothing_is_wrong_with_what_is_right(name: str) -> None:
+def test_nothing_is_wrong_with_what_is_right(name):
     screen = show(name, GOOD)
     assert screen.can_prompt
     assert screen.chats["c"].ends == 1
@@ -125,9 +125,7 @@ def drawn_too(messages: list[Any]) -> None:
         (33, "Neovim", drawn_too),
     ],
 )
-def test_a_client_notices_what_it_breaks_on(
-    requirement: int, name: str, wrong: Callable[[list[Any]], None]
-) -> None:
+def test_a_client_notices_what_it_breaks_on(requirement, name, wrong):
     messages = copy.deepcopy(GOOD)
     wrong(messages)
     with pytest.raises(Broken):
@@ -144,9 +142,7 @@ def test_a_client_notices_what_it_breaks_on(
         ("Desktop", lambda messages: messages.__delitem__(slice(1, 5, 3))),
     ],
 )
-def test_a_client_without_enough_information_sends_no_prompt(
-    name: str, wrong: Callable[[list[Any]], None]
-) -> None:
+def test_a_client_without_enough_information_sends_no_prompt(name, wrong):
     messages = copy.deepcopy(GOOD)
     wrong(messages)
     assert not show(name, messages).can_prompt
@@ -169,13 +165,11 @@ ONE, TWO = frame({"n": 1}), frame({"n": 2})
         (neovim(), [ONE + TWO[:25], TWO[25:]], [1]),
     ],
 )
-def test_a_reader_loses_what_its_client_loses(
-    reader: Reader, reads: list[bytes], understood: list[int]
-) -> None:
+def test_a_reader_loses_what_its_client_loses(reader, reads, understood):
     came = [message["n"] for read in reads for message in reader.feed(read)]
     assert came == understood
 
 
-def test_neovim_takes_a_second_header_for_the_body() -> None:
+def test_neovim_takes_a_second_header_for_the_body():
     with pytest.raises(ValueError, match="Expecting value"):
         neovim().feed(ONE.replace(b"\r\n\r\n", b"\r\nContent-Type: x\r\n\r\n"))

@@ -31,7 +31,7 @@ def seated(name: str, home: Path, *, late: float = 0.0) -> Iterator[Seat]:
 
 @pytest.mark.parametrize("name", PERSONALITIES)
 @pytest.mark.parametrize("seed", range(2))
-def test_the_parts_of_a_day_come_in_any_order(name: str, seed: int, tmp_path: Path) -> None:
+def test_the_parts_of_a_day_come_in_any_order(name, seed, tmp_path):
     parts = [part for part, needed in (*PARTS, *NEWER) if not needed & PERSONALITIES[name].never]
     random.Random(seed).shuffle(parts)
     with seated(name, tmp_path, late=0.5 if name == "IntelliJ" else 0.0) as seat:
@@ -40,7 +40,6 @@ def test_the_parts_of_a_day_come_in_any_order(name: str, seed: int, tmp_path: Pa
         assert not goes_home(seat).children
 
 
-@pytest.mark.requirement("W-13e", "W-13f", "W-13h", "W-13k", "W-13l", "CLIENT-24", "CLIENT-25")
 @pytest.mark.parametrize("name", PERSONALITIES)
 @pytest.mark.parametrize(
     ("way", "codes"),
@@ -51,9 +50,7 @@ def test_the_parts_of_a_day_come_in_any_order(name: str, seed: int, tmp_path: Pa
         ("SIGINT", {130, -signal.SIGINT}),
     ],
 )
-def test_work_ends_however_the_client_leaves(
-    name: str, way: str, codes: set[int], tmp_path: Path
-) -> None:
+def test_work_ends_however_the_client_leaves(name, way, codes, tmp_path):
     with seated(name, tmp_path) as seat:
         has_work(seat)
         at_work = children(seat.line.pid)

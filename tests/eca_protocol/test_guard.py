@@ -93,9 +93,7 @@ FAMILIES = {
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("script", FAMILIES.values(), ids=FAMILIES)
-def test_a_guarded_child_and_its_family_end_when_we_are_killed(
-    witness: Witness, script: str
-) -> None:
+def test_a_guarded_child_and_its_family_end_when_we_are_killed(witness, script):
     ours = subprocess.run(
         [sys.executable, "-c", KILLED, str(witness.held), script],
         pass_fds=(witness.held,),
@@ -123,7 +121,7 @@ with GUARD.starting():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the watcher finds it in /proc")
-def test_a_child_that_the_watcher_does_not_know_ends_too(witness: Witness) -> None:
+def test_a_child_that_the_watcher_does_not_know_ends_too(witness):
     ours = subprocess.run(
         [sys.executable, "-c", NOT_TOLD, str(witness.held), "sleep 600 & wait"],
         pass_fds=(witness.held,),
@@ -136,7 +134,7 @@ def test_a_child_that_the_watcher_does_not_know_ends_too(witness: Witness) -> No
 
 
 @pytest.mark.anyio
-async def test_one_watcher_guards_all_children_and_leaves_with_the_last() -> None:
+async def test_one_watcher_guards_all_children_and_leaves_with_the_last():
     assert watchers(os.getpid()) == []
     first = spawn(["sleep", "600"], guarded=True)
     second = spawn(["sleep", "600"], guarded=True)
@@ -151,7 +149,7 @@ async def test_one_watcher_guards_all_children_and_leaves_with_the_last() -> Non
 
 
 @pytest.mark.anyio
-async def test_the_watcher_holds_nothing_of_ours() -> None:
+async def test_the_watcher_holds_nothing_of_ours():
     child = spawn(["sleep", "600"], guarded=True)
     (watcher,) = watchers(os.getpid())
     held = {each.name: each.readlink() for each in Path(f"/proc/{watcher}/fd").iterdir()}
@@ -164,7 +162,7 @@ async def test_the_watcher_holds_nothing_of_ours() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_child_that_ends_on_its_own_is_guarded_no_more() -> None:
+async def test_a_child_that_ends_on_its_own_is_guarded_no_more():
     child = spawn(["true"], guarded=True)
     with anyio.fail_after(SECONDS):
         await child.wait()
@@ -197,9 +195,7 @@ def lose(guard: Guard) -> None:
     assert guard._watcher.wait(SECONDS) == 0
 
 
-def test_a_group_that_was_removed_is_not_touched(
-    guard: Guard, sleepers: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_group_that_was_removed_is_not_touched(guard, sleepers):
     first, second, third = sleepers
     for each in (first, second, third):
         guard.add(each.pid)
@@ -210,9 +206,7 @@ def test_a_group_that_was_removed_is_not_touched(
     assert (first.poll(), third.poll()) == (None, None)
 
 
-def test_a_watcher_that_was_killed_is_replaced(
-    guard: Guard, sleepers: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_watcher_that_was_killed_is_replaced(guard, sleepers):
     first, second, third = sleepers
     guard.add(first.pid)
     (watcher,) = watchers(os.getpid())
@@ -228,9 +222,7 @@ def test_a_watcher_that_was_killed_is_replaced(
 
 
 @pytest.mark.long
-def test_a_watcher_that_does_not_read_is_replaced_and_holds_up_nothing(
-    guard: Guard, sleepers: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_watcher_that_does_not_read_is_replaced_and_holds_up_nothing(guard, sleepers):
     guard.add(sleepers[0].pid)
     (watcher,) = watchers(os.getpid())
     os.kill(watcher, signal.SIGSTOP)
@@ -243,9 +235,7 @@ def test_a_watcher_that_does_not_read_is_replaced_and_holds_up_nothing(
     assert sleepers[0].wait(SECONDS) == -signal.SIGTERM
 
 
-def test_a_watcher_that_cannot_be_started_is_no_error(
-    guard: Guard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_watcher_that_cannot_be_started_is_no_error(guard, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no descriptors are left")
 
@@ -254,11 +244,11 @@ def test_a_watcher_that_cannot_be_started_is_no_error(
     guard.remove(NEVER_ALIVE)
 
 
-def test_a_child_that_cannot_be_started_leaves_no_watcher() -> None:
+def test_a_child_that_cannot_be_started_leaves_no_watcher():
     with pytest.raises(StartFailed):
         spawn(["/nowhere/program"], guarded=True)
     assert watchers(os.getpid()) == []
 
 
-def test_nothing_is_started_before_the_first_child() -> None:
+def test_nothing_is_started_before_the_first_child():
     assert GUARD._watcher is None

@@ -20,16 +20,7 @@ from eca_protocol import http
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http import Deadlines, HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
-from eca_protocol.testing.provider import (
-    Provider,
-    Reply,
-    close,
-    hang,
-    raw,
-    reply,
-    reset,
-    wait,
-)
+from eca_protocol.testing.provider import Provider, Reply, close, hang, raw, reply, reset, wait
 
 pytestmark = pytest.mark.anyio
 
@@ -417,10 +408,7 @@ def test_httpx_and_h11_are_each_named_in_one_module():
             for name, places in named.items():
                 if re.search(rf"^\s*(import|from) {name}\b", path.read_text(), re.MULTILINE):
                     places.add(str(path.relative_to(root.parent)))
-    assert named == {
-        "httpx": {"eca_protocol/http.py"},
-        "h11": {"eca_protocol/http_server.py"},
-    }
+    assert named == {"httpx": {"eca_protocol/http.py"}, "h11": {"eca_protocol/http_server.py"}}
 
 
 @pytest.fixture

@@ -282,9 +282,7 @@ async def test_a_process_without_file_descriptors_is_reported(url):
     assert caught.value.kind == "resources"
 
 
-async def test_a_first_request_without_file_descriptors_says_so_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_first_request_without_file_descriptors_says_so_too(monkeypatch):
     def refuse() -> None:
         raise OSError(errno.EMFILE, "Too many open files", "urllib/request.py")
 

@@ -53,7 +53,7 @@ def digit_limit(request: pytest.FixtureRequest) -> Iterator[int]:
 any_digit_limit = pytest.mark.parametrize("digit_limit", [0, 640, 4300, 100_000], indirect=True)
 
 
-@pytest.mark.requirement("W-5a", "W-5b", "W-5c", "W-5e", "W-5g")
+@pytest.mark.requirement("W-5a")
 @engines
 @pytest.mark.parametrize(
     ("text", "value"),
@@ -83,11 +83,10 @@ any_digit_limit = pytest.mark.parametrize("digit_limit", [0, 640, 4300, 100_000]
         ('"\ud83d"', "\ufffd"),
     ],
 )
-def test_what_is_read(engine: Any, text: bytes | bytearray | str, value: Any) -> None:
+def test_what_is_read(engine, text, value):
     assert repr(engine.loads(text)) == repr(value)
 
 
-@pytest.mark.requirement("W-5a", "W-5c", "W-5d", "W-5g", "BASE-23")
 @engines
 @pytest.mark.parametrize(
     ("text", "complaint"),
@@ -120,7 +119,7 @@ def test_what_is_read(engine: Any, text: bytes | bytearray | str, value: Any) ->
         (b"[" * 100_000, "expected at most 128 levels of nesting"),
     ],
 )
-def test_what_is_refused(engine: Any, text: bytes | str, complaint: str) -> None:
+def test_what_is_refused(engine, text, complaint):
     with pytest.raises(InvalidJSON) as caught:
         engine.loads(text)
     assert str(caught.value).startswith(complaint)
@@ -128,7 +127,7 @@ def test_what_is_refused(engine: Any, text: bytes | str, complaint: str) -> None
     assert not caught.value.fatal
 
 
-@pytest.mark.requirement("W-1", "W-5b", "W-5c", "W-5g")
+@pytest.mark.requirement("W-5b")
 @engines
 @pytest.mark.parametrize(
     ("value", "text"),
@@ -152,7 +151,7 @@ def test_what_is_refused(engine: Any, text: bytes | str, complaint: str) -> None
         (int(LONGEST), LONGEST),
     ],
 )
-def test_what_is_written(engine: Any, value: Any, text: str) -> None:
+def test_what_is_written(engine, value, text):
     assert engine.dumps(value) == text.encode()
 
 
@@ -162,7 +161,7 @@ def cycle() -> list[Any]:
     return value
 
 
-@pytest.mark.requirement("W-5c", "W-5d", "W-5g")
+@pytest.mark.requirement("W-5d")
 @engines
 @pytest.mark.parametrize(
     ("value", "complaint"),
@@ -181,9 +180,7 @@ def cycle() -> list[Any]:
         (cycle(), "[0][0][0][0]: expected at most 128 levels of nesting, got more"),
     ],
 )
-def test_what_cannot_be_written_is_named_by_its_path(
-    engine: Any, value: Any, complaint: str
-) -> None:
+def test_what_cannot_be_written_is_named_by_its_path(engine, value, complaint):
     with pytest.raises(LocalProtocolError) as caught:
         engine.dumps(value)
     assert str(caught.value).startswith(complaint)
@@ -193,18 +190,15 @@ def test_what_cannot_be_written_is_named_by_its_path(
 @engines
 @any_digit_limit
 @pytest.mark.parametrize("digits", [1, 18, 19, 20, 600, 601, 640, 641, 4299, 4300])
-def test_integers_are_exact_for_any_setting_of_the_interpreter(
-    engine: Any, digit_limit: int, digits: int
-) -> None:
+def test_integers_are_exact_for_any_setting_of_the_interpreter(engine, digit_limit, digits):
     value = -(10**digits) // 7 - 10 ** (digits - 1)
     read = engine.loads(engine.dumps([value, 1.5]))
     assert read == [value, 1.5]
 
 
-@pytest.mark.requirement("W-5c")
 @engines
 @any_digit_limit
-def test_longer_integers_are_refused_both_ways(engine: Any, digit_limit: int) -> None:
+def test_longer_integers_are_refused_both_ways(engine, digit_limit):
     assert engine.loads(LONGEST) == 7 * (10**4300 - 1) // 9
     with pytest.raises(InvalidJSON, match="at most 4300 digits"):
         engine.loads("1" + LONGEST)
@@ -212,16 +206,15 @@ def test_longer_integers_are_refused_both_ways(engine: Any, digit_limit: int) ->
         engine.dumps({"a": 10**4300})
 
 
-@pytest.mark.requirement("W-5c")
 @engines
 @any_digit_limit
-def test_long_runs_of_digits_in_text_are_no_integers(engine: Any, digit_limit: int) -> None:
+def test_long_runs_of_digits_in_text_are_no_integers(engine, digit_limit):
     assert engine.loads(engine.dumps(["1" * 9000])) == ["1" * 9000]
 
 
 @pytest.mark.requirement("W-5e")
 @engines
-def test_duplicate_keys_can_be_refused(engine: Any) -> None:
+def test_duplicate_keys_can_be_refused(engine):
     text = '{"a": {"k": 1, "k": 2}}'
     assert engine.loads(text) == {"a": {"k": 2}}
     assert engine.loads('{"a": {"k": 1}, "k": 2}', duplicate_keys="refuse")
@@ -232,14 +225,14 @@ def test_duplicate_keys_can_be_refused(engine: Any) -> None:
 
 
 @engines
-def test_positions_count_characters(engine: Any) -> None:
+def test_positions_count_characters(engine):
     with pytest.raises(InvalidJSON) as caught:
         engine.loads('["ééé" x]'.encode())
     assert caught.value.position == 7
 
 
 @engines
-def test_an_error_shows_little_of_the_text(engine: Any) -> None:
+def test_an_error_shows_little_of_the_text(engine):
     with pytest.raises(InvalidJSON) as caught:
         engine.loads(b"[secret" + b"s" * 1000)
     assert len(str(caught.value)) < 100
@@ -248,7 +241,7 @@ def test_an_error_shows_little_of_the_text(engine: Any) -> None:
 @pytest.mark.requirement("W-5g")
 @engines
 @pytest.mark.parametrize("room", [60, 200, 300])
-def test_a_caller_deep_in_its_stack_meets_no_recursion_error(engine: Any, room: int) -> None:
+def test_a_caller_deep_in_its_stack_meets_no_recursion_error(engine, room):
     deep = stdlib_json.loads(DEEPEST)
     half_pair = DEEPEST.replace("[]", '["\\ud800"]')
     refused = []
@@ -270,8 +263,7 @@ def test_a_caller_deep_in_its_stack_meets_no_recursion_error(engine: Any, room: 
         assert refused in ([], [half_pair])
 
 
-@pytest.mark.requirement("W-5h")
-def test_without_orjson_the_standard_library_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_orjson_the_standard_library_does_it(monkeypatch):
     assert json.ENGINE == "orjson"
     assert json.loads is json._Orjson.loads
     monkeypatch.setitem(sys.modules, "orjson", None)
@@ -332,14 +324,13 @@ tokens = st.lists(
 @given(tokens)
 @example('{"a":1,"a":1.0}')
 @example('"\\ud83d\\ud83d\\ude00"')
-def test_both_engines_read_the_same_texts(text: str) -> None:
+def test_both_engines_read_the_same_texts(text):
     stdlib, orjson = (outcome(engine.loads, text.encode()) for engine in ENGINES)
     assert stdlib == orjson
 
 
-@pytest.mark.requirement("W-5h")
 @given(json_values, st.data())
-def test_both_engines_read_the_same_broken_texts(value: Any, data: st.DataObject) -> None:
+def test_both_engines_read_the_same_broken_texts(value, data):
     text = bytearray(
         stdlib_json.dumps(value, ensure_ascii=data.draw(st.booleans())).encode(errors="replace")
     )
@@ -354,19 +345,17 @@ def test_both_engines_read_the_same_broken_texts(value: Any, data: st.DataObject
         assert stdlib == orjson
 
 
-@pytest.mark.requirement("W-5h")
 @given(python_values)
-def test_both_engines_write_the_same_values(value: Any) -> None:
+def test_both_engines_write_the_same_values(value):
     stdlib, orjson = (
         outcome(lambda v, e=engine: json._Stdlib.loads(e.dumps(v)), value) for engine in ENGINES
     )
     assert stdlib == orjson
 
 
-@pytest.mark.requirement("W-1")
 @engines
 @given(value=json_values)
-def test_what_is_written_is_read_back(engine: Any, value: Any) -> None:
+def test_what_is_written_is_read_back(engine, value):
     try:
         body = engine.dumps(value)
     except LocalProtocolError:
@@ -387,7 +376,7 @@ def too_many(engine: Any, text: bytes, **options: Any) -> bool:
 
 @engines
 @pytest.mark.parametrize("keys", ["last", "refuse"])
-def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, keys: Any) -> None:
+def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine, keys):
     text = b"[" + b"[]," * (16 * 2**20 // 3) + b"1]"
     tracemalloc.start()
     try:
@@ -411,16 +400,14 @@ def test_a_text_of_very_many_values_is_refused_before_any_is_built(engine: Any, 
         (b'["' + b",[{" * 10**6 + b'",', b"1 ,\n", b"1]", 1),
     ],
 )
-def test_the_most_values_are_read_and_one_more_is_refused(
-    engine: Any, lead: bytes, item: bytes, end: bytes, marks: int
-) -> None:
+def test_the_most_values_are_read_and_one_more_is_refused(engine, lead, item, end, marks):
     room = json.MAX_VALUES - 1 - (lead != b"[")
     assert not too_many(engine, lead + item * (room // marks) + end)
     assert too_many(engine, lead + item * (room // marks + 1) + end)
 
 
 @engines
-def test_a_long_text_of_few_values_is_read_whatever_is_in_its_strings(engine: Any) -> None:
+def test_a_long_text_of_few_values_is_read_whatever_is_in_its_strings(engine):
     for text in (",[{" * 2**20, '\\"' * 2**20, "," * 2**20 + '",["' * 2**18):
         assert engine.loads(stdlib_json.dumps([text])) == [text]
 
@@ -429,7 +416,7 @@ _LIMIT = 2000
 
 
 @given(st.lists(st.sampled_from([*TOKENS, "[]", "1,", '",[{"', '"\\\\"', '"\\""']), min_size=1))
-def test_the_count_agrees_with_a_scanner_of_the_text(parts: list[str]) -> None:
+def test_the_count_agrees_with_a_scanner_of_the_text(parts):
     text = "".join(parts).encode()
     text *= _LIMIT // len(text) + 2
     with pytest.MonkeyPatch.context() as patch:

@@ -15,7 +15,7 @@ from eca_protocol.testing import strategies as eca
 
 
 @pytest.mark.parametrize("method", ["chat/prompt", "chat/contentReceived", "tool/serverUpdated"])
-def test_a_message_is_read_as_it_was_written(method: str) -> None:
+def test_a_message_is_read_as_it_was_written(method):
     @given(eca.params(method, revision=Revision.CURRENT))
     def check(params: Any) -> None:
         text = dumps(params)
@@ -24,7 +24,7 @@ def test_a_message_is_read_as_it_was_written(method: str) -> None:
     check()
 
 
-def test_results_and_editions_are_chosen() -> None:
+def test_results_and_editions_are_chosen():
     result = m.ChatPromptResponse(chat_id="c", model="a/b", status="error")
     assert loads("chat/prompt", dumps(result), part="result") == result
     assert '"prompting"' in dumps(result, revision=Revision.R2025_10)
@@ -33,7 +33,7 @@ def test_results_and_editions_are_chosen() -> None:
     assert "trust" not in dumps(params, revision=Revision.R2025_10)
 
 
-def test_what_is_no_message_is_refused_with_its_reason() -> None:
+def test_what_is_no_message_is_refused_with_its_reason():
     with pytest.raises(InvalidJSON):
         loads("chat/prompt", "{")
     with pytest.raises(DecodeError, match=r"params\.message"):

@@ -84,7 +84,6 @@ def test_only_requests_have_results() -> None:
     assert {row.name for row in ECA if row.params is None} == {"shutdown", "exit"}
 
 
-@pytest.mark.requirement("W-28c")
 def test_every_method_is_read_in_every_revision() -> None:
     for revision in (Revision.R2025_09, Revision.R2025_10, Revision.CURRENT):
         codec = Codec(ECA, revision)

@@ -64,7 +64,7 @@ class Waiting:
 
 
 class TestDispatch:
-    async def test_handlers_are_called_in_wire_order(self) -> None:
+    async def test_handlers_are_called_in_wire_order(self):
         calls: list[Any] = []
         handlers = {"add": calls.append, "log": calls.append}
         async with conversation(handlers) as (_, wire):
@@ -78,7 +78,7 @@ class TestDispatch:
             assert await wire.receive() == success(2)
         assert calls == [{"n": n} for n in (1, 2, 3, 4)]
 
-    async def test_what_a_plain_handler_says_is_before_its_answer(self) -> None:
+    async def test_what_a_plain_handler_says_is_before_its_answer(self):
         def handler(_: Any) -> str:
             peer.notify("log", {"text": "first"})
             return "second"
@@ -88,7 +88,7 @@ class TestDispatch:
             assert await wire.receive() == notification("log", {"text": "first"})
             assert await wire.receive() == success(1, "second")
 
-    async def test_an_answer_is_before_what_the_handler_started(self) -> None:
+    async def test_an_answer_is_before_what_the_handler_started(self):
         async def stream() -> None:
             for n in range(3):
                 peer.notify("log", {"n": n})
@@ -105,7 +105,7 @@ class TestDispatch:
             for n in range(3):
                 assert await wire.receive() == notification("log", {"n": n})
 
-    async def test_a_waiting_handler_delays_no_other(self) -> None:
+    async def test_a_waiting_handler_delays_no_other(self):
         waiting = Waiting()
         async with conversation({"wait": waiting, "add": lambda _: 1}) as (_, wire):
             await wire.send(request("slow", "wait"), request("quick"))
@@ -113,8 +113,7 @@ class TestDispatch:
             waiting.finish.set()
             assert await wire.receive() == success("slow", "done")
 
-    @pytest.mark.requirement("W-4a")
-    async def test_a_request_without_an_id_is_run_and_not_answered(self) -> None:
+    async def test_a_request_without_an_id_is_run_and_not_answered(self):
         waiting = Waiting()
         calls: list[Any] = []
         handlers = {"add": calls.append, "wait": waiting}
@@ -126,16 +125,14 @@ class TestDispatch:
         assert await wire.rest() == []
         assert calls == [None, None]
 
-    @pytest.mark.requirement("W-4b")
-    async def test_a_notification_with_an_id_is_run_and_answered_null(self) -> None:
+    async def test_a_notification_with_an_id_is_run_and_answered_null(self):
         calls: list[Any] = []
         async with conversation({"log": lambda params: calls.append(params) or 7}) as (_, wire):
             await wire.send(request(1, "log", {"a": 1}))
             assert await wire.receive() == success(1, None)
         assert calls == [{"a": 1}]
 
-    @pytest.mark.requirement("W-4c", "W-4d")
-    async def test_an_unknown_request_is_refused_and_an_unknown_notification_ignored(self) -> None:
+    async def test_an_unknown_request_is_refused_and_an_unknown_notification_ignored(self):
         async with conversation({}) as (_, wire):
             await wire.send(
                 notification("$/nothing"),
@@ -147,7 +144,7 @@ class TestDispatch:
             assert code_of(await wire.receive()) == (1, ErrorCode.METHOD_NOT_FOUND)
             assert code_of(await wire.receive()) == (2, ErrorCode.METHOD_NOT_FOUND)
 
-    async def test_a_codec_may_make_none_or_several_of_a_notification(self) -> None:
+    async def test_a_codec_may_make_none_or_several_of_a_notification(self):
         class Splitting(Bare):
             def incoming(self, method: str, raw: Any) -> Any:
                 return [("log", n) for n in range(raw["n"])] if method == "flood" else ()
@@ -166,7 +163,7 @@ class TestDispatch:
             assert await wire.receive() == notification("flood", {"n": 1})
         assert calls == [0, 1]
 
-    async def test_the_codec_may_be_exchanged_in_the_middle_of_a_read(self) -> None:
+    async def test_the_codec_may_be_exchanged_in_the_middle_of_a_read(self):
         class Loud(Bare):
             def decode_params(self, method: str, raw: Any) -> Any:
                 return str(raw).upper()
@@ -185,7 +182,7 @@ class TestDispatch:
             assert await wire.receive() == success(1, {"a": "b"})
             assert await wire.receive() == success(2, "{'A': 'B'}!")
 
-    async def test_what_is_no_message_is_answered_and_the_next_one_served(self) -> None:
+    async def test_what_is_no_message_is_answered_and_the_next_one_served(self):
         async with conversation({"add": lambda _: "served"}) as (_, wire):
             await wire.send(
                 b"Content-Length: 1\r\n\r\n{",
@@ -200,7 +197,7 @@ class TestDispatch:
 
 
 class TestGate:
-    async def test_what_comes_too_early_waits_for_the_answer_of_initialize(self) -> None:
+    async def test_what_comes_too_early_waits_for_the_answer_of_initialize(self):
         initialize = Waiting("welcome")
         handlers = {"initialize": initialize, "add": lambda _: "added"}
         table = Table(
@@ -219,7 +216,7 @@ class TestGate:
             assert await wire.receive() == success(1, "added")
             assert await wire.receive() == success(2, "added")
 
-    async def test_cancelling_initialize_answers_what_waited_for_it(self) -> None:
+    async def test_cancelling_initialize_answers_what_waited_for_it(self):
         initialize = Waiting()
         table = Table([Method(name="initialize", kind="request", direction="client_to_server")])
         handlers = {"initialize": initialize}
@@ -228,7 +225,7 @@ class TestGate:
             assert code_of(await wire.receive()) == (0, CANCELLED)
             assert code_of(await wire.receive()) == (1, ErrorCode.SERVER_NOT_INITIALIZED)
 
-    async def test_what_still_waits_when_the_peer_is_left_is_answered(self) -> None:
+    async def test_what_still_waits_when_the_peer_is_left_is_answered(self):
         initialize = Waiting()
         table = Table([Method(name="initialize", kind="request", direction="client_to_server")])
         handlers = {"initialize": initialize}
@@ -240,7 +237,7 @@ class TestGate:
 
 
 class TestCancel:
-    async def test_a_request_cancelled_in_the_same_read_is_answered_once(self) -> None:
+    async def test_a_request_cancelled_in_the_same_read_is_answered_once(self):
         waiting = Waiting()
         async with conversation({"wait": waiting, "add": lambda _: None}) as (_, wire):
             await wire.send(request(1, "wait"), cancel(1), request(2))
@@ -249,7 +246,7 @@ class TestCancel:
             await waiting.cancelled.wait()
         assert await wire.rest() == []
 
-    async def test_a_request_cancelled_in_flight_is_answered_once(self) -> None:
+    async def test_a_request_cancelled_in_flight_is_answered_once(self):
         waiting = Waiting()
         async with conversation({"wait": waiting}) as (_, wire):
             await wire.send(request("1", "wait"))
@@ -259,14 +256,14 @@ class TestCancel:
             await waiting.cancelled.wait()
         assert await wire.rest() == []
 
-    async def test_a_cancel_that_comes_too_late_is_ignored(self) -> None:
+    async def test_a_cancel_that_comes_too_late_is_ignored(self):
         async with conversation({"add": lambda _: "served"}) as (_, wire):
             await wire.send(request(1), cancel(1), cancel(1), request(2))
             assert await wire.receive() == success(1, "served")
             assert await wire.receive() == success(2, "served")
         assert await wire.rest() == []
 
-    async def test_the_id_of_a_cancelled_request_may_be_used_while_its_handler_ends(self) -> None:
+    async def test_the_id_of_a_cancelled_request_may_be_used_while_its_handler_ends(self):
         ended = anyio.Event()
 
         async def stubborn() -> str:
@@ -288,7 +285,7 @@ class TestCancel:
             assert await wire.receive() == success(1, "second")
         assert await wire.rest() == []
 
-    async def test_a_cancelled_handler_that_fails_with_a_group_affects_no_other(self) -> None:
+    async def test_a_cancelled_handler_that_fails_with_a_group_affects_no_other(self):
         started = anyio.Event()
 
         async def fail_at_the_end() -> None:
@@ -315,9 +312,7 @@ class TestCancel:
 
 class TestFailures:
     @pytest.mark.parametrize("waits", [False, True])
-    async def test_nothing_internal_leaks_from_a_crash(
-        self, waits: bool, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_nothing_internal_leaks_from_a_crash(self, waits, caplog):
         def crash(_: Any) -> Any:
             if waits:
                 return crash_later()
@@ -346,9 +341,7 @@ class TestFailures:
             (ConnectionClosed("theirs"), INTERNAL),
         ],
     )
-    async def test_only_what_a_handler_means_as_its_answer_is_one(
-        self, raised: Exception, code: int
-    ) -> None:
+    async def test_only_what_a_handler_means_as_its_answer_is_one(self, raised, code):
         def handler(_: Any) -> Any:
             raise raised
 
@@ -360,7 +353,7 @@ class TestFailures:
         if code != INTERNAL:
             assert answer["error"] == {"code": code, "message": "no", "data": {"why": 1}}
 
-    async def test_params_that_do_not_fit_are_refused_with_the_field(self) -> None:
+    async def test_params_that_do_not_fit_are_refused_with_the_field(self):
         async with conversation({"add": lambda _: None}) as (_, wire):
             await wire.send(request(1, params=[1]))
             answer = await wire.receive()
@@ -368,12 +361,12 @@ class TestFailures:
         assert answer["error"]["message"] == "params: expected an object, got an array"
 
     @pytest.mark.parametrize("result", [object(), float("nan"), {"deep": {1, 2}}])
-    async def test_a_result_that_cannot_be_written_is_an_internal_error(self, result: Any) -> None:
+    async def test_a_result_that_cannot_be_written_is_an_internal_error(self, result):
         async with conversation({"add": lambda _: result}) as (_, wire):
             await wire.send(request(1))
             assert code_of(await wire.receive()) == (1, INTERNAL)
 
-    async def test_an_error_whose_data_cannot_be_written_goes_without_them(self) -> None:
+    async def test_an_error_whose_data_cannot_be_written_goes_without_them(self):
         def handler(_: Any) -> Any:
             raise RPCError(-32001, "no", object())
 
@@ -382,9 +375,7 @@ class TestFailures:
             answer = await wire.receive()
         assert answer["error"] == {"code": -32001, "message": "no"}
 
-    async def test_a_failing_notification_is_logged_and_affects_nothing_else(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_failing_notification_is_logged_and_affects_nothing_else(self, caplog):
         def fail(_: Any) -> Any:
             raise ValueError("broken handler")
 
@@ -395,9 +386,7 @@ class TestFailures:
         assert "broken handler" in caplog.text
         assert "params: expected an object" in caplog.text
 
-    async def test_a_notification_handler_that_would_wait_is_reported(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_notification_handler_that_would_wait_is_reported(self, caplog):
         waiting = Waiting()
         async with conversation({"log": waiting, "add": lambda _: None}) as (_, wire):
             await wire.send(notification(), request(1))
@@ -406,7 +395,7 @@ class TestFailures:
         assert "must not be async" in caplog.text
 
 
-async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules() -> None:
+async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules():
     dialect = Dialect(
         cancel_method="notifications/cancelled",
         cancel_key="requestId",
@@ -425,10 +414,7 @@ async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules() -> None
     options: dict[str, Any] = {"table": table, "dialect": dialect, "framing": LINES}
     async with conversation(handlers, **options) as (peer, wire):
         await wire.send(
-            b"noise on the line\n",
-            request("a", "tools/call"),
-            cancel("a"),
-            request("b", "ping"),
+            b"noise on the line\n", request("a", "tools/call"), cancel("a"), request("b", "ping")
         )
         assert await wire.receive() == success("b", {})
         await waiting.started.wait()
@@ -444,7 +430,7 @@ async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules() -> None
     assert await wire.rest() == []
 
 
-async def test_nothing_that_passes_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_that_passes_is_logged(caplog):
     caplog.set_level(logging.DEBUG, logger="eca_protocol")
     async with conversation({"add": lambda params: params, "log": lambda _: None}) as (_, wire):
         await wire.send(request(1, params={"key": "a prompt"}), notification())
@@ -452,7 +438,7 @@ async def test_nothing_that_passes_is_logged(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == []
 
 
-async def test_a_handler_of_a_method_that_is_not_received_is_refused() -> None:
+async def test_a_handler_of_a_method_that_is_not_received_is_refused():
     ours, _ = memory_pair()
     for side, name in (("server", "chat/promt"), ("client", "chat/prompt")):
         with pytest.raises(LocalProtocolError, match=f"a {side} receives no method '{name}'"):

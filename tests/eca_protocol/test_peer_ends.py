@@ -59,7 +59,7 @@ def finish_writing(wire: Wire) -> None:
     wire.transport.close_writing()  # type: ignore[attr-defined]
 
 
-async def test_the_end_of_input_ends_calls_and_answers_what_runs() -> None:
+async def test_the_end_of_input_ends_calls_and_answers_what_runs():
     peer, wire = pair({"wait": lambda _: forever()})
     await wire.send(request(1, "wait"), request(2, "wait"))
     finish_writing(wire)
@@ -79,7 +79,7 @@ async def test_the_end_of_input_ends_calls_and_answers_what_runs() -> None:
     assert sorted(code_of(answer) for answer in rest[1:]) == [(1, CANCELLED), (2, CANCELLED)]
 
 
-async def test_input_that_ends_inside_a_message_is_answered_and_distinguished() -> None:
+async def test_input_that_ends_inside_a_message_is_answered_and_distinguished():
     peer, wire = pair({})
     await wire.send(b"Content-Length: 10\r\n\r\n{")
     finish_writing(wire)
@@ -90,7 +90,7 @@ async def test_input_that_ends_inside_a_message_is_answered_and_distinguished() 
 
 
 @pytest.mark.requirement("W-13i")
-async def test_a_fatal_error_is_answered_with_id_null_and_ends_the_conversation() -> None:
+async def test_a_fatal_error_is_answered_with_id_null_and_ends_the_conversation():
     calls: list[Any] = []
     peer, wire = pair({"log": calls.append})
     await wire.send(notification(), b"Content-Length: x\r\n\r\n", notification())
@@ -102,7 +102,7 @@ async def test_a_fatal_error_is_answered_with_id_null_and_ends_the_conversation(
     assert calls == [None]
 
 
-async def test_after_close_inside_a_handler_the_rest_of_the_read_is_not_dispatched() -> None:
+async def test_after_close_inside_a_handler_the_rest_of_the_read_is_not_dispatched():
     calls: list[Any] = []
 
     def leave(params: Any) -> str:
@@ -118,14 +118,14 @@ async def test_after_close_inside_a_handler_the_rest_of_the_read_is_not_dispatch
     assert calls == [None]
 
 
-async def test_close_before_serving_ends_it_at_once() -> None:
+async def test_close_before_serving_ends_it_at_once():
     peer, _ = pair({})
     async with peer:
         peer.close()
         assert (await peer.serve()).kind == "closed"
 
 
-async def test_a_broken_pipe_ends_everything_and_nothing_raises() -> None:
+async def test_a_broken_pipe_ends_everything_and_nothing_raises():
     peer, wire = pair({"wait": lambda _: forever(), "add": lambda _: wire.leave()})
     async with peer:
         call = peer.start_call("add")
@@ -138,7 +138,7 @@ async def test_a_broken_pipe_ends_everything_and_nothing_raises() -> None:
             peer.start_call("add")
 
 
-async def test_a_waiting_writer_fails_when_the_reader_is_gone() -> None:
+async def test_a_waiting_writer_fails_when_the_reader_is_gone():
     class Broken:
         async def receive(self) -> bytes:
             await anyio.sleep_forever()
@@ -163,7 +163,7 @@ async def test_a_waiting_writer_fails_when_the_reader_is_gone() -> None:
             peer.notify("log")
 
 
-async def test_an_error_of_reading_ends_the_conversation() -> None:
+async def test_an_error_of_reading_ends_the_conversation():
     class Broken:
         async def receive(self) -> bytes:
             raise OSError("bad device")
@@ -180,7 +180,7 @@ async def test_an_error_of_reading_ends_the_conversation() -> None:
         assert await peer.serve() == End("broken", "reading failed: bad device")
 
 
-async def test_leaving_ends_a_serve_in_another_task() -> None:
+async def test_leaving_ends_a_serve_in_another_task():
     ends: list[End] = []
 
     async def serve() -> None:
@@ -194,7 +194,7 @@ async def test_leaving_ends_a_serve_in_another_task() -> None:
     assert [end.kind for end in ends] == ["closed"]
 
 
-async def test_an_exception_of_the_body_comes_out_as_it_is() -> None:
+async def test_an_exception_of_the_body_comes_out_as_it_is():
     peer, wire = pair({"wait": lambda _: forever()})
     await wire.send(request(1, "wait"))
     finish_writing(wire)
@@ -209,7 +209,7 @@ async def test_an_exception_of_the_body_comes_out_as_it_is() -> None:
     assert code_of(*await wire.rest()) == (1, CANCELLED)
 
 
-async def test_an_exception_of_the_body_survives_an_outer_cancellation() -> None:
+async def test_an_exception_of_the_body_survives_an_outer_cancellation():
     peer, _ = pair({"wait": lambda _: forever()})
 
     async def body() -> None:
@@ -221,7 +221,7 @@ async def test_an_exception_of_the_body_survives_an_outer_cancellation() -> None
         await body()
 
 
-async def test_an_outer_cancellation_still_answers_and_flushes() -> None:
+async def test_an_outer_cancellation_still_answers_and_flushes():
     started = anyio.Event()
 
     async def wait() -> None:
@@ -243,7 +243,7 @@ async def test_an_outer_cancellation_still_answers_and_flushes() -> None:
     assert code_of(answer) == (1, CANCELLED)
 
 
-async def test_a_deadline_around_a_peer_raises_a_timeout_and_nothing_else() -> None:
+async def test_a_deadline_around_a_peer_raises_a_timeout_and_nothing_else():
     peer, wire = pair({"wait": lambda _: forever()})
     await wire.send(request(1, "wait"))
 
@@ -256,7 +256,7 @@ async def test_a_deadline_around_a_peer_raises_a_timeout_and_nothing_else() -> N
     assert code_of(*await wire.rest()) == (1, CANCELLED)
 
 
-def test_a_task_cancelled_by_asyncio_itself_still_answers_and_flushes() -> None:
+def test_a_task_cancelled_by_asyncio_itself_still_answers_and_flushes():
     async def main() -> list[Any]:
         started = asyncio.Event()
 
@@ -280,9 +280,7 @@ def test_a_task_cancelled_by_asyncio_itself_still_answers_and_flushes() -> None:
     assert code_of(*asyncio.run(main())) == (1, CANCELLED)
 
 
-async def test_a_handler_that_will_not_end_costs_no_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_handler_that_will_not_end_costs_no_answer(monkeypatch):
     monkeypatch.setattr(peer_module, "FLUSH_SECONDS", 0.02)
     released = anyio.Event()
 
@@ -304,7 +302,7 @@ async def test_a_handler_that_will_not_end_costs_no_answer(
     assert await wire.rest() == []
 
 
-async def test_a_deaf_peer_delays_leaving_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deaf_peer_delays_leaving_only_so_long(monkeypatch):
     monkeypatch.setattr(peer_module, "FLUSH_SECONDS", 0.02)
     peer, wire = pair({}, limit=10)
     with anyio.fail_after(5):
@@ -317,7 +315,7 @@ async def test_a_deaf_peer_delays_leaving_only_so_long(monkeypatch: pytest.Monke
     assert len(await wire.rest()) == 1
 
 
-async def test_an_error_of_the_writer_is_not_swallowed() -> None:
+async def test_an_error_of_the_writer_is_not_swallowed():
     class Faulty:
         async def receive(self) -> bytes:
             await anyio.sleep_forever()
@@ -341,7 +339,7 @@ async def test_an_error_of_the_writer_is_not_swallowed() -> None:
     assert caught.group_contains(ZeroDivisionError)
 
 
-async def test_reading_waits_while_too_much_is_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_waits_while_too_much_is_unwritten(monkeypatch):
     monkeypatch.setattr(message_transport, "CLOGGED", 1000)
     calls: list[Any] = []
     peer, wire = pair({"add": lambda n: calls.append(n) or "x" * 600}, limit=100)
@@ -359,7 +357,7 @@ async def test_reading_waits_while_too_much_is_unwritten(monkeypatch: pytest.Mon
     assert [answer["id"] for answer in answers] == list(range(8))
 
 
-async def test_a_source_of_bulk_waits_until_it_is_drained() -> None:
+async def test_a_source_of_bulk_waits_until_it_is_drained():
     done: list[int] = []
 
     async def flood(peer: Peer) -> None:
@@ -379,7 +377,7 @@ async def test_a_source_of_bulk_waits_until_it_is_drained() -> None:
         assert len(done) == 100
 
 
-async def test_who_is_behind_makes_the_other_side_wait() -> None:
+async def test_who_is_behind_makes_the_other_side_wait():
     free = anyio.Event()
     calls: list[Any] = []
 
@@ -434,9 +432,7 @@ steps = st.lists(
 
 @settings(max_examples=40)
 @given(steps=steps, how=st.sampled_from(["eof", "outer cancel", "fault", "body"]))
-async def test_every_request_is_answered_once_under_any_interleaving(
-    steps: list[tuple[str, int, Any]], how: str
-) -> None:
+async def test_every_request_is_answered_once_under_any_interleaving(steps, how):
     handlers = Scripted()
     sent: list[int] = []
     with anyio.CancelScope() as scope:
@@ -468,7 +464,7 @@ async def test_every_request_is_answered_once_under_any_interleaving(
         assert Counter(answered) <= Counter(sent)
 
 
-async def test_a_peer_runs_in_a_task_group_of_its_caller_and_any_task_may_close_it() -> None:
+async def test_a_peer_runs_in_a_task_group_of_its_caller_and_any_task_may_close_it():
     peer, wire = pair({"wait": lambda _: forever()})
 
     async def open_and_leave() -> None:

@@ -52,9 +52,7 @@ async def client(child: Child, handlers: Any = None) -> AsyncIterator[Peer]:
         yield peer
 
 
-async def test_many_calls_are_answered_and_the_end_of_input_ends_the_server(
-    anyio_backend: str,
-) -> None:
+async def test_many_calls_are_answered_and_the_end_of_input_ends_the_server(anyio_backend):
     async with server(anyio_backend) as child:
         async with client(child) as peer:
             calls = [peer.start_call("add", {"n": n}) for n in range(2000)]
@@ -64,7 +62,7 @@ async def test_many_calls_are_answered_and_the_end_of_input_ends_the_server(
         assert await child.wait() == 0
 
 
-async def test_a_server_that_is_killed_is_a_closed_connection(anyio_backend: str) -> None:
+async def test_a_server_that_is_killed_is_a_closed_connection(anyio_backend):
     async with server(anyio_backend) as child, client(child) as peer:
         assert await peer.call("add", {"up": True}) == {"up": True}
         waiting = peer.start_call("wait")
@@ -76,7 +74,7 @@ async def test_a_server_that_is_killed_is_a_closed_connection(anyio_backend: str
         assert peer.end is not None
 
 
-async def test_a_flood_waits_for_its_reader_and_loses_nothing(anyio_backend: str) -> None:
+async def test_a_flood_waits_for_its_reader_and_loses_nothing(anyio_backend):
     numbers: list[int] = []
     async with server(anyio_backend) as child:
         handlers = {"log": lambda params: numbers.append(params["n"])}
@@ -87,7 +85,7 @@ async def test_a_flood_waits_for_its_reader_and_loses_nothing(anyio_backend: str
             assert numbers == list(range(20_000))
 
 
-async def test_a_client_that_leaves_in_a_flood_ends_the_server(anyio_backend: str) -> None:
+async def test_a_client_that_leaves_in_a_flood_ends_the_server(anyio_backend):
     async with server(anyio_backend) as child:
         wire = Wire(child.transport)
         await wire.send(request(1, "add", {"count": 10_000_000, "text": "x" * 100}))
@@ -96,7 +94,7 @@ async def test_a_client_that_leaves_in_a_flood_ends_the_server(anyio_backend: st
         assert await child.wait() in {0, 5}
 
 
-async def test_a_fatal_error_is_answered_and_ends_the_server(anyio_backend: str) -> None:
+async def test_a_fatal_error_is_answered_and_ends_the_server(anyio_backend):
     async with server(anyio_backend) as child:
         wire = Wire(child.transport)
         await wire.send(request(1, "wait"), b"Content-Length: minus one\r\n\r\n")
@@ -105,7 +103,7 @@ async def test_a_fatal_error_is_answered_and_ends_the_server(anyio_backend: str)
         assert await child.wait() == 3
 
 
-async def test_input_that_ends_in_a_message_ends_the_server(anyio_backend: str) -> None:
+async def test_input_that_ends_in_a_message_ends_the_server(anyio_backend):
     async with server(anyio_backend) as child:
         wire = Wire(child.transport)
         await wire.send(request(1, "add", {"n": 1}), b"Content-Length: 5\r\n\r\n{")
@@ -115,7 +113,7 @@ async def test_input_that_ends_in_a_message_ends_the_server(anyio_backend: str) 
         assert await child.wait() == 4
 
 
-async def test_a_cancelled_call_is_cancelled_on_the_other_side(anyio_backend: str) -> None:
+async def test_a_cancelled_call_is_cancelled_on_the_other_side(anyio_backend):
     async with server(anyio_backend) as child:
         wire = Wire(child.transport)
         await wire.send(request("a", "wait"), request("b", "wait"))
@@ -123,7 +121,7 @@ async def test_a_cancelled_call_is_cancelled_on_the_other_side(anyio_backend: st
         assert code_of(await wire.receive()) == ("a", ErrorCode.REQUEST_CANCELLED)
 
 
-async def test_an_unknown_method_fails_the_call_only(anyio_backend: str) -> None:
+async def test_an_unknown_method_fails_the_call_only(anyio_backend):
     async with server(anyio_backend) as child, client(child) as peer:
         with pytest.raises(RequestFailed) as caught:
             await peer.call("nothing")

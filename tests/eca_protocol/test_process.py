@@ -63,7 +63,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_bytes_go_both_ways() -> None:
+async def test_bytes_go_both_ways():
     child = spawn(["cat"])
     await child.transport.send(b"hello\n")
     assert await line(child) == b"hello"
@@ -71,7 +71,7 @@ async def test_bytes_go_both_ways() -> None:
     assert await child.end(PATIENT) == 0
 
 
-async def test_a_child_that_ends_on_its_own_is_waited_for() -> None:
+async def test_a_child_that_ends_on_its_own_is_waited_for():
     child = shell("exit 7")
     assert await child.wait() == 7
     assert await child.wait() == 7
@@ -80,18 +80,18 @@ async def test_a_child_that_ends_on_its_own_is_waited_for() -> None:
     assert await child.end() == 7
 
 
-async def test_a_child_that_heeds_the_end_of_input_needs_no_signal() -> None:
+async def test_a_child_that_heeds_the_end_of_input_needs_no_signal():
     child = python("import sys; sys.stdin.read(); sys.exit(3)")
     assert await child.end(PATIENT) == 3
 
 
-async def test_a_child_that_ignores_the_end_of_input_is_terminated() -> None:
+async def test_a_child_that_ignores_the_end_of_input_is_terminated():
     child = python("print('up', flush=True); import time; time.sleep(60)")
     await line(child)
     assert await child.end(GracePeriods(after_stdin=0.05)) == -signal.SIGTERM
 
 
-async def test_a_child_that_cleans_up_on_termination_is_let() -> None:
+async def test_a_child_that_cleans_up_on_termination_is_let():
     child = python(
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
@@ -101,7 +101,7 @@ async def test_a_child_that_cleans_up_on_termination_is_let() -> None:
     assert await child.end(GracePeriods(after_stdin=0.05)) == 9
 
 
-async def test_a_child_that_ignores_termination_is_killed() -> None:
+async def test_a_child_that_ignores_termination_is_killed():
     child = python(
         "import signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -111,13 +111,13 @@ async def test_a_child_that_ignores_termination_is_killed() -> None:
     assert await child.end(QUICK) == -signal.SIGKILL
 
 
-async def test_a_child_blocked_on_its_output_can_still_leave() -> None:
+async def test_a_child_blocked_on_its_output_can_still_leave():
     child = python("import sys; sys.stdout.write('x' * 1_000_000); sys.stdout.flush()")
     await child.transport.receive()
     assert await child.end(PATIENT) == 0
 
 
-async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_ended() -> None:
+async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_ended():
     child = shell("sleep 60 & echo $!")
     grandchild = int(await line(child))
     started = time.monotonic()
@@ -126,7 +126,7 @@ async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_ended() -
     await gone(grandchild)
 
 
-async def test_a_signal_reaches_the_whole_group() -> None:
+async def test_a_signal_reaches_the_whole_group():
     child = shell("sleep 60 & echo $!; wait")
     grandchild = int(await line(child))
     await child.signal_group("term")
@@ -146,23 +146,21 @@ LEAVES_THE_SESSION = (
 
 
 @pytest.mark.parametrize("code", [LEAVES_THE_GROUP, LEAVES_THE_SESSION])
-async def test_a_descendant_outside_the_group_is_ended_with_it(code: str) -> None:
+async def test_a_descendant_outside_the_group_is_ended_with_it(code):
     child = shell(f'{sys.executable} -S -c "{code}"; true')
     outside = int(await line(child))
     assert await child.end(QUICK) == -signal.SIGTERM
     await gone(outside)
 
 
-async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child() -> None:
+async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child():
     child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
     remaining = int(await line(child))
     assert await child.end(PATIENT) != 0
     await gone(remaining)
 
 
-async def test_children_that_end_together_share_their_looks_at_all_processes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_children_that_end_together_share_their_looks_at_all_processes(monkeypatch):
     children = [shell("trap '' TERM; echo up; sleep 60; sleep 60") for _ in range(10)]
     for child in children:
         await line(child)
@@ -180,7 +178,7 @@ async def test_children_that_end_together_share_their_looks_at_all_processes(
     assert 2 < len(looks) <= to_terminate + to_kill + as_each_ends
 
 
-async def test_a_child_without_input_reads_nothing_and_cannot_be_sent_to() -> None:
+async def test_a_child_without_input_reads_nothing_and_cannot_be_sent_to():
     child = spawn(["cat"], stdin="null")
     assert await child.wait() == 0
     with pytest.raises(BrokenPipeError):
@@ -188,7 +186,7 @@ async def test_a_child_without_input_reads_nothing_and_cannot_be_sent_to() -> No
     assert await child.end() == 0
 
 
-async def test_several_tasks_may_wait_and_any_may_leave() -> None:
+async def test_several_tasks_may_wait_and_any_may_leave():
     child = spawn(["cat"])
     codes: list[int] = []
 
@@ -208,7 +206,7 @@ async def test_several_tasks_may_wait_and_any_may_leave() -> None:
     assert codes == [0, 0]
 
 
-async def test_a_child_is_ended_while_a_task_reads_its_output() -> None:
+async def test_a_child_is_ended_while_a_task_reads_its_output():
     child = python("import sys; sys.stdin.read(); sys.stdout.write('x' * 1_000_000)")
     got: list[int] = []
 
@@ -224,7 +222,7 @@ async def test_a_child_is_ended_while_a_task_reads_its_output() -> None:
     assert sum(got) <= 1_000_000
 
 
-async def test_a_cancelled_caller_still_gets_the_child_ended() -> None:
+async def test_a_cancelled_caller_still_gets_the_child_ended():
     child = python("print('up', flush=True); import time; time.sleep(60)")
     await line(child)
     with anyio.CancelScope() as scope:
@@ -244,9 +242,7 @@ async def test_a_cancelled_caller_still_gets_the_child_ended() -> None:
         (["cat\0"], {}, "null byte"),
     ],
 )
-async def test_what_cannot_start_says_why(
-    command: list[str], options: dict[str, Any], text: str
-) -> None:
+async def test_what_cannot_start_says_why(command, options, text):
     before = descriptors()
     with pytest.raises(StartFailed, match=text):
         spawn(command, **options)
@@ -256,8 +252,8 @@ async def test_what_cannot_start_says_why(
 @pytest.mark.parametrize("descriptors_have_paths", [True, False])
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 async def test_a_child_starts_in_the_directory_of_a_descriptor_wherever_its_path_leads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, descriptors_have_paths: bool
-) -> None:
+    tmp_path, monkeypatch, descriptors_have_paths
+):
     if not descriptors_have_paths:
         monkeypatch.setattr(process, "_DESCRIPTORS", "/no/such/folder")
     (tmp_path / "a").mkdir()
@@ -273,8 +269,8 @@ async def test_a_child_starts_in_the_directory_of_a_descriptor_wherever_its_path
 
 
 async def test_an_interpreter_that_knows_no_descriptors_of_processes_waits_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.delattr(os, "pidfd_open")
     child = shell("read line; exit 7")
     await child.transport.send(b"\n")
@@ -283,9 +279,7 @@ async def test_an_interpreter_that_knows_no_descriptors_of_processes_waits_all_t
 
 
 @pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
-async def test_without_such_descriptors_nothing_of_a_child_is_left_either(
-    missing: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_such_descriptors_nothing_of_a_child_is_left_either(missing, monkeypatch):
     for name in missing:
         monkeypatch.delattr(os, name)
     child = shell("trap '' TERM; sleep 60 & echo $!; read line")
@@ -297,9 +291,7 @@ async def test_without_such_descriptors_nothing_of_a_child_is_left_either(
     await gone(remaining)
 
 
-async def test_a_child_reaped_elsewhere_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_child_reaped_elsewhere_has_ended(monkeypatch):
     monkeypatch.delattr(os, "pidfd_open")
     child = shell("exit 7")
     os.waitpid(child.pid, 0)
@@ -308,8 +300,8 @@ async def test_a_child_reaped_elsewhere_has_ended(
 
 
 async def test_without_such_descriptors_a_job_in_a_group_of_its_own_ends_with_the_child(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.delattr(os, "pidfd_open")
     child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
     remaining = int(await line(child))
@@ -317,9 +309,7 @@ async def test_without_such_descriptors_a_job_in_a_group_of_its_own_ends_with_th
     await gone(remaining)
 
 
-async def test_a_child_that_cannot_be_looked_after_is_not_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_child_that_cannot_be_looked_after_is_not_left(monkeypatch):
     before = descriptors(), ProcessTable().descendants(os.getpid())
 
     def fail(_: int) -> int:
@@ -350,7 +340,7 @@ def so_many_descriptors(free: int) -> Iterator[None]:
             os.close(each)
 
 
-async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_end() -> None:
+async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_end():
     before = descriptors(), ProcessTable().descendants(os.getpid())
     for free in range(8):
         with (
@@ -366,9 +356,7 @@ async def test_where_descriptors_run_out_nothing_is_left_of_a_start_nor_of_an_en
     assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
 
 
-async def test_an_event_loop_shares_its_look_at_what_runs_with_no_other_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_event_loop_shares_its_look_at_what_runs_with_no_other_one(monkeypatch):
     looks: list[ProcessTable] = []
 
     async def ask() -> None:
@@ -389,7 +377,7 @@ async def test_an_event_loop_shares_its_look_at_what_runs_with_no_other_one(
     assert looks[2] is looks[3]
 
 
-async def test_environment_folder_and_error_output_are_given(tmp_path: Path) -> None:
+async def test_environment_folder_and_error_output_are_given(tmp_path):
     child = shell(
         "pwd; echo $WORD; echo oops >&2; cat >&2",
         cwd=tmp_path,
@@ -406,7 +394,7 @@ async def test_environment_folder_and_error_output_are_given(tmp_path: Path) -> 
     assert await child.end(PATIENT) == 0
 
 
-async def test_a_command_of_many_starts_leaks_nothing() -> None:
+async def test_a_command_of_many_starts_leaks_nothing():
     await spawn(["true"]).end(PATIENT)
     before = descriptors()
     for number in range(50):

@@ -21,7 +21,7 @@ def hello(assistant: Any = None, options: Any = None) -> dict[str, Any]:
 
 @pytest.mark.requirement("W-12b")
 @pytest.mark.parametrize("capability", ["doc", "edit", "fix"])
-def test_a_capability_of_the_draft_means_the_draft(capability: str) -> None:
+def test_a_capability_of_the_draft_means_the_draft(capability):
     assert detect(hello({"chat": True, capability: True})) is Revision.DRAFT
     assert detect(hello({capability: False, "rewrite": True})) is Revision.DRAFT
 
@@ -38,7 +38,7 @@ def test_a_capability_of_the_draft_means_the_draft(capability: str) -> None:
         hello({"chat": True}, {"chatAgent": None}),
     ],
 )
-def test_what_only_current_clients_say_means_current(params: dict[str, Any]) -> None:
+def test_what_only_current_clients_say_means_current(params):
     assert detect(params) is Revision.CURRENT
 
 
@@ -55,27 +55,26 @@ def test_what_only_current_clients_say_means_current(params: dict[str, Any]) -> 
         {"capabilities": [], "initializationOptions": "text"},
     ],
 )
-def test_everything_else_means_october(params: dict[str, Any]) -> None:
+def test_everything_else_means_october(params):
     assert detect(params) is Revision.R2025_10
 
 
-@pytest.mark.requirement("W-12d")
 @given(json_values())
-def test_detection_never_fails_and_never_says_september(params: Any) -> None:
+def test_detection_never_fails_and_never_says_september(params):
     assert detect(params) in {Revision.DRAFT, Revision.R2025_10, Revision.CURRENT}
 
 
 @pytest.mark.parametrize("revision", Revision)
-def test_a_revision_is_found_by_its_name(revision: Revision) -> None:
+def test_a_revision_is_found_by_its_name(revision):
     assert parse_revision(revision.value) is revision
 
 
-def test_an_unknown_name_is_answered_by_the_known_names() -> None:
+def test_an_unknown_name_is_answered_by_the_known_names():
     with pytest.raises(ValueError, match=r"'2024'.*2025-06, 2025-09, 2025-10, current"):
         parse_revision("2024")
 
 
-def test_revisions_are_ordered_by_age() -> None:
+def test_revisions_are_ordered_by_age():
     assert sorted(set(Revision)) == list(Revision)
     assert Revision.DRAFT < Revision.R2025_09 < Revision.R2025_10 < Revision.CURRENT
 
@@ -83,14 +82,12 @@ def test_revisions_are_ordered_by_age() -> None:
 @given(
     since=st.sampled_from(Revision), until=st.sampled_from(Revision), at=st.sampled_from(Revision)
 )
-def test_a_window_holds_both_of_its_ends_and_a_ruling_opens_it_for_writing(
-    since: Revision, until: Revision, at: Revision
-) -> None:
+def test_a_window_holds_both_of_its_ends_and_a_ruling_opens_it_for_writing(since, until, at):
     window = Window(since=since, until=until)
     assert window.holds(at) == window.written_in(at) == (since <= at <= until)
     assert Window(since=since, until=until, ruling="W-11").written_in(at)
 
 
-def test_a_field_without_a_mark_exists_for_ever() -> None:
+def test_a_field_without_a_mark_exists_for_ever():
     assert window_of({}) is EVER
     assert window_of(mark(since=Revision.CURRENT)) == Window(since=Revision.CURRENT)

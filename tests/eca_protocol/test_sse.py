@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -67,13 +66,13 @@ def message(data: str, **fields: Any) -> SSEvent:
         (b"\n\n\r\r\n", []),
     ],
 )  # fmt: skip
-def test_events_are_read_by_the_standard(stream: bytes, events: list[SSEvent]) -> None:
+def test_events_are_read_by_the_standard(stream, events):
     assert decoded(stream) == events
     assert decoded(*(stream[i : i + 1] for i in range(len(stream)))) == events
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n"])
-def test_an_event_that_the_end_cuts_short_is_given_with_its_data(end: bytes) -> None:
+def test_an_event_that_the_end_cuts_short_is_given_with_its_data(end):
     assert decoded(b"data: 1\n\nevent: last\ndata: 2" + end) == [
         message("1"),
         message("2", event="last"),
@@ -81,14 +80,14 @@ def test_an_event_that_the_end_cuts_short_is_given_with_its_data(end: bytes) -> 
     assert decoded(b"event: last" + end) == []
 
 
-def test_half_an_id_at_the_end_is_no_id() -> None:
+def test_half_an_id_at_the_end_is_no_id():
     decoder = SSEDecoder()
     assert decoder.feed(b"id: 122\ndata: 1\n\ndata: 2\nid: 12") == [message("1", id="122")]
     assert decoder.close() == [message("2", id="122")]
     assert decoder.last_event_id == "122"
 
 
-def test_what_a_reconnection_needs_is_stored() -> None:
+def test_what_a_reconnection_needs_is_stored():
     decoder = SSEDecoder()
     assert (decoder.last_event_id, decoder.retry) == (None, None)
     decoder.feed(b"id: 5\nretry: 1000\n")
@@ -99,7 +98,7 @@ def test_what_a_reconnection_needs_is_stored() -> None:
     assert decoder.last_event_id == "5"
 
 
-def test_nothing_is_taken_after_the_end() -> None:
+def test_nothing_is_taken_after_the_end():
     decoder = SSEDecoder()
     decoder.close()
     assert decoder.close() == []
@@ -117,7 +116,7 @@ def test_nothing_is_taken_after_the_end() -> None:
         b"x" * 11,
     ],
 )
-def test_an_event_beyond_the_limit_is_an_error_after_the_events_before_it(too_long: bytes) -> None:
+def test_an_event_beyond_the_limit_is_an_error_after_the_events_before_it(too_long):
     decoder = SSEDecoder(max_event=10)
     assert decoder.feed(b"data: 1234\n\n" + too_long) == [message("1234")]
     for act in (lambda: decoder.feed(b"\n\ndata: 1\n\n"), lambda: decoder.feed(b""), decoder.close):
@@ -128,13 +127,13 @@ def test_an_event_beyond_the_limit_is_an_error_after_the_events_before_it(too_lo
         SSEDecoder(max_event=10).feed(too_long + b"\n")
 
 
-def test_comments_do_not_count() -> None:
+def test_comments_do_not_count():
     assert decoded(b": 2345678\n" * 9 + b"data: 1234\n" + b": 2345678\n" * 9, max_event=10) == [
         message("1234")
     ]
 
 
-def test_events_are_written_one_line_a_field() -> None:
+def test_events_are_written_one_line_a_field():
     assert encode_event("a") == b"data: a\n\n"
     assert encode_event("") == b"data: \n\n"
     assert encode_event("a\nb\r\nc\rd", event="e", id="") == (
@@ -152,7 +151,7 @@ def test_events_are_written_one_line_a_field() -> None:
         ({"data": ".\ud800"}, "expected Unicode text, got a lone surrogate at position 7"),
     ],
 )
-def test_what_no_line_can_hold_is_refused(fields: dict[str, str], complaint: str) -> None:
+def test_what_no_line_can_hold_is_refused(fields, complaint):
     with pytest.raises(LocalProtocolError) as caught:
         encode_event(**{"data": "", **fields})
     assert str(caught.value).startswith(complaint)
@@ -193,7 +192,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 @given(streams, st.lists(st.integers(0, 200), max_size=6))
 @example(b"data: 1\r\n\r\ndata: 2\r\n\r\n", [8, 10])
-def test_the_events_are_the_same_however_the_bytes_are_cut(data: bytes, places: list[int]) -> None:
+def test_the_events_are_the_same_however_the_bytes_are_cut(data, places):
     for limit in (2**20, 12):
         whole = decoded(data, max_event=limit)
         assert decoded(*cut(data, places), max_event=limit) == whole
@@ -207,9 +206,7 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\r"))
 
 
 @given(st.lists(st.tuples(texts, one_line, ids | st.none(), texts), max_size=5))
-def test_what_is_written_is_read_back(
-    events: list[tuple[str, str, str | None, str]],
-) -> None:
+def test_what_is_written_is_read_back(events):
     decoder = SSEDecoder()
     last_id = None
     for data, name, event_id, comment in events:
@@ -235,6 +232,6 @@ def seconds_bytewise(stream: bytes) -> float:
     [lambda n: b"data: " + b"x" * n, lambda n: b"data:x\n" * (n // 7)],
     ids=["one line", "one event"],
 )
-def test_a_byte_at_a_time_takes_linear_time(stream: Callable[[int], bytes]) -> None:
+def test_a_byte_at_a_time_takes_linear_time(stream):
     once, ten_times = seconds_bytewise(stream(10_000)), seconds_bytewise(stream(100_000))
     assert ten_times < 20 * once, "linear would be 10, quadratic 100"

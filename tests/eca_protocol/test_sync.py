@@ -48,7 +48,7 @@ def server() -> Server:
     return Server(Options(environ={"ECA_CONFIG": "{}"}))
 
 
-def test_a_prompt_is_answered_whole_and_piece_by_piece() -> None:
+def test_a_prompt_is_answered_whole_and_piece_by_piece():
     with sync.connect(server=server()) as connected:
         chat = connected.chat(model="simulator/echo")
         assert chat.prompt("Hello over there").text() == "Hello over there"
@@ -64,7 +64,7 @@ def test_a_prompt_is_answered_whole_and_piece_by_piece() -> None:
             connected.chat(model="no/model").prompt("hi").text()
 
 
-def test_a_turn_is_stopped_by_its_method_by_break_and_by_its_block() -> None:
+def test_a_turn_is_stopped_by_its_method_by_break_and_by_its_block():
     endless = "say one\nwait forever"
     with sync.connect(server=server()) as connected:
         chat = connected.chat(model=SCRIPT)
@@ -80,7 +80,7 @@ def test_a_turn_is_stopped_by_its_method_by_break_and_by_its_block() -> None:
         assert chat.prompt("say next").text() == "next"
 
 
-def test_functions_of_the_program_are_called_in_its_own_thread(tmp_path: Path) -> None:
+def test_functions_of_the_program_are_called_in_its_own_thread(tmp_path):
     calls: list[tuple[str, str]] = []
 
     def approve(call: m.ChatToolCallRunContent) -> client.ApprovalDecision:
@@ -92,10 +92,7 @@ def test_functions_of_the_program_are_called_in_its_own_thread(tmp_path: Path) -
         return "main"
 
     options = sync.connect(
-        server=server(),
-        workspace_folders=[tmp_path],
-        on_approval=approve,
-        on_question=answer,
+        server=server(), workspace_folders=[tmp_path], on_approval=approve, on_question=answer
     )
     with options as connected:
         chat = connected.chat(model=SCRIPT)
@@ -107,9 +104,7 @@ def test_functions_of_the_program_are_called_in_its_own_thread(tmp_path: Path) -
     assert calls == [("write_file", name), ("Which branch?", name)]
 
 
-def test_errors_of_functions_and_missing_functions_are_raised_from_the_turn(
-    tmp_path: Path,
-) -> None:
+def test_errors_of_functions_and_missing_functions_are_raised_from_the_turn(tmp_path):
     def fail(_: m.ChatToolCallRunContent) -> client.ApprovalDecision:
         raise ZeroDivisionError
 
@@ -122,7 +117,7 @@ def test_errors_of_functions_and_missing_functions_are_raised_from_the_turn(
             assert chat.prompt("say next").text() == "next"
 
 
-def test_a_function_for_events_is_called_in_the_other_thread_and_must_not_wait() -> None:
+def test_a_function_for_events_is_called_in_the_other_thread_and_must_not_wait():
     errors: list[Exception] = []
 
     def on_status(_: m.ChatStatusChangedParams) -> None:
@@ -144,7 +139,7 @@ def test_a_function_for_events_is_called_in_the_other_thread_and_must_not_wait()
 
 
 @pytest.mark.parametrize("where", ["in a wait", "between two contents", "in a function"])
-def test_ctrl_c_stops_the_turn_and_returns_promptly(where: str) -> None:
+def test_ctrl_c_stops_the_turn_and_returns_promptly(where):
     def interrupt(*_: object) -> str:
         os.kill(os.getpid(), signal.SIGINT)
         return "main"
@@ -166,7 +161,7 @@ def test_ctrl_c_stops_the_turn_and_returns_promptly(where: str) -> None:
         assert chat.prompt("say next").text() == "next"
 
 
-def test_it_works_beside_a_running_event_loop_and_across_cells() -> None:
+def test_it_works_beside_a_running_event_loop_and_across_cells():
     async def cells() -> None:
         opened = sync.open(command=SERVER_COMMAND, env=ENVIRONMENT)
         assert opened.chat().prompt("hello").text() == "hello"
@@ -181,7 +176,7 @@ def test_it_works_beside_a_running_event_loop_and_across_cells() -> None:
     asyncio.run(cells())
 
 
-def test_a_client_that_is_dropped_is_closed() -> None:
+def test_a_client_that_is_dropped_is_closed():
     opened = sync.open(command=SERVER_COMMAND, env=ENVIRONMENT)
     chat = opened.chat()
     del opened
@@ -189,14 +184,14 @@ def test_a_client_that_is_dropped_is_closed() -> None:
     del chat  # the threads end, see the fixture
 
 
-def test_a_failed_start_leaves_no_thread() -> None:
+def test_a_failed_start_leaves_no_thread():
     with pytest.raises(StartFailed):
         sync.open(command=["/no/such/program"])
     with pytest.raises(LocalProtocolError, match="one of command"):
         sync.connect()
 
 
-def test_an_open_client_does_not_hang_the_end_of_the_interpreter() -> None:
+def test_an_open_client_does_not_hang_the_end_of_the_interpreter():
     code = (
         "from eca_protocol import sync, SERVER_COMMAND\n"
         "client = sync.open(command=SERVER_COMMAND)\n"
@@ -215,7 +210,7 @@ def test_an_open_client_does_not_hang_the_end_of_the_interpreter() -> None:
 
 
 @pytest.mark.parametrize("name", ["Client", "Chat", "Turn"])
-def test_it_has_the_names_of_the_async_client(name: str) -> None:
+def test_it_has_the_names_of_the_async_client(name):
     internal = {
         *("call_in_finalizer", "initialize", "keep_reading", "resume_reading", "start_request"),
         *("wait_for_revision", "handled_methods", "on_approval"),

@@ -80,8 +80,7 @@ async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
             for call_id, piece in (("1", ""), ("1", '{"path":'), ("2", "{"), ("1", ' "a"}')):
                 call: dict[str, Any] = {"origin": "native", "name": "f", "server": "eca"}
                 server.content(
-                    "c",
-                    m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **call),
+                    "c", m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **call)
                 )
             server.finish("c")
             return server.taken(params)
@@ -93,7 +92,6 @@ async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
         assert turn.arguments_texts == {"1": '{"path": "a"}', "2": "{"}
 
 
-@pytest.mark.requirement("CHAT-32")
 async def test_stop_asks_the_server_and_the_turn_continues_to_its_end() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -231,7 +229,7 @@ async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_ot
         assert [each.message for each in server.params_of("chat/prompt")] == ["one", "four"]
 
 
-@pytest.mark.requirement("W-60f", "W-60g", "CHAT-21")
+@pytest.mark.requirement("W-60f", "W-60g")
 async def test_what_comes_behind_the_end_does_no_harm() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")

@@ -17,14 +17,14 @@ from eca_protocol.errors import LocalProtocolError, RequestFailed
 from eca_protocol.methods import CHAT_LIST, ECA, ClientNotification, ClientRequest
 from eca_protocol.revisions import Revision, detect
 
-pytestmark = [pytest.mark.anyio, pytest.mark.requirement]
+pytestmark = pytest.mark.anyio
 
 OCTOBER = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",)))
 CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",), variants=()))
 
 
 @pytest.mark.requirement("W-16a")
-async def test_the_client_introduces_itself_as_one_of_today() -> None:
+async def test_the_client_introduces_itself_as_one_of_today():
     raw: list[Any] = []
 
     async with connected(
@@ -51,9 +51,7 @@ async def test_the_client_introduces_itself_as_one_of_today() -> None:
         (Revision.CURRENT, CURRENT, "agent"),
     ],
 )
-async def test_the_first_update_shows_which_edition_is_spoken(
-    speaks: Revision, first: m.ConfigUpdatedParams, key: str
-) -> None:
+async def test_the_first_update_shows_which_edition_is_spoken(speaks, first, key):
     async with connected(speaks=speaks) as (client, server):
         await client.chat("c").prompt("before", behavior="plan").start()
         server.peer.notify("config/updated", first)
@@ -69,9 +67,8 @@ async def test_the_first_update_shows_which_edition_is_spoken(
         assert [after.behavior, after.agent].count(None) == 1
 
 
-@pytest.mark.requirement("W-16c")
 @pytest.mark.parametrize("forced", [Revision.DRAFT, Revision.R2025_09, Revision.CURRENT])
-async def test_a_forced_edition_is_announced_and_retained(forced: Revision) -> None:
+async def test_a_forced_edition_is_announced_and_retained(forced):
     async with connected(speaks=forced, revision=forced) as (client, server):
         assert client.revision is forced
         (hello,) = server.params_of("initialize")
@@ -100,11 +97,7 @@ SENT: list[tuple[Row, Any, Any]] = [
     ),
     (methods.CHAT_LIST, m.ChatListParams(limit=3), {"chats": ()}),
     (methods.CHAT_OPEN, m.ChatOpenParams(chat_id="c", limit=3), {"found": False}),
-    (
-        methods.CHAT_SELECTED_AGENT_CHANGED,
-        m.ChatSelectedAgentChanged(agent="a", chat_id="c"),
-        None,
-    ),
+    (methods.CHAT_SELECTED_AGENT_CHANGED, m.ChatSelectedAgentChanged(agent="a", chat_id="c"), None),
     (
         methods.CHAT_SELECTED_MODEL_CHANGED,
         m.ChatSelectedModelChanged(model="a/b", variant="high"),
@@ -133,11 +126,7 @@ SENT: list[tuple[Row, Any, Any]] = [
     (methods.MCP_UPDATE_SERVER, m.MCPUpdateServerParams(**NAMED, command="x", args=("y",)), {}),
     (methods.MCP_REMOVE_SERVER, m.MCPRemoveServerParams(**NAMED), {"removed": True}),
     (methods.PROVIDERS_LIST, m.ProvidersListParams(), {"providers": ()}),
-    (
-        methods.PROVIDERS_LOGIN,
-        m.ProvidersLoginParams(provider="p", method="m"),
-        {"action": "done"},
-    ),
+    (methods.PROVIDERS_LOGIN, m.ProvidersLoginParams(provider="p", method="m"), {"action": "done"}),
     (
         methods.PROVIDERS_LOGIN_INPUT,
         m.ProvidersLoginInputParams(provider="p", data={"a_b": "1"}),
@@ -168,7 +157,7 @@ CALLED: list[tuple[Row, Callable[[Chat], Any], Any]] = [
 ]
 
 
-async def test_each_of_current_s_messages_reaches_the_server() -> None:
+async def test_each_of_current_s_messages_reaches_the_server():
     rows = {row.name for row, *_ in (*SENT, *CALLED)}
     since_current = {
         name
@@ -196,7 +185,7 @@ async def test_each_of_current_s_messages_reaches_the_server() -> None:
             assert server.params_of(row.name) == [params]
 
 
-async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
+async def test_an_older_server_is_not_asked_what_it_cannot_know():
     async with connected() as (client, server):
         client.chat("c").steer("m")
         server.peer.notify("config/updated", OCTOBER)
@@ -209,7 +198,7 @@ async def test_an_older_server_is_not_asked_what_it_cannot_know() -> None:
         assert server.params_of("chat/promptSteer") == []
 
 
-async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
+async def test_what_is_of_today_waits_until_it_is_known_who_is_asked():
     async with connected(speaks=Revision.CURRENT) as (client, server):
         server.answers("chat/list", m.ChatListResponse(chats=()))
         chats: list[Any] = []
@@ -233,9 +222,7 @@ async def test_what_is_of_today_waits_until_it_is_known_who_is_asked() -> None:
         assert server.received[2][0] == "chat/selectedModelChanged"
 
 
-async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_one(monkeypatch):
     monkeypatch.setattr(session, "CONFIGURED", 0.01)
     async with connected() as (client, server):
         client.chat("c").steer("m")
@@ -247,17 +234,14 @@ async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_o
         assert server.params_of("chat/promptSteer") == []
 
 
-async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
+async def test_the_server_s_questions_are_answered_by_their_handlers():
     async def ask(params: m.ChatAskQuestionParams) -> str:
         return params.question.upper()
 
     references = m.EditorGetReferencesResponse(status="success", locations=())
     async with connected(
         speaks=Revision.CURRENT, on_question=ask, references=lambda _: references
-    ) as (
-        _,
-        server,
-    ):
+    ) as (_, server):
         question = m.ChatAskQuestionParams(chat_id="c", question="why")
         answer = await server.peer.call("chat/askQuestion", question)
         assert answer == m.ChatAskQuestionResponse(answer="WHY")
@@ -270,7 +254,7 @@ async def test_the_server_s_questions_are_answered_by_their_handlers() -> None:
             )
 
 
-async def test_a_chat_that_the_server_deletes_ends_its_turn() -> None:
+async def test_a_chat_that_the_server_deletes_ends_its_turn():
     async with connected(speaks=Revision.CURRENT) as (client, server):
         turn = client.chat("c").prompt("hi")
         await turn.start()
@@ -280,7 +264,7 @@ async def test_a_chat_that_the_server_deletes_ends_its_turn() -> None:
         assert client.chat("c") is not turn.chat
 
 
-async def test_what_is_of_one_chat_changes_nothing_for_the_others() -> None:
+async def test_what_is_of_one_chat_changes_nothing_for_the_others():
     async with connected(speaks=Revision.CURRENT) as (client, server):
         server.peer.notify("config/updated", CURRENT)
         mcp = m.MCPServerUpdatedParams(name="m", status="running", url="http://x")

@@ -42,11 +42,7 @@ ALLOWED: list[Row] = [
     (
         "initialize",
         "params",
-        {
-            "processId": 1,
-            "capabilities": {"codeAssistant": {"chat": {}}},
-            "workspaceFolders": [],
-        },
+        {"processId": 1, "capabilities": {"codeAssistant": {"chat": {}}}, "workspaceFolders": []},
         "params.capabilities.codeAssistant.chat",
         "wrong type",
         "W-3",
@@ -158,34 +154,19 @@ ALLOWED: list[Row] = [
         "other revision",
         "W-11",
     ),
-    (
-        "chat/selectedAgentChanged",
-        "params",
-        {"agent": "a"},
-        "params",
-        "other revision",
-        None,
-    ),
+    ("chat/selectedAgentChanged", "params", {"agent": "a"}, "params", "other revision", None),
 ]
 
 
-@pytest.mark.requirement("W-60c", "W-60d", "W-3e")
+@pytest.mark.requirement("W-60d", "W-3e")
 @pytest.mark.parametrize(("method", "part", "raw", "path", "kind", "ruling"), ALLOWED)
-def test_what_is_read_all_the_same_is_listed_once(
-    method: str,
-    part: Literal["params", "result"],
-    raw: Any,
-    path: str,
-    kind: str,
-    ruling: str | None,
-) -> None:
+def test_what_is_read_all_the_same_is_listed_once(method, part, raw, path, kind, ruling):
     (departure,) = explain(method, raw, Revision.R2025_10, part=part)
     assert (departure.path, departure.kind, departure.ruling) == (path, kind, ruling)
     assert not departure.refused
 
 
-@pytest.mark.requirement("W-3e")
-def test_a_key_that_some_spell_their_own_way_is_read_and_listed() -> None:
+def test_a_key_that_some_spell_their_own_way_is_read_and_listed():
     place = {"line": 1, "character": 1}
     raw = {"doc-text": "x", "docVersion": 1, "position": place}
     [departure] = explain("completion/inline", raw, Revision.CURRENT)
@@ -199,7 +180,7 @@ def test_a_key_that_some_spell_their_own_way_is_read_and_listed() -> None:
     assert read.include == ("messages",)
 
 
-def test_all_departures_of_a_message_are_listed() -> None:
+def test_all_departures_of_a_message_are_listed():
     raw = {
         "chatId": 7,
         "contexts": [{"type": "file", "linesRange": {"start": 1}}],
@@ -224,14 +205,14 @@ def test_all_departures_of_a_message_are_listed() -> None:
         (content(**CALLED), "params.content.server"),
     ],
 )
-def test_what_came_with_october_is_foreign_to_september(raw: Any, path: str) -> None:
+def test_what_came_with_october_is_foreign_to_september(raw, path):
     assert explain("chat/contentReceived", raw, Revision.R2025_10) == ()
     (departure,) = explain("chat/contentReceived", raw, Revision.R2025_09)
     assert departure.kind == "other revision"
     assert departure.path == path
 
 
-def test_a_server_is_no_departure_where_the_revision_has_none() -> None:
+def test_a_server_is_no_departure_where_the_revision_has_none():
     raw = content(**{key: value for key, value in CALLED.items() if key != "server"})
     assert explain("chat/contentReceived", raw, Revision.R2025_09) == ()
     (departure,) = explain("chat/contentReceived", raw, Revision.R2025_10)
@@ -244,11 +225,11 @@ def test_a_server_is_no_departure_where_the_revision_has_none() -> None:
     )
 
 
-def test_null_is_specified_for_a_process_without_a_parent() -> None:
+def test_null_is_specified_for_a_process_without_a_parent():
     raw = {"processId": None, "capabilities": {}, "workspaceFolders": []}
     assert explain("initialize", raw, Revision.R2025_10) == ()
 
 
-def test_a_method_that_is_not_in_the_table_cannot_be_explained() -> None:
+def test_a_method_that_is_not_in_the_table_cannot_be_explained():
     with pytest.raises(LocalProtocolError, match="no method chat/unheard"):
         explain("chat/unheard", {}, Revision.CURRENT)

@@ -37,11 +37,10 @@ def decode(method: str, part: Part, raw: Any) -> Any:
     return (codec.decode_params if part == "params" else codec.decode_result)(method, raw)
 
 
-@pytest.mark.requirement("W-32a", "W-60c")
 @pytest.mark.parametrize("method", [row.name for row in ECA])
 @PER_METHOD
 @given(data=st.data())
-def test_params_come_back_as_they_were_written(method: str, data: st.DataObject) -> None:
+def test_params_come_back_as_they_were_written(method, data):
     revision = data.draw(
         st.sampled_from(
             [revision for revision in REVISIONS if ECA[method].window.written_in(revision)]
@@ -54,11 +53,10 @@ def test_params_come_back_as_they_were_written(method: str, data: st.DataObject)
     assert codec.encode_params(method, codec.decode_params(method, raw)) == raw
 
 
-@pytest.mark.requirement("W-32a", "W-60c")
 @pytest.mark.parametrize("method", REQUESTS)
 @PER_METHOD
 @given(data=st.data())
-def test_results_come_back_as_they_were_written(method: str, data: st.DataObject) -> None:
+def test_results_come_back_as_they_were_written(method, data):
     revision = data.draw(st.sampled_from(REVISIONS))
     codec = Codec(ECA, revision)
     result = data.draw(strategies.results(method, revision=revision))
@@ -66,9 +64,8 @@ def test_results_come_back_as_they_were_written(method: str, data: st.DataObject
     assert codec.decode_result(method, raw) == result
 
 
-@pytest.mark.requirement("W-36a", "W-40c")
 @given(data=st.data())
-def test_a_different_revision_is_sent_all_but_what_the_marks_name(data: st.DataObject) -> None:
+def test_a_different_revision_is_sent_all_but_what_the_marks_name(data):
     method = data.draw(st.sampled_from([row.name for row in ECA if row.params is not None]))
     written_in = [each for each in REVISIONS if ECA[method].window.written_in(each)]
     source, target = (data.draw(st.sampled_from(written_in)) for _ in range(2))
@@ -76,11 +73,10 @@ def test_a_different_revision_is_sent_all_but_what_the_marks_name(data: st.DataO
     assert_told_but_for_the_marks(method, params, target)
 
 
-@pytest.mark.requirement("W-3b", "W-3c", "W-3e", "W-60a", "W-60b")
 @pytest.mark.parametrize(("method", "part"), PARTS)
 @PER_METHOD
 @given(data=st.data())
-def test_noise_that_the_rulings_allow_is_read(method: str, part: Part, data: st.DataObject) -> None:
+def test_noise_that_the_rulings_allow_is_read(method, part, data):
     raw = data.draw(raw_messages(method, part))
     decode(method, part, raw)
     assert not any(
@@ -88,13 +84,10 @@ def test_noise_that_the_rulings_allow_is_read(method: str, part: Part, data: st.
     )
 
 
-@pytest.mark.requirement("W-3d")
 @pytest.mark.parametrize(("method", "part"), PARTS)
 @PER_METHOD
 @given(data=st.data())
-def test_reading_refuses_exactly_what_the_explanation_refuses(
-    method: str, part: Part, data: st.DataObject
-) -> None:
+def test_reading_refuses_exactly_what_the_explanation_refuses(method, part, data):
     raw = data.draw(strategies.broken(raw_messages(method, part)) | strategies.json_values())
     refused = [
         departure
@@ -111,12 +104,9 @@ def test_reading_refuses_exactly_what_the_explanation_refuses(
     assert raised.value.got == refused[0].got
 
 
-@pytest.mark.requirement("W-60c")
 @pytest.mark.parametrize("revision", REVISIONS)
 @given(content=st.builds(dict, strategies.json_objects(), type=st.text()))
-def test_content_of_an_unknown_type_is_written_as_it_came(
-    revision: Revision, content: dict[str, Any]
-) -> None:
+def test_content_of_an_unknown_type_is_written_as_it_came(revision, content):
     content["type"] += " of another protocol"
     raw = {"chatId": "c", "role": "assistant", "content": content}
     codec = Codec(ECA, revision)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +30,7 @@ def cursor(path: str) -> m.CursorContext:
     return m.CursorContext(path=path, position=m.Range(start=HERE, end=HERE))
 
 
-def test_a_codec_is_its_revision_s_and_a_connection_s_own() -> None:
+def test_a_codec_is_its_revision_s_and_a_connection_s_own():
     assert isinstance(codec_for(Revision.DRAFT), DraftCodec)
     assert codec_for(Revision.DRAFT) is not codec_for(Revision.DRAFT)
     others = [codec_for(each) for each in Revision if each is not Revision.DRAFT]
@@ -40,7 +38,7 @@ def test_a_codec_is_its_revision_s_and_a_connection_s_own() -> None:
 
 
 @pytest.mark.requirement("W-50a")
-def test_the_handshake_is_the_draft_s() -> None:
+def test_the_handshake_is_the_draft_s():
     raw = DraftCodec().encode_params("initialize", HELLO)
     assert_is(REQUESTS["initialize"][0], raw)
     assert raw["capabilities"]["codeAssistant"].keys() >= {"chat", "doc", "edit", "fix"}
@@ -53,9 +51,7 @@ def test_the_handshake_is_the_draft_s() -> None:
 
 @pytest.mark.requirement("W-51b")
 @given(eca.json_values(), st.sampled_from([{"doc": True}, {"edit": None}, {"fix": False, "x": 1}]))
-def test_options_of_any_type_and_the_draft_s_capabilities_are_read(
-    options: Any, assistant: dict[str, Any]
-) -> None:
+def test_options_of_any_type_and_the_draft_s_capabilities_are_read(options, assistant):
     raw = {"initializationOptions": options, "capabilities": {"codeAssistant": assistant}}
     read = DraftCodec().decode_params("initialize", raw)
     if isinstance(options, dict):
@@ -64,13 +60,13 @@ def test_options_of_any_type_and_the_draft_s_capabilities_are_read(
         assert read.initialization_options is None
 
 
-def test_options_that_fit_no_edition_are_the_configuration_s() -> None:
+def test_options_that_fit_no_edition_are_the_configuration_s():
     options = {"chatBehavior": 5, "rules": []}
     read = DraftCodec().decode_params("initialize", {"initializationOptions": options})
     assert read.initialization_options == m.InitializationOptions(extras=options)
 
 
-def test_what_an_editor_could_answer_is_not_asked_in_the_draft() -> None:
+def test_what_an_editor_could_answer_is_not_asked_in_the_draft():
     able = {"codeAssistant": {"fix": True, "editor": {"diagnostics": True}}}
     read = DraftCodec().decode_params("initialize", {"capabilities": able})
     assert read.capabilities.code_assistant == m.CodeAssistantCapabilities()
@@ -107,7 +103,7 @@ def test_what_an_editor_could_answer_is_not_asked_in_the_draft() -> None:
         ),
     ],
 )
-def test_contexts_are_read(raw: dict[str, Any], expected: list[m.ChatContext]) -> None:
+def test_contexts_are_read(raw, expected):
     read = DraftCodec().decode_params("chat/prompt", {"message": "x", "context": [raw]})
     assert list(read.contexts) == expected
 
@@ -121,7 +117,7 @@ def test_contexts_are_read(raw: dict[str, Any], expected: list[m.ChatContext]) -
         (5, "params.context[0]"),
     ],
 )
-def test_a_context_that_means_nothing_is_refused_with_its_place(context: Any, path: str) -> None:
+def test_a_context_that_means_nothing_is_refused_with_its_place(context, path):
     with pytest.raises(DecodeError) as refused:
         DraftCodec().decode_params("chat/prompt", {"message": "x", "context": [context]})
     assert refused.value.path == path
@@ -141,9 +137,7 @@ def test_a_context_that_means_nothing_is_refused_with_its_place(context: Any, pa
         ("other", "mine/other"),
     ],
 )
-def test_a_model_is_one_that_is_offered_or_the_default(
-    model: str | None, expected: str | None
-) -> None:
+def test_a_model_is_one_that_is_offered_or_the_default(model, expected):
     codec = DraftCodec()
     for chat in (m.ChatConfig(models=("mine/gpt-4", "mine/other")), m.ChatConfig()):
         assert codec.outgoing("config/updated", m.ConfigUpdatedParams(chat=chat)) == ()
@@ -163,7 +157,7 @@ PROMPT = m.ChatPromptParams(
 )
 
 
-def test_our_prompt_is_the_draft_s() -> None:
+def test_our_prompt_is_the_draft_s():
     raw = DraftCodec().encode_params("chat/prompt", PROMPT)
     assert_is(REQUESTS["chat/prompt"][0], raw)
     assert raw["model"] == "gpt-4"
@@ -176,7 +170,7 @@ def test_our_prompt_is_the_draft_s() -> None:
 
 
 @given(eca.params("chat/prompt", unknown=False))
-def test_a_prompt_is_the_draft_s_or_refused(params: m.ChatPromptParams) -> None:
+def test_a_prompt_is_the_draft_s_or_refused(params):
     sayable = m.FileContext | m.CursorContext | m.WebContext | m.TextContext
     is_sayable = all(isinstance(each, sayable) for each in params.contexts)
     try:
@@ -193,9 +187,7 @@ def test_a_prompt_is_the_draft_s_or_refused(params: m.ChatPromptParams) -> None:
     ("status", "expected"),
     [("prompting", "success"), ("login", "success"), ("error", "connection-error")],
 )
-def test_a_prompt_is_answered_by_the_draft_s_messages(
-    status: m.ChatPromptStatus, expected: str
-) -> None:
+def test_a_prompt_is_answered_by_the_draft_s_messages(status, expected):
     answer = m.ChatPromptResponse(chat_id="c", model="p/m", status=status)
     raw = DraftCodec().encode_result("chat/prompt", answer)
     assert_is(REQUESTS["chat/prompt"][1], raw)
@@ -203,7 +195,7 @@ def test_a_prompt_is_answered_by_the_draft_s_messages(
     assert "p/m" in raw["resultMessage"] or status == "login"
 
 
-def test_a_server_that_cannot_start_a_turn_fails_our_prompt_with_its_own_message() -> None:
+def test_a_server_that_cannot_start_a_turn_fails_our_prompt_with_its_own_message():
     answer = {"chatId": "c", "status": "success", "resultMessage": "ok"}
     read = DraftCodec().decode_result("chat/prompt", answer)
     assert read == m.ChatPromptResponse(chat_id="c", status="prompting")
@@ -215,12 +207,12 @@ def test_a_server_that_cannot_start_a_turn_fails_our_prompt_with_its_own_message
 
 
 @given(eca.messages(direction="server_to_client", kind="notification"))
-def test_nothing_but_the_draft_s_messages_is_written(message: tuple[str, Any]) -> None:
+def test_nothing_but_the_draft_s_messages_is_written(message):
     for method, raw in DraftCodec().outgoing(*message):
         assert_is(NOTIFICATIONS[method], raw)
 
 
-def test_october_s_requests_of_a_draft_client_are_answered_as_in_october() -> None:
+def test_october_s_requests_of_a_draft_client_are_answered_as_in_october():
     codec, october = DraftCodec(), Codec(ECA, Revision.R2025_10)
     for method in ("chat/queryContext", "chat/queryCommands", "chat/delete"):
         assert codec.decode_params(method, {}) == october.decode_params(method, {})
@@ -232,7 +224,7 @@ def test_october_s_requests_of_a_draft_client_are_answered_as_in_october() -> No
 
 
 @pytest.mark.parametrize("method", ["chat/prompt", "initialize"])
-def test_the_kit_takes_the_draft_s_table_like_any_other(method: str) -> None:
+def test_the_kit_takes_the_draft_s_table_like_any_other(method):
     assert explain(method, {}, Revision.DRAFT, table=DRAFT)
     prompt = {"message": "x", "model": "gpt-5", "context": [{"type": "terminal"}], "contexts": []}
     departures = explain("chat/prompt", prompt, Revision.DRAFT, table=DRAFT)
@@ -244,7 +236,7 @@ def test_the_kit_takes_the_draft_s_table_like_any_other(method: str) -> None:
 
 
 @given(eca.messages(revision=Revision.DRAFT, table=DRAFT, kind="request"))
-def test_what_the_kit_makes_in_the_draft_is_its_letter(message: tuple[str, Any]) -> None:
+def test_what_the_kit_makes_in_the_draft_is_its_letter(message):
     method, params = message
     raw = Codec(DRAFT, Revision.DRAFT).encode_params(method, params)
     if not any(each.kind.startswith("unknown") for each in explain(

@@ -39,9 +39,7 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=12)
 
 
 @given(TEXTS, TEXTS, st.integers(1, 3))
-def test_applying_the_changes_gives_the_new_file(
-    before: list[str], after: list[str], context: int
-) -> None:
+def test_applying_the_changes_gives_the_new_file(before, after, context):
     changes = parse_changes(diff(before, after, context))
     assert changes is not None
     assert applied(before, changes) == "".join(f"{line}\n" for line in after)
@@ -69,7 +67,7 @@ def test_applying_the_changes_gives_the_new_file(
         ),
     ],
 )
-def test_a_hunk_is_a_change(hunks: str, expected: tuple[Change, ...]) -> None:
+def test_a_hunk_is_a_change(hunks, expected):
     assert parse_changes(hunks) == expected
 
 
@@ -85,5 +83,5 @@ def test_a_hunk_is_a_change(hunks: str, expected: tuple[Change, ...]) -> None:
         "no diff",
     ],
 )
-def test_what_is_not_whole_gives_no_changes(cut: str) -> None:
+def test_what_is_not_whole_gives_no_changes(cut):
     assert parse_changes(cut) is None

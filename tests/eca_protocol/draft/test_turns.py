@@ -68,11 +68,8 @@ ROLES = st.sampled_from(["user", "system", "assistant"])
 STREAMS = st.lists(st.tuples(st.sampled_from("ab"), ROLES, eca.contents()), max_size=12)
 
 
-@pytest.mark.requirement("W-50b", "W-50c")
 @given(STREAMS)
-def test_any_stream_is_the_draft_s_and_each_end_is_one_closing_text(
-    stream: list[tuple[str, m.ChatRole, m.ChatContent]],
-) -> None:
+def test_any_stream_is_the_draft_s_and_each_end_is_one_closing_text(stream):
     codec = DraftCodec()
     for chat in "ab":
         stream = [*stream, (chat, "system", FINISHED)]
@@ -89,9 +86,7 @@ def test_any_stream_is_the_draft_s_and_each_end_is_one_closing_text(
 
 @pytest.mark.requirement("W-50c")
 @given(st.lists(st.tuples(ROLES, st.text("ab\n", min_size=1, max_size=4)), max_size=8))
-def test_no_text_is_lost_and_pieces_are_not_torn_apart(
-    pieces: list[tuple[m.ChatRole, str]],
-) -> None:
+def test_no_text_is_lost_and_pieces_are_not_torn_apart(pieces):
     written = write(DraftCodec(), *(says(text, role) for role, text in pieces), FINISHED)
     result = "".join(texts(written))
     expected = "".join(text for role, text in pieces if role != "user")
@@ -100,8 +95,7 @@ def test_no_text_is_lost_and_pieces_are_not_torn_apart(
         assert result == expected
 
 
-@pytest.mark.requirement("W-50b", "W-50c")
-def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> None:
+def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens():
     written = write(
         DraftCodec(),
         RUNNING,
@@ -118,7 +112,6 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> N
     assert not any("metadata" in raw for raw in written[:-1])
 
 
-@pytest.mark.requirement("W-50c")
 @pytest.mark.parametrize(
     ("contents", "expected"),
     [
@@ -131,14 +124,11 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens() -> N
         ([says("a"), m.ChatMetadataContent(title="t"), says("b")], ["a", "b", ""]),
     ],
 )  # fmt: skip
-def test_the_server_s_closing_text_closes_the_turn(
-    contents: list[RoleContent | m.ChatContent], expected: list[str]
-) -> None:
+def test_the_server_s_closing_text_closes_the_turn(contents, expected):
     assert texts(write(DraftCodec(), *contents, FINISHED)) == expected
 
 
-@pytest.mark.requirement("W-50d")
-def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it() -> None:
+def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it():
     pieces = ["Look:\n``", "`py\nx = 1\n", "```", "\nDone. ~~~\n~~~sh\nls"]
     written = write(DraftCodec(), *map(says, pieces), FINISHED)
     assert [raw["content"].get("codeBlocks") for raw in written] == [
@@ -146,8 +136,7 @@ def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.requirement("W-50d")
-def test_a_block_that_was_never_closed_ends_before_the_server_s_own_text() -> None:
+def test_a_block_that_was_never_closed_ends_before_the_server_s_own_text():
     written = write(DraftCodec(), says("```py\nx ="), says("It broke off.", "system"), FINISHED)
     assert written[-1]["content"] == {
         "type": "text",
@@ -159,7 +148,7 @@ def test_a_block_that_was_never_closed_ends_before_the_server_s_own_text() -> No
     assert blocks == [[], [{"code": "a"}], [{"code": "c"}]]
 
 
-def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
+def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id():
     codec = DraftCodec()
     write(codec, says("```py\nx = 1\n"), m.ChatUsageContent(session_tokens=9, tokens_used=9))
     codec.decode_params("chat/delete", {"chatId": "c"})
@@ -177,11 +166,7 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
         ([call("run"), call("running"), call("called", error=True, details=WRITES)], [], []),
         ([call("run"), call("rejected", reason="user-config", details=WRITES)], [], []),
         ([call("run"), call("running"), call("called")], [], []),
-        (
-            [call("called", name="eca_preview_file_change", details=WRITES)],
-            [],
-            [],
-        ),
+        ([call("called", name="eca_preview_file_change", details=WRITES)], [], []),
         (
             [call("run", manual_approval=True, details=WRITES), call("called", details=WRITES)],
             [True],
@@ -199,15 +184,13 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id() -> None:
         ),
     ],
 )
-def test_a_change_is_reported_when_it_waits_or_when_it_is_made(
-    contents: list[m.ChatContent], expected: list[bool], expected_texts: list[str]
-) -> None:
+def test_a_change_is_reported_when_it_waits_or_when_it_is_made(contents, expected, expected_texts):
     written = write(DraftCodec(), *contents, FINISHED)
     assert [change["manualApproval"] for change in changes(written)] == expected
     assert texts(written) == [*expected_texts, ""]
 
 
-def test_a_change_names_its_file_and_lines_or_says_how_many_they_are() -> None:
+def test_a_change_names_its_file_and_lines_or_says_how_many_they_are():
     cut = m.FileChangeDetails(path="/p/a", diff="@@ -1 +1 @@", lines_added=7, lines_removed=1)
     written = write(DraftCodec(), call("called", details=WRITES), call("called", details=cut))
     assert changes(written) == [
@@ -227,7 +210,6 @@ def test_a_change_names_its_file_and_lines_or_says_how_many_they_are() -> None:
     ]
 
 
-@pytest.mark.requirement("W-52")
 @pytest.mark.parametrize("what", ["Approve", "Reject"])
 @pytest.mark.parametrize(
     ("waiting", "named", "meant"),
@@ -239,9 +221,7 @@ def test_a_change_names_its_file_and_lines_or_says_how_many_they_are() -> None:
         ([], "anything", "anything"),
     ],
 )
-def test_a_decision_means_the_chat_s_only_call_that_waits(
-    what: str, waiting: list[str], named: str | None, meant: str
-) -> None:
+def test_a_decision_means_the_chat_s_only_call_that_waits(what, waiting, named, meant):
     codec = DraftCodec()
     write(codec, *(call("run", each, manual_approval=True) for each in waiting))
     write(codec, call("run", "done", manual_approval=True), call("running", "done"))
@@ -269,7 +249,7 @@ CHANGE = {
 
 
 @given(eca.broken(eca.raw_params(CONTENT, revision=Revision.DRAFT, table=DRAFT)))
-def test_what_a_draft_server_says_wrong_is_refused_and_no_more(raw: Any) -> None:
+def test_what_a_draft_server_says_wrong_is_refused_and_no_more(raw):
     codec = DraftCodec()
     read(codec, {"content": {"type": "text", "text": "a turn runs"}})
     same_chat = {**raw, "chatId": "c"} if isinstance(raw, dict) and "chatId" in raw else raw
@@ -281,7 +261,7 @@ def test_what_a_draft_server_says_wrong_is_refused_and_no_more(raw: Any) -> None
 
 
 @given(st.sampled_from([m.ChatToolCallApproveParams, m.ChatToolCallRejectParams]), st.data())
-def test_a_decision_in_any_shape_does_no_harm(kind: Any, data: st.DataObject) -> None:
+def test_a_decision_in_any_shape_does_no_harm(kind, data):
     codec = DraftCodec()
     write(codec, call("run", "1", manual_approval=True))
     method = f"chat/toolCall{kind.__name__.removeprefix('ChatToolCall').removesuffix('Params')}"
@@ -295,7 +275,7 @@ def test_a_decision_in_any_shape_does_no_harm(kind: Any, data: st.DataObject) ->
     assert read.tool_call_id == "1"
 
 
-def test_a_draft_server_s_turn_is_heard_as_a_turn() -> None:
+def test_a_draft_server_s_turn_is_heard_as_a_turn():
     codec = DraftCodec()
     text = {"content": {"type": "text", "text": "Hi", "codeBlocks": [{"code": "x"}]}}
     end = {"content": {"type": "text", "text": ""}, "isComplete": True}
@@ -309,7 +289,7 @@ def test_a_draft_server_s_turn_is_heard_as_a_turn() -> None:
 
 
 @pytest.mark.parametrize("approved", [None, False, True])
-def test_a_draft_server_s_change_is_heard_as_a_call_with_an_end(approved: bool | None) -> None:
+def test_a_draft_server_s_change_is_heard_as_a_call_with_an_end(approved):
     codec = DraftCodec()
     change = CHANGE | {"manualApproval": approved is not None}
     contents = [content for _, content in read(codec, {"content": change})]
@@ -329,9 +309,7 @@ def test_a_draft_server_s_change_is_heard_as_a_call_with_an_end(approved: bool |
 
 
 @given(STREAMS)
-def test_what_one_side_sends_the_other_reads_as_turns_with_one_end(
-    stream: list[tuple[str, m.ChatRole, m.ChatContent]],
-) -> None:
+def test_what_one_side_sends_the_other_reads_as_turns_with_one_end(stream):
     server, client = DraftCodec(), DraftCodec()
     written = [
         raw for chat, role, content in stream for raw in write(server, (role, content), chat=chat)

@@ -42,16 +42,8 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "exit": ("sys.exit(3)", "transport_error", "exit code 3"),
     "killed": ("os.kill(os.getpid(), 9)", "transport_error", "ended by SIGKILL"),
     "last words": ("sys.exit('my fault')", "transport_error", "my fault"),
-    "closed output": (
-        "os.close(1); read()",
-        "transport_error",
-        "the agent closed its output",
-    ),
-    "wrong id": (
-        "r['id'] = 99; done(r)",
-        "protocol_error",
-        "an answer with the id 99, expected 2",
-    ),
+    "closed output": ("os.close(1); read()", "transport_error", "the agent closed its output"),
+    "wrong id": ("r['id'] = 99; done(r)", "protocol_error", "an answer with the id 99, expected 2"),
     "id as text": ("r['id'] = '2'; done(r)", "protocol_error", "id '2', expected 2"),
     "id as float": ("r['id'] = 2.0; done(r)", "protocol_error", "id 2.0, expected 2"),
     "no id": ("line({'jsonrpc': '2.0', 'result': 1})", "protocol_error", "id None"),

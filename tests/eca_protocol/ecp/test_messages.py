@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,12 +39,12 @@ results = st.builds(
 
 
 @given(results)
-def test_a_result_comes_back_as_it_was_written(result: e.Result) -> None:
+def test_a_result_comes_back_as_it_was_written(result):
     assert ECP_CODEC.decode_result("agent/step", e.write_step_result(result)) == result
 
 
 @given(values)
-def test_whatever_comes_is_a_result_or_an_error_that_says_where(raw: Any) -> None:
+def test_whatever_comes_is_a_result_or_an_error_that_says_where(raw):
     fault = None
     try:
         e.read_step_result(raw)
@@ -76,7 +75,7 @@ DONE: dict[str, Any] = {"status": "done"}
         (DONE | {"usage": {"total_tokens": -1}}, "result.usage.total_tokens: expected an integer"),
     ],
 )
-def test_a_wrong_type_is_named_with_its_place(raw: Any, why: str) -> None:
+def test_a_wrong_type_is_named_with_its_place(raw, why):
     with pytest.raises(DecodeError) as caught:
         e.read_step_result(raw)
     assert str(caught.value).startswith(why)
@@ -92,9 +91,7 @@ def test_a_wrong_type_is_named_with_its_place(raw: Any, why: str) -> None:
         ({"evaluation_context": "a"}, {}, "a"),
     ],
 )
-def test_the_old_name_counts_where_the_new_one_says_nothing(
-    context: dict[str, Any], thought: dict[str, Any], read: str
-) -> None:
+def test_the_old_name_counts_where_the_new_one_says_nothing(context, thought, read):
     result = e.read_step_result(DONE | context | thought)
     assert result.evaluation_context == read
     written = e.write_step_result(result)
@@ -113,7 +110,7 @@ def test_the_old_name_counts_where_the_new_one_says_nothing(
         (lambda: e.InitializeParams(protocol_version="1"), "protocol_version: expected a version"),
     ],
 )
-def test_an_error_names_the_authors_wrong_field(make: Callable[[], Any], why: str) -> None:
+def test_an_error_names_the_authors_wrong_field(make, why):
     with pytest.raises((TypeError, ValueError)) as caught:
         make()
     assert str(caught.value).startswith(why)
@@ -130,20 +127,20 @@ def test_an_error_names_the_authors_wrong_field(make: Callable[[], Any], why: st
         ),
     ],
 )
-def test_an_agent_that_does_not_say_who_it_is_is_refused(raw: Any, why: str) -> None:
+def test_an_agent_that_does_not_say_who_it_is_is_refused(raw, why):
     with pytest.raises(DecodeError) as caught:
         e.read_initialize_result(raw)
     assert str(caught.value) == why
 
 
 @pytest.mark.parametrize("raw", [None, 1, "true", {}, False])
-def test_a_reset_is_answered_true_and_nothing_else(raw: Any) -> None:
+def test_a_reset_is_answered_true_and_nothing_else(raw):
     e.read_reset_result(True)
     with pytest.raises(DecodeError, match="expected true"):
         e.read_reset_result(raw)
 
 
-def test_the_lower_minor_version_is_agreed_on_and_another_major_refused() -> None:
+def test_the_lower_minor_version_is_agreed_on_and_another_major_refused():
     assert negotiate_version(None) == negotiate_version("1.7") == PROTOCOL_VERSION
     with pytest.raises(RPCError) as caught:
         negotiate_version("2.0")

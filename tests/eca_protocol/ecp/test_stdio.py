@@ -52,8 +52,8 @@ serve_stdio(Desk, backend=sys.argv[1])
 
 @pytest.mark.parametrize("served_by", ["trio", "asyncio"])
 async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_other(
-    served_by: str, tmp_path: Path
-) -> None:
+    served_by, tmp_path
+):
     file = tmp_path / "desk.py"
     file.write_text(DESK, "utf-8")
     async with connect_agent([sys.executable, str(file), served_by]) as agent:
@@ -89,7 +89,7 @@ async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_othe
 @pytest.mark.requirement("W-5f")
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_a_bad_answer_is_an_error_of_its_kind_that_says_what_came(name: str) -> None:
+async def test_a_bad_answer_is_an_error_of_its_kind_that_says_what_came(name):
     body, kind, why = BROKEN[name]
     deadline = 0.2 if kind == "timeout" else 20
     async with connect_agent(stepping(body), limits=AgentLimits(max_message=65536)) as agent:
@@ -102,7 +102,7 @@ async def test_a_bad_answer_is_an_error_of_its_kind_that_says_what_came(name: st
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_unusual_but_allowed_output_is_ignored(name: str) -> None:
+async def test_unusual_but_allowed_output_is_ignored(name):
     async with connect_agent(stepping(ODD[name])) as agent:
         await agent.initialize(deadline=20)
         for _ in range(2):
@@ -111,7 +111,7 @@ async def test_unusual_but_allowed_output_is_ignored(name: str) -> None:
         assert len(agent.log()) <= 65536
 
 
-async def test_a_mark_at_the_start_and_a_last_line_without_its_end_are_read() -> None:
+async def test_a_mark_at_the_start_and_a_last_line_without_its_end_are_read():
     body = "raw(b'\\xef\\xbb\\xbf'); hello(read()); r = read()\n"
     body += "raw(json.dumps({'jsonrpc': '2.0', 'id': 2, 'result': {'status': 'done'}}).encode())\n"
     async with connect_agent(script(body)) as agent:
@@ -121,9 +121,7 @@ async def test_a_mark_at_the_start_and_a_last_line_without_its_end_are_read() ->
             await agent.step("x", deadline=20)
 
 
-async def test_nothing_of_its_group_is_left_and_a_grandchild_holds_nothing_up(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_of_its_group_is_left_and_a_grandchild_holds_nothing_up(tmp_path):
     note = tmp_path / "pid"
     body = f"""
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -152,14 +150,14 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_a_command_that_is_not_there_is_named() -> None:
+async def test_a_command_that_is_not_there_is_named():
     with pytest.raises(AgentError, match="no-such-agent") as caught:
         async with connect_agent(["no-such-agent"]):
             pass
     assert caught.value.kind == "transport_error"
 
 
-def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend: str) -> None:
+def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend):
     body = (
         "import os, signal, sys, time\n"
         "from eca_protocol.ecp import serve_stdio\n"
@@ -184,7 +182,7 @@ def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend: 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["one write", "two writes"])
 @pytest.mark.parametrize("anyio_backend", ["trio"])
-async def test_an_answer_counts_even_if_a_later_message_breaks_a_rule(cut: bool) -> None:
+async def test_an_answer_counts_even_if_a_later_message_breaks_a_rule(cut):
     text = (
         """json.dumps({"jsonrpc": "2.0", "id": r["id"], "result": {"status": "done"}}).encode()"""
     )

@@ -73,7 +73,7 @@ def folded(items: Sequence[RoleContent], fold: Fold | None = None, chat: str = "
     return fold
 
 
-def test_a_turn_is_shown_in_the_order_in_which_its_parts_began() -> None:
+def test_a_turn_is_shown_in_the_order_in_which_its_parts_began():
     link = m.ChatURLContent(title="L", url="u")
     fold = folded(
         [
@@ -97,7 +97,7 @@ def test_a_turn_is_shown_in_the_order_in_which_its_parts_began() -> None:
     assert not folded([FINISHED], fold).chats["c"].running
 
 
-def test_texts_of_one_role_are_joined_unless_a_new_message_begins() -> None:
+def test_texts_of_one_role_are_joined_unless_a_new_message_begins():
     def echo(words: str, content_id: str | None) -> RoleContent:
         return "user", m.ChatTextContent(text=words, content_id=content_id)
 
@@ -108,7 +108,7 @@ def test_texts_of_one_role_are_joined_unless_a_new_message_begins() -> None:
     ]  # fmt: skip
 
 
-def test_a_call_that_asks_waits_until_it_runs_or_is_rejected() -> None:
+def test_a_call_that_asks_waits_until_it_runs_or_is_rejected():
     fold = folded([RUNNING, prepare(), run(asks=True)])
     assert [call.id for call in fold.chats["c"].waiting] == ["t"]
     folded([rejected()], fold)
@@ -143,7 +143,7 @@ BROKEN: dict[Rule, list[RoleContent]] = {
 
 
 @pytest.mark.parametrize("rule", BROKEN, ids=lambda rule: rule.name)
-def test_a_broken_rule_of_a_chat_is_reported_by_its_name(rule: Rule) -> None:
+def test_a_broken_rule_of_a_chat_is_reported_by_its_name(rule):
     violations = folded(BROKEN[rule]).violations
     assert {violation.rule for violation in violations} == {rule}
     assert violations[0].message.startswith("chat c: expected ")
@@ -161,12 +161,12 @@ def test_a_broken_rule_of_a_chat_is_reported_by_its_name(rule: Rule) -> None:
         ([prepare(), run(asks=True), running(), called()], False),
     ],
 )
-def test_a_call_goes_through_its_states_in_order(items: list[RoleContent], broken: bool) -> None:
+def test_a_call_goes_through_its_states_in_order(items, broken):
     violations = folded([RUNNING, *items, FINISHED]).violations
     assert {each.rule for each in violations} == ({Rule.CALL_ORDER} if broken else set())
 
 
-def test_a_deleted_chat_stays_silent_until_it_is_prompted_again() -> None:
+def test_a_deleted_chat_stays_silent_until_it_is_prompted_again():
     fold = Fold()
     fold.on_prompt("c")
     folded([RUNNING, text("old"), FINISHED], fold)
@@ -179,7 +179,7 @@ def test_a_deleted_chat_stays_silent_until_it_is_prompted_again() -> None:
     assert (len(fold.violations), fold.chats["c"].text()) == (1, "new")
 
 
-def test_a_chat_without_a_prompt_is_unknown() -> None:
+def test_a_chat_without_a_prompt_is_unknown():
     fold = Fold()
     fold.on_prompt(None)
     folded([RUNNING], fold, "the server named it")
@@ -190,7 +190,7 @@ def test_a_chat_without_a_prompt_is_unknown() -> None:
     ]
 
 
-def test_a_chat_that_is_cleared_and_opened_again_shows_what_came_since() -> None:
+def test_a_chat_that_is_cleared_and_opened_again_shows_what_came_since():
     fold = folded([RUNNING, text("old"), prepare(), rejected(), FINISHED])
     fold.take("chat/cleared", m.ChatClearedParams(chat_id="c"))
     assert fold.chats["c"].items == []
@@ -206,7 +206,7 @@ def test_a_chat_that_is_cleared_and_opened_again_shows_what_came_since() -> None
     assert fold.chats == {}
 
 
-def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted() -> None:
+def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted():
     fold = Fold()
     fold.on_prompt("c")
     role, content = RUNNING
@@ -219,7 +219,7 @@ def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted() -> None:
     assert [(each.rule, each.chat_id) for each in fold.violations] == [(Rule.STRANGE_CHAT, "sub-x")]
 
 
-def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork() -> None:
+def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork():
     fold = Fold()
     call = m.ChatToolCallPrepareContent(
         id="1", name="t", server="s", origin="mcp", arguments_text=""
@@ -243,7 +243,7 @@ def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork() -> None
     assert list(fold.chats) == ["c"]
 
 
-def test_a_fork_may_be_reported_once_in_its_chat_though_a_turn_ended_meanwhile() -> None:
+def test_a_fork_may_be_reported_once_in_its_chat_though_a_turn_ended_meanwhile():
     fold = Fold()
 
     def broken_rules(content: m.ChatContent) -> list[Rule]:
@@ -261,7 +261,7 @@ def test_a_fork_may_be_reported_once_in_its_chat_though_a_turn_ended_meanwhile()
     assert broken_rules(finished) == [Rule.SECOND_FINISHED]
 
 
-def test_raw_messages_of_both_sides_are_folded_together() -> None:
+def test_raw_messages_of_both_sides_are_folded_together():
     running = {"type": "progress", "state": "running", "text": "Waiting"}
     content = {"method": "chat/contentReceived",
                "params": {"chatId": "c", "role": "system", "content": running}}  # fmt: skip
@@ -287,7 +287,7 @@ def test_raw_messages_of_both_sides_are_folded_together() -> None:
 
 @pytest.mark.parametrize("chat_id", [["c"], {}, 7, None])
 @pytest.mark.parametrize("method", ["chat/prompt", "chat/delete"])
-def test_a_client_s_odd_values_are_passed_over(method: str, chat_id: object) -> None:
+def test_a_client_s_odd_values_are_passed_over(method, chat_id):
     conversation = Conversation()
     message = {"id": {}, "method": method, "params": {"chatId": chat_id}}
     assert conversation.passed("client", message) == ()
@@ -300,7 +300,7 @@ def test_a_client_s_odd_values_are_passed_over(method: str, chat_id: object) -> 
         {"initializationOptions": {"protocolRevision": "2025-06"}},
     ],
 )
-def test_the_draft_is_known_by_initialize(initialize: dict[str, object]) -> None:
+def test_the_draft_is_known_by_initialize(initialize):
     delta = {"chatId": "c", "content": {"type": "text", "text": "a"}, "isComplete": False}
     items = {"method": "chat/contentReceived", "params": delta}
     conversation = Conversation()
@@ -321,9 +321,7 @@ def test_the_draft_is_known_by_initialize(initialize: dict[str, object]) -> None
         ("chat/toolCallApprove", ["whichever", "change-2"], ["rejected", "called"]),
     ],
 )
-def test_the_users_decision_on_a_draft_s_changes_is_seen(
-    method: str, ids: list[str | None], states: list[str]
-) -> None:
+def test_the_users_decision_on_a_draft_s_changes_is_seen(method, ids, states):
     change = {"type": "fileChange", "description": "d", "manualApproval": True}
     closing = {"type": "text", "text": ""}
     conversation = Conversation(Revision.DRAFT)
@@ -342,7 +340,7 @@ def test_the_users_decision_on_a_draft_s_changes_is_seen(
     assert [call.state for call in conversation.fold.chats["c"].calls()] == states
 
 
-def test_notifications_outside_of_chats_are_merged() -> None:
+def test_notifications_outside_of_chats_are_merged():
     fold = Fold()
     first = m.ChatConfig(models=("a/b",), select_model="a/b", behaviors=("agent",))
     server = m.EcaServerUpdatedParams(name="ECA", status="running", tools=())
@@ -396,9 +394,7 @@ def pieces(draw: st.DrawFn, items: RoleContent) -> list[RoleContent]:
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=6), st.data())
-def test_any_order_that_is_allowed_folds_to_the_same_chat(
-    kinds: list[str], data: st.DataObject
-) -> None:
+def test_any_order_that_is_allowed_folds_to_the_same_chat(kinds, data):
     """Draw a turn whose parts start in order and continue interleaved."""
     parts = [part(kind, number) for number, kind in enumerate(kinds)]
     plain = [RUNNING, *(content for each in parts for content in each), TITLE, USAGE, FINISHED]
@@ -422,7 +418,7 @@ def test_any_order_that_is_allowed_folds_to_the_same_chat(
 
 
 @given(st.lists(messages(direction="server_to_client"), max_size=4))
-def test_any_notification_of_a_server_is_folded(notifications: list[tuple[str, object]]) -> None:
+def test_any_notification_of_a_server_is_folded(notifications):
     fold = Fold()
     for method, params in notifications:
         fold.take(method, params)

@@ -29,8 +29,6 @@ from eca_protocol.messages import (
 from eca_protocol.messages.shapes import Tagged, fields_of, shape_of
 from eca_protocol.testing import strategies
 
-pytestmark = pytest.mark.requirement
-
 CLASSES = [
     value
     for value in (getattr(messages, name) for name in messages.__all__)

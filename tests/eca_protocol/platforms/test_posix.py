@@ -24,9 +24,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_signal_reaches_the_group_and_processes_outside_of_it(
-    child: subprocess.Popen[bytes],
-) -> None:
+def test_a_signal_reaches_the_group_and_processes_outside_of_it(child):
     with subprocess.Popen(FOREVER, start_new_session=True) as outside:
         platforms.ProcessGroup(child.pid).signal(platforms.KILL, [outside.pid, child.pid])
         assert outside.wait(10) == -signal.SIGKILL
@@ -34,9 +32,7 @@ def test_a_signal_reaches_the_group_and_processes_outside_of_it(
 
 
 @pytest.mark.parametrize("has_waitid", [True, False], ids=["waitid", "older macOS"])
-def test_the_end_of_a_child_is_seen(
-    monkeypatch: pytest.MonkeyPatch, child: subprocess.Popen[bytes], has_waitid: bool
-) -> None:
+def test_the_end_of_a_child_is_seen(monkeypatch, child, has_waitid):
     if not has_waitid:
         monkeypatch.delattr(os, "waitid", raising=False)
     group = platforms.ProcessGroup(child.pid)
@@ -48,7 +44,7 @@ def test_the_end_of_a_child_is_seen(
     assert child.wait(10) == -signal.SIGKILL
 
 
-def test_this_process_is_alive_and_an_ended_one_is_not() -> None:
+def test_this_process_is_alive_and_an_ended_one_is_not():
     with subprocess.Popen(["true"]) as ended:
         pass
     assert platforms.is_alive(os.getpid())
@@ -56,7 +52,7 @@ def test_this_process_is_alive_and_an_ended_one_is_not() -> None:
     assert not platforms.is_alive(1 << 70)
 
 
-def test_a_pipe_has_input_when_written_to_and_at_its_end() -> None:
+def test_a_pipe_has_input_when_written_to_and_at_its_end():
     read_fd, write_fd = os.pipe()
     try:
         assert platforms.can_wait(read_fd)
@@ -70,7 +66,7 @@ def test_a_pipe_has_input_when_written_to_and_at_its_end() -> None:
     os.close(read_fd)
 
 
-def test_a_lock_is_exclusive_or_shared(tmp_path: Path) -> None:
+def test_a_lock_is_exclusive_or_shared(tmp_path):
     path = tmp_path / "file"
     with path.open("wb") as first, path.open("rb") as second:
         platforms.lock(first.fileno())
@@ -83,7 +79,7 @@ def test_a_lock_is_exclusive_or_shared(tmp_path: Path) -> None:
             platforms.lock(first.fileno())
 
 
-def test_a_duplicate_is_above_the_standard_streams_and_not_inherited(tmp_path: Path) -> None:
+def test_a_duplicate_is_above_the_standard_streams_and_not_inherited(tmp_path):
     with (tmp_path / "file").open("wb") as file:
         copy = platforms.duplicate(file.fileno())
     assert copy > 2
@@ -91,5 +87,5 @@ def test_a_duplicate_is_above_the_standard_streams_and_not_inherited(tmp_path: P
     os.close(copy)
 
 
-def test_data_is_below_the_home() -> None:
+def test_data_is_below_the_home():
     assert platforms.data_home({}, Path("home")) == Path("home/.local/share")

@@ -138,7 +138,7 @@ class Popen:
         return self.code
 
 
-def test_both_halves_have_the_same_names_and_parameters(windows: Any) -> None:
+def test_both_halves_have_the_same_names_and_parameters(windows):
     assert windows.__all__ == posix.__all__
     for name in posix.__all__:
         ours, theirs = getattr(posix, name), getattr(windows, name)
@@ -150,15 +150,15 @@ def test_both_halves_have_the_same_names_and_parameters(windows: Any) -> None:
             assert methods == {key for key in vars(theirs) if not key.startswith("_")}
 
 
-def test_each_name_of_this_system_is_exported() -> None:
+def test_each_name_of_this_system_is_exported():
     assert set(posix.__all__) <= set(dir(platforms))
 
 
-def test_a_child_starts_without_a_window_and_without_our_ctrl_c(windows: Any) -> None:
+def test_a_child_starts_without_a_window_and_without_our_ctrl_c(windows):
     assert windows.START_OF_A_GROUP == {"creationflags": NO_WINDOW | OWN_GROUP}
 
 
-def test_a_group_is_a_job_that_ends_with_its_last_handle(windows: Any, kernel: Kernel) -> None:
+def test_a_group_is_a_job_that_ends_with_its_last_handle(windows, kernel):
     windows.ProcessGroup(42)
     assert ctypes.sizeof(windows._Limits) == 144  # as the system's header has it, on 64 bits
     (set_information,) = kernel.called("SetInformationJobObject")
@@ -170,9 +170,7 @@ def test_a_group_is_a_job_that_ends_with_its_last_handle(windows: Any, kernel: K
     assert kernel.called("CloseHandle") == [[PROCESS]]
 
 
-def test_a_signal_ends_the_job_and_the_others(
-    windows: Any, kernel: Kernel, killed: list[tuple[int, int]]
-) -> None:
+def test_a_signal_ends_the_job_and_the_others(windows, kernel, killed):
     windows.ProcessGroup(42).signal(windows.KILL, [43])
     assert kernel.called("TerminateJobObject") == [[JOB, signal.SIGTERM]]
     assert killed == [(43, signal.SIGTERM)]
@@ -182,9 +180,7 @@ def test_a_signal_ends_the_job_and_the_others(
     "failing",
     ["CreateJobObjectW", "OpenProcess", "SetInformationJobObject", "AssignProcessToJobObject"],
 )
-def test_without_a_job_the_child_itself_is_ended(
-    windows: Any, kernel: Kernel, killed: list[tuple[int, int]], failing: str
-) -> None:
+def test_without_a_job_the_child_itself_is_ended(windows, kernel, killed, failing):
     getattr(kernel, failing).result = None
     group = windows.ProcessGroup(42)
     group.signal(windows.KILL)
@@ -196,7 +192,7 @@ def test_without_a_job_the_child_itself_is_ended(
     assert sorted(closed) == opened
 
 
-def test_the_end_of_a_child_ends_the_rest_of_its_group(windows: Any, kernel: Kernel) -> None:
+def test_the_end_of_a_child_ends_the_rest_of_its_group(windows, kernel):
     child, group = Popen(), windows.ProcessGroup(42)
     assert not windows.has_ended(child, group)
     assert [JOB] not in kernel.called("CloseHandle")
@@ -209,16 +205,14 @@ def test_the_end_of_a_child_ends_the_rest_of_its_group(windows: Any, kernel: Ker
     ("process", "waited", "alive"), [(PROCESS, 0x102, True), (PROCESS, 0, False), (None, 0, False)]
 )
 def test_a_process_is_alive_while_its_handle_is_not_signalled(
-    windows: Any, kernel: Kernel, process: int | None, waited: int, alive: bool
-) -> None:
+    windows, kernel, process, waited, alive
+):
     kernel.OpenProcess.result = process
     kernel.WaitForSingleObject.result = waited
     assert windows.is_alive(42) is alive
 
 
-def test_a_lock_excludes_others_and_leaves_the_position_and_the_size(
-    windows: Any, tmp_path: Path
-) -> None:
+def test_a_lock_excludes_others_and_leaves_the_position_and_the_size(windows, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"text")
     with path.open("r+b", buffering=0) as first, path.open("r+b", buffering=0) as second:
@@ -235,7 +229,7 @@ def test_a_lock_excludes_others_and_leaves_the_position_and_the_size(
     assert path.stat().st_size == 4
 
 
-def test_reading_at_an_offset_leaves_the_position(windows: Any, tmp_path: Path) -> None:
+def test_reading_at_an_offset_leaves_the_position(windows, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"0123456789")
     with path.open("rb", buffering=0) as file:
@@ -248,20 +242,18 @@ def test_reading_at_an_offset_leaves_the_position(windows: Any, tmp_path: Path) 
     ("looks", "has_input"),
     [([5], True), ([0, 0, 5], True), ([OSError()], True), ([0, OSError()], True)],
 )
-def test_a_wait_for_a_pipe_ends_with_input_or_its_end(
-    windows: Any, pipes: Pipes, looks: list[int | OSError], has_input: bool
-) -> None:
+def test_a_wait_for_a_pipe_ends_with_input_or_its_end(windows, pipes, looks, has_input):
     pipes.looks = looks
     assert windows.has_input(5, 60) is has_input
     assert not pipes.looks
 
 
-def test_a_wait_for_a_silent_pipe_ends_at_its_limit(windows: Any, pipes: Pipes) -> None:
+def test_a_wait_for_a_silent_pipe_ends_at_its_limit(windows, pipes):
     pipes.looks = [0]
     assert windows.has_input(5, 0) is False
 
 
-def test_descriptors_block_and_have_neither_mode_nor_owner(windows: Any, tmp_path: Path) -> None:
+def test_descriptors_block_and_have_neither_mode_nor_owner(windows, tmp_path):
     assert windows.is_blocking(5)
     assert not windows.can_wait(5)
     windows.set_blocking(5, False)
@@ -275,7 +267,5 @@ def test_descriptors_block_and_have_neither_mode_nor_owner(windows: Any, tmp_pat
     ("environ", "expected"),
     [({"LOCALAPPDATA": "local"}, Path("local")), ({}, Path("home/AppData/Local"))],
 )
-def test_data_is_in_the_local_application_data(
-    windows: Any, environ: dict[str, str], expected: Path
-) -> None:
+def test_data_is_in_the_local_application_data(windows, environ, expected):
     assert windows.data_home(environ, Path("home")) == expected

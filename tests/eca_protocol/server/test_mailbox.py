@@ -12,8 +12,6 @@ import trio.testing
 from eca_protocol.server.chat_states import ChatState
 from eca_protocol.server.mailbox import Mailbox
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @attrs.frozen
 class Prompt:
@@ -61,9 +59,7 @@ async def chat(nursery: trio.Nursery) -> Chat:
     return Chat(nursery)
 
 
-async def test_work_waits_for_the_turn_and_prompts_wait_for_the_work(
-    chat: Chat, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_work_waits_for_the_turn_and_prompts_wait_for_the_work(chat, autojump_clock):
     chat.prompt("one")
     chat.prompt("two")
     first, second = (chat.mailbox.do(chat.work(name)) for name in ("first", "second"))
@@ -77,8 +73,8 @@ async def test_work_waits_for_the_turn_and_prompts_wait_for_the_work(
 
 
 async def test_clears_and_work_run_as_they_came_and_no_prompt_waits_for_a_deletion(
-    chat: Chat, autojump_clock: trio.testing.MockClock
-) -> None:
+    chat, autojump_clock
+):
     chat.prompt("one")
     chat.mailbox.do(chat.work("first"))
     cleared = chat.mailbox.clear()
@@ -97,9 +93,7 @@ async def test_clears_and_work_run_as_they_came_and_no_prompt_waits_for_a_deleti
     assert again.is_set()
 
 
-async def test_work_that_fails_is_logged_and_the_next_runs(
-    chat: Chat, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_work_that_fails_is_logged_and_the_next_runs(chat, autojump_clock, caplog):
     chat.mailbox.do(chat.work("broken", fails=True))
     chat.prompt("one")
     await chat.mailbox.do(chat.work("whole")).wait()
@@ -108,9 +102,7 @@ async def test_work_that_fails_is_logged_and_the_next_runs(
     assert "work on the history of chat c failed" in caplog.text
 
 
-async def test_in_a_deleted_chat_prompts_are_dropped_and_the_work_ends(
-    chat: Chat, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_in_a_deleted_chat_prompts_are_dropped_and_the_work_ends(chat, autojump_clock):
     chat.prompt("one")
     chat.prompt("two")
     done, cleared = chat.mailbox.do(chat.work("work")), chat.mailbox.clear()
@@ -125,9 +117,7 @@ async def test_in_a_deleted_chat_prompts_are_dropped_and_the_work_ends(
     assert chat.mailbox.clear().is_set()
 
 
-async def test_a_stop_drops_the_prompts_that_wait(
-    chat: Chat, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_stop_drops_the_prompts_that_wait(chat, autojump_clock):
     done = chat.mailbox.do(chat.work("work"))
     chat.prompt("one")
     assert not chat.mailbox.stop()

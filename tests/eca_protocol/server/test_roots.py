@@ -45,7 +45,6 @@ def test_a_file_uri_names_a_path(uri: str, path: str) -> None:
     assert path_of(uri, windows=False) == path
 
 
-@pytest.mark.requirement("W-15a")
 @pytest.mark.parametrize(
     ("uri", "path"),
     [

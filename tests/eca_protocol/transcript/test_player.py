@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,7 +71,7 @@ def renamed(message: Any, **ids: str) -> Any:
     return json.loads(text)
 
 
-def test_a_client_waits_for_what_its_messages_depend_on_and_uses_the_ids_of_this_run() -> None:
+def test_a_client_waits_for_what_its_messages_depend_on_and_uses_the_ids_of_this_run():
     player = Player(RECORDED, "client", process_id=99)
     assert sent(player) == [request(1, "initialize", {"processId": 99})]
     assert player.missing == ["the answer to 1"]
@@ -96,13 +95,13 @@ def test_a_client_waits_for_what_its_messages_depend_on_and_uses_the_ids_of_this
 
 
 @pytest.mark.parametrize("params", [{}, {"params": None}, {"params": []}])
-def test_a_client_without_client_info_still_gives_its_process_id(params: Any) -> None:
+def test_a_client_without_client_info_still_gives_its_process_id(params):
     player = Player(transcript(("client", {**request(1, "initialize"), **params})), "client",
                     process_id=99)  # fmt: skip
     assert sent(player)[0]["params"] == {"processId": 99}
 
 
-def test_a_server_answers_with_the_ids_of_this_client() -> None:
+def test_a_server_answers_with_the_ids_of_this_client():
     player = Player(RECORDED, "server")
     assert sent(player) == []
     player.receive(request("i", "initialize", {}))
@@ -124,9 +123,7 @@ def test_a_server_answers_with_the_ids_of_this_client() -> None:
         (lambda wire: wire.transport.aclose(), ConnectionClosed),
     ],
 )
-async def test_a_vain_wait_names_the_missing_message(
-    answers: Callable[[Wire], Any], expected: type[Exception]
-) -> None:
+async def test_a_vain_wait_names_the_missing_message(answers, expected):
     near, far = memory_pair()
     wire = Wire(far)
     recorded = transcript(("client", PROMPT), ("server", success(2, {})))
@@ -140,9 +137,7 @@ async def test_a_vain_wait_names_the_missing_message(
 @pytest.mark.parametrize(
     ("leaves", "expected"), [(False, DeadlineExceeded), (True, ConnectionClosed)]
 )
-async def test_a_replay_whose_messages_are_not_read_ends_with_an_error(
-    leaves: bool, expected: type[Exception]
-) -> None:
+async def test_a_replay_whose_messages_are_not_read_ends_with_an_error(leaves, expected):
     near, far = memory_pair(limit=1)
     if leaves:
         await far.aclose()
@@ -153,7 +148,7 @@ async def test_a_replay_whose_messages_are_not_read_ends_with_an_error(
 
 
 @pytest.mark.anyio
-async def test_two_players_play_the_whole_conversation() -> None:
+async def test_two_players_play_the_whole_conversation():
     near, far = memory_pair()
     messages: dict[str, list[Any]] = {}
     recorded = transcript(*((side, what) for side, what in plain() if what is not None))

@@ -14,8 +14,6 @@ from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
 from tests.eca_server.acp.bench import editing
 
-pytestmark = pytest.mark.trio
-
 SCRIPT = json.dumps({"defaultModel": "simulator/script"})
 
 

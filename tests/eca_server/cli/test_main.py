@@ -471,7 +471,6 @@ class FakeTurn:
         self.stops.set()
 
 
-@pytest.mark.trio
 async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
     turn = FakeTurn()
     with trio.fail_after(5), trio.CancelScope() as scope:

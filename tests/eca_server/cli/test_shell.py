@@ -44,14 +44,14 @@ def in_a_shell(home: Path, line: str, **env: str) -> subprocess.CompletedProcess
         ('"$@" chat hi <&-', b"hi\n"),
     ],
 )
-def test_a_stream_that_is_closed_is_an_empty_one(tmp_path: Path, line: str, shown: bytes) -> None:
+def test_a_stream_that_is_closed_is_an_empty_one(tmp_path, line, shown):
     done = in_a_shell(tmp_path, line)
     assert (done.returncode, done.stdout, done.stderr) == (0, shown, b"")
 
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("command", ["chat hi", "doctor", "config schema"])
-def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path: Path, command: str) -> None:
+def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path, command):
     done = in_a_shell(tmp_path, f'"$@" {command} >/dev/full')
     assert (done.returncode, done.stderr) == (
         1,
@@ -63,20 +63,18 @@ def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path: Path, co
     ("encoding", "shown"),
     [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")],
 )
-def test_what_the_terminal_has_no_character_for_is_spelled(
-    tmp_path: Path, encoding: str, shown: bytes
-) -> None:
+def test_what_the_terminal_has_no_character_for_is_spelled(tmp_path, encoding, shown):
     done = in_a_shell(tmp_path, '"$@" chat "$SAID"', PYTHONIOENCODING=encoding, SAID="h\xe9llo →")
     assert (done.returncode, done.stdout, done.stderr) == (0, shown + b"\n", b"")
 
 
-def test_what_a_pipe_has_of_another_encoding_is_read_with_marks(tmp_path: Path) -> None:
+def test_what_a_pipe_has_of_another_encoding_is_read_with_marks(tmp_path):
     line = "printf 'h\\351llo\\n' | \"$@\" chat"
     done = in_a_shell(tmp_path, line, PYTHONIOENCODING="utf-8:strict")
     assert (done.returncode, done.stdout.decode()) == (0, "h\N{REPLACEMENT CHARACTER}llo\n")
 
 
-def test_a_folder_that_was_removed_is_no_workspace(tmp_path: Path) -> None:
+def test_a_folder_that_was_removed_is_no_workspace(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     done = in_a_shell(tmp_path, f'cd {gone}; rmdir {gone}; "$@" chat hi')
@@ -87,9 +85,7 @@ def test_a_folder_that_was_removed_is_no_workspace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
 )
-def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(tmp_path, number, code):
     held = tmp_path / "held"
     os.mkfifo(held)
     command = f"exec 3>{held}; echo runs >&3; sleep 1000 & sleep 1000"
@@ -113,9 +109,7 @@ def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(
         assert b"Traceback" not in chat.stderr.read()
 
 
-def test_an_interrupt_that_takes_the_server_away_first_is_no_failure(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_interrupt_that_takes_the_server_away_first_is_no_failure(monkeypatch):
     def interrupted(*_: object, **__: object) -> int:
         raise BaseExceptionGroup("", [ConnectionClosed("it is gone"), KeyboardInterrupt()])
 
@@ -123,7 +117,7 @@ def test_an_interrupt_that_takes_the_server_away_first_is_no_failure(
     assert run(["chat", "hi"]) == 130
 
 
-def test_a_bug_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_ours_is_not_hidden(monkeypatch):
     def broken(*_: object, **__: object) -> int:
         raise ExceptionGroup("", [ValueError("a bug")])
 

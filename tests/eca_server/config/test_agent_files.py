@@ -48,7 +48,7 @@ def in_root(house: House, name: str, text: str) -> Path:
     return house.write(house.roots[0] / ".eca" / "agents" / name, text)
 
 
-def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house: House) -> None:
+def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house):
     house.write(house.user.parent / "agents" / "Sleeper.agent.md", "---\nvariant: high\n---\nMine")
     in_root(house, "sleeper.md", SLEEPER.replace("\n", "\r\n"))
     loaded = house.load()
@@ -116,9 +116,7 @@ def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house: House) -
         ("---\n- &a [*a]\n---\nx", "-: expected at most 5000 values"),
     ],
 )
-def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(
-    house: House, text: str, expected: str
-) -> None:
+def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(house, text, expected):
     path = in_root(house, "a.md", text)
     (problem,) = house.load().problems
     assert problem.source == str(path)

@@ -168,9 +168,6 @@ def test_an_impossible_path_is_a_problem_and_no_crash(house: House) -> None:
     house.in_root(0, {"providers": {"p": {"key": "${file:/a\\u0000b}"}}})
     house.in_root(1, '{"providers": {"q": {"key": "${file:/a\\u0000b}"}}}')
     loaded = house.load()
-    assert [problem.key for problem in loaded.problems] == [
-        "providers.p.key",
-        "providers.q.key",
-    ]
+    assert [problem.key for problem in loaded.problems] == ["providers.p.key", "providers.q.key"]
     assert loaded.is_current()
     assert Path("/a\0b") in loaded.files

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,19 +45,17 @@ def is_alive(group: int) -> bool:
     return True
 
 
-def test_the_output_of_a_command_is_put_in_and_is_a_secret(house: House) -> None:
+def test_the_output_of_a_command_is_put_in_and_is_a_secret(house):
     assert key_of(house, "printf 'planted-%s\\n' key") == Secret("planted-key")
     assert house.load().secrets == (Secret("planted-key"),)
 
 
-def test_a_command_may_hold_braces_and_runs_at_home(house: House) -> None:
+def test_a_command_may_hold_braces_and_runs_at_home(house):
     assert key_of(house, "pwd | awk '{print $1}'") == Secret(str(house.home))
     assert key_of(house, "A=a; echo ${A}b") == Secret("ab")
 
 
-def test_what_succeeded_is_not_run_again_for_five_minutes(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_succeeded_is_not_run_again_for_five_minutes(house, monkeypatch):
     command = "echo x >> runs; wc -l < runs | tr -d ' '"
     assert key_of(house, command) == key_of(house, command) == Secret("1")
     now = time.monotonic() + command_output.CACHE_SECONDS
@@ -66,7 +63,7 @@ def test_what_succeeded_is_not_run_again_for_five_minutes(
     assert key_of(house, command) == Secret("2")
 
 
-def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(house: House) -> None:
+def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(house):
     command = "echo secret-word; echo x >> runs; exit 3"
     assert error_of(house, command).endswith("failed with exit code 3")
     error_of(house, command)
@@ -74,9 +71,7 @@ def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(house: Hou
     assert "secret-word\n" not in error_of(house, command)
 
 
-def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(house, monkeypatch):
     monkeypatch.setattr(command_output, "TIMEOUT_SECONDS", 0.3)
     assert "took longer than 0.3 s" in error_of(house, "echo $$ > pid; sleep 60 & sleep 60")
     group = int((house.home / "pid").read_text())
@@ -86,12 +81,12 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
     assert not is_alive(group)
 
 
-def test_an_output_that_is_too_long_or_no_text_is_refused(house: House) -> None:
+def test_an_output_that_is_too_long_or_no_text_is_refused(house):
     assert "printed more than" in error_of(house, f"head -c {LARGEST + 1} /dev/zero")
     assert "expected text" in error_of(house, "printf '\\377'")
 
 
-def test_without_leave_no_command_is_run(house: House) -> None:
+def test_without_leave_no_command_is_run(house):
     house.in_user({"welcomeMessage": "${cmd:touch ran}"})
     loaded = house.load(runs_commands=False)
     assert loaded.awaits_commands
@@ -121,9 +116,7 @@ def test_without_leave_no_command_is_run(house: House) -> None:
     ],
     ids=["text", "server", "hook", "list", "path", "extra", "name"],
 )
-def test_a_folder_runs_none_until_the_user_accepts_it(
-    house: House, content: dict[str, Any], *, reads_all: bool
-) -> None:
+def test_a_folder_runs_none_until_the_user_accepts_it(house, content, *, reads_all):
     house.accepts = False
     house.in_root(0, content)
     loaded = house.load(trusts_workspace=reads_all)
@@ -132,10 +125,10 @@ def test_a_folder_runs_none_until_the_user_accepts_it(
     assert not (house.home / "ran").exists()
 
 
-def test_an_accepted_setting_of_a_folder_runs_its_command(house: House) -> None:
+def test_an_accepted_setting_of_a_folder_runs_its_command(house):
     house.in_root(0, {"welcomeMessage": "${cmd:echo hello}"})
     assert house.load().config.welcome_message == "hello"
 
 
-def test_the_home_is_where_nothing_of_the_folder_lies(house: House, tmp_path: Path) -> None:
+def test_the_home_is_where_nothing_of_the_folder_lies(house, tmp_path):
     assert key_of(house, "ls -a | grep -c config.json || true") == Secret("0")

@@ -30,7 +30,7 @@ def _lines(loaded: LoadedConfig) -> str:
     return "\n".join(line for item in loaded.withheld for line in item.lines)
 
 
-def test_an_extra_config_among_the_agents_changes_nothing_of_the_users(tmp_path: Path) -> None:
+def test_an_extra_config_among_the_agents_changes_nothing_of_the_users(tmp_path):
     files = {
         "config.json": {"extraConfigs": ["agents/x.json"]},
         "agents/x.json": {
@@ -64,12 +64,12 @@ def test_an_extra_config_among_the_agents_changes_nothing_of_the_users(tmp_path:
         {"agent": {"agent": {"toolCall": {"approval": {"deny": {"evil-command": None}}}}}},
     ],
 )
-def test_the_list_shows_what_a_setting_does(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_the_list_shows_what_a_setting_does(tmp_path, settings):
     assert "evil-command" in _lines(_loaded(tmp_path, {"config.json": settings}))
 
 
 @pytest.mark.parametrize("key", [" ", 5, "${env:NONE:}"])
-def test_a_provider_whose_key_may_be_none_names_the_variable(tmp_path: Path, key: Any) -> None:
+def test_a_provider_whose_key_may_be_none_names_the_variable(tmp_path, key):
     settings = {"providers": {"stripe": {"api": "openai-chat", "url": "http://x", "key": key}}}
 
     assert "$STRIPE_API_KEY" in _lines(_loaded(tmp_path, {"config.json": settings}))
@@ -79,15 +79,13 @@ def test_a_provider_whose_key_may_be_none_names_the_variable(tmp_path: Path, key
     "settings",
     [{"compactPromptFile": "~/secret"}, {"agent": {"x": {"systemPromptFile": "~/secret"}}}],
 )
-def test_a_prompt_from_outside_is_not_trusted_unseen(
-    tmp_path: Path, settings: dict[str, Any]
-) -> None:
+def test_a_prompt_from_outside_is_not_trusted_unseen(tmp_path, settings):
     loaded = _loaded(tmp_path, {"config.json": settings}, trusts_workspace=True)
 
     assert [item.uses for item in loaded.withheld] == [("~/secret",)]
 
 
-def test_a_changed_file_behind_a_reference_waits_for_a_new_answer(tmp_path: Path) -> None:
+def test_a_changed_file_behind_a_reference_waits_for_a_new_answer(tmp_path):
     files = {"config.json": {"mcpServers": {"x": {"command": "${file:command}"}}}, "command": 1}
     [before] = _loaded(tmp_path, files).withheld
     [after] = _loaded(tmp_path, {**files, "command": 2}).withheld

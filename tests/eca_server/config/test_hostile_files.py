@@ -42,19 +42,9 @@ def make(house: House, kind: str) -> Path:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "pipe",
-        "directory",
-        "device",
-        "loop",
-        "large",
-        "huge",
-        "not UTF-8",
-        "deep",
-        "long number",
-    ],
+    ["pipe", "directory", "device", "loop", "large", "huge", "not UTF-8", "deep", "long number"],
 )
-def test_it_is_named_and_the_rest_counts(house: House, kind: str) -> None:
+def test_it_is_named_and_the_rest_counts(house, kind):
     path = make(house, kind)
     house.in_root(1, {"defaultModel": "a/b"})
     problem = house.problem()
@@ -64,7 +54,7 @@ def test_it_is_named_and_the_rest_counts(house: House, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "device", "loop", "large", "not UTF-8"])
-def test_as_a_reference_it_is_named_too(house: House, kind: str) -> None:
+def test_as_a_reference_it_is_named_too(house, kind):
     path = make(house, kind)
     loaded = load(
         initialization_options={"welcomeMessage": f"${{file:{path}}}", "defaultModel": "a/b"},
@@ -78,7 +68,7 @@ def test_as_a_reference_it_is_named_too(house: House, kind: str) -> None:
     assert loaded.config.default_model == "a/b"
 
 
-def test_a_root_that_is_a_file_has_no_configuration(house: House) -> None:
+def test_a_root_that_is_a_file_has_no_configuration(house):
     house.roots[0].write_text("")
     assert house.config() == Config()
 
@@ -100,9 +90,7 @@ SIZES: list[tuple[str, dict[str, Any], int, str]] = [
     ("servers", "waiting", "words"), [s[1:] for s in SIZES], ids=[s[0] for s in SIZES]
 )
 @pytest.mark.parametrize("is_extra", [False, True])
-def test_a_folder_configures_a_bounded_amount(
-    house: House, servers: dict[str, Any], waiting: int, words: str, is_extra: bool
-) -> None:
+def test_a_folder_configures_a_bounded_amount(house, servers, waiting, words, is_extra):
     house.accepts = False
     content = {"mcpServers": servers}
     if is_extra:
@@ -116,7 +104,7 @@ def test_a_folder_configures_a_bounded_amount(
     assert any(words in str(problem) for problem in loaded.problems)
 
 
-def test_a_folder_names_a_bounded_number_of_files(house: House) -> None:
+def test_a_folder_names_a_bounded_number_of_files(house):
     house.accepts = False
     names = "".join(f"${{file:{number}}}" for number in range(5_000))
     house.in_root(0, {"prompts": {"chat": names}})
@@ -124,6 +112,6 @@ def test_a_folder_names_a_bounded_number_of_files(house: House) -> None:
     assert len([path for path in loaded.files if path.name.isdigit()]) <= 2_000
 
 
-def test_what_is_refused_is_not_reported_without_end(house: House) -> None:
+def test_what_is_refused_is_not_reported_without_end(house):
     house.in_root(0, {"providers": {"openai": {f"k{number}": 1 for number in range(1_000)}}})
     assert len(house.load(known_providers=lambda: ["openai"]).problems) < 100

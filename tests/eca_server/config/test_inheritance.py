@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,9 +10,6 @@ from eca_server.agent.chat.instructions import instructions
 from eca_server.agent.tools.approval import Call, policy_of
 from eca_server.config.inheritance import resolve_inheritance
 from eca_server.config.tool_settings import Behavior
-
-if TYPE_CHECKING:
-    from conftest import House
 
 WRITE = Call(tool="write_file", effect="write")
 READER = """---
@@ -26,7 +23,7 @@ Read.
 UNTIL_THEN = " (until this is fixed, each call that no rule of this agent allows needs approval)"
 
 
-def test_an_agent_begins_with_all_another_one_has_and_its_own_settings_win(house: House) -> None:
+def test_an_agent_begins_with_all_another_one_has_and_its_own_settings_win(house):
     agents = house.user.parent / "agents"
     house.write(agents / "reader.md", READER)
     house.write(agents / "quick.md", "---\ninherit: reader\nmodel: p/quick\n---\n")
@@ -45,7 +42,7 @@ def test_an_agent_begins_with_all_another_one_has_and_its_own_settings_win(house
 
 
 @pytest.mark.parametrize("base", ["plan", "mine"])
-def test_what_begins_with_the_plan_only_reads_whatever_else_it_is(base: str, house: House) -> None:
+def test_what_begins_with_the_plan_only_reads_whatever_else_it_is(base, house):
     allowed = {"toolCall": {"approval": {"byDefault": "allow", "allow": {"eca_write_file": {}}}}}
     agents = {"mine": {"inherit": "plan"}, "x": {"inherit": base, **allowed}, "y": allowed}
     house.write(house.user, {"agent": agents})
@@ -86,8 +83,8 @@ CYCLE = "expected an agent that does not inherit from this one, got "
     ],
 )
 def test_an_impossible_base_is_reported_with_its_place_and_loosens_nothing(
-    agents: dict[str, Any], at: str, message: str, house: House
-) -> None:
+    agents, at, message, house
+):
     house.write(house.user, {"agent": {"other": {"inherit": "plan", "maxSteps": 3}}})
     house.in_root(1, {"toolCall": {"approval": {"byDefault": "allow"}}, "agent": agents})
     loaded = house.load()
@@ -103,7 +100,7 @@ def test_an_impossible_base_is_reported_with_its_place_and_loosens_nothing(
     assert policy_of(loaded.config, "free").decide(WRITE).verdict == "allow"
 
 
-def test_a_base_that_cannot_be_read_loosens_nothing(house: House) -> None:
+def test_a_base_that_cannot_be_read_loosens_nothing(house):
     agents = {"x": {"inherit": ["plan"]}, "y": {"maxSteps": 3}}
     house.in_root(0, {"toolCall": {"approval": {"byDefault": "allow"}}, "agent": agents})
     loaded = house.load()
@@ -115,14 +112,14 @@ def test_a_base_that_cannot_be_read_loosens_nothing(house: House) -> None:
     ]
 
 
-def test_a_markdown_file_with_an_unknown_base_is_named(house: House) -> None:
+def test_a_markdown_file_with_an_unknown_base_is_named(house):
     path = house.write(house.roots[0] / ".eca" / "agents" / "a.md", "---\ninherit: b\n---\nMine")
     problem = house.problem()
     assert (problem.source, problem.key) == (str(path), "agent.a.inherit")
     assert house.load().config.behaviors["a"].system_prompt == "Mine"
 
 
-def test_a_chain_may_be_long() -> None:
+def test_a_chain_may_be_long():
     agents: dict[str, Any] = {f"a{n}": {"inherit": f"a{n - 1}"} for n in range(1_200, 0, -1)}
     resolved, errors = resolve_inheritance({**agents, "a0": {"variant": "v"}})
     assert resolved["a1200"] == {"inherit": "a1199", "variant": "v"}

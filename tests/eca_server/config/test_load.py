@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,20 +15,17 @@ from eca_server.config.reading import deep_merge
 from eca_server.config.settings import CatalogSettings, Config, Cost, Limit, Model, Retry
 from eca_server.secret import Secret
 
-if TYPE_CHECKING:
-    from conftest import House
-
 KEY = "planted-0123456789-key"
 
 
-def test_nothing_configured_gives_the_defaults(house: House) -> None:
+def test_nothing_configured_gives_the_defaults(house):
     loaded = house.load()
     assert loaded.config == Config()
     assert loaded.problems == ()
     assert {source.state for source in loaded.sources} == {"absent"}
 
 
-def test_the_later_source_wins_in_the_documented_order(house: House) -> None:
+def test_the_later_source_wins_in_the_documented_order(house):
     models = []
     house.options = {"defaultModel": "options/m", "chat": {"title": False}}
     models.append(house.config().default_model)
@@ -44,7 +41,7 @@ def test_the_later_source_wins_in_the_documented_order(house: House) -> None:
     assert house.config().chat_title is False
 
 
-def test_the_files_that_others_name_come_last(house: House) -> None:
+def test_the_files_that_others_name_come_last(house):
     extra = house.write(house.folder / "extra.json", {"defaultModel": "extra/m", "retry": {}})
     house.write(house.home / "more.json", {"defaultModel": "more/m", "extraConfigs": ["/none"]})
     house.in_user({"extraConfigs": [str(extra), "~/more.json"]})
@@ -58,7 +55,7 @@ def test_the_files_that_others_name_come_last(house: House) -> None:
     assert "does not exist" in house.problem().message
 
 
-def test_maps_merge_deep_between_sources_and_roots(house: House) -> None:
+def test_maps_merge_deep_between_sources_and_roots(house):
     house.options = {
         "providers": {"corp": {"url": "http://a", "models": {"m": {"limit": {"context": 9}}}}}
     }
@@ -70,14 +67,14 @@ def test_maps_merge_deep_between_sources_and_roots(house: House) -> None:
     assert providers["other"].api == "openai-chat"
 
 
-def test_lists_are_replaced(house: House) -> None:
+def test_lists_are_replaced(house):
     payload = ["providers", "p", "models", "m", "extraPayload"]
     house.options = nested(payload, {"stop": ["a", "b"], "x": 1})
     house.in_user(nested(payload, {"stop": ["c"]}))
     assert house.config().providers["p"].models["m"].extra_payload == {"stop": ["c"], "x": 1}
 
 
-def test_null_unsets_the_value_of_an_earlier_source(house: House) -> None:
+def test_null_unsets_the_value_of_an_earlier_source(house):
     house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}, "q": {}}}
     house.in_user({"defaultModel": None, "providers": {"p": {"url": None}, "q": None}})
     config = house.config()
@@ -86,12 +83,12 @@ def test_null_unsets_the_value_of_an_earlier_source(house: House) -> None:
     assert "q" not in config.providers
 
 
-def test_a_null_inside_a_payload_is_the_users_own(house: House) -> None:
+def test_a_null_inside_a_payload_is_the_users_own(house):
     house.options = nested(["providers", "p", "models", "m", "extraPayload"], {"temperature": None})
     assert house.config().providers["p"].models["m"].extra_payload == {"temperature": None}
 
 
-def test_an_older_spelling_counts_where_its_source_is(house: House) -> None:
+def test_an_older_spelling_counts_where_its_source_is(house):
     house.options = {
         "chat": {"defaultBehavior": "plan", "welcomeMessage": "old", "defaultModel": "a/b"},
         "welcomeMessage": "beside it",
@@ -106,13 +103,12 @@ def test_an_older_spelling_counts_where_its_source_is(house: House) -> None:
     assert (config.default_behavior, config.welcome_message) == ("agent", "new")
 
 
-@pytest.mark.requirement("W-28")
-def test_the_behaviour_a_client_asks_for_is_no_layer_of_the_configuration(house: House) -> None:
+def test_the_behaviour_a_client_asks_for_is_no_layer_of_the_configuration(house):
     house.options = {"chatBehavior": "plan", "chatAgent": "plan"}
     assert house.config().default_behavior == "agent"
 
 
-def test_a_pure_configuration_has_no_other_source(house: House) -> None:
+def test_a_pure_configuration_has_no_other_source(house):
     house.environ["ECA_CONFIG"] = '{"defaultModel": "variable/m"}'
     house.write(house.user, "broken")
     house.in_root(0, {"defaultModel": "first/m"})
@@ -124,7 +120,7 @@ def test_a_pure_configuration_has_no_other_source(house: House) -> None:
     assert house.load().config.default_model == "first/m"
 
 
-def test_a_given_file_replaces_the_users_and_the_workspaces(house: House) -> None:
+def test_a_given_file_replaces_the_users_and_the_workspaces(house):
     house.environ["ECA_CONFIG"] = '{"welcomeMessage": "hello", "defaultModel": "variable/m"}'
     house.write(house.user, {"defaultModel": "user/m", "chat": {"title": False}})
     house.in_root(0, {"defaultModel": "first/m"})
@@ -134,13 +130,13 @@ def test_a_given_file_replaces_the_users_and_the_workspaces(house: House) -> Non
     assert config.chat_title is True
 
 
-def test_a_given_file_must_be_there(house: House) -> None:
+def test_a_given_file_must_be_there(house):
     house.config_file = house.folder / "given.json"
     assert house.problem().source == str(house.config_file)
     assert house.load().sources[-1] == Source(name=str(house.config_file), state="broken")
 
 
-def test_the_users_file_follows_the_xdg_rules(house: House) -> None:
+def test_the_users_file_follows_the_xdg_rules(house):
     house.write(house.user, {"defaultModel": "user/m"})
     elsewhere = house.folder / "xdg"
     house.write(elsewhere / "eca" / "config.json", {"defaultModel": "xdg/m"})
@@ -153,20 +149,20 @@ def test_the_users_file_follows_the_xdg_rules(house: House) -> None:
         assert house.config().default_model == expected
 
 
-def test_the_home_comes_from_the_environment_unless_given(house: House) -> None:
+def test_the_home_comes_from_the_environment_unless_given(house):
     house.write(house.user, {"defaultModel": "user/m"})
     loaded = load(initialization_options=None, roots=[], environ={"HOME": str(house.home)})
     assert loaded.config.default_model == "user/m"
 
 
-def test_comments_a_byte_order_mark_and_an_empty_file_are_fine(house: House) -> None:
+def test_comments_a_byte_order_mark_and_an_empty_file_are_fine(house):
     house.write(house.user, '\ufeff// mine\n{/* which */ "defaultModel": "a/b"}\n')
     house.in_root(0, "")
     house.in_root(1, "// nothing yet\n")
     assert house.config().default_model == "a/b"
 
 
-def test_keys_that_are_not_read_are_not_looked_into(house: House) -> None:
+def test_keys_that_are_not_read_are_not_looked_into(house):
     house.in_root(
         0,
         {
@@ -181,7 +177,7 @@ def test_keys_that_are_not_read_are_not_looked_into(house: House) -> None:
     assert {problem.level for problem in loaded.problems} == {"warning"}
 
 
-def test_everything_known_is_read(house: House) -> None:
+def test_everything_known_is_read(house):
     house.in_user(
         {
             "providers": {
@@ -219,7 +215,7 @@ def test_everything_known_is_read(house: House) -> None:
                 "backoffMultiplier": 1.5,
                 "maxDelayMs": 900,
             },
-        },
+        }
     )
     config = house.config()
     provider = config.providers["p"]
@@ -292,9 +288,7 @@ WRONG: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("key", "value"), WRONG, ids=range(len(WRONG)))
-def test_a_wrong_value_costs_its_own_key_and_is_named(
-    house: House, key: str, value: object
-) -> None:
+def test_a_wrong_value_costs_its_own_key_and_is_named(house, key, value):
     good = {"url": "http://a", "models": {"kept": {}}}
     house.options = {"welcomeMessage": "kept", "providers": {"kept": good}}
     text = json.dumps(
@@ -325,14 +319,12 @@ def test_a_wrong_value_costs_its_own_key_and_is_named(
         ("defaultModel", 7, "a number"),
     ],
 )
-def test_a_number_or_a_text_that_does_not_fit_is_reported_without_a_key(
-    house: House, key: str, value: object, got: str
-) -> None:
+def test_a_number_or_a_text_that_does_not_fit_is_reported_without_a_key(house, key, value, got):
     house.options = nested(key.split("."), value)
     assert house.problem().message.endswith(f", got {got}")
 
 
-def test_when_a_chat_is_compacted_and_what_a_model_costs_is_read(house: House) -> None:
+def test_when_a_chat_is_compacted_and_what_a_model_costs_is_read(house):
     assert house.config().auto_compact_percentage == 75
     cost = {"input": 0, "output": 1.5, "cacheRead": 0.1, "cacheWrite": 2}
     house.in_root(
@@ -351,7 +343,7 @@ def test_when_a_chat_is_compacted_and_what_a_model_costs_is_read(house: House) -
     )
 
 
-def test_a_wrong_value_leaves_that_of_an_earlier_source(house: House) -> None:
+def test_a_wrong_value_leaves_that_of_an_earlier_source(house):
     house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}}}
     house.in_user({"defaultModel": 3, "providers": {"p": {"url": [], "key": "x"}}})
     loaded = house.load()
@@ -361,19 +353,19 @@ def test_a_wrong_value_leaves_that_of_an_earlier_source(house: House) -> None:
     assert loaded.config.providers["p"].key == Secret("x")
 
 
-def test_a_key_with_a_dot_in_it_is_quoted(house: House) -> None:
+def test_a_key_with_a_dot_in_it_is_quoted(house):
     house.options = {"providers": {"my.corp": {"url": 3}}}
     assert house.problem().key == 'providers."my.corp".url'
 
 
 @pytest.mark.parametrize("options", ["text", 3, [1], True])
-def test_options_that_are_no_object_are_a_problem(house: House, options: object) -> None:
+def test_options_that_are_no_object_are_a_problem(house, options):
     house.options = options
     assert house.problem().source == "initializationOptions"
     assert house.load().sources[0].state == "broken"
 
 
-def test_a_broken_source_is_named_and_the_rest_counts(house: House) -> None:
+def test_a_broken_source_is_named_and_the_rest_counts(house):
     house.options = {"defaultModel": "options/m"}
     house.environ["ECA_CONFIG"] = '{"a": 1,\n "b" }'
     path = house.in_root(0, "[]")
@@ -393,7 +385,7 @@ def test_a_broken_source_is_named_and_the_rest_counts(house: House) -> None:
     assert loaded.config.chat_title is False
 
 
-def test_a_thousand_errors_are_not_a_thousand_messages(house: House) -> None:
+def test_a_thousand_errors_are_not_a_thousand_messages(house):
     house.options = {"providers": {f"p{n}": 1 for n in range(1000)}}
     problems = house.load().problems
     assert len(problems) == 21
@@ -419,7 +411,7 @@ PLANTED: list[object] = [
 
 
 @pytest.mark.parametrize("content", PLANTED, ids=range(len(PLANTED)))
-def test_no_key_shows_in_what_loading_gives(house: House, content: object) -> None:
+def test_no_key_shows_in_what_loading_gives(house, content):
     house.options = content
     house.environ["ECA_CONFIG"] = json.dumps(content)
     house.in_root(0, content if isinstance(content, str) else json.dumps(content))
@@ -429,7 +421,7 @@ def test_no_key_shows_in_what_loading_gives(house: House, content: object) -> No
 
 
 @given(st.integers(0, 120), st.sampled_from(["cut", "doubled", "dropped"]))
-def test_no_key_shows_when_its_text_is_broken(place: int, how: str) -> None:
+def test_no_key_shows_when_its_text_is_broken(place, how):
     text = json.dumps({"providers": {"p": {"key": KEY, "url": KEY, "models": {"m": {}}}}})
     broken = {
         "cut": text[:place],
@@ -455,14 +447,12 @@ maps = st.dictionaries(st.sampled_from("abc"), json_values)
 
 
 @given(maps)
-def test_merging_with_nothing_or_itself_changes_nothing(value: dict[str, Any]) -> None:
+def test_merging_with_nothing_or_itself_changes_nothing(value):
     assert deep_merge(value, {}) == deep_merge({}, value) == deep_merge(value, value) == value
 
 
 @given(maps, maps)
-def test_of_two_maps_the_newer_wins_wherever_it_speaks(
-    older: dict[str, Any], newer: dict[str, Any]
-) -> None:
+def test_of_two_maps_the_newer_wins_wherever_it_speaks(older, newer):
     merged = deep_merge(older, newer)
     assert deep_merge(merged, newer) == merged
     assert merged.keys() == older.keys() | newer.keys()
@@ -487,7 +477,7 @@ anything = st.recursive(
 
 
 @given(anything, anything)
-def test_no_json_makes_loading_raise(options: object, variable: object) -> None:
+def test_no_json_makes_loading_raise(options, variable):
     loaded = load(
         initialization_options=options,
         roots=[],

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
 
 from eca_server.config.mcp_settings import MCPServer, original_text
 from eca_server.config.schema import config_schema
 
-if TYPE_CHECKING:
-    from conftest import House
 
-
-def test_everything_about_a_server_is_read(house: House) -> None:
+def test_everything_about_a_server_is_read(house):
     house.in_user(
         {
             "mcpServers": {
@@ -41,7 +36,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
             },
             "mcpTimeoutSeconds": 9,
             "mcpKeepAliveSeconds": 10,
-        },
+        }
     )
     config = house.config()
     git, web = config.mcp_servers["git"], config.mcp_servers["web"]
@@ -60,7 +55,7 @@ def test_everything_about_a_server_is_read(house: House) -> None:
     assert web.config_error is None
 
 
-def test_references_and_variables_are_replaced_once(house: House) -> None:
+def test_references_and_variables_are_replaced_once(house):
     house.environ = {"TOKEN": "a$HOME_DIR", "HOME_DIR": "/h", "N": "1"}
     house.in_user(
         {
@@ -72,7 +67,7 @@ def test_references_and_variables_are_replaced_once(house: House) -> None:
                 },
                 "w": {"url": "https://x/${N}", "headers": {"Authorization": "B ${env:TOKEN}"}},
             }
-        },
+        }
     )
     servers = house.config().mcp_servers
     assert servers["s"].command == "/h/bin/x"
@@ -92,9 +87,7 @@ def test_references_and_variables_are_replaced_once(house: House) -> None:
         ({"command": "x", "type": "pipe"}, "mcpServers.s.type"),
     ],
 )
-def test_a_server_that_cannot_be_read_whole_is_not_started(
-    house: House, settings: dict[str, Any], key: str
-) -> None:
+def test_a_server_that_cannot_be_read_whole_is_not_started(house, settings, key):
     house.in_user({"mcpServers": {"s": settings, "t": {"command": "y"}}})
     problem = house.problem()
     assert problem.key == key
@@ -105,13 +98,13 @@ def test_a_server_that_cannot_be_read_whole_is_not_started(
 
 
 @pytest.mark.parametrize("name", ["eca", "ECA", " ", ""])
-def test_the_name_of_the_native_server_is_taken(house: House, name: str) -> None:
+def test_the_name_of_the_native_server_is_taken(house, name):
     house.in_user({"mcpServers": {name: {"command": "x"}, "s": {"command": "x"}}})
     assert "a different name" in house.problem().message
     assert list(house.load().config.mcp_servers) == ["s"]
 
 
-def test_a_server_has_either_a_command_or_a_url() -> None:
+def test_a_server_has_either_a_command_or_a_url():
     assert (
         MCPServer(command="x", url="http://x").config_error
         == "expected a command or a url, got both"
@@ -122,33 +115,33 @@ def test_a_server_has_either_a_command_or_a_url() -> None:
 @pytest.mark.parametrize(
     "url", ["mcp.example/mcp", "ftp://x/", "http://[bad", "http://x:99999999/", "https://"]
 )
-def test_a_url_is_one_that_can_be_asked(url: str) -> None:
+def test_a_url_is_one_that_can_be_asked(url):
     fault = MCPServer(url=url).config_error
     assert fault is not None
     assert "http://" in fault
     assert MCPServer(url="http://localhost:8000/mcp").config_error is None
 
 
-def test_a_later_file_changes_only_the_keys_it_names(house: House) -> None:
+def test_a_later_file_changes_only_the_keys_it_names(house):
     house.options = {"mcpServers": {"s": {"command": "x", "args": ["a"]}}}
     house.in_user({"mcpServers": {"s": {"disabled": True}}})
     server = house.config().mcp_servers["s"]
     assert (server.command, server.args, server.disabled) == ("x", ("a",), True)
 
 
-def test_a_slip_in_a_servers_key_is_a_warning(house: House) -> None:
+def test_a_slip_in_a_servers_key_is_a_warning(house):
     house.in_user({"mcpServers": {"s": {"command": "x", "enviroment": {}}}})
     assert house.problem().level == "warning"
 
 
-def test_no_secret_of_a_server_shows() -> None:
+def test_no_secret_of_a_server_shows():
     server = MCPServer(
         command="x", args=("--key=hidden1",), env={"A": "hidden2"}, headers={"A": "hidden3"}
     )
     assert "hidden" not in repr(server)
 
 
-def test_what_must_not_be_shown_is_known() -> None:
+def test_what_must_not_be_shown_is_known():
     server = MCPServer(
         url="https://x",
         headers={"Authorization": "Bearer not-a-real-token", "X-Debug": "1"},
@@ -160,7 +153,7 @@ def test_what_must_not_be_shown_is_known() -> None:
     }
 
 
-def test_the_value_of_a_reference_must_not_be_shown(house: House) -> None:
+def test_the_value_of_a_reference_must_not_be_shown(house):
     house.environ.update(
         HOME="/home/somebody", A="a-first-secret", B="a-second-secret", C="a-third-secret", D="8080"
     )
@@ -184,7 +177,7 @@ def test_the_value_of_a_reference_must_not_be_shown(house: House) -> None:
     assert [original_text(each) for each in server.args] == written
 
 
-def test_the_schema_describes_servers() -> None:
+def test_the_schema_describes_servers():
     schema = config_schema()["properties"]["mcpServers"]["additionalProperties"]
     assert schema["properties"]["command"]["type"] == ["string", "null"]
     assert "null removes one" in schema["properties"]["env"]["description"]

@@ -56,9 +56,7 @@ def only(loaded: LoadedConfig) -> TrustItem:
 
 
 @pytest.mark.parametrize("name", ["${env:NAME}.sh", "${env:ABSENT:guard}.sh", "${file:name}"])
-def test_a_hooks_file_behind_a_reference_is_a_part_of_what_is_accepted(
-    untrusted: House, name: str
-) -> None:
+def test_a_hooks_file_behind_a_reference_is_a_part_of_what_is_accepted(untrusted, name):
     untrusted.environ["NAME"] = "guard"
     folder = untrusted.in_root(0, hook(name)).parent
     untrusted.write(folder / "name", "guard.sh\n")
@@ -76,9 +74,7 @@ def test_a_hooks_file_behind_a_reference_is_a_part_of_what_is_accepted(
     assert run_hook(untrusted.load(changed), folder).stdout == "changed\n"
 
 
-def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(
-    untrusted: House,
-) -> None:
+def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(untrusted):
     folder = untrusted.in_root(0, hook("${file:~/name}")).parent
     named = untrusted.write(untrusted.home / "name", str(folder / "guard.sh"))
     untrusted.write(folder / "guard.sh", "echo unseen")
@@ -113,9 +109,7 @@ def enlarge(path: Path) -> None:
 
 
 @pytest.mark.parametrize("swap", [change, link, link_the_directory, enlarge, Path.unlink])
-def test_a_hooks_file_that_changed_after_it_was_loaded_runs_as_it_was_accepted(
-    untrusted: House, swap: Any
-) -> None:
+def test_a_hooks_file_that_changed_after_it_was_loaded_runs_as_it_was_accepted(untrusted, swap):
     folder = untrusted.in_root(0, hook("guard.sh")).parent
     script = untrusted.write(folder / "guard.sh", "echo accepted")
     untrusted.accept(untrusted.load())
@@ -132,7 +126,7 @@ def test_a_hooks_file_that_changed_after_it_was_loaded_runs_as_it_was_accepted(
     assert run_hook(untrusted.load(changed), untrusted.folder).stdout == "accepted\n"
 
 
-def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted: House) -> None:
+def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted):
     folder = untrusted.in_root(0, {"extraConfigs": ["more.json"]}).parent
     more = untrusted.write(folder / "more.json", hook("guard.sh"))
     script = untrusted.write(folder / "guard.sh", "echo accepted")
@@ -159,18 +153,14 @@ def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted
     ],
 )
 @pytest.mark.parametrize("mode", [0o600, 0o700])
-def test_the_first_line_of_a_folders_file_says_what_runs_it(
-    untrusted: House, content: str, expected: str, mode: int
-) -> None:
+def test_the_first_line_of_a_folders_file_says_what_runs_it(untrusted, content, expected, mode):
     folder = untrusted.in_root(0, hook("guard.sh")).parent
     untrusted.write(folder / "guard.sh", content).chmod(mode)
     untrusted.accept(untrusted.load())
     assert run_hook(untrusted.load(), folder).stdout.endswith(expected)
 
 
-def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(
-    untrusted: House, tmp_path: Path
-) -> None:
+def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(untrusted, tmp_path):
     folder = untrusted.in_root(0, hook("guard.sh")).parent
     untrusted.write(folder / "guard.sh", "echo $0")
     untrusted.accept(untrusted.load())
@@ -182,14 +172,14 @@ def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(
     assert run_hook(accepted, folder).stdout == f"{copy}\n"
 
 
-def test_a_hooks_file_too_large_to_be_looked_at_never_runs(untrusted: House) -> None:
+def test_a_hooks_file_too_large_to_be_looked_at_never_runs(untrusted):
     folder = untrusted.in_root(0, hook("guard.sh")).parent
     untrusted.write(folder / "guard.sh", "echo large\n" + "#" * files.MAX_BYTES)
     untrusted.accept(untrusted.load())
     assert run_hook(untrusted.load(), folder).stdout == ""
 
 
-def test_a_hooks_file_behind_a_link_that_leads_elsewhere_waits_again(untrusted: House) -> None:
+def test_a_hooks_file_behind_a_link_that_leads_elsewhere_waits_again(untrusted):
     folder = untrusted.in_root(0, hook("guard.sh")).parent
     one = untrusted.write(untrusted.folder / "one.sh", "echo one")
     two = untrusted.write(untrusted.folder / "two.sh", "echo two")
@@ -213,9 +203,7 @@ PROMPTS = {
 
 @pytest.mark.parametrize("key", PROMPTS)
 @pytest.mark.parametrize("is_directory", [True, False])
-def test_a_prompts_file_that_is_a_link_now_is_not_read(
-    untrusted: House, key: str, is_directory: bool
-) -> None:
+def test_a_prompts_file_that_is_a_link_now_is_not_read(untrusted, key, is_directory):
     folder = untrusted.in_root(0, PROMPTS[key]).parent
     path = untrusted.write(folder / "prompts" / "p.md", "Be brief.")
     untrusted.accept(untrusted.load())
@@ -243,9 +231,7 @@ def test_a_prompts_file_that_is_a_link_now_is_not_read(
     assert only(changed).uses == (f"prompts/p.md (a link to {secret})",)
 
 
-def test_the_text_of_a_file_is_the_one_that_the_digest_covers(
-    untrusted: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_text_of_a_file_is_the_one_that_the_digest_covers(untrusted, monkeypatch):
     folder = untrusted.in_root(0, {"prompts": {"chat": "${file:p.md}"}}).parent
     path = untrusted.write(folder / "p.md", "accepted")
     untrusted.accept(untrusted.load())
@@ -263,7 +249,7 @@ def test_the_text_of_a_file_is_the_one_that_the_digest_covers(
     assert not loaded.is_current()
 
 
-def test_files_whose_text_is_put_in_are_named_in_the_question(untrusted: House) -> None:
+def test_files_whose_text_is_put_in_are_named_in_the_question(untrusted):
     folder = untrusted.in_root(0, {"mcpServers": {"s": {"command": "${file:cmd}"}}}).parent
     untrusted.write(folder / "cmd", "rm -rf /")
     item = only(untrusted.load())
@@ -287,9 +273,7 @@ OUTSIDE: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "content"), OUTSIDE)
-def test_paths_outside_the_folder_are_named(
-    untrusted: House, key: str, content: dict[str, Any]
-) -> None:
+def test_paths_outside_the_folder_are_named(untrusted, key, content):
     folder = untrusted.in_root(0, content).parent
     untrusted.write(folder / "path", "/elsewhere/x.md")
     item = only(untrusted.load(trusts_workspace=True))
@@ -297,7 +281,7 @@ def test_paths_outside_the_folder_are_named(
     assert item.uses == ("/elsewhere/x.md",)
 
 
-def test_agents_that_lead_out_of_the_folder_are_not_read_before_trust(untrusted: House) -> None:
+def test_agents_that_lead_out_of_the_folder_are_not_read_before_trust(untrusted):
     outside = untrusted.write(untrusted.folder / "agents" / "a.md", "a key of the user's")
     folder = untrusted.in_root(0, {}).parent
     (folder / "agents").mkdir()
@@ -318,7 +302,7 @@ def test_agents_that_lead_out_of_the_folder_are_not_read_before_trust(untrusted:
     }
 
 
-def test_steps_of_an_agent_are_only_ever_fewer(untrusted: House) -> None:
+def test_steps_of_an_agent_are_only_ever_fewer(untrusted):
     untrusted.in_user(
         {"agent": {"base": {"maxSteps": 5}, "mid": {"inherit": "base"}, "top": {"inherit": "mid"}}}
     )
@@ -329,7 +313,7 @@ def test_steps_of_an_agent_are_only_ever_fewer(untrusted: House) -> None:
         assert bool(loaded.withheld) == (steps not in (3, 5))
 
 
-def test_a_link_to_nothing_is_no_question_until_there_is_something(untrusted: House) -> None:
+def test_a_link_to_nothing_is_no_question_until_there_is_something(untrusted):
     folder = untrusted.in_root(0, {}).parent
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(untrusted.folder / "later.json")

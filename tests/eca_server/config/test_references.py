@@ -1,19 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from eca_server.secret import Secret
 
-if TYPE_CHECKING:
-    from conftest import House
-
-
 KEY = "planted-0123456789-key"
 
 
-def test_variables_and_files_are_put_into_any_string(house: House) -> None:
+def test_variables_and_files_are_put_into_any_string(house):
     house.write(house.folder / "one" / ".eca" / "key.txt", f"{KEY}\n")
     house.write(house.home / "name", "at home\r\n")
     house.environ.update(HOST="example.org", EMPTY="")
@@ -45,33 +39,31 @@ def test_variables_and_files_are_put_into_any_string(house: House) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"), [("a\n\n", "a\n"), ("a\r\n", "a"), ("a\r", "a\r"), ("\na", "\na")]
 )
-def test_only_the_last_newline_of_a_file_is_dropped(
-    house: House, content: str, expected: str
-) -> None:
+def test_only_the_last_newline_of_a_file_is_dropped(house, content, expected):
     path = house.write(house.folder / "text", content)
     house.options = {"welcomeMessage": f"${{file:{path}}}"}
     assert house.config().welcome_message == expected
 
 
-def test_what_was_put_in_is_not_searched_again(house: House) -> None:
+def test_what_was_put_in_is_not_searched_again(house):
     house.environ.update(OUTER="${env:INNER}", INNER="wrong")
     house.options = {"welcomeMessage": "${env:OUTER}"}
     assert house.config().welcome_message == "${env:INNER}"
 
 
 @pytest.mark.parametrize("text", ["${netrc:host}", "${classpath:x}", "${plugin:x}"])
-def test_a_kind_of_reference_we_do_not_have_is_a_problem(house: House, text: str) -> None:
+def test_a_kind_of_reference_we_do_not_have_is_a_problem(house, text):
     house.options = {"providers": {"p": {"key": text, "url": "http://a"}}}
     assert house.problem().key == "providers.p.key"
     assert house.load().config.providers["p"].url == "http://a"
 
 
-def test_a_relative_file_needs_a_folder_to_start_from(house: House) -> None:
+def test_a_relative_file_needs_a_folder_to_start_from(house):
     house.environ["ECA_CONFIG"] = '{"welcomeMessage": "${file:key.txt}"}'
     assert house.problem().key == "welcomeMessage"
 
 
-def test_a_missing_reference_in_a_payload_costs_its_own_key(house: House) -> None:
+def test_a_missing_reference_in_a_payload_costs_its_own_key(house):
     payload = {"a": {"b": ["${env:NOWHERE}"], "c": 1}}
     house.options = {"providers": {"p": {"models": {"m": {"extraPayload": payload}}}}}
     loaded = house.load()

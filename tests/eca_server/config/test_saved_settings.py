@@ -32,9 +32,7 @@ def say(layer: SavedSettings, model: str, root: Path | None = None) -> None:
     layer.change(lambda parts: parts.of(root).update(defaultModel=model))
 
 
-def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywhere(
-    house: House, layer: SavedSettings
-) -> None:
+def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywhere(house, layer):
     extra = house.write(house.folder / "extra.json", {"defaultModel": "extra/m"})
     house.in_root(1, {"defaultModel": "root/m", "extraConfigs": [str(extra)]})
     house.config_file = None
@@ -48,33 +46,33 @@ def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywh
     assert house.config().default_model == "ours/m"
 
 
-def test_a_pure_configuration_is_without_it(house: House, layer: SavedSettings) -> None:
+def test_a_pure_configuration_is_without_it(house, layer):
     say(layer, "ours/m")
     house.options = {"pureConfig": True}
     assert house.config().default_model is None
 
 
-def test_null_takes_away_what_others_say(house: House, layer: SavedSettings) -> None:
+def test_null_takes_away_what_others_say(house, layer):
     house.write(house.user, {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     layer.change(lambda parts: parts.everywhere.update(mcpServers={"a": None}))
     assert set(house.config().mcp_servers) == {"b"}
 
 
-def test_a_change_is_seen_like_that_of_any_file(house: House, layer: SavedSettings) -> None:
+def test_a_change_is_seen_like_that_of_any_file(house, layer):
     before = house.load()
     say(layer, "ours/m")
     assert not before.is_current()
     assert house.load().is_current()
 
 
-def test_only_the_user_can_read_it_also_if_others_could(layer: SavedSettings) -> None:
+def test_only_the_user_can_read_it_also_if_others_could(layer):
     say(layer, "a/b")
     layer.path.chmod(0o644)
     say(layer, "c/d")
     assert stat.S_IMODE(layer.path.stat().st_mode) == 0o600
 
 
-def test_of_many_servers_none_loses_what_another_wrote(layer: SavedSettings, house: House) -> None:
+def test_of_many_servers_none_loses_what_another_wrote(layer, house):
     def write(number: int) -> None:
         own = SavedSettings(house.environ)
         own.change(
@@ -86,7 +84,7 @@ def test_of_many_servers_none_loses_what_another_wrote(layer: SavedSettings, hou
     assert len(json.loads(layer.path.read_text())["everywhere"]["mcpServers"]) == 16
 
 
-def test_a_change_that_fails_leaves_it_as_it_was(layer: SavedSettings) -> None:
+def test_a_change_that_fails_leaves_it_as_it_was(layer):
     say(layer, "a/b")
     before = layer.path.read_text()
 
@@ -106,9 +104,7 @@ def test_a_change_that_fails_leaves_it_as_it_was(layer: SavedSettings) -> None:
         *['{"version": 1, "workspaces": []}', '{"version": 1, "workspaces": {"/a": 1}}'],
     ],
 )
-def test_a_damaged_one_is_reported_and_left_alone(
-    house: House, layer: SavedSettings, content: str
-) -> None:
+def test_a_damaged_one_is_reported_and_left_alone(house, layer, content):
     say(layer, "ours/m")
     before = house.load()
     layer.path.write_text(content)
@@ -128,16 +124,14 @@ def test_a_damaged_one_is_reported_and_left_alone(
     assert again.config.default_model == "ours/m"
 
 
-def test_a_folder_that_cannot_be_made_is_reported(house: House) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(house):
     house.write(house.home / ".local", "a file")
     layer = SavedSettings({"HOME": str(house.home)})
     with pytest.raises(SavedSettingsError, match=r"settings\.json: "):
         say(layer, "a/b")
 
 
-def test_a_secret_is_stored_elsewhere_and_inserted_here_alone(
-    house: House, layer: SavedSettings
-) -> None:
+def test_a_secret_is_stored_elsewhere_and_inserted_here_alone(house, layer):
     server = {"url": "https://x", "headers": {"Authorization": "${kept:s:headers/Authorization}"}}
     layer.change(lambda parts: parts.everywhere.update(mcpServers={"s": server}))
     house.in_user({"mcpServers": {"theirs": {"url": "https://${kept:s:headers/Authorization}"}}})

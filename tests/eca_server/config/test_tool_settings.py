@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,14 +17,11 @@ from eca_server.config.tool_settings import (
     SandboxSettings,
 )
 
-if TYPE_CHECKING:
-    from conftest import House
-
 SHELL = "eca_shell_command"
 SPOILT = ApprovalRule(is_damaged=True)
 
 
-def test_everything_about_tools_is_read(house: House) -> None:
+def test_everything_about_tools_is_read(house):
     house.in_user(
         {
             "toolCall": {
@@ -51,7 +48,7 @@ def test_everything_about_tools_is_read(house: House) -> None:
             "commands": [{"path": "~/commands/fix.md"}],
             "index": {"ignoreFiles": [{"type": "gitignore"}, {"type": "gitignore"}]},
             "lspTimeoutSeconds": 5,
-        },
+        }
     )
     config = house.config()
     assert config.tool_call.approval == Approval(
@@ -87,16 +84,14 @@ def test_everything_about_tools_is_read(house: House) -> None:
         (None, SandboxSettings()),
     ],
 )
-def test_the_sandbox_is_a_word_or_an_object(
-    house: House, value: object, expected: SandboxSettings
-) -> None:
+def test_the_sandbox_is_a_word_or_an_object(house, value, expected):
     house.in_root(0, {"toolCall": {"sandbox": value}})
     loaded = house.load()
     assert not loaded.problems
     assert loaded.config.tool_call.sandbox == expected
 
 
-def test_a_mode_alone_changes_only_the_mode_of_an_earlier_layer(house: House) -> None:
+def test_a_mode_alone_changes_only_the_mode_of_an_earlier_layer(house):
     house.write(
         house.user, {"toolCall": {"sandbox": {"mode": "auto", "network": True, "writable": ["/x"]}}}
     )
@@ -106,7 +101,7 @@ def test_a_mode_alone_changes_only_the_mode_of_an_earlier_layer(house: House) ->
 
 
 @pytest.mark.parametrize("value", ["auto", "off", {"mode": "auto"}, {"network": True}])
-def test_a_folder_without_trust_does_not_change_the_sandbox(house: House, value: object) -> None:
+def test_a_folder_without_trust_does_not_change_the_sandbox(house, value):
     """The sandbox removes questions, so even `require` and `auto` are no restriction."""
     house.accepts = False
     house.in_user({"toolCall": {"sandbox": {"mode": "require", "writable": ["/x"]}}})
@@ -117,7 +112,7 @@ def test_a_folder_without_trust_does_not_change_the_sandbox(house: House, value:
 
 
 @pytest.mark.parametrize("value", ["on", {"mode": "on"}, {"network": "yes"}, 1, ["auto"]])
-def test_what_is_no_setting_of_the_sandbox_is_named(house: House, value: object) -> None:
+def test_what_is_no_setting_of_the_sandbox_is_named(house, value):
     house.in_root(0, {"toolCall": {"sandbox": value}})
     loaded = house.load()
     (problem,) = loaded.problems
@@ -125,7 +120,7 @@ def test_what_is_no_setting_of_the_sandbox_is_named(house: House, value: object)
     assert loaded.config.tool_call.sandbox == SandboxSettings()
 
 
-def test_the_defaults_of_tools_are_upstreams() -> None:
+def test_the_defaults_of_tools_are_upstreams():
     config = Config()
     assert config.tool_call.approval == Approval()
     assert config.tool_call.manual_approval is False
@@ -137,7 +132,7 @@ def test_the_defaults_of_tools_are_upstreams() -> None:
     assert config.lsp_timeout == 30
 
 
-def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: House) -> None:
+def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house):
     house.in_user(
         {
             "behavior": {
@@ -150,7 +145,7 @@ def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: H
                     "toolCall": {"approval": {"byDefault": "ask", "deny": {"eca": {}}}},
                 }
             },
-        },
+        }
     )
     behaviors = house.config().behaviors
     assert behaviors["plan"] == Behavior(
@@ -162,7 +157,7 @@ def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house: H
     assert behaviors["agent"].disabled_tools == ()
 
 
-def test_manual_approval_is_a_flag_or_a_list_of_names(house: House) -> None:
+def test_manual_approval_is_a_flag_or_a_list_of_names(house):
     house.options = {"toolCall": {"manualApproval": True}}
     assert house.config().tool_call.manual_approval is True
     house.in_user({"toolCall": {"manualApproval": ["eca_grep"]}})
@@ -171,7 +166,7 @@ def test_manual_approval_is_a_flag_or_a_list_of_names(house: House) -> None:
     assert house.config().tool_call.manual_approval is False
 
 
-def test_a_list_is_read_without_its_wrong_items(house: House) -> None:
+def test_a_list_is_read_without_its_wrong_items(house):
     house.options = {"disabledTools": ["a", 3, None, "b"], "rules": [{"path": "x"}, "y"]}
     loaded = house.load()
     assert loaded.config.disabled_tools == ("a", "b")
@@ -193,9 +188,7 @@ def test_a_list_is_read_without_its_wrong_items(house: House) -> None:
     ],
 )
 @pytest.mark.parametrize("verdict", ["allow", "ask", "deny"])
-def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(
-    house: House, rule: object, key: str, verdict: str
-) -> None:
+def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(house, rule, key, verdict):
     house.in_user({"toolCall": {"approval": {verdict: {SHELL: rule, "eca_grep": {}}}}})
     loaded = house.load()
     rules = getattr(loaded.config.tool_call.approval, verdict)
@@ -205,19 +198,19 @@ def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(
     assert [problem.key for problem in errors] == [f"toolCall.approval.{verdict}.{SHELL}{key}"]
 
 
-def test_what_a_later_source_fixes_is_whole_again(house: House) -> None:
+def test_what_a_later_source_fixes_is_whole_again(house):
     house.options = {"toolCall": {"approval": {"deny": {SHELL: 3}}}}
     house.in_user({"toolCall": {"approval": {"deny": {SHELL: {}}}}})
     assert house.load().config.tool_call.approval.deny == {SHELL: ApprovalRule()}
 
 
 @pytest.mark.parametrize("pattern", [".*rm.*", r"\p{Alpha}+", "(?i)sudo .*", "a{1,1000}", "x{3,}"])
-def test_ordinary_patterns_are_taken(pattern: str) -> None:
+def test_ordinary_patterns_are_taken(pattern):
     assert compile_matcher(pattern).pattern == pattern
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*", "a{1001}", "a{1,1001}", "(x{50,}){50}"])
-def test_patterns_that_cannot_be_used_are_refused_without_being_shown(pattern: str) -> None:
+def test_patterns_that_cannot_be_used_are_refused_without_being_shown(pattern):
     with pytest.raises(BadMatcher) as caught:
         compile_matcher(pattern)
     assert "expected" in str(caught.value)
@@ -237,7 +230,7 @@ def test_patterns_that_cannot_be_used_are_refused_without_being_shown(pattern: s
         ("lspTimeoutSeconds", 0),
     ],
 )
-def test_a_wrong_value_about_tools_costs_its_own_key(house: House, key: str, value: object) -> None:
+def test_a_wrong_value_about_tools_costs_its_own_key(house, key, value):
     nested: Any = value
     for step in reversed(key.split(".")):
         nested = {step: nested}

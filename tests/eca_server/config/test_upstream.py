@@ -33,7 +33,7 @@ def loaded_alone(house: House, key: str, value: Any) -> tuple[Config, tuple[Prob
     return loaded.config, loaded.problems
 
 
-def test_what_is_read_counts_and_is_complained_of_nowhere(house: House) -> None:
+def test_what_is_read_counts_and_is_complained_of_nowhere(house):
     house.environ["HOME"] = str(house.home)
     plain = Config()
     for key, value in TABLE["read"].items():
@@ -42,7 +42,7 @@ def test_what_is_read_counts_and_is_complained_of_nowhere(house: House) -> None:
         assert (config != plain) or value == [], key
 
 
-def test_what_has_no_effect_here_is_reported_once_with_what_follows(house: House) -> None:
+def test_what_has_no_effect_here_is_reported_once_with_what_follows(house):
     for key, value in TABLE["warned"].items():
         _, (problem,) = loaded_alone(house, key, value)
         assert problem.level == "warning", key
@@ -51,7 +51,7 @@ def test_what_has_no_effect_here_is_reported_once_with_what_follows(house: House
         assert why_of(key) in problem.message
 
 
-def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
+def test_what_follows_from_all_of_a_file_is_one_message(house):
     house.write(house.user, {"remote": {"port": 1}, "chatRetentionDays": 7, "plugins": None})
     problem = house.problem()
     assert problem.message == (
@@ -62,7 +62,7 @@ def test_what_follows_from_all_of_a_file_is_one_message(house: House) -> None:
     assert house.problem().message.endswith(", and 10 more")
 
 
-def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house: House) -> None:
+def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house):
     hooks = {each: {"type": each} for each in (*get_args(HookEvent), "prePrompt", "postPrompt")}
     house.write(house.user, {"hooks": hooks})
     loaded = house.load()
@@ -74,12 +74,12 @@ def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house: House)
     assert "the hook runs for every call" in second.message
 
 
-def test_what_needs_no_message_gets_none(house: House) -> None:
+def test_what_needs_no_message_gets_none(house):
     for key, value in TABLE["needless"].items():
         assert loaded_alone(house, key, value)[1] == (), key
 
 
-def test_the_table_has_every_documented_key() -> None:
+def test_the_table_has_every_documented_key():
     listed = {pattern_of(key) for kind in ("warned", "needless") for key in TABLE[kind]}
     listed |= {key.replace("agent.", "behavior.", 1) for key in listed if key.startswith("agent.")}
     assert listed == set(UPSTREAM_KEYS)
@@ -112,7 +112,7 @@ def read_keys(schema: Any, path: tuple[str, ...]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", ["code", "build", "agent"])
-def test_our_behaviours_answer_to_upstream_s_names(house: House, name: str) -> None:
+def test_our_behaviours_answer_to_upstream_s_names(house, name):
     house.write(house.user, {"agent": {name: {"disabledTools": ["eca__grep"]}}})
     house.in_root(0, {"behavior": {name: {"prompts": {"chat": "Be brief."}}}})
     config = house.config()
@@ -130,8 +130,6 @@ def test_our_behaviours_answer_to_upstream_s_names(house: House, name: str) -> N
         (["subagent"], False),
     ],
 )
-def test_a_behaviour_says_who_may_select_it(
-    house: House, mode: str | list[str], is_selectable: bool
-) -> None:
+def test_a_behaviour_says_who_may_select_it(house, mode, is_selectable):
     house.write(house.user, {"agent": {"review": {"mode": mode}}})
     assert ("review" in house.config().selectable_behaviors) is is_selectable

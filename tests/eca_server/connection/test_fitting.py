@@ -33,7 +33,6 @@ CALLED = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.requirement("W-6e", "W-38a")
 @given(content=CALLED)
 def test_a_call_fits_and_what_is_done_with_its_arguments_is_untouched(content: Any) -> None:
     raw = {"chatId": "c", "role": "assistant", "content": content}
@@ -47,7 +46,7 @@ def test_a_call_fits_and_what_is_done_with_its_arguments_is_untouched(content: A
     assert len(fitting["content"]["outputs"]) == len(content["outputs"])
 
 
-@pytest.mark.requirement("W-6e", "W-11b")
+@pytest.mark.requirement("W-11b")
 @given(count=st.integers(1, 400), selected=st.integers(0, 399), size=st.integers(300, 4000))
 def test_of_many_models_the_selected_one_stays(count: int, selected: int, size: int) -> None:
     models = [f"provider/model-{number}" for number in range(count)]
@@ -68,7 +67,6 @@ def test_a_list_loses_its_end(key: str) -> None:
     assert len(json.dumps(fitting)) <= 4000 < 3 * len(json.dumps(fitting))
 
 
-@pytest.mark.requirement("W-6e", "W-38a")
 def test_what_a_hook_wrote_is_cut_and_how_it_ended_is_not() -> None:
     content = {"type": "hookActionFinished", "id": "h", "status": 2, "output": "o" * 70_000}
     fitting = fit({"chatId": "c", "content": {**content, "error": "e" * 70_000}}, 4000)["content"]

@@ -28,8 +28,6 @@ from tests.eca_server.ecp.runs import (
     scenario,
 )
 
-pytestmark = pytest.mark.trio
-
 LONGEST = 6.0
 """The time limit of a scenario, in seconds: half a second for a request, three to end the agent."""
 
@@ -182,9 +180,7 @@ def rpc_of(kind: str) -> float:
 
 
 @pytest.mark.long
-async def test_every_bad_agent_fails_its_scenario_alone_and_leaves_no_process(
-    tmp_path: Path,
-) -> None:
+async def test_every_bad_agent_fails_its_scenario_alone_and_leaves_no_process(tmp_path):
     bad = {name: row for name, row in BROKEN.items() if row[1] != "timeout"} | WORSE
     table = TABLE % {name: body for name, (body, _, _) in bad.items()}
     expected = {name: (kind, why) for name, (_, kind, why) in bad.items()}
@@ -217,7 +213,7 @@ async def test_every_bad_agent_fails_its_scenario_alone_and_leaves_no_process(
 
 
 @pytest.mark.long
-async def test_unusual_agents_pass_and_a_killed_agent_harms_no_other(tmp_path: Path) -> None:
+async def test_unusual_agents_pass_and_a_killed_agent_harms_no_other(tmp_path):
     """Unusual output, large inputs, and agents that do not read, do not end or leave processes."""
     table = script(TABLE % ODD)
     whole = batch(table, *[scenario(name, name, "x" * 300_000) for name in ODD], cwd=tmp_path)
@@ -240,9 +236,7 @@ async def test_unusual_agents_pass_and_a_killed_agent_harms_no_other(tmp_path: P
     await nothing_is_left_in(tmp_path)
 
 
-async def test_an_agent_that_goes_between_two_steps_or_scenarios_is_noticed(
-    tmp_path: Path,
-) -> None:
+async def test_an_agent_that_goes_between_two_steps_or_scenarios_is_noticed(tmp_path):
     goes = obedient(
         "def done(r, text):\n    answer(r, {'status': 'done', 'public_output': text})\n"
         "    if text == 'last': sys.exit(7)"
@@ -258,7 +252,7 @@ async def test_an_agent_that_goes_between_two_steps_or_scenarios_is_noticed(
 
 
 @pytest.mark.long
-async def test_floods_cost_neither_time_nor_memory(tmp_path: Path) -> None:
+async def test_floods_cost_neither_time_nor_memory(tmp_path):
     line = "raw(b'{' + b'\"' + b'x' * 100_000_000 + b'\"}\\n')"
     floods = {
         "a line of 100 MB": (line, "protocol_error", "a line of more than 65536 bytes"),
@@ -424,7 +418,7 @@ async def bad_server() -> AsyncIterator[str]:
         nursery.cancel_scope.cancel()
 
 
-async def test_every_bad_server_fails_its_scenario_alone() -> None:
+async def test_every_bad_server_fails_its_scenario_alone():
     expected = {name: (kind, why) for name, (_, kind, why) in SERVERS.items()}
     async with bad_server() as url:
 
@@ -441,7 +435,7 @@ async def test_every_bad_server_fails_its_scenario_alone() -> None:
             assert report.passed, report
 
 
-async def test_a_cancelled_scenario_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_cancelled_scenario_leaves_no_process(tmp_path):
     reports: list[ScenarioReport] = []
 
     async def run() -> None:

@@ -34,9 +34,7 @@ def write(folder: Path, text: str) -> str:
     return file.as_uri()
 
 
-def test_hostile_output_executes_nothing_and_every_control_works(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_hostile_output_executes_nothing_and_every_control_works(browser, tmp_path):
     url = write(tmp_path, render_html(a_report(warnings=("odd",))))
     browser.open(url)
     assert browser.value("document.title") == "Library desk: 4 of 9 checks passed"
@@ -94,9 +92,7 @@ def test_hostile_output_executes_nothing_and_every_control_works(
     assert browser.requests() == [url]
 
 
-def test_markup_that_were_not_escaped_would_still_run_nothing(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_markup_that_were_not_escaped_would_still_run_nothing(browser, tmp_path):
     attack = (
         '<script>document.title="owned"</script><img src=x onerror="document.title=\'owned\'">'
         '<img src="http://127.0.0.1:9/x.png"><p style="display:none">a</p>'
@@ -110,7 +106,7 @@ def test_markup_that_were_not_escaped_would_still_run_nothing(
     assert len(browser.faults()) >= 5
 
 
-def test_ten_thousand_scenarios_open(browser: Browser, tmp_path: Path) -> None:
+def test_ten_thousand_scenarios_open(browser, tmp_path):
     many = [
         ScenarioReport(name=f"question {place}", index=place, steps=(POLITE, POLITE))
         for place in range(10_000)

@@ -14,8 +14,6 @@ from eca_protocol.ecp import Result, chat_agent
 from eca_server.connection.features.host import Options
 from eca_server.connection.local import local_client
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
@@ -32,9 +30,7 @@ async def run_step(client: Client, *lines: str, approve: bool = False) -> Result
     return result
 
 
-async def test_a_result_has_the_answer_the_reasoning_the_calls_and_the_rejections(
-    client: Client, tmp_path: Path
-) -> None:
+async def test_a_result_has_the_answer_the_reasoning_the_calls_and_the_rejections(client, tmp_path):
     read = {"path": str(tmp_path / "catalogue.txt")}
     run = {"command": "echo renewed"}
     lines = [
@@ -57,7 +53,7 @@ async def test_a_result_has_the_answer_the_reasoning_the_calls_and_the_rejection
     assert approved.logs is None
 
 
-async def test_a_conversation_remembers_its_steps_and_no_other_s(client: Client) -> None:
+async def test_a_conversation_remembers_its_steps_and_no_other_s(client):
     agent = chat_agent(client, model="simulator/echo")
     one, two = agent.make_hooks(), agent.make_hooks()
     first, second, other = [await hooks.step("Hello there") for hooks in (one, one, two)]
@@ -65,9 +61,7 @@ async def test_a_conversation_remembers_its_steps_and_no_other_s(client: Client)
     assert second.usage.total_tokens > first.usage.total_tokens
 
 
-async def test_a_step_that_is_given_up_is_stopped_and_the_next_one_answered(
-    client: Client,
-) -> None:
+async def test_a_step_that_is_given_up_is_stopped_and_the_next_one_answered(client):
     hooks = chat_agent(client, model="simulator/script").make_hooks()
     with trio.move_on_after(0.05) as given_up:
         await hooks.step("wait forever")

@@ -86,9 +86,7 @@ def summary(report: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.long
-def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(
-    address: str, tmp_path: Path
-) -> None:
+def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(address, tmp_path):
     (tmp_path / "agent.py").write_text(SCRIPT + OBEDIENT % KILLS_ITS_WORKER, "utf-8")
     inputs = ["count"] * 5 + ["fail", f"kill once {tmp_path / 'killed'}"] + ["count"] * 5
     scenarios = "".join(
@@ -107,7 +105,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(
 
 
 @pytest.mark.long
-def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_there_is_named(tmp_path):
     step = "{input: a, graders: [{type: tool_usage, tool_name: t}]}"
     head = f"manifest_version: v1\nname: n\ntarget: {sys.executable}\n"
     (tmp_path / "m.yaml").write_text(f"{head}scenarios: [{{name: s, steps: [{step}]}}]", "utf-8")

@@ -43,18 +43,13 @@ def crashed(name: str) -> ScenarioReport:
         ([hours(0, passed=True)], [hours(0, passed=True), hours(1, passed=False)], ["worse"]),
     ],
 )
-def test_each_check_has_its_kind_of_change(
-    before: list[ScenarioReport], after: list[ScenarioReport], kinds: list[str]
-) -> None:
-    result = compare(
-        a_report(scenarios=tuple(before)),
-        a_report(scenarios=tuple(after)),
-    )
+def test_each_check_has_its_kind_of_change(before, after, kinds):
+    result = compare(a_report(scenarios=tuple(before)), a_report(scenarios=tuple(after)))
     assert [change.kind for change in result.changes] == kinds
     assert result.regressed == ("broken" in kinds)
 
 
-def test_a_comparison_says_what_broke_and_why_and_how_sure_that_is() -> None:
+def test_a_comparison_says_what_broke_and_why_and_how_sure_that_is():
     before = a_report(*(hours(repeat, passed=repeat > 0) for repeat in range(8)), CRASHED)
     after = a_report(*(hours(repeat, passed=repeat > 6) for repeat in range(8)), CRASHED)
     result = compare(before, after)
@@ -73,7 +68,7 @@ def test_a_comparison_says_what_broke_and_why_and_how_sure_that_is() -> None:
     assert values["changes"][0]["before"] == (7, 8)
 
 
-def test_a_name_cannot_write_to_the_terminal() -> None:
+def test_a_name_cannot_write_to_the_terminal():
     result = compare(a_report(graded("\x1b[2J\n", True)), a_report(graded("\x1b[2J\n", False)))
     assert "\\x1b[2J\\n, step 1" in result.text()
     assert "\x1b" not in result.text()
@@ -89,14 +84,12 @@ def test_a_name_cannot_write_to_the_terminal() -> None:
         ((500, 1000, 400, 1000), 8.453_719_674_485_63e-06),
     ],
 )
-def test_fishers_exact_test_gives_the_known_probabilities(
-    counts: tuple[int, int, int, int], probability: float
-) -> None:
+def test_fishers_exact_test_gives_the_known_probabilities(counts, probability):
     assert fisher_exact(*counts) == pytest.approx(probability, rel=1e-9)
 
 
 @given(st.data())
-def test_a_probability_is_one_whichever_side_comes_first(data: st.DataObject) -> None:
+def test_a_probability_is_one_whichever_side_comes_first(data):
     totals = data.draw(st.tuples(st.integers(1, 40), st.integers(1, 40)))
     a, b = (data.draw(st.integers(0, total)) for total in totals)
     one = fisher_exact(a, totals[0], b, totals[1])
@@ -108,12 +101,7 @@ def test_a_probability_is_one_whichever_side_comes_first(data: st.DataObject) ->
 @pytest.mark.parametrize(
     ("shares", "window", "slope", "text"),
     [
-        (
-            [4],
-            20,
-            0.0,
-            "1 run: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)",
-        ),
+        ([4], 20, 0.0, "1 run: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)"),
         (
             [0, 1, 2],
             20,
@@ -134,9 +122,7 @@ def test_a_probability_is_one_whichever_side_comes_first(data: st.DataObject) ->
         ),
     ],
 )
-def test_the_trend_is_the_slope_of_the_last_runs(
-    shares: list[int], window: int, slope: float, text: str
-) -> None:
+def test_the_trend_is_the_slope_of_the_last_runs(shares, window, slope, text):
     reports = [
         (f"{place}.json", a_report(graded("a", *[n < passed for n in range(4)])))
         for place, passed in enumerate(shares)
@@ -147,7 +133,7 @@ def test_the_trend_is_the_slope_of_the_last_runs(
     assert result.text(verbose=False) == f"{text}\n"
 
 
-def test_runs_come_in_the_order_in_which_they_began_and_nothing_checked_is_no_pass() -> None:
+def test_runs_come_in_the_order_in_which_they_began_and_nothing_checked_is_no_pass():
     dates = {"c": "2026-01-03", "a": "2026-01-01", "run-10": None, "run-2": None}
     reports = [
         (name, a_report(graded("a", True), audit={"started_at": date} if date else {}))
@@ -162,8 +148,8 @@ def test_runs_come_in_the_order_in_which_they_began_and_nothing_checked_is_no_pa
 
 
 def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, capfdbinary, monkeypatch
+):
     files = []
     for name, passed in (("first.json", True), ("second.json", False)):
         files.append(str(tmp_path / name))

@@ -44,7 +44,7 @@ GOOD: dict[str, tuple[str, bytes, list[tuple[str, str | None]]]] = {
 }
 
 
-def test_each_row_is_a_step_and_its_output_the_expectation(tmp_path: Path) -> None:
+def test_each_row_is_a_step_and_its_output_the_expectation(tmp_path):
     for name, (kind, data, expected) in GOOD.items():
         (tmp_path / "rows.csv").write_bytes(data)
         read = load_datasets(manifest(tmp_path, type=kind), {})
@@ -94,7 +94,7 @@ def refusal(read: Manifest, environment: dict[str, str] | None = None) -> str:
     return str(caught.value)
 
 
-def test_an_error_in_a_row_names_its_position(tmp_path: Path) -> None:
+def test_an_error_in_a_row_names_its_position(tmp_path):
     for name, (kind, data, why) in BAD.items():
         (tmp_path / "rows.csv").write_bytes(data)
         error = refusal(manifest(tmp_path, type=kind))
@@ -103,9 +103,7 @@ def test_an_error_in_a_row_names_its_position(tmp_path: Path) -> None:
         assert "\n" not in error
 
 
-def test_a_source_is_a_file_of_the_manifest_s_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_is_a_file_of_the_manifest_s_folder(tmp_path, monkeypatch):
     folder = tmp_path / "suite"
     (folder / "data").mkdir(parents=True)
     for file in (tmp_path / "rows.csv", folder / "data" / "rows.csv"):
@@ -135,7 +133,7 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(
     assert "expected at most 0 rows, got more" in refusal(inside, {"PLACE": "data"})
 
 
-def test_every_invalid_dataset_is_reported(tmp_path: Path) -> None:
+def test_every_invalid_dataset_is_reported(tmp_path):
     one = manifest(tmp_path, source="a.csv").scenarios
     two = manifest(tmp_path, source="b.csv").scenarios
     path = tmp_path / "m.yaml"

@@ -63,8 +63,7 @@ TEXTS: list[tuple[Any, str, str | None, bool, str]] = [
 ]
 
 
-@pytest.mark.trio
-async def test_texts_are_compared_as_they_are() -> None:
+async def test_texts_are_compared_as_they_are():
     for condition, expected, output, passed, why in TEXTS:
         check = await graded(text_match(condition, expected), Result(public_output=output))
         assert (check.passed, why in check.reasoning) == (passed, True), (
@@ -79,8 +78,7 @@ async def test_texts_are_compared_as_they_are() -> None:
         )
 
 
-@pytest.mark.trio
-async def test_an_empty_text_is_compared_if_that_is_allowed() -> None:
+async def test_an_empty_text_is_compared_if_that_is_allowed():
     lenient = GraderSettings(allow_empty=True)
     for condition, expected, passed in [
         ("equals", "", True),
@@ -91,8 +89,7 @@ async def test_an_empty_text_is_compared_if_that_is_allowed() -> None:
         assert (await graded(text_match(condition, expected), Result(), lenient)).passed is passed
 
 
-@pytest.mark.trio
-async def test_either_name_of_the_context_means_the_context() -> None:
+async def test_either_name_of_the_context_means_the_context():
     result = Result(public_output="out", evaluation_context="why")
     for field, expected in [
         ("public_output", "out"),
@@ -103,8 +100,7 @@ async def test_either_name_of_the_context_means_the_context() -> None:
         assert (check.passed, check.field) == (True, field)
 
 
-@pytest.mark.trio
-async def test_an_endless_pattern_is_stopped_after_its_time_limit() -> None:
+async def test_an_endless_pattern_is_stopped_after_its_time_limit():
     endless = text_match("regex", "(a|aa)+$")
     hard = Result(public_output="a" * 200 + "b")
     with trio.fail_after(5):
@@ -117,7 +113,7 @@ async def test_an_endless_pattern_is_stopped_after_its_time_limit() -> None:
     st.text(alphabet="ab{}0,1(?:e<=)|\\^$.*+", max_size=12),
     st.lists(st.text(alphabet="ab{}01,e<=", max_size=8), max_size=3),
 )
-def test_a_pattern_means_what_the_standard_library_says(pattern: str, texts: list[str]) -> None:
+def test_a_pattern_means_what_the_standard_library_says(pattern, texts):
     try:
         expected = re.compile(pattern)
     except re.error:
@@ -155,8 +151,7 @@ USES: list[tuple[dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.trio
-async def test_calls_are_compared_as_json_by_name_and_by_some_of_their_arguments() -> None:
+async def test_calls_are_compared_as_json_by_name_and_by_some_of_their_arguments():
     result = Result(tool_calls=CALLS)
     for fields, passed in USES:
         check = await graded(Grader(type="tool_usage", **fields), result)
@@ -166,8 +161,7 @@ async def test_calls_are_compared_as_json_by_name_and_by_some_of_their_arguments
     assert (await graded(deep, result, lenient)).passed
 
 
-@pytest.mark.trio
-async def test_a_check_of_calls_names_the_expected_and_the_actual_calls() -> None:
+async def test_a_check_of_calls_names_the_expected_and_the_actual_calls():
     expected = Grader(type="tool_usage", tool_name="renew", arguments={"book": "B-18"})
     check = await graded(expected, Result(tool_calls=CALLS))
     assert check.reasoning == "0 of 2 calls match, expected at least 1; called: find, renew"
@@ -189,9 +183,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, VALUES)
-def test_values_are_equal_as_json_if_python_says_so_and_no_boolean_is_a_number(
-    one: Any, other: Any
-) -> None:
+def test_values_are_equal_as_json_if_python_says_so_and_no_boolean_is_a_number(one, other):
     assert equal_json(one, one)
     assert equal_json(one, other) == equal_json(other, one) == (spelled(one) == spelled(other))
 
@@ -207,8 +199,7 @@ def spelled(value: Any) -> Any:
     return value
 
 
-@pytest.mark.trio
-async def test_all_graders_run_in_their_order_and_a_long_text_is_shortened() -> None:
+async def test_all_graders_run_in_their_order_and_a_long_text_is_shortened():
     step = Step(
         input="i",
         graders=(
@@ -238,8 +229,7 @@ VERDICTS: list[tuple[Callable[..., Any] | Any, bool, float, bool, str]] = [
 ]
 
 
-@pytest.mark.trio
-async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> None:
+async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch):
     current: list[Any] = []
     calls: list[Any] = []
 
@@ -275,10 +265,7 @@ async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch: Any) -> 
     assert (check.error, "no grader called gone" in check.reasoning) == (True, True)
 
 
-@pytest.mark.trio
-async def test_an_installed_grader_has_a_minute(
-    monkeypatch: Any, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_installed_grader_has_a_minute(monkeypatch, autojump_clock):
     async def never(*_: Any) -> None:
         await trio.sleep_forever()
 
@@ -292,10 +279,7 @@ async def test_an_installed_grader_has_a_minute(
     assert (check.error, trio.current_time()) == (True, 60.0)
 
 
-@pytest.mark.trio
-async def test_an_unfinished_check_has_an_error_and_no_verdict(
-    monkeypatch: Any, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_unfinished_check_has_an_error_and_no_verdict(monkeypatch, autojump_clock):
     async def slow(*_: Any) -> Check:
         await trio.sleep(10)
         raise AssertionError
@@ -315,7 +299,7 @@ async def test_an_unfinished_check_has_an_error_and_no_verdict(
     assert checks[1].reasoning == "the check could not be made: the time limit was exceeded"
 
 
-def test_settings_come_from_variables_and_nonsense_is_refused() -> None:
+def test_settings_come_from_variables_and_nonsense_is_refused():
     settings = read_settings(
         {
             "ECP_LLM_JUDGE_MODEL": "simulator/script",

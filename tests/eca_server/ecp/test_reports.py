@@ -25,17 +25,10 @@ from eca_server.ecp.reports.junit import render_junit
 from eca_server.ecp.reports.masking import mask_report
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
-from tests.eca_server.ecp.sample_reports import (
-    CRASHED,
-    HOSTILE,
-    POLITE,
-    a_report,
-    hours,
-    no_result,
-)
+from tests.eca_server.ecp.sample_reports import CRASHED, HOSTILE, POLITE, a_report, hours, no_result
 
 
-def test_a_report_is_read_back_as_it_was() -> None:
+def test_a_report_is_read_back_as_it_was():
     report = a_report(audit={"started_at": "now"}, warnings=("odd",))
     report = attrs.evolve(report, scenarios=(*report.scenarios[:2], *report.scenarios[3:]))
     values = json.loads(json.dumps(report.to_json(), allow_nan=False))
@@ -50,7 +43,7 @@ def test_a_report_is_read_back_as_it_was() -> None:
     ]
 
 
-def test_a_report_of_the_upstream_runtime_is_read() -> None:
+def test_a_report_of_the_upstream_runtime_is_read():
     step = {"input": "i", "output": "o", "tool_calls": [], "checks": [], "new": 1}
     scenarios = [{"name": "a", "status": "ok", "exit_reason": "ok", "steps": [step]}]
     values = {"manifest": "m.yaml", "passed": 0, "exit_reason": "ok", "scenarios": scenarios}
@@ -72,7 +65,7 @@ def test_a_report_of_the_upstream_runtime_is_read() -> None:
         (("audit",), [1], "expected an object"),
     ],
 )
-def test_an_invalid_report_is_refused(path: tuple[Any, ...], value: Any, text: str) -> None:
+def test_an_invalid_report_is_refused(path, value, text):
     report: Any = a_report().to_json()
     if path:
         inner = report
@@ -100,7 +93,7 @@ class _Page(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_has_everything_and_no_markup_of_an_agent() -> None:
+def test_the_page_has_everything_and_no_markup_of_an_agent():
     facts = {
         "agent": {"name": HOSTILE, "capabilities": {HOSTILE: {}}},
         "limits": {"rpc_timeout_s": 30, "max_duration_s": None},
@@ -133,7 +126,7 @@ def test_the_page_has_everything_and_no_markup_of_an_agent() -> None:
         assert part in text, part
 
 
-def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_mark() -> None:
+def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_mark():
     step = attrs.evolve(POLITE, output="x" * 60_000, usage=None)
     many = [ScenarioReport(name=str(place), index=place) for place in range(120)]
     text = render_html(a_report(ScenarioReport(name="long", index=999, steps=(step,)), *many))
@@ -144,7 +137,7 @@ def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_mark() 
     assert "nothing checked" in render_html(a_report(scenarios=()))
 
 
-def test_build_servers_read_the_same_verdicts() -> None:
+def test_build_servers_read_the_same_verdicts():
     root = ET.fromstring(render_junit(a_report()))
     cases = root.findall("testsuite/testcase")
     verdicts = [[child.tag for child in case if child.tag != "system-out"] for case in cases]
@@ -182,14 +175,14 @@ def test_build_servers_read_the_same_verdicts() -> None:
         (a_report(scenarios=(), exit_reason="max_duration_exceeded"), "max_duration_exceeded"),
     ],
 )
-def test_an_incomplete_run_is_an_error_for_a_build_server(report: RunReport, message: str) -> None:
+def test_an_incomplete_run_is_an_error_for_a_build_server(report, message):
     root = ET.fromstring(render_junit(report))
     assert root.get("errors") == "1"
     assert [error.get("message") for error in root.iter("error")] == [message]
 
 
 @given(st.text())
-def test_every_report_is_written_for_any_text(text: str) -> None:
+def test_every_report_is_written_for_any_text(text):
     step = attrs.evolve(POLITE, input=text, output=text, error=text, usage={text: text})
     report = a_report(ScenarioReport(name=text, steps=(step,), log=text), name=text)
     ET.fromstring(render_junit(report).encode("utf-8"))
@@ -205,7 +198,7 @@ ENVIRONMENT = {
 }
 
 
-def test_keys_of_the_environment_and_texts_like_keys_are_masked_everywhere() -> None:
+def test_keys_of_the_environment_and_texts_like_keys_are_masked_everywhere():
     leak = "Kj83-hush, sk-abcdefgh12345, abc, renew; it failed"
     step = attrs.evolve(
         POLITE, output=leak, tool_calls=({"name": "a", "arguments": {leak: [leak]}},)
@@ -226,12 +219,12 @@ def test_keys_of_the_environment_and_texts_like_keys_are_masked_everywhere() -> 
     assert RunReport.from_json(report.to_json()) == report
 
 
-def test_nothing_to_hide_leaves_a_report_as_it_is() -> None:
+def test_nothing_to_hide_leaves_a_report_as_it_is():
     report = a_report(CRASHED, ScenarioReport(name="a", steps=(POLITE,)), audit={"a": [1, None]})
     assert mask_report(report, {}, redact=False) == report
 
 
-def test_a_redacted_report_has_verdicts_and_no_inputs_or_answers() -> None:
+def test_a_redacted_report_has_verdicts_and_no_inputs_or_answers():
     facts = {"scenarios": [{"steps": [{"input": "Please renew B-17", "error": None}]}]}
     report = mask_report(a_report(audit=facts), {}, redact=True)
     values = json.dumps(report.to_json())
@@ -241,7 +234,7 @@ def test_a_redacted_report_has_verdicts_and_no_inputs_or_answers() -> None:
     assert (report.passed, report.total) == (a_report().passed, a_report().total)
 
 
-def test_output_files_are_checked_before_anything_runs(tmp_path: Path) -> None:
+def test_output_files_are_checked_before_anything_runs(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
@@ -261,7 +254,7 @@ def test_output_files_are_checked_before_anything_runs(tmp_path: Path) -> None:
     assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link", "loop"]
 
 
-def test_a_pipe_or_a_device_is_written_in_place(tmp_path: Path) -> None:
+def test_a_pipe_or_a_device_is_written_in_place(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     outputs = Outputs({"json": pipe, "html": Path("/dev/full"), "junit": Path("/dev/null")})
@@ -274,9 +267,7 @@ def test_a_pipe_or_a_device_is_written_in_place(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
 
 
-def test_standard_streams_keep_their_earlier_content(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_standard_streams_keep_their_earlier_content(tmp_path, capfd):
     file = tmp_path / "redirected"
     with file.open("w") as opened:
         opened.write("before, ")
@@ -294,15 +285,13 @@ def test_standard_streams_keep_their_earlier_content(
         Outputs({"json": numbered}).check()
 
 
-def test_one_device_takes_several_reports(tmp_path: Path) -> None:
+def test_one_device_takes_several_reports(tmp_path):
     outputs = Outputs(dict.fromkeys(("json", "html"), Path("/dev/null")))
     outputs.check()
     assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "values")) == []
 
 
-def test_a_file_that_cannot_be_replaced_is_written_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path, monkeypatch):
     linked, closed, mounted = tmp_path / "linked", tmp_path / "closed" / "r", tmp_path / "mounted"
     closed.parent.mkdir()
     for file in (linked, closed, mounted):
@@ -336,7 +325,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(
         Outputs({"json": closed.with_name("none")}).check()
 
 
-def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path: Path) -> None:
+def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path):
     old = tmp_path / "r.json"
     old.write_text("old")
     old.chmod(0o600)
@@ -394,7 +383,7 @@ def facts_of_a_run() -> RunFacts:
     )
 
 
-def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums() -> None:
+def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums():
     times = [float(n) for n in range(1, 21)]
     usage = {"input_tokens": 3, "output_tokens": 4}
     steps = tuple(StepReport(input="i", duration_ms=time, usage=usage) for time in times)
@@ -434,6 +423,6 @@ def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums() -> None:
         ([{"input_tokens": 1, "output_tokens": 2, "total_tokens": 9}], 9),
     ],
 )
-def test_an_unknown_count_is_not_zero(usages: list[Any], total: int | None) -> None:
+def test_an_unknown_count_is_not_zero(usages, total):
     sums = sum_usage(usages)
     assert (None if sums is None else sums["total_tokens"]) == total

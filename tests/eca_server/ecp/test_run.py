@@ -80,7 +80,7 @@ def manifest(folder: Path, *inputs: str) -> Path:
     return file
 
 
-def test_the_example_passes_and_writes_every_report(tmp_path: Path) -> None:
+def test_the_example_passes_and_writes_every_report(tmp_path):
     outputs = [tmp_path / name for name in ("r.html", "r.json", "r.xml", "a.json")]
     flags = ("--report", "--json-out", "--junit", "--audit-out")
     files = [word for pair in zip(flags, outputs, strict=True) for word in pair]
@@ -97,7 +97,7 @@ def test_the_example_passes_and_writes_every_report(tmp_path: Path) -> None:
     assert "6 of 6 scenarios and 15 of 15 checks passed" in done.stderr
 
 
-def test_exit_codes_distinguish_the_outcomes(tmp_path: Path) -> None:
+def test_exit_codes_distinguish_the_outcomes(tmp_path):
     bad = manifest(tmp_path, "good", "wrong")
     done = ecp("run", "-m", bad, cwd=tmp_path)
     assert (done.returncode, "1 of 2 scenarios" in done.stdout, done.stderr) == (2, True, "")
@@ -115,7 +115,7 @@ def test_exit_codes_distinguish_the_outcomes(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_no_locale_changes_a_report(tmp_path: Path) -> None:
+def test_no_locale_changes_a_report(tmp_path):
     file = manifest(tmp_path, "straße 日本 good")
     plain = ENVIRONMENT | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(
@@ -131,9 +131,7 @@ def test_no_locale_changes_a_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_the_report_of_what_ran_and_no_process(
-    tmp_path: Path, number: signal.Signals, code: int
-) -> None:
+def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number, code):
     file = manifest(tmp_path, "good", "wait", "good")
     report = tmp_path / "r.json"
     arguments = command("run", "-m", file, "--json-out", report, "--verbose")
@@ -169,7 +167,7 @@ def agents_of(folder: Path) -> list[str]:
     return pids
 
 
-def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
+def test_a_starter_is_written_once_and_passes(tmp_path):
     assert ecp("init", tmp_path / "eval").returncode == 0
     done = subprocess.run(
         command("run", "-m", tmp_path / "eval" / "manifest.yaml"), env=ENVIRONMENT, check=False
@@ -179,7 +177,7 @@ def test_a_starter_is_written_once_and_passes(tmp_path: Path) -> None:
     assert (done_again.returncode, "--force" in done_again.stderr) == (1, True)
 
 
-def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path: Path) -> None:
+def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path):
     done = ecp("init", tmp_path / "x\udcff")  # a name that is not UTF-8
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "it is not UTF-8" in done.stderr
@@ -187,7 +185,7 @@ def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
+def test_an_agent_is_checked_for_conformance(tmp_path):
     manifest(tmp_path, "good")
     target = f"{sys.executable} -S -E {tmp_path / 'agent.py'}"
     not_utf8 = "\udcff"  # an argument that is not UTF-8
@@ -204,14 +202,14 @@ def test_an_agent_is_checked_for_conformance(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_interrupted_check_of_an_agent_leaves_no_process(tmp_path: Path) -> None:
+def test_an_interrupted_check_of_an_agent_leaves_no_process(tmp_path):
     (tmp_path / "agent.py").write_text(DEAF, "utf-8")
     done = ecp("conformance", "-t", f"{sys.executable} -S -E agent.py", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (143, "")
     assert not agents_of(tmp_path)
 
 
-def test_the_small_commands_answer(tmp_path: Path) -> None:
+def test_the_small_commands_answer(tmp_path):
     assert "6 scenarios, 9 steps, 15 graders" in ecp("validate", DEMO).stdout
     assert json.loads(ecp("schema", "report").stdout)["title"] == "ECP report"
     assert "OPENAI_API_KEY" in ecp("doctor").stdout
@@ -224,7 +222,7 @@ def test_the_small_commands_answer(tmp_path: Path) -> None:
     assert "s2, step 1: text_match of public_output passed before, and fails now" in done.stdout
 
 
-def test_an_unusable_stream_or_port_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_an_unusable_stream_or_port_is_an_error_of_one_line(tmp_path):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command("schema", "report"),
@@ -241,7 +239,7 @@ def test_an_unusable_stream_or_port_is_an_error_of_one_line(tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_the_served_chat_reports_a_bad_configuration_and_ends_on_a_signal(tmp_path: Path) -> None:
+def test_the_served_chat_reports_a_bad_configuration_and_ends_on_a_signal(tmp_path):
     (tmp_path / "config.json").write_text("{", "utf-8")
     agent = command("agent", "--http", "0", "--config-file", "config.json")
     with subprocess.Popen(
@@ -256,7 +254,7 @@ def test_the_served_chat_reports_a_bad_configuration_and_ends_on_a_signal(tmp_pa
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_closed_stream_ends_nothing_and_keys_are_masked(tmp_path: Path, stream: str) -> None:
+def test_a_closed_stream_ends_nothing_and_keys_are_masked(tmp_path, stream):
     file = manifest(tmp_path, "good", "wrong")
     report = tmp_path / "r.json"
     line = command("run", "-m", file, "--json-out", report, "--verbose")
@@ -299,9 +297,7 @@ serve_stdio(Erring)
 """
 
 
-def test_a_traceback_stays_readable_and_a_flaky_scenario_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_traceback_stays_readable_and_a_flaky_scenario_is_named(tmp_path, capsys, monkeypatch):
     file = manifest(tmp_path, "raise", "other")
     (tmp_path / "agent.py").write_text(ERRING, "utf-8")
     file.write_text(file.read_text("utf-8").replace(" -S -E", ""), "utf-8")
@@ -331,9 +327,7 @@ def test_a_traceback_stays_readable_and_a_flaky_scenario_is_named(
         ("a | b", "pass --shell"),
     ],
 )
-def test_validate_finds_a_target_that_cannot_start(
-    target: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_validate_finds_a_target_that_cannot_start(target, problem, tmp_path, capsys):
     file = manifest(tmp_path, "good")
     lines = file.read_text("utf-8").splitlines()
     lines[2] = f"target: {json.dumps(target)}"
@@ -342,9 +336,7 @@ def test_validate_finds_a_target_that_cannot_start(
     assert problem in capsys.readouterr().err
 
 
-def test_a_terminal_shows_the_progress_beside_the_results(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_the_progress_beside_the_results(tmp_path, capsys, monkeypatch):
     file = manifest(tmp_path, "good", "wrong")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm")
@@ -361,7 +353,7 @@ def test_a_terminal_shows_the_progress_beside_the_results(
     ]
 
 
-def test_a_mistyped_command_or_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistyped_command_or_option_gets_a_suggestion(capsys):
     for words, near in {
         ("runn", "m.yaml"): "unknown command 'runn'; did you mean `run`?",
         ("run", "m.yaml", "--reprt", "x"): "unknown option '--reprt'; did you mean `--report`?",

@@ -27,10 +27,8 @@ from tests.eca_server.ecp.runs import (
     step,
 )
 
-pytestmark = pytest.mark.trio
 
-
-async def test_a_step_without_a_result_ends_its_scenario_and_no_other() -> None:
+async def test_a_step_without_a_result_ends_its_scenario_and_no_other():
     reports = await reports_of(
         batch(
             obedient("sys.stderr.write('reading\\n'); sys.stderr.flush()"),
@@ -61,7 +59,7 @@ async def test_a_step_without_a_result_ends_its_scenario_and_no_other() -> None:
     assert (again.agent["name"], again.agent["protocol_version"]) == ("obedient", "1.0")
 
 
-async def test_every_field_of_a_result_is_in_the_report() -> None:
+async def test_every_field_of_a_result_is_in_the_report():
     more = {
         "tool_calls": [{"name": "find", "arguments": {"q": 1}, "id": "c1"}],
         "logs": "looked",
@@ -78,9 +76,7 @@ async def test_every_field_of_a_result_is_in_the_report() -> None:
     assert ScenarioReport.from_json(report.to_json()) == report
 
 
-async def test_an_agent_has_our_environment_without_hidden_variables(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_agent_has_our_environment_without_hidden_variables(monkeypatch):
     monkeypatch.setenv("THE_JUDGES_KEY", "k")
     monkeypatch.setenv("THE_AGENTS_KEY", "l")
     tells = "done = lambda r, text: answer(r, {'status': 'done', 'public_output': os.getenv(text)})"
@@ -89,7 +85,7 @@ async def test_an_agent_has_our_environment_without_hidden_variables(
     assert outputs((await reports_of(whole))[0]) == [None, "l"]
 
 
-async def test_a_bug_of_ours_fails_only_one_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_of_ours_fails_only_one_scenario(monkeypatch):
     original_step = StdioAgent.step
 
     async def broken(self: StdioAgent, text: str, *, deadline: float) -> Any:
@@ -109,7 +105,7 @@ async def test_a_bug_of_ours_fails_only_one_scenario(monkeypatch: pytest.MonkeyP
         assert reports[0].steps[1].error == "the scenario could not be run: ValueError: a mistake"
 
 
-async def test_fail_fast_starts_no_further_scenario() -> None:
+async def test_fail_fast_starts_no_further_scenario():
     whole = batch(
         obedient(),
         scenario("good", "a"),
@@ -122,9 +118,7 @@ async def test_fail_fast_starts_no_further_scenario() -> None:
     assert (names, done.exit_reason) == (["good", "bad"], "ok")
 
 
-async def test_every_part_of_a_scenario_is_within_its_limits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
     """A hang ends at the nearest limit, whose exit reason it has."""
 
     async def never(*_: Any) -> None:
@@ -192,7 +186,7 @@ async def test_every_part_of_a_scenario_is_within_its_limits(
 CONTEXT = Grader(type="text_match", field="private_thought", condition="equals", value="w")
 
 
-async def test_a_missing_capability_that_the_checks_need_is_named() -> None:
+async def test_a_missing_capability_that_the_checks_need_is_named():
     scenarios = (
         scenario("calls", step("a", Grader(type="tool_usage", max_calls=0, min_calls=0))),
         scenario("context", step("a", CONTEXT), "b"),
@@ -215,7 +209,7 @@ async def test_a_missing_capability_that_the_checks_need_is_named() -> None:
         ("answer = lambda r, v: fail(r, -32001, 'only 2.0')", "only 2.0 (-32001)"),
     ],
 )
-async def test_another_major_version_ends_the_run(change: str, why: str) -> None:
+async def test_another_major_version_ends_the_run(change, why):
     one, two = scenario("s", "a", "b"), scenario("t", "a")
     reports = await reports_of(batch(obedient(change), one, two))
     assert [outcome(each) for each in reports] == [
@@ -225,7 +219,7 @@ async def test_another_major_version_ends_the_run(change: str, why: str) -> None
     assert all(why in each.checks[0].reasoning for each in reports)
 
 
-async def test_unusual_but_allowed_behaviour_is_a_warning() -> None:
+async def test_unusual_but_allowed_behaviour_is_a_warning():
     change = """
 identity = {"name": "old", "capabilities": {"reset": True}}
 def done(request, text):
@@ -251,7 +245,7 @@ def done(request, text):
     assert second.warnings == (changed,)
 
 
-async def test_each_scenario_has_its_own_process_unless_one_is_reused() -> None:
+async def test_each_scenario_has_its_own_process_unless_one_is_reused():
     twice = [scenario(name, "pid", "count") for name in "st"]
     one, two = await reports_of(batch(obedient(), *twice))
     assert outputs(one)[0] != outputs(two)[0]
@@ -269,7 +263,7 @@ RESETS = {
 }
 
 
-async def test_an_agent_that_cannot_be_reset_is_restarted() -> None:
+async def test_an_agent_that_cannot_be_reset_is_restarted():
     async def run(name: str) -> None:
         change, why = RESETS[name]
         scenarios = [scenario(each, "pid", "count") for each in "st"]
@@ -323,7 +317,7 @@ async def shared_server(*, clears_at: str, reset_error: int | None = None) -> As
         yield server.url
 
 
-async def test_scenarios_behind_a_url_share_no_state_with_each_other_or_earlier_callers() -> None:
+async def test_scenarios_behind_a_url_share_no_state_with_each_other_or_earlier_callers():
     scenarios = [scenario(name, step("a", equals("1")), step("b", equals("2"))) for name in "st"]
     warning = ("the agent has no agent/reset: it was only initialized",)
     kinds: list[tuple[str, int | None, tuple[str, ...]]] = [

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import pytest
 import trio
 
 from eca_server.ecp import scheduler
@@ -37,8 +36,6 @@ from tests.eca_server.ecp.runs import (
     scenario,
     step,
 )
-
-pytestmark = pytest.mark.trio
 
 
 class Inline(Executor):
@@ -109,7 +106,7 @@ def timeless(report: ScenarioReport) -> dict[str, Any]:
 SPAWNING = multiprocessing.get_context("spawn")
 
 
-async def test_every_executor_gives_the_same_report(tmp_path: Path) -> None:
+async def test_every_executor_gives_the_same_report(tmp_path):
     whole = batch(obedient(), *four(), cwd=tmp_path)
     here = await run_all(whole)
     assert [outcome(each)[1] for each in here.reports] == [
@@ -127,9 +124,7 @@ async def test_every_executor_gives_the_same_report(tmp_path: Path) -> None:
     assert sorted(names) == sorted([each.name for each in here.reports] * 2)
 
 
-async def test_the_scenarios_of_a_lost_worker_are_run_again(
-    tmp_path: Path,
-) -> None:
+async def test_the_scenarios_of_a_lost_worker_are_run_again(tmp_path):
     context = multiprocessing.get_context("forkserver")  # many workers, and quickly
     context.set_forkserver_preload(["eca_server.ecp.scheduler"])
     once = scenario("once", f"kill once {tmp_path / 'killed'}")
@@ -147,7 +142,7 @@ async def test_the_scenarios_of_a_lost_worker_are_run_again(
     assert done.exit_reason == "transport_error"
 
 
-async def test_scenarios_lost_twice_run_alone() -> None:
+async def test_scenarios_lost_twice_run_alone():
     scenarios = [scenario(f"s{number}", "count") for number in range(8)]
     executor = Inline(lambda each: any(p.index == 5 for p in each.planned))
     whole = batch(obedient(), *scenarios)
@@ -159,7 +154,7 @@ async def test_scenarios_lost_twice_run_alone() -> None:
     assert why == "the worker that ran it was lost 3 times: RuntimeError: the machine is gone"
 
 
-async def test_a_scenario_lost_with_others_passes_alone() -> None:
+async def test_a_scenario_lost_with_others_passes_alone():
     whole = batch(obedient(), *[scenario(name, "count") for name in ("innocent", "guilty")])
     done = await run_all(whole, make_executor=Breaking, workers=2)
     assert [(report.name, report.passed) for report in done.reports] == [
@@ -168,7 +163,7 @@ async def test_a_scenario_lost_with_others_passes_alone() -> None:
     ]
 
 
-async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure() -> None:
+async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure():
     scenarios = [scenario(f"s{number}", "hang" if number == 1 else "count") for number in range(8)]
     whole = batch(obedient(), *scenarios, run=0.8)
     done = await run_all(whole, make_executor=Inline, workers=1)
@@ -188,9 +183,7 @@ async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure(
     assert ([report.name for report in done.reports], done.not_run) == (["bad"], 24)
 
 
-async def test_workers_that_never_answer_do_not_delay_the_end_of_the_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_workers_that_never_answer_do_not_delay_the_end_of_the_run(monkeypatch):
     monkeypatch.setattr(scheduler, "_GRACE", 0.01)
 
     class Deaf(Inline):
@@ -207,7 +200,7 @@ def manifest(*scenarios: Scenario) -> Manifest:
     return Manifest(path=Path("m.yaml"), digest="0", name="n", target="t", scenarios=scenarios)
 
 
-async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order() -> None:
+async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order():
     whole = manifest(*[scenario(name, "count") for name in ("Renew a", "renew b", "drop [x]")])
     for include, exclude, names in [
         ((), (), ["Renew a", "renew b", "drop [x]"]),
@@ -229,7 +222,7 @@ async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order
     assert [outputs(each) for each in reports] == [["1"]] * 4
 
 
-async def test_a_worker_that_is_ended_ends_its_agents(tmp_path: Path) -> None:
+async def test_a_worker_that_is_ended_ends_its_agents(tmp_path):
     whole = batch(obedient(), scenario("s", "hang"), cwd=tmp_path)
     worker = SPAWNING.Process(target=run_in_worker, args=(whole,))
     worker.start()

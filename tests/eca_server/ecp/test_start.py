@@ -51,9 +51,7 @@ RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_s
     ],
     ids=["--help", "validate", "run"],
 )
-def test_a_command_loads_no_more_than_it_needs(
-    command: list[str], spared: set[str], tmp_path: Path
-) -> None:
+def test_a_command_loads_no_more_than_it_needs(command, spared, tmp_path):
     (tmp_path / "agent.py").write_text(AGENT, "utf-8")
     target = f"{sys.executable} -S -E agent.py"
     (tmp_path / "m.yaml").write_text(MANIFEST.format(target=target), "utf-8")

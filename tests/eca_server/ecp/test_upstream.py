@@ -123,7 +123,7 @@ CHECKS: dict[str, list[Step]] = {
                 (usage(None, days=28), True),
                 (usage("lend"), False),
             ],
-        ),
+        )
     ],
 }
 

@@ -22,8 +22,6 @@ from eca_server.models.openai_chat import OpenAIChat
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 KEY = "planted in a way that looks like no key"
 REFUSED = Reply(status=401, body={"error": {"message": "old"}})

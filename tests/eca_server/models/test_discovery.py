@@ -6,7 +6,6 @@ import json
 import logging
 import stat
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,6 @@ from eca_server.models.backend import BackendError, ModelInfo
 from eca_server.models.discovery import LIST_SECONDS, LIST_TTL, Discovery
 from eca_server.models.facts import ModelFacts
 from eca_server.models.listings import Endpoint
-
-pytestmark = pytest.mark.trio
 
 FAR = Endpoint("p", "https://far.example/v1")
 A, B = ModelInfo(name="a", facts=ModelFacts(context=7)), ModelInfo(name="b")
@@ -55,9 +52,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time
 
 
-async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_changed(
-    tmp_path: Path, now: list[float]
-) -> None:
+async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_changed(tmp_path, now):
     first = Discovery(tmp_path)
     assert first.listing(FAR) is None
     assert await first.ask(FAR, lists([A, B]))
@@ -74,9 +69,7 @@ async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_chan
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(
-    tmp_path: Path, now: list[float]
-) -> None:
+async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(tmp_path, now):
     await Discovery(tmp_path).ask(FAR, lists([A]))
     assert not Discovery(tmp_path).is_due(FAR)
     now[0] += LIST_TTL
@@ -88,9 +81,7 @@ async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(
 @pytest.mark.parametrize(
     "fault", [BackendError("auth", "no"), OSError("refused"), ValueError("port"), None]
 )
-async def test_who_does_not_answer_in_time_is_shown_as_before(
-    tmp_path: Path, fault: Any, autojump_clock: trio.testing.MockClock, now: list[float]
-) -> None:
+async def test_who_does_not_answer_in_time_is_shown_as_before(tmp_path, fault, autojump_clock, now):
     discovery = Discovery(tmp_path)
     await discovery.ask(FAR, lists([A]))
     now[0] += 1e9
@@ -104,9 +95,7 @@ async def test_who_does_not_answer_in_time_is_shown_as_before(
     assert listing.models == (A,)
 
 
-async def test_an_incomprehensible_answer_ends_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_incomprehensible_answer_ends_nothing(tmp_path, caplog):
     with caplog.at_level(logging.ERROR):
         assert not await Discovery(tmp_path).ask(FAR, lists(ZeroDivisionError()))
     assert "unreadable" in caplog.text
@@ -125,9 +114,7 @@ async def test_an_incomprehensible_answer_ends_nothing(
         '{"version": 1, "at": 1, "models": [' + '{"name": "a"},' * 100_000 + "{}]}",
     ],
 )
-async def test_a_file_that_is_broken_or_half_written_is_as_good_as_none(
-    tmp_path: Path, content: str
-) -> None:
+async def test_a_file_that_is_broken_or_half_written_is_as_good_as_none(tmp_path, content):
     await Discovery(tmp_path).ask(FAR, lists([A]))
     (file,) = (tmp_path / "models").glob("*.json")
     file.write_text(content)
@@ -137,16 +124,14 @@ async def test_a_file_that_is_broken_or_half_written_is_as_good_as_none(
     assert Discovery(tmp_path).listing(FAR) is not None
 
 
-async def test_where_nothing_can_be_stored_it_is_learned_all_the_same(tmp_path: Path) -> None:
+async def test_where_nothing_can_be_stored_it_is_learned_all_the_same(tmp_path):
     (tmp_path / "models").write_text("a file")
     discovery = Discovery(tmp_path)
     assert await discovery.ask(FAR, lists([A]))
     assert discovery.listing(FAR) is not None
 
 
-async def test_what_is_on_this_machine_is_asked_each_time_and_only_if_it_listens(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_on_this_machine_is_asked_each_time_and_only_if_it_listens(tmp_path):
     async def answer(_: HTTPRequest, responder: Responder) -> None:
         await responder.respond(200, b"")
 
@@ -180,9 +165,7 @@ class Mirror:
             await responder.respond(200, body, {"etag": etag})
 
 
-async def test_the_catalogue_is_fetched_once_a_day_and_only_if_it_changed(
-    tmp_path: Path, now: list[float]
-) -> None:
+async def test_the_catalogue_is_fetched_once_a_day_and_only_if_it_changed(tmp_path, now):
     mirror = Mirror()
     async with serve(mirror.answer) as server, HTTPClient() as http:
 
@@ -216,7 +199,7 @@ async def test_the_catalogue_is_fetched_once_a_day_and_only_if_it_changed(
     assert stat.S_IMODE((tmp_path / "catalog.json").stat().st_mode) == 0o600
 
 
-async def test_a_catalogue_of_another_address_is_another_one(tmp_path: Path) -> None:
+async def test_a_catalogue_of_another_address_is_another_one(tmp_path):
     mirror = Mirror()
     async with serve(mirror.answer) as server, HTTPClient() as http:
         await Discovery(tmp_path).load_catalog(http, server.url)

@@ -172,13 +172,11 @@ async def ask_in_vain(backend: HTTPBackend) -> tuple[Answer, BackendError | None
     return answer, None
 
 
-@pytest.mark.trio
 @each_api
 async def test_an_answer_that_breaks_off_on_its_way_ends_at_once(api):
     await check_cuts_on_the_way(api, stride=97)
 
 
-@pytest.mark.trio
 @pytest.mark.long
 @each_api
 async def test_an_answer_that_breaks_off_at_any_byte_of_its_way_ends_at_once(api):
@@ -224,7 +222,6 @@ def faults(api: ScriptedAPI) -> dict[str, Reply]:
     }
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("api", "trouble"),
     [
@@ -246,7 +243,6 @@ async def test_an_error_has_the_same_class_over_every_api(api, trouble):
         assert read_answer((await ask(backend))[0]) == expected(ALL)
 
 
-@pytest.mark.trio
 @each_api
 async def test_a_key_that_is_quoted_back_is_masked(api):
     refusal = api.refusing(401, words=f"wrong key sk-planted-{api.name}")
@@ -258,16 +254,12 @@ async def test_a_key_that_is_quoted_back_is_masked(api):
 AFTER_RESULTS = Request(
     messages=[
         *HELLO.messages,
-        Message(
-            role="assistant",
-            parts=(ToolCallPart(id="c", name="f", raw="{}", arguments={}),),
-        ),
+        Message(role="assistant", parts=(ToolCallPart(id="c", name="f", raw="{}", arguments={}),)),
         Message(role="tool", parts=(ToolResultPart(call_id="c", parts=(TextPart("r"),)),)),
     ]
 )
 
 
-@pytest.mark.trio
 @each_api
 async def test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_error(api):
     async with api.talking([api.reply(ScriptedAnswer())] * 2) as (_, backend):
@@ -279,7 +271,6 @@ async def test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_e
     assert (answer.text, answer.finished.reason) == ("", "stop")
 
 
-@pytest.mark.trio
 @each_api
 async def test_an_overload_is_retried_and_no_answer_that_breaks_off(api):
     async def ask_with_retries(answer: Answer) -> None:
@@ -301,7 +292,6 @@ async def test_an_overload_is_retried_and_no_answer_that_breaks_off(api):
     assert caught.value.kind == "premature_stop"
 
 
-@pytest.mark.trio
 @each_api
 async def test_an_answer_ends_though_its_connection_stays_open(api, monkeypatch):
     monkeypatch.setattr(answer_reader, "DRAIN", 0.01)
@@ -330,7 +320,6 @@ class SlowAccess:
         return await self._access.target(path, request)
 
 
-@pytest.mark.trio
 @each_api
 async def test_a_request_that_waits_for_its_key_holds_no_messages_of_a_fork(api, monkeypatch):
     def turns(words: str) -> list[Message]:
@@ -372,8 +361,6 @@ def half(steps: list[Step]) -> list[Step]:
     return [raw(step["raw"][: len(step["raw"]) // 2]) for step in steps]
 
 
-@pytest.mark.requirement("W-23")
-@pytest.mark.trio
 @each_api
 async def test_a_stop_closes_the_connection_wherever_the_answer_is(api, monkeypatch):
     monkeypatch.setattr(answer_reader, "DRAIN", 60)

@@ -15,8 +15,6 @@ from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
 
-pytestmark = pytest.mark.trio
-
 ASKED = Request(
     messages=[Message(role="user", parts=(TextPart("the prompt"),))],
     tools=[Tool(name="f", description="d", parameters={"type": "object"})],

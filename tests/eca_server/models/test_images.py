@@ -105,8 +105,7 @@ def notes(events: list[Event]) -> list[str]:
 
 
 @each_api
-@pytest.mark.trio
-async def test_pictures_are_seen_once_each_with_what_they_are(api: ScriptedAPI) -> None:
+async def test_pictures_are_seen_once_each_with_what_they_are(api):
     async with talking(api, api.reply(HI)) as (provider, backend):
         await events_of(backend, history())
         [request] = provider.requests
@@ -116,8 +115,7 @@ async def test_pictures_are_seen_once_each_with_what_they_are(api: ScriptedAPI) 
 
 
 @each_api
-@pytest.mark.trio
-async def test_a_model_that_sees_none_reads_a_note_for_each(api: ScriptedAPI) -> None:
+async def test_a_model_that_sees_none_reads_a_note_for_each(api):
     async with talking(api, api.reply(HI), images=False) as (provider, backend):
         await events_of(backend, history())
         [request] = provider.requests
@@ -129,10 +127,7 @@ async def test_a_model_that_sees_none_reads_a_note_for_each(api: ScriptedAPI) ->
 
 
 @each_api
-@pytest.mark.trio
-async def test_documents_are_read_by_those_that_can_and_named_to_the_others(
-    api: ScriptedAPI,
-) -> None:
+async def test_documents_are_read_by_those_that_can_and_named_to_the_others(api):
     async with talking(api, api.reply(HI)) as (provider, backend):
         await events_of(backend, history())
         body = provider.requests[0].body
@@ -141,8 +136,7 @@ async def test_documents_are_read_by_those_that_can_and_named_to_the_others(
     assert all(any(name in each for each in strings(body)) for name in ("plan.pdf", "spec.pdf"))
 
 
-@pytest.mark.trio
-async def test_over_chat_completions_documents_are_for_the_servers_that_take_them() -> None:
+async def test_over_chat_completions_documents_are_for_the_servers_that_take_them():
     [api] = [each for each in EVERY_API if each.name == "openai-chat"]
     for known, count in {"openai": 1, "openrouter": 1, "groq": 0}.items():
         async with talking(api, api.reply(HI), known=known) as (provider, backend):
@@ -152,8 +146,7 @@ async def test_over_chat_completions_documents_are_for_the_servers_that_take_the
 
 
 @each_api
-@pytest.mark.trio
-async def test_the_last_request_had_them_and_so_has_the_next(api: ScriptedAPI) -> None:
+async def test_the_last_request_had_them_and_so_has_the_next(api):
     async with talking(api, api.reply(HI), api.reply(HI)) as (provider, backend):
         messages = history(origin=api.origin)
         answer, _ = await ask(backend, Request(messages=messages, tools=[TOOL]))
@@ -164,10 +157,7 @@ async def test_the_last_request_had_them_and_so_has_the_next(api: ScriptedAPI) -
 
 
 @each_api
-@pytest.mark.trio
-async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(
-    api: ScriptedAPI,
-) -> None:
+async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api):
     refused = api.refusing(400, words=f"Could not process image ({KEY})")
     script = refused, api.reply(HI), api.reply(HI)
     async with talking(api, *script) as (provider, backend):
@@ -184,8 +174,7 @@ async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(
 
 
 @each_api
-@pytest.mark.trio
-async def test_what_was_taken_before_is_not_blamed(api: ScriptedAPI) -> None:
+async def test_what_was_taken_before_is_not_blamed(api):
     script = api.refusing(400, words="this document is encrypted"), api.reply(HI)
     new = FilePart(name="x.pdf", media_type="application/pdf", data=b"%PDF-1.4 locked")
     async with talking(api, *script) as (provider, backend):
@@ -199,10 +188,7 @@ async def test_what_was_taken_before_is_not_blamed(api: ScriptedAPI) -> None:
 
 
 @each_api
-@pytest.mark.trio
-async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(
-    api: ScriptedAPI,
-) -> None:
+async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(api):
     refused = api.refusing(400, words=f"messages: something is wrong ({KEY})")
     async with talking(api, refused, refused, api.reply(HI)) as (provider, backend):
         with pytest.raises(BackendError) as caught:
@@ -214,15 +200,14 @@ async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_pictur
 
 
 @each_api
-@pytest.mark.trio
-async def test_without_a_picture_a_refusal_is_just_an_error(api: ScriptedAPI) -> None:
+async def test_without_a_picture_a_refusal_is_just_an_error(api):
     async with talking(api, api.refusing(400, words="no")) as (provider, backend):
         with pytest.raises(BackendError):
             await events_of(backend, [Message(role="user", parts=(TextPart("Hello"),))])
         assert len(provider.requests) == 1
 
 
-def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much() -> None:
+def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much():
     ours = Origin(api="a", provider="p", model="m")
     old = [*history(), Message(role="assistant", parts=(TextPart("a"),), origin=ours)]
     new = [*old, Message(role="user", parts=(TextPart("b"),))]
@@ -237,7 +222,7 @@ def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much() -> None:
     )
 
 
-def test_a_history_without_some_of_them_is_otherwise_the_same() -> None:
+def test_a_history_without_some_of_them_is_otherwise_the_same():
     messages = history()
     rest = without_attachments(messages, {SHOWN, READ})
     assert set(attachments_in(rest)) == {MADE, GIVEN}
@@ -259,7 +244,7 @@ def test_a_history_without_some_of_them_is_otherwise_the_same() -> None:
         (b"", None),
     ],
 )
-def test_what_a_file_is_its_content_says(head: bytes, media_type: str | None) -> None:
+def test_what_a_file_is_its_content_says(head, media_type):
     assert media_type_of(head) == media_type
     if media_type is not None:
         part = make_attachment(media_type, "name", head)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.models.backend import ModelInfo
-from eca_server.models.facts import Capabilities, ModelFacts
+from eca_server.models.facts import ModelFacts
 from eca_server.models.listings import (
     MAX_MODELS,
     Listing,
@@ -43,18 +41,18 @@ def names(*listed: str) -> list[str]:
         "",
     ],
 )
-def test_what_is_not_for_chats_is_not_offered(name: str) -> None:
+def test_what_is_not_for_chats_is_not_offered(name):
     assert names(name) == []
 
 
 @pytest.mark.parametrize(
     "name", ["gpt-6.1-sol", "qwen3:8b", "olive-7b", "a/b", "imaginary", "o3", "devoted-2", "ttsx"]
 )
-def test_what_may_be_for_chats_is_offered(name: str) -> None:
+def test_what_may_be_for_chats_is_offered(name):
     assert names(name, name) == [name]
 
 
-def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
+def test_of_a_long_list_the_first_are_offered_in_its_order():
     listed = [f"m{number}" for number in range(MAX_MODELS + 5)]
     assert names(*listed) == listed[:MAX_MODELS]
 
@@ -107,9 +105,7 @@ def test_of_a_long_list_the_first_are_offered_in_its_order() -> None:
         ({"id": "m", "context_length": "9", "capabilities": ["x"]}, ModelFacts()),
     ],
 )
-def test_what_each_server_lists_of_its_models_is_read(
-    listed: dict[str, Any], told: Capabilities
-) -> None:
+def test_what_each_server_lists_of_its_models_is_read(listed, told):
     model = ModelInfo(name="m", facts=told)
     assert read_models({"data": [listed]}) == [model]
     assert read_models([listed]) == [model]
@@ -125,9 +121,7 @@ def test_what_each_server_lists_of_its_models_is_read(
         {"architecture": {"output_modalities": ["image"]}},
     ],
 )
-def test_a_model_of_which_the_server_says_that_it_does_not_chat_is_left_out(
-    more: dict[str, Any],
-) -> None:
+def test_a_model_of_which_the_server_says_that_it_does_not_chat_is_left_out(more):
     assert read_models({"data": [{"id": "m", **more}, {"id": "n"}]}) == [ModelInfo(name="n")]
 
 
@@ -152,7 +146,7 @@ infos = st.builds(
 
 
 @given(st.lists(infos, max_size=4), st.floats(0, 1e12))
-def test_a_stored_listing_is_the_same_after_a_restart(models: list[ModelInfo], at: float) -> None:
+def test_a_stored_listing_is_the_same_after_a_restart(models, at):
     listing = Listing(models=chat_models(models), at=at)
     assert listing_from_json(listing_to_json(listing)) == listing
 
@@ -170,7 +164,7 @@ odd = st.recursive(
 
 
 @given(odd)
-def test_whatever_is_stored_breaks_nothing(value: Any) -> None:
+def test_whatever_is_stored_breaks_nothing(value):
     for rest in (value, {"at": 1, "models": value}, {"at": 1, "models": [value]}):
         listing = listing_from_json(rest)
         assert listing is None or isinstance(listing, Listing)

@@ -21,8 +21,6 @@ from eca_server.models.models import Models
 from eca_server.models.retry import RetryPolicy
 from eca_server.secret import Secret
 
-pytestmark = pytest.mark.trio
-
 TOOL = Tool(name="look", description="Look.", parameters={"type": "object"})
 ASKED = Message(role="user", parts=(TextPart("hi"),))
 
@@ -46,15 +44,13 @@ async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
         return provider.requests[0].body
 
 
-async def test_tools_are_offered_to_models_that_can_use_them_or_whose_abilities_are_unknown() -> (
-    None
-):
+async def test_tools_are_offered_to_models_that_can_use_them_or_whose_abilities_are_unknown():
     request = Request(messages=[ASKED], tools=[TOOL])
     assert len((await sent(request))["tools"]) == 1
     assert "tools" not in await sent(request, "p/cannot")
 
 
-async def test_what_a_provider_listed_is_forgotten_with_its_key() -> None:
+async def test_what_a_provider_listed_is_forgotten_with_its_key():
     listing = Listing(models=(ModelInfo(name="gpt-9"),), at=0)
 
     def names(**environ: str) -> tuple[str, ...]:
@@ -71,7 +67,7 @@ async def test_what_a_provider_listed_is_forgotten_with_its_key() -> None:
     assert names() == ()
 
 
-async def test_a_variant_is_sent_under_the_models_own_name() -> None:
+async def test_a_variant_is_sent_under_the_models_own_name():
     body = await sent(
         Request(messages=[ASKED]),
         "p/m:high",
@@ -82,15 +78,14 @@ async def test_a_variant_is_sent_under_the_models_own_name() -> None:
     assert (body["model"], body["seed"], body["reasoning_effort"]) == ("real", 1, "high")
 
 
-async def test_a_model_that_thinks_has_variants_by_how_much() -> None:
+async def test_a_model_that_thinks_has_variants_by_how_much():
     capabilities = {
         "thinks": ModelFacts(reasoning=True),
         "says": ModelFacts(reasoning=True, efforts=("none", "max")),
         "plain": ModelFacts(),
     }
     listing = Listing(
-        models=tuple(ModelInfo(name=name, facts=can) for name, can in capabilities.items()),
-        at=0,
+        models=tuple(ModelInfo(name=name, facts=can) for name, can in capabilities.items()), at=0
     )
     own = {"low": {}, "max": {"thinking": "all"}}
     configured = ProviderConfig(
@@ -130,9 +125,7 @@ GPT = ("none", "low", "medium", "high", "xhigh")
         ("gateway", "advertised-gpt-5.2", ("low", "max")),
     ],
 )
-async def test_a_well_known_model_has_variants_by_its_name(
-    provider: str, model: str, variants: tuple[str, ...]
-) -> None:
+async def test_a_well_known_model_has_variants_by_its_name(provider, model, variants):
     config = ProviderConfig(models={model: ModelConfig()})
     if provider == "gateway":
         config = ProviderConfig(url="http://nowhere.invalid", models=config.models)
@@ -156,9 +149,7 @@ async def test_a_well_known_model_has_variants_by_its_name(
         ("deepseek-v4-pro", "none", {"thinking": {"type": "disabled"}}),
     ],
 )
-async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(
-    model: str, variant: str, fields: dict[str, Any]
-) -> None:
+async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(model, variant, fields):
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         config = ProviderConfig(url=provider.url, models={model: ModelConfig()})
         models = Models(Config(providers={"p": config}), environ={}, http=http)
@@ -170,9 +161,7 @@ async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(
 
 
 @pytest.mark.parametrize(("which", "goes_back"), [("all", True), ("turn", False), ("off", False)])
-async def test_thoughts_of_an_earlier_turn_go_back_as_configured(
-    which: str, goes_back: bool
-) -> None:
+async def test_thoughts_of_an_earlier_turn_go_back_as_configured(which, goes_back):
     thought = ReasoningPart(text="hm", opaque={"field": "reasoning_content"})
     answer = Message(
         role="assistant",
@@ -190,7 +179,7 @@ async def test_thoughts_of_an_earlier_turn_go_back_as_configured(
     assert body["messages"][1]["content"] == "so"
 
 
-async def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key() -> None:
+async def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key():
     environ = {"ECA_CLIENT_CERT": "a.pem", "ECA_CLIENT_KEY_PASSPHRASE": "of the environment"}
     for network, passphrase in (
         (Network(), "of the environment"),
@@ -204,7 +193,7 @@ async def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key() ->
     assert Network().client_certificate({}) is None
 
 
-async def test_a_provider_s_own_retry_counts_where_it_says_something() -> None:
+async def test_a_provider_s_own_retry_counts_where_it_says_something():
     config = Config(
         retry=Retry(max_retries=2, base_delay_ms=500),
         rate_limit_max_wait=30,
@@ -220,7 +209,7 @@ async def test_a_provider_s_own_retry_counts_where_it_says_something() -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-async def test_a_provider_is_asked_as_often_as_it_is_configured(retries: int) -> None:
+async def test_a_provider_is_asked_as_often_as_it_is_configured(retries):
     script = [Reply(status=503)] * (retries + 1)
     async with Provider(script, otherwise=reply("Hi")) as provider, HTTPClient() as http:
         own = Retry(max_retries=retries, base_delay_ms=1)

@@ -45,12 +45,12 @@ def one(**changed: Any) -> ModelFacts:
     return read(document)["openai"]["m"]
 
 
-def test_a_models_facts_are_read_under_our_name_of_its_provider() -> None:
+def test_a_models_facts_are_read_under_our_name_of_its_provider():
     document = {"zai": {"id": "zai", "models": {"GLM-9": MODEL}}, "stranger": {"models": {}}}
     assert read(document) == {"z-ai": {"glm-9": FACTS}}
 
 
-def test_what_is_stored_is_small_and_reads_the_same() -> None:
+def test_what_is_stored_is_small_and_reads_the_same():
     extracted = extract({"openai": {"models": {"m": MODEL}, "env": ["A"]}})
     assert "name" not in extracted["openai"]["models"]["m"]
     assert read_catalog(extracted)["openai"]["m"] == FACTS
@@ -72,9 +72,7 @@ def test_what_is_stored_is_small_and_reads_the_same() -> None:
         ({"tool_call": 1, "reasoning": "no"}, {"tools": None, "reasoning": None}),
     ],
 )
-def test_what_is_odd_costs_its_own_fact_only(
-    changed: dict[str, Any], facts: dict[str, Any]
-) -> None:
+def test_what_is_odd_costs_its_own_fact_only(changed, facts):
     result = one(**changed)
     assert {name: getattr(result, name) for name in facts} == facts
     untouched = {"context", "output", "price", "tools", "images", "reasoning"} - set(facts)
@@ -103,7 +101,7 @@ TIER = {"input": 5, "output": 22.5, "cache_read": 0.5}
         ),
     ],
 )
-def test_long_prompts_cost_what_their_tier_says(cost: dict[str, Any], start: int) -> None:
+def test_long_prompts_cost_what_their_tier_says(cost, start):
     price = one(cost={"input": 2.5, "output": 15, **cost}).price
     assert price is not None
     assert (price.long_from, price.long_input, price.long_output) == (start, 2, Decimal("1.5"))
@@ -111,7 +109,7 @@ def test_long_prompts_cost_what_their_tier_says(cost: dict[str, Any], start: int
     assert price.cost(Usage(input=start + 1, output=0)) == 5 * Decimal(start + 1) / 10**6
 
 
-def test_a_tier_over_a_price_of_nothing_is_no_factor() -> None:
+def test_a_tier_over_a_price_of_nothing_is_no_factor():
     price = one(cost={"input": 0, "output": 0, "context_over_200k": TIER}).price
     assert price is not None
     assert price.cost(Usage(input=10**6, output=1)) == 0
@@ -135,7 +133,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_any_json_can_be_read(document: Any) -> None:
+def test_any_json_can_be_read(document):
     for entry in (document, {"openai": document}, {"openai": {"models": {"m": document}}}):
         for models in read(entry).values():
             assert all(isinstance(facts, ModelFacts) for facts in models.values())
@@ -144,7 +142,6 @@ def test_any_json_can_be_read(document: Any) -> None:
 GOOD = b'{"openai":{"models":{"m":{"limit":{"context":7}}}}}'
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("status", "body", "words"),
     [
@@ -156,7 +153,7 @@ GOOD = b'{"openai":{"models":{"m":{"limit":{"context":7}}}}}'
         (304, b"", "304"),
     ],
 )
-async def test_what_is_no_catalogue_is_not_taken(status: int, body: bytes, words: str) -> None:
+async def test_what_is_no_catalogue_is_not_taken(status, body, words):
     async def answer(_: HTTPRequest, responder: Responder) -> None:
         await responder.respond(status, body)
 
@@ -165,8 +162,7 @@ async def test_what_is_no_catalogue_is_not_taken(status: int, body: bytes, words
             await fetch(http, f"{server.url}/api.json", None)
 
 
-@pytest.mark.trio
-async def test_an_edition_that_we_have_is_not_sent_again() -> None:
+async def test_an_edition_that_we_have_is_not_sent_again():
     received = []
 
     async def answer(request: HTTPRequest, responder: Responder) -> None:
@@ -185,8 +181,7 @@ async def test_an_edition_that_we_have_is_not_sent_again() -> None:
     assert received == [None, '"1"']
 
 
-@pytest.mark.trio
-async def test_a_missing_network_is_reported() -> None:
+async def test_a_missing_network_is_reported():
     async with HTTPClient() as http:
         with pytest.raises(FetchError, match="cannot connect"):
             await fetch(http, "http://127.0.0.1:9/api.json", None)

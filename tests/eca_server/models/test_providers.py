@@ -87,10 +87,7 @@ def test_a_model_that_cannot_be_asked_is_not_offered():
     [
         (Settings(url="https://api.openai.com"), False),
         (Settings(url="https://api.openai.com/v1", key=Secret("k")), True),
-        (
-            Settings(url="https://api.openai.com", extra_headers={"Authorization": "b"}),
-            True,
-        ),
+        (Settings(url="https://api.openai.com", extra_headers={"Authorization": "b"}), True),
         (Settings(url="https://proxy.invalid/openai"), True),
     ],
 )
@@ -246,7 +243,6 @@ def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
         assert backend._profile == PROFILES["mistral"]
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("api", "base", "asked"),
     [
@@ -279,7 +275,6 @@ async def target(made):
     return (await backend.client.access.target(backend._path, Request(messages=()))).url
 
 
-@pytest.mark.trio
 async def test_settings_reach_the_wire():
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         settings = Settings(
@@ -307,7 +302,6 @@ async def test_settings_reach_the_wire():
     assert first.headers["authorization"] == "Bearer k1"
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("field", "sent"),
     [

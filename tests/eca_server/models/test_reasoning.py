@@ -9,7 +9,7 @@ from eca_protocol.http import HTTPClient
 from eca_server.config.settings import Config, Model, Provider
 from eca_server.models.history import Message, Origin, ReasoningPart, TextPart
 from eca_server.models.models import Models
-from eca_server.models.reasoning import ReasoningHistory, select_reasoning
+from eca_server.models.reasoning import select_reasoning
 from tests.eca_server.models.histories import histories
 
 ORIGIN = Origin("openai-chat", "p", "m")
@@ -27,9 +27,7 @@ def thought(text: str) -> Message:
 @pytest.mark.parametrize(
     ("which", "kept"), [("all", ["1", "2", "3"]), ("turn", ["2", "3"]), ("off", [])]
 )
-def test_all_go_back_or_those_since_the_users_last_message_or_none(
-    which: ReasoningHistory, kept: list[str]
-) -> None:
+def test_all_go_back_or_those_since_the_users_last_message_or_none(which, kept):
     history = [prompt("a"), thought("1"), prompt("b"), thought("2"), thought("3")]
     selected = select_reasoning(history, which)
     texts = [
@@ -41,7 +39,7 @@ def test_all_go_back_or_those_since_the_users_last_message_or_none(
 
 
 @given(history=histories)
-def test_nothing_but_thoughts_is_left_out(history: list[Message]) -> None:
+def test_nothing_but_thoughts_is_left_out(history):
     for which in ("turn", "off"):
         for before, after in zip(history, select_reasoning(history, which), strict=True):
             assert (before.role, before.origin) == (after.role, after.origin)
@@ -50,7 +48,7 @@ def test_nothing_but_thoughts_is_left_out(history: list[Message]) -> None:
 
 
 @pytest.mark.parametrize(("api", "counts"), [("openai-chat", True), ("anthropic", False)])
-def test_it_counts_where_thoughts_may_be_missing(api: str, counts: bool) -> None:
+def test_it_counts_where_thoughts_may_be_missing(api, counts):
     model = Model(reasoning_history="off")
     provider = Provider(api=api, url="http://localhost", models={"m": model})
     models = Models(Config(providers={"p": provider}), environ={}, http=HTTPClient())

@@ -14,8 +14,6 @@ from eca_server.models.history import Message, Origin, TextPart
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
 
-pytestmark = pytest.mark.trio
-
 HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 
 

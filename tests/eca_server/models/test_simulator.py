@@ -23,8 +23,6 @@ from eca_server.models.events import (
 from eca_server.models.history import Message, TextPart, ToolResultPart
 from eca_server.models.simulator import Simulator
 
-pytestmark = pytest.mark.trio
-
 
 def request(text: str, *later: Message, system: str = "") -> Request:
     return Request(system=system, messages=[Message(role="user", parts=(TextPart(text),)), *later])

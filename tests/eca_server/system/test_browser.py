@@ -9,11 +9,9 @@ import pytest
 
 from eca_server.system.browser import open_page
 
-pytestmark = [
-    pytest.mark.trio,
-    pytest.mark.requirement,
-    pytest.mark.skipif(sys.platform != "linux", reason="other systems have programs of their own"),
-]
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems have programs of their own"
+)
 URL = "https://login.example/page?a=b&c=$(d)"
 
 
@@ -27,15 +25,13 @@ def opener(folder: Path, name: str) -> Path:
     return notes
 
 
-async def test_a_page_is_opened_by_the_desktop_s_program(tmp_path: Path) -> None:
+async def test_a_page_is_opened_by_the_desktop_s_program(tmp_path):
     notes = opener(tmp_path / "bin", "bin")
     await open_page(URL, {"PATH": str(tmp_path / "bin"), "DISPLAY": ":7"})
     assert notes.read_text() == f"bin {URL}\n"
 
 
-async def test_no_program_of_the_current_folder_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_program_of_the_current_folder_is_run(tmp_path, monkeypatch):
     notes = opener(tmp_path / "bin", "bin")
     planted = opener(tmp_path / "planted", "planted")
     monkeypatch.chdir(planted.parent)
@@ -45,13 +41,13 @@ async def test_no_program_of_the_current_folder_is_run(
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "--help"])
-async def test_only_pages_of_the_web_are_opened(tmp_path: Path, url: str) -> None:
+async def test_only_pages_of_the_web_are_opened(tmp_path, url):
     notes = opener(tmp_path / "bin", "bin")
     await open_page(url, {"PATH": str(tmp_path / "bin"), "DISPLAY": ":7"})
     assert not notes.exists()
 
 
-async def test_without_a_screen_or_a_program_nothing_is_opened(tmp_path: Path) -> None:
+async def test_without_a_screen_or_a_program_nothing_is_opened(tmp_path):
     notes = opener(tmp_path / "bin", "bin")
     await open_page(URL, {"PATH": str(tmp_path / "bin")})
     await open_page(URL, {"PATH": str(tmp_path), "DISPLAY": ":7"})

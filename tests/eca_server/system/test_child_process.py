@@ -35,9 +35,7 @@ def a_program(directory: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("entry", ["", ".", "bin", "./bin", "../ws/bin"])
-def test_a_program_of_the_current_folder_is_never_meant_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
-) -> None:
+def test_a_program_of_the_current_folder_is_never_meant_by_name(tmp_path, monkeypatch, entry):
     folder = tmp_path / "ws"
     for name in ("bash", "sh", "rg", "git"):
         for directory in (folder, folder / "bin"):
@@ -52,7 +50,7 @@ def test_a_program_of_the_current_folder_is_never_meant_by_name(
     assert shell_in({"PATH": os.pathsep.join([entry, str(real.parent)])}) == str(real)
 
 
-def test_a_child_searches_no_relative_entry_of_path_either() -> None:
+def test_a_child_searches_no_relative_entry_of_path_either():
     assert harden_environment({"PATH": ".:/bin::bin:/usr/bin:"})["PATH"] == "/bin:/usr/bin"
     assert "PATH" not in harden_environment({"PATH": ".:"})
 
@@ -67,18 +65,18 @@ def test_a_child_searches_no_relative_entry_of_path_either() -> None:
         "OTEL_EXPORTER_OTLP_LOGS_HEADERS",
     ],
 )
-def test_what_is_ours_alone_reaches_no_child(name: str) -> None:
+def test_what_is_ours_alone_reaches_no_child(name):
     assert name not in harden_environment(
         {name: "authorization=Bearer key", "OTEL_SERVICE_NAME": "x"}
     )
 
 
-def test_the_other_variables_of_opentelemetry_stay() -> None:
+def test_the_other_variables_of_opentelemetry_stay():
     variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SERVICE_NAME": "y"}
     assert harden_environment(variables) == variables | SETTING
 
 
-def test_git_settings_of_the_user_stay_and_ours_comes_behind_them() -> None:
+def test_git_settings_of_the_user_stay_and_ours_comes_behind_them():
     theirs = {
         "GIT_CONFIG_COUNT": "2",
         "GIT_CONFIG_KEY_0": "user.name",
@@ -96,7 +94,7 @@ def test_git_settings_of_the_user_stay_and_ours_comes_behind_them() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["A", "B", "PATH", "GIT_CONFIG_COUNT"]), st.text()))
-def test_nothing_else_of_an_environment_changes(environ: dict[str, str]) -> None:
+def test_nothing_else_of_an_environment_changes(environ):
     hardened = harden_environment(environ)
     for name in {"A", "B"} & environ.keys():
         assert hardened[name] == environ[name]
@@ -105,7 +103,7 @@ def test_nothing_else_of_an_environment_changes(environ: dict[str, str]) -> None
 
 
 @pytest.mark.skipif(GIT is None, reason="there is no git")
-def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path: Path) -> None:
+def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path):
     assert GIT is not None
     bare, mark = tmp_path / "docs", tmp_path / "mark"
     subprocess.run([GIT, "init", "-q", "--bare", str(bare)], check=True)
@@ -132,9 +130,7 @@ def test_git_runs_no_program_of_a_bare_repository_it_was_not_pointed_to(tmp_path
         ("x" * 257, None),
     ],
 )
-def test_a_child_knows_that_an_agent_runs_it_and_for_which_chat(
-    chat_id: str, expected: str | None
-) -> None:
+def test_a_child_knows_that_an_agent_runs_it_and_for_which_chat(chat_id, expected):
     before = {"PATH": "/bin", "ECA_CHAT_ID": "of a server around us"}
     environment = chat_environment(before, chat_id)
     assert (environment.pop("ECA_AGENT"), environment.pop("ECA_CHAT_ID", None)) == ("1", expected)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import signal
 
-import pytest
 import trio
 import trio.testing
 
 from eca_server.system.signals import until_a_signal
-
-pytestmark = pytest.mark.trio
 
 
 async def test_a_signal_cancels_and_those_behind_it_disturb_nothing() -> None:

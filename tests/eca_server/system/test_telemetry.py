@@ -16,9 +16,7 @@ from typing import Any
 
 import pytest
 import trio
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
@@ -123,7 +121,7 @@ def chat(tmp_path: Path, script: str, **variables: str) -> subprocess.CompletedP
 SCRIPT = f'think {SECRET_WORDS}\ncall eca_directory_tree {{"path": "."}}\nsay done\n'
 
 
-def test_a_turn_is_one_trace_of_the_agent_its_models_and_its_tools(tmp_path: Path) -> None:
+def test_a_turn_is_one_trace_of_the_agent_its_models_and_its_tools(tmp_path):
     with collecting() as collector:
         done = chat(
             tmp_path,
@@ -152,7 +150,7 @@ def test_a_turn_is_one_trace_of_the_agent_its_models_and_its_tools(tmp_path: Pat
     assert SECRET_WORDS.encode() not in b"".join(body for _, body in collector.bodies)
 
 
-def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path: Path) -> None:
+def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path):
     with collecting() as collector:
         properties = {
             "otel.exporter.otlp.endpoint": collector.url,
@@ -181,13 +179,9 @@ def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path: Path)
     assert json.loads(model["gen_ai.output.messages"])[0]["role"] == "assistant"
 
 
-def test_a_failure_is_reported_by_its_class_and_not_by_its_text(tmp_path: Path) -> None:
+def test_a_failure_is_reported_by_its_class_and_not_by_its_text(tmp_path):
     with collecting() as collector:
-        chat(
-            tmp_path,
-            f"fail quota {SECRET_WORDS}",
-            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
-        )
+        chat(tmp_path, f"fail quota {SECRET_WORDS}", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
     model = collector.spans()["chat script"]
     assert (model["error.type"], model["status"]) == ("quota", 2)
     (point,) = collector.metrics()["gen_ai.client.operation.duration"]
@@ -204,9 +198,7 @@ def test_a_failure_is_reported_by_its_class_and_not_by_its_text(tmp_path: Path) 
         {"OTEL_TRACES_EXPORTER": "none", "OTEL_SERVICE_NAME": "x"},
     ],
 )
-def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(
-    tmp_path: Path, variables: dict[str, str]
-) -> None:
+def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(tmp_path, variables):
     program = (
         "import sys\n"
         "from eca_server.cli.main import run\n"
@@ -225,10 +217,9 @@ def test_unless_it_is_asked_for_nothing_of_the_library_is_imported(
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.trio
 async def test_without_the_library_the_user_is_notified_once_and_the_work_continues(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+    monkeypatch, caplog
+):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     async with telemetry.record_telemetry({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}):
         for _ in range(2):
@@ -238,11 +229,10 @@ async def test_without_the_library_the_user_is_notified_once_and_the_work_contin
     assert "eca-protocol[otel]" in record.getMessage()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("began_before", [False, True])
 async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
-    began_before: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    began_before, monkeypatch
+):
     monkeypatch.setattr(telemetry, "FLUSH_SECONDS", 0.2)
     with collecting(hangs=True) as collector:
         variables = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url}
@@ -257,8 +247,7 @@ async def test_a_collector_that_hangs_holds_the_end_no_longer_than_its_bound(
         assert collector.bodies
 
 
-@pytest.mark.trio
-async def test_properties_of_the_configuration_come_before_the_environment() -> None:
+async def test_properties_of_the_configuration_come_before_the_environment():
     with collecting() as collector:
         async with telemetry.record_telemetry(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
@@ -269,7 +258,7 @@ async def test_properties_of_the_configuration_come_before_the_environment() -> 
         assert collector.spans()["chat m"]["gen_ai.request.model"] == "m"
 
 
-def test_the_names_are_those_of_the_conventions() -> None:
+def test_the_names_are_those_of_the_conventions():
     known = {value for value in vars(gen_ai_attributes).values() if isinstance(value, str)}
     root = Path(telemetry.__file__).parents[1]
     used = {

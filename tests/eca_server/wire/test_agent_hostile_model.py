@@ -7,21 +7,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from eca_protocol.testing.provider import chunk, finish, raw, reply, tool_call
 from tests.eca_server.stranger import contents_of
-from tests.eca_server.wire.agent_session import (
-    ALLOW,
-    Content,
-    StartAgent,
-    calls,
-    ends,
-    order,
-    told,
-)
+from tests.eca_server.wire.agent_session import ALLOW, Content, calls, ends, order, told
 
 MEGABYTE = 2**20
 READ = "eca_read_file"
@@ -61,10 +52,8 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.requirement("TOOL-4", "W-30f", "W-31b")
-def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(
-    start_agent: StartAgent, secret: Path
-) -> None:
+@pytest.mark.requirement("W-30f")
+def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(start_agent, secret):
     made = json.loads(json.dumps(OUTSIDE).replace("{secret}", str(secret)))
     agent = start_agent(*(calls(call) for call in made), **ALLOW)
     agent.send_prompt()
@@ -84,9 +73,7 @@ def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(
 @pytest.mark.long(but=1)
 @pytest.mark.requirement("W-38b")
 @pytest.mark.parametrize("path", ["link", "up/new.txt"])
-def test_nothing_is_written_through_a_link_that_leads_out(
-    start_agent: StartAgent, secret: Path, path: str
-) -> None:
+def test_nothing_is_written_through_a_link_that_leads_out(start_agent, secret, path):
     agent = start_agent(calls(("eca_write_file", {"path": path, "content": "owned"})), **ALLOW)
     (called,) = ends(contents_of(agent.turn()))
     assert called["error"] is True
@@ -102,9 +89,7 @@ WORDS = [
 
 
 @pytest.mark.requirement("W-30a", "TOOL-7")
-def test_an_argument_of_a_custom_tool_is_a_word_and_no_code(
-    start_agent: StartAgent, tmp_path: Path
-) -> None:
+def test_an_argument_of_a_custom_tool_is_a_word_and_no_code(start_agent, tmp_path):
     (tmp_path / "project" / "kept").touch()
     parameters = {"properties": {"word": {"type": "string"}}, "required": ["word"]}
     tool = {"description": "Shows.", "command": "printf '<%s>' {{word}}", "schema": parameters}
@@ -117,10 +102,7 @@ def test_an_argument_of_a_custom_tool_is_a_word_and_no_code(
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-6b", "W-30a")
-def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_notified(
-    start_agent: StartAgent,
-) -> None:
+def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_notified(start_agent):
     function = {"name": READ, "arguments": '{"path": "gone"}'}
     made = [{"index": n, "id": f"p{n}", "function": function} for n in range(10_000)]
     hundreds = [made[n : n + 100] for n in range(0, 10_000, 100)]
@@ -140,10 +122,7 @@ def test_of_ten_thousand_calls_a_hundred_are_taken_and_the_user_is_notified(
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-6a", "TOOL-1")
-def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(
-    start_agent: StartAgent,
-) -> None:
+def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(start_agent):
     content = "é\n" * (MEGABYTE // 3)
     agent = start_agent(calls(("eca_write_file", {"path": "a", "content": content})), **ALLOW)
     contents = contents_of(agent.turn(seconds=30))
@@ -156,10 +135,8 @@ def test_arguments_of_a_megabyte_come_in_small_pieces_and_do_what_they_say(
     assert agent.resident() < 250 * MEGABYTE
 
 
-@pytest.mark.requirement("W-30a", "TOOL-3")
-def test_calls_are_distinguished_whatever_ids_the_model_gives(
-    start_agent: StartAgent, tmp_path: Path
-) -> None:
+@pytest.mark.requirement("TOOL-3")
+def test_calls_are_distinguished_whatever_ids_the_model_gives(start_agent, tmp_path):
     (tmp_path / "project" / "a").write_text("one")
     (tmp_path / "project" / "b").write_text("two")
     made = [(READ, {"path": "a"}), (READ, {"path": "b"})]
@@ -194,10 +171,8 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.requirement("W-30e", "TOOL-7")
-def test_calls_that_make_no_sense_fail_with_the_reason_and_the_others_run(
-    start_agent: StartAgent, tmp_path: Path
-) -> None:
+@pytest.mark.requirement("W-30e")
+def test_calls_that_make_no_sense_fail_with_the_reason_and_the_others_run(start_agent, tmp_path):
     (tmp_path / "project" / "a.txt").write_text("good")
     good = (READ, {"path": "a.txt"})
     made = calls(*((name, given) for name, given, _ in NONSENSE), good)
@@ -228,8 +203,8 @@ def texts(contents: list[Content]) -> str:
     ],
 )
 def test_an_answer_that_breaks_in_a_call_runs_nothing_and_ends_the_turn_readably(
-    start_agent: StartAgent, answer: Any
-) -> None:
+    start_agent, answer
+):
     agent = start_agent(answer)
     contents = contents_of(agent.turn())
     assert {"toolCallRunning", "toolCalled"}.isdisjoint(order(contents))

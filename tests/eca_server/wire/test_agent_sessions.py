@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from eca_protocol.testing.provider import Reply, finish, hang, reply, text, tool_call
+from eca_protocol.testing.provider import finish, hang, reply, text, tool_call
 from tests.eca_server.stranger import contents_of, decision, message
-from tests.eca_server.wire.agent_session import (
-    ALLOW,
-    Agent,
-    StartAgent,
-    calls,
-    ends,
-    of_call,
-    order,
-    told,
-)
+from tests.eca_server.wire.agent_session import ALLOW, Agent, calls, ends, of_call, order, told
 
 CALL = ["toolCallPrepare", "toolCallRun"]
 RAN = [*CALL, "toolCallRunning", "toolCalled"]
@@ -36,7 +25,7 @@ def write(path: str, content: str) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.requirement(*(f"ARROW:chat-tool-call-{number}" for number in range(1, 14)))
-def test_a_call_goes_the_way_of_the_specification_s_diagram(start_agent: StartAgent) -> None:
+def test_a_call_goes_the_way_of_the_specification_s_diagram(start_agent):
     made = tool_call("eca_shell_command", json.dumps({"command": "echo hello"}))
     agent = start_agent(reply(text("I will "), text("look."), made, finish("tool_calls")))
     agent.send_prompt("say hello")
@@ -62,10 +51,8 @@ def test_a_call_goes_the_way_of_the_specification_s_diagram(start_agent: StartAg
     assert [each["state"] for each in rest if each["type"] == "progress"][-1] == "finished"
 
 
-@pytest.mark.requirement("W-30a", "TOOL-1")
-def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(
-    start_agent: StartAgent, tmp_path: Path
-) -> None:
+@pytest.mark.requirement("TOOL-1")
+def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(start_agent, tmp_path):
     names = [f"{number}.txt" for number in range(8)]
     for name in names:
         (tmp_path / "project" / name).write_text(f"I am {name}\n")
@@ -76,10 +63,8 @@ def test_reads_of_one_answer_run_at_once_and_their_results_keep_the_order(
     assert len(agent.provider.requests) == 2
 
 
-@pytest.mark.requirement("W-30a", "TOOL-14")
-def test_what_is_read_after_a_write_of_the_same_answer_is_what_was_written(
-    start_agent: StartAgent,
-) -> None:
+@pytest.mark.requirement("TOOL-14")
+def test_what_is_read_after_a_write_of_the_same_answer_is_what_was_written(start_agent):
     read = ("eca_read_file", {"path": "a"})
     agent = start_agent(calls(read, write("a", "one"), read, write("a", "two"), read), **ALLOW)
     agent.turn()
@@ -89,10 +74,7 @@ def test_what_is_read_after_a_write_of_the_same_answer_is_what_was_written(
     assert (agent.folder / "a").read_text() == "two"
 
 
-@pytest.mark.requirement("W-23b", "W-34a", "TOOL-14")
-def test_chats_ask_side_by_side_and_each_decision_is_its_own_chat_s(
-    start_agent: StartAgent,
-) -> None:
+def test_chats_ask_side_by_side_and_each_decision_is_its_own_chat_s(start_agent):
     agent = start_agent(*(calls(shell(f"touch {name}")) for name in "abc"))
     asked = {}
     for chat in "abc":
@@ -115,7 +97,7 @@ def test_chats_ask_side_by_side_and_each_decision_is_its_own_chat_s(
 
 
 @pytest.mark.requirement("W-34a")
-def test_a_decision_counts_once_and_only_while_its_call_waits(start_agent: StartAgent) -> None:
+def test_a_decision_counts_once_and_only_while_its_call_waits(start_agent):
     writing = tool_call("eca_shell_command", '{"command": "echo one"}')
     agent = start_agent(
         reply(writing, {"wait": "go on"}, finish("tool_calls")), calls(shell("echo two"))
@@ -143,8 +125,8 @@ def test_a_decision_counts_once_and_only_while_its_call_waits(start_agent: Start
     assert len(agent.provider.requests) == 4
 
 
-@pytest.mark.requirement("W-23d", "W-30g", "W-34b")
-def test_an_approval_and_a_stop_in_one_write_leave_nothing_open(start_agent: StartAgent) -> None:
+@pytest.mark.requirement("W-23d", "W-34b")
+def test_an_approval_and_a_stop_in_one_write_leave_nothing_open(start_agent):
     agent = start_agent(calls(shell("touch made; sleep 60")))
     agent.send_prompt()
     asked = agent.expect_content("toolCallRun", manualApproval=True)
@@ -189,7 +171,7 @@ UNFINISHED = reply(tool_call("eca_shell_command", '{"command":'), hang())
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-23a", "W-23b", "W-23d", "W-23g", "W-30g", "TOOL-8", "CHAT-32")
+@pytest.mark.requirement("W-23a", "W-23g", "TOOL-8", "CHAT-32")
 @pytest.mark.parametrize(
     ("script", "reach", "expected"),
     [
@@ -200,12 +182,7 @@ UNFINISHED = reply(tool_call("eca_shell_command", '{"command":'), hang())
         ([calls(QUICK, QUICK), reply(hang())], between_two_requests, ["toolCalled", "toolCalled"]),
     ],
 )
-def test_a_stop_closes_what_is_open_in_every_state(
-    start_agent: StartAgent,
-    script: list[Reply],
-    reach: Callable[[Agent], None],
-    expected: list[str],
-) -> None:
+def test_a_stop_closes_what_is_open_in_every_state(start_agent, script, reach, expected):
     agent = start_agent(*script)
     agent.send_prompt()
     reach(agent)

@@ -20,14 +20,7 @@ from eca_server.client.content_formatting import ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile, profile_for
 from eca_server.client.session import Session
 from tests.eca_server.conftest import Start
-from tests.eca_server.stranger import (
-    Stranger,
-    content_of,
-    frame,
-    frames_in,
-    message,
-    text_of,
-)
+from tests.eca_server.stranger import Stranger, content_of, frame, frames_in, message, text_of
 
 OLD_EMACS = {"clientInfo": {"name": "emacs"}, "capabilities": {"codeAssistant": {"chat": True}}}
 EMACS = {
@@ -64,7 +57,7 @@ def echoes(server: Stranger) -> list[Any]:
     return [seen for seen in server.seen if content_of(seen).get("contentId")]
 
 
-@pytest.mark.requirement("W-6a", "W-6d")
+@pytest.mark.requirement("W-6d")
 def test_writes_hold_whole_frames_of_64_kib_at_most(start_server: Start) -> None:
     server = start_server(keeps_writes_apart=True)
     conversation(server, {})
@@ -83,7 +76,6 @@ def said_by_the_model(server: Stranger) -> list[str]:
     return [content_of(seen)["text"] for seen in contents if "text" in content_of(seen)]
 
 
-@pytest.mark.requirement("W-6a", "W-6c", "W-6d", "W-6e")
 def test_an_old_emacs_gets_little_at_a_time(start_server: Start) -> None:
     server = start_server(keeps_writes_apart=True)
     seconds = conversation(server, OLD_EMACS)
@@ -96,7 +88,6 @@ def test_an_old_emacs_gets_little_at_a_time(start_server: Start) -> None:
     assert seconds >= 0.004 * (len(server.reads) - 10)
 
 
-@pytest.mark.requirement("W-6d", "W-6e")
 def test_a_newer_emacs_gets_nothing_behind_an_answer(start_server: Start) -> None:
     server = start_server(keeps_writes_apart=True)
     seconds = conversation(server, EMACS)
@@ -106,7 +97,6 @@ def test_a_newer_emacs_gets_nothing_behind_an_answer(start_server: Start) -> Non
     assert len(echoes(server)) == 1
 
 
-@pytest.mark.requirement("W-6d", "W-6e")
 def test_neovim_gets_no_more_than_it_reads_at_once(start_server: Start) -> None:
     server = start_server(keeps_writes_apart=True)
     conversation(server, NEOVIM)
@@ -136,7 +126,6 @@ def test_an_unknown_client_is_written_to_as_all_others(params: Any) -> None:
     assert profile_for(params) == DEFAULT_PROFILE
 
 
-@pytest.mark.requirement("W-6e")
 def test_the_clients_that_lose_something_are_known() -> None:
     old, new, neovim = map(profile_for, (OLD_EMACS, EMACS, NEOVIM))
     assert old.splits_echo
@@ -163,7 +152,7 @@ def cost(text: str) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode()) - 2
 
 
-@pytest.mark.requirement("W-6a", "W-6c")
+@pytest.mark.requirement("W-6c")
 @given(text=TEXTS, limit=st.integers(6, 200))
 @example(text="\n0\x1f", limit=6)
 def test_pieces_join_to_the_text_and_each_is_within_the_limit(text: str, limit: int) -> None:
@@ -198,7 +187,6 @@ class FakePeer:
         self.params.append(params)
 
 
-@pytest.mark.requirement("W-6a", "W-6c", "W-26a")
 @given(text=TEXTS, limit=st.integers(6, 200), splits_echo=st.booleans())
 @example(text="\x00" * 10, limit=40, splits_echo=True)
 def test_contents_are_cut_as_the_profile_says(text: str, limit: int, splits_echo: bool) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import stat
-from pathlib import Path
 
 import pytest
 
 from eca_protocol.testing.provider import provider_in_thread, reply, text
-from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.conftest import SERVE
 from tests.eca_server.stranger import content_of
 
 KEY = "planted-0123456789-key"
@@ -17,8 +16,8 @@ KEY = "planted-0123456789-key"
 
 @pytest.mark.parametrize("pasted", ["later", "at once"])
 def test_a_pasted_key_is_in_its_private_file_and_in_the_next_request_and_nowhere_else(
-    pasted: str, start_server: Start, tmp_path: Path
-) -> None:
+    pasted, start_server, tmp_path
+):
     with provider_in_thread([reply(text("hello")), reply(text("A title"))]) as endpoint:
         config = {"providers": {"p": {"url": endpoint.url, "models": {"m": {}}}}}
         server = start_server(
@@ -48,9 +47,7 @@ def test_a_pasted_key_is_in_its_private_file_and_in_the_next_request_and_nowhere
     assert stat.S_IMODE(holders[0].parent.stat().st_mode) == 0o700
 
 
-def test_a_stored_login_outlives_the_process_until_logout(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_stored_login_outlives_the_process_until_logout(start_server, tmp_path):
     config = {"providers": {"openai": {"models": {"m": {}}}}}
     env = {"ECA_CONFIG": json.dumps(config)}
     first = start_server(env=env)
@@ -69,10 +66,8 @@ def test_a_stored_login_outlives_the_process_until_logout(
     assert "openai/m" not in chat["models"]
 
 
-@pytest.mark.requirement("CHAT-27", "CHAT-30", "W-20b")
-def test_commands_of_the_project_and_of_the_user_are_offered_and_run(
-    start_server: Start, tmp_path: Path
-) -> None:
+@pytest.mark.requirement("CHAT-27", "CHAT-30")
+def test_commands_of_the_project_and_of_the_user_are_offered_and_run(start_server, tmp_path):
     project, user = tmp_path / "project", tmp_path / ".config" / "eca" / "commands"
     for folder, name, content in (
         (project / ".eca" / "commands", "greet", "must not take the place of the user's"),

@@ -43,9 +43,7 @@ def answer(request: ReceivedRequest) -> Reply:
 @pytest.mark.parametrize(
     "how", ["automatically", pytest.param("by the user", marks=pytest.mark.long)]
 )
-def test_a_compacted_chat_continues_from_its_summary_after_a_kill(
-    start_server: Start, tmp_path: Path, how: str
-) -> None:
+def test_a_compacted_chat_continues_from_its_summary_after_a_kill(start_server, tmp_path, how):
     with provider_in_thread(answer) as provider:
         first = opened(start_server, provider.url, tmp_path)
         first.say("a first prompt, and much", chat="kept")

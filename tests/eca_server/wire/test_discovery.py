@@ -5,13 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eca_protocol.testing.provider import provider_in_thread, reply
-from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, text_of
 
 OURS = ["simulator/echo", "simulator/script"]
@@ -33,8 +29,7 @@ def told(server: Stranger) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.requirement("W-11g", "CONF-3")
-def test_the_models_of_an_endpoint_appear_and_answer(start_server: Start) -> None:
+def test_the_models_of_an_endpoint_appear_and_answer(start_server):
     with provider_in_thread(models=["m", "n"], otherwise=reply("Hello")) as provider:
         server = start_server(env=config(provider.url))
         server.initialize()
@@ -47,10 +42,9 @@ def test_the_models_of_an_endpoint_appear_and_answer(start_server: Start) -> Non
         assert server.result("shutdown") is None
 
 
-@pytest.mark.requirement("W-11a")
 def test_what_was_stored_is_offered_from_the_start_even_if_it_is_broken_elsewhere(
-    start_server: Start, tmp_path: Path
-) -> None:
+    start_server, tmp_path
+):
     """A far endpoint that cannot be reached: its list is that of another day."""
     url = "https://models.invalid/v1"
     name = hashlib.sha256(f"p\n{url}".encode()).hexdigest()[:32]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import provider_in_thread, reply
-from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger
 
 PLACES: dict[str, str] = json.loads(
@@ -70,9 +69,7 @@ def shown(server: Stranger) -> str:
 
 
 @pytest.mark.requirement("W-33e")
-def test_all_of_it_counts_or_is_reported_and_none_of_it_is_written_to(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_all_of_it_counts_or_is_reported_and_none_of_it_is_written_to(start_server, tmp_path):
     with provider_in_thread(otherwise=reply("the end")) as provider:
         files = home_of_an_upstream_user(tmp_path, provider.url)
         before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files.values()}

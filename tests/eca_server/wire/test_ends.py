@@ -10,14 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from eca_protocol.server.endings import LAST_SECONDS
-from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.conftest import SERVE
 from tests.eca_server.stranger import (
     Stranger,
     code_of,
@@ -72,14 +71,9 @@ ENDS: list[Any] = [
 
 
 @pytest.mark.long(but=4)
-@pytest.mark.requirement(
-    "W-13a", "W-13d", "W-13e", "W-13f", "W-13g", "W-13h", "W-13i", "W-13j", "W-13k", "W-14c",
-    "LIFE-19", "LIFE-25",
-)  # fmt: skip
+@pytest.mark.requirement("LIFE-25")
 @pytest.mark.parametrize(("end", "code"), ENDS)
-def test_every_end_has_its_code_while_a_turn_runs(
-    server: Stranger, end: Callable[[Stranger], object], code: int, request: Any
-) -> None:
+def test_every_end_has_its_code_while_a_turn_runs(server, end, code, request):
     server.introduced()
     chat = server.start_endless_turn()
     begun = time.monotonic()
@@ -96,20 +90,18 @@ def test_every_end_has_its_code_while_a_turn_runs(
         assert code_of(fault) == -32700
 
 
-@pytest.mark.requirement("W-13d", "W-13e", "W-13f", "W-13h")
+@pytest.mark.requirement("W-13f")
 @pytest.mark.parametrize(
     ("end", "code"), [case for case in ENDS if case.id in {"eof", "exit-alone"}]
 )
-def test_an_end_before_initialize_has_the_same_code(
-    server: Stranger, end: Callable[[Stranger], object], code: int
-) -> None:
+def test_an_end_before_initialize_has_the_same_code(server, end, code):
     server.answer(server.ask("shutdown"))
     end(server)
     assert server.exit_code() == code
 
 
 @pytest.mark.requirement("W-13a", "LIFE-19")
-def test_shutdown_ends_all_turns_before_its_answer(server: Stranger) -> None:
+def test_shutdown_ends_all_turns_before_its_answer(server):
     server.initialize()
     chats = {server.start_endless_turn() for _ in range(20)}
     begun = time.monotonic()
@@ -123,8 +115,7 @@ def test_shutdown_ends_all_turns_before_its_answer(server: Stranger) -> None:
     assert not content_of(server.seen[-1])
 
 
-@pytest.mark.requirement("W-13a", "W-13d", "LIFE-19")
-def test_shutdown_and_exit_may_share_a_write(server: Stranger) -> None:
+def test_shutdown_and_exit_may_share_a_write(server):
     server.introduced()
     server.start_endless_turn()
     server.send(message("shutdown", request_id="bye"), message("exit"))
@@ -134,11 +125,9 @@ def test_shutdown_and_exit_may_share_a_write(server: Stranger) -> None:
     assert answer == {"jsonrpc": "2.0", "id": "bye", "result": None}
 
 
-@pytest.mark.requirement("W-13e", "W-13j", "W-14c")
+@pytest.mark.requirement("W-13e", "W-13j")
 @pytest.mark.parametrize(("tail", "code"), [(b"", 0), (b"Content-Length: 9\r\n\r\n{", 1)])
-def test_a_conversation_may_come_from_a_file_and_go_to_one(
-    tmp_path: Path, tail: bytes, code: int
-) -> None:
+def test_a_conversation_may_come_from_a_file_and_go_to_one(tmp_path, tail, code):
     said, heard = tmp_path / "said", tmp_path / "heard"
     said.write_bytes(
         frame(message("initialize", {}, request_id=0))
@@ -162,8 +151,7 @@ def test_a_conversation_may_come_from_a_file_and_go_to_one(
     assert [is_finished(heard) for heard in messages].count(True) == 1
 
 
-@pytest.mark.requirement("W-13d")
-def test_messages_behind_exit_are_not_looked_at(server: Stranger) -> None:
+def test_messages_behind_exit_are_not_looked_at(server):
     server.initialize()
     server.answer(server.ask("shutdown"))
     server.write(
@@ -173,8 +161,7 @@ def test_messages_behind_exit_are_not_looked_at(server: Stranger) -> None:
     assert "error" not in server.seen[-1]
 
 
-@pytest.mark.requirement("W-13e")
-def test_an_unread_log_delays_nothing(start_server: Start, tmp_path: Path) -> None:
+def test_an_unread_log_delays_nothing(start_server, tmp_path):
     log = tmp_path / "log"
     os.mkfifo(log)
     unread = os.open(log, os.O_RDWR)
@@ -199,10 +186,8 @@ def parent() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.mark.requirement("W-14a", "LIFE-5", "LIFE-6")
-def test_the_server_ends_with_the_client_s_process(
-    server: Stranger, parent: subprocess.Popen[bytes]
-) -> None:
+@pytest.mark.requirement("LIFE-5", "LIFE-6")
+def test_the_server_ends_with_the_client_s_process(server, parent):
     server.initialize(processId=parent.pid)
     server.start_endless_turn()
     parent.kill()
@@ -212,7 +197,7 @@ def test_the_server_ends_with_the_client_s_process(
 
 @pytest.mark.requirement("W-14b", "W-14c")
 @pytest.mark.parametrize("process_id", [NEVER_ALIVE, 2**70])
-def test_a_process_never_seen_alive_is_not_watched(server: Stranger, process_id: object) -> None:
+def test_a_process_never_seen_alive_is_not_watched(server, process_id):
     server.initialize(processId=process_id)
     server.start_endless_turn()
     server.settle()
@@ -222,9 +207,7 @@ def test_a_process_never_seen_alive_is_not_watched(server: Stranger, process_id:
 
 
 @pytest.mark.requirement("W-14a")
-def test_a_client_that_has_ended_already_is_as_one_never_seen(
-    server: Stranger, parent: subprocess.Popen[bytes]
-) -> None:
+def test_a_client_that_has_ended_already_is_as_one_never_seen(server, parent):
     parent.kill()
     parent.wait()
 
@@ -233,8 +216,7 @@ def test_a_client_that_has_ended_already_is_as_one_never_seen(
     assert server.process.poll() is None
 
 
-@pytest.mark.requirement("W-13h")
-def test_a_signal_that_comes_again_and_again_ends_the_server_once(server: Stranger) -> None:
+def test_a_signal_that_comes_again_and_again_ends_the_server_once(server):
     server.initialize()
     server.start_endless_turn()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGHUP)
@@ -248,8 +230,7 @@ def test_a_signal_that_comes_again_and_again_ends_the_server_once(server: Strang
     assert is_finished(server.seen[-1])
 
 
-@pytest.mark.requirement("W-13g", "W-13k")
-def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server: Stranger) -> None:
+def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server):
     server.initialize()
     server.prompt("repeat 200000 words that nobody reads")
     server.process.terminate()
@@ -274,8 +255,7 @@ sys.exit(run(["server"]))
 """
 
 
-@pytest.mark.requirement("W-13k")
-def test_a_thread_that_hangs_does_not_keep_the_process(start_server: Start, tmp_path: Path) -> None:
+def test_a_thread_that_hangs_does_not_keep_the_process(start_server, tmp_path):
     assert LAST_SECONDS < 3
     (tmp_path / "hanging.py").write_text(HANGING)
     server = start_server(command=(sys.executable, "-P", str(tmp_path / "hanging.py")))

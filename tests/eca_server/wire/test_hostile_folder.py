@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import REPOSITORY, content_of, is_finished
 
 OURS = {
@@ -60,13 +59,8 @@ def hostile(tmp_path: Path) -> Path:
     ],
 )
 def test_nothing_of_the_folder_is_imported(
-    start_server: Start,
-    hostile: Path,
-    before_our_first_line: set[str],
-    tmp_path: Path,
-    way: str,
-    python_path: object,
-) -> None:
+    start_server, hostile, before_our_first_line, tmp_path, way, python_path
+):
     script = tmp_path / "bin" / "eca-server"
     script.parent.mkdir()
     script.write_text(CONSOLE_SCRIPT)
@@ -101,8 +95,7 @@ def test_nothing_of_the_folder_is_imported(
     assert [mark.name for mark in (tmp_path / "marks").iterdir()] == []
 
 
-@pytest.mark.requirement("LIFE-3")
-def test_a_folder_that_was_removed_is_no_error(start_server: Start, tmp_path: Path) -> None:
+def test_a_folder_that_was_removed_is_no_error(start_server, tmp_path):
     (tmp_path / "gone").mkdir()
     command = (
         "sh", "-c", 'rmdir ../gone; exec "$@"', "sh",

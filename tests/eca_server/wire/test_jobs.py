@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import Stranger
 
@@ -26,7 +23,6 @@ def shutdown_and_exit(server: Stranger) -> None:
     server.tell("exit")
 
 
-@pytest.mark.requirement("W-13b", "W-13e", "W-13h")
 @pytest.mark.parametrize(
     ("end", "code"),
     [
@@ -37,13 +33,10 @@ def shutdown_and_exit(server: Stranger) -> None:
         pytest.param(shutdown_and_exit, 0, id="shutdown", marks=pytest.mark.long),
     ],
 )
-def test_no_job_is_left(
-    start_server: Start, tmp_path: Path, end: Callable[[Stranger], None], code: int
-) -> None:
+def test_no_job_is_left(start_server, tmp_path, end, code):
     server = start_server(env=ALLOWED)
     server.introduced(
-        tmp_path,
-        capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}},
+        tmp_path, capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}}
     )
     server.prompt(
         "\n".join(

@@ -66,8 +66,7 @@ def with_family(
     allowed = {"toolCall": {"approval": {"byDefault": "allow"}}, "chat": {"title": False}}
     server = start_server(env={"ECA_CONFIG": json.dumps({**allowed, **config})})
     server.introduced(
-        folder,
-        capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}},
+        folder, capabilities={"codeAssistant": {"chatCapabilities": {"askQuestion": True}}}
     )
     if prompt:
         server.ask("chat/prompt", {"message": prompt, "model": "simulator/script", "chatId": "c"})
@@ -80,11 +79,8 @@ def with_family(
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize("starting", STARTED_BY)
-def test_nothing_outlives_a_server_that_was_killed(
-    start_server: Start, tmp_path: Path, starting: Callable[[str], tuple[dict[str, Any], str]]
-) -> None:
+def test_nothing_outlives_a_server_that_was_killed(start_server, tmp_path, starting):
     server, family = with_family(start_server, tmp_path, starting)
     server.process.send_signal(signal.SIGKILL)
     assert server.exit_code(within=SECONDS) == -signal.SIGKILL
@@ -92,9 +88,7 @@ def test_nothing_outlives_a_server_that_was_killed(
 
 
 @pytest.mark.parametrize("opened", ["at the start", "later"])
-def test_the_next_server_removes_what_a_killed_one_was_writing(
-    start_server: Start, tmp_path: Path, opened: str
-) -> None:
+def test_the_next_server_removes_what_a_killed_one_was_writing(start_server, tmp_path, opened):
     root = tmp_path / "root"
     root.mkdir()
     records = TemporaryFiles(tmp_path / ".local" / "share" / "eca-python" / "temporaries")
@@ -113,11 +107,9 @@ def test_the_next_server_removes_what_a_killed_one_was_writing(
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.requirement("W-13h", "W-13l")
+@pytest.mark.requirement("W-13h")
 @pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGUSR1])
-def test_children_end_with_a_server_that_gets_a_rare_signal(
-    start_server: Start, tmp_path: Path, number: signal.Signals
-) -> None:
+def test_children_end_with_a_server_that_gets_a_rare_signal(start_server, tmp_path, number):
     server, family = with_family(start_server, tmp_path, in_shell)
     server.process.send_signal(number)
     assert server.exit_code() == 128 + number

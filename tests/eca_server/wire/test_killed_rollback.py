@@ -32,10 +32,7 @@ def tree(folder: Path) -> Tree:
 
 def opened(start_server: Start, project: Path) -> Stranger:
     server = start_server(cwd=project)
-    server.introduced(
-        project,
-        capabilities={"codeAssistant": {"chatCapabilities": {}}},
-    )
+    server.introduced(project, capabilities={"codeAssistant": {"chatCapabilities": {}}})
     return server
 
 
@@ -95,9 +92,7 @@ def kill_and_look(
     return [each["params"]["message"] for each in told]
 
 
-def test_a_rollback_that_was_killed_is_finished_by_the_next_server(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_rollback_that_was_killed_is_finished_by_the_next_server(start_server, tmp_path):
     told: list[str] = []
     for files in (8, 40):  # a machine that is busy may come too late for few
         project = tmp_path / f"of {files} files"
@@ -111,9 +106,7 @@ def test_a_rollback_that_was_killed_is_finished_by_the_next_server(
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
-def test_a_rollback_may_be_killed_at_any_moment(
-    start_server: Start, tmp_path: Path, seed: int
-) -> None:
+def test_a_rollback_may_be_killed_at_any_moment(start_server, tmp_path, seed):
     ending = math.inf
 
     def is_late() -> bool:

@@ -38,10 +38,7 @@ SECONDS = 30.0
 def opened(start_server: Start, project: Path, **config: Any) -> Stranger:
     configured = json.dumps({"chat": {"title": False}, **config})
     server = start_server(cwd=project, env={"ECA_CONFIG": configured})
-    server.introduced(
-        project,
-        capabilities={"codeAssistant": {"chatCapabilities": {}}},
-    )
+    server.introduced(project, capabilities={"codeAssistant": {"chatCapabilities": {}}})
     return server
 
 
@@ -98,12 +95,7 @@ def shown(server: Stranger, chat: str = "c") -> list[tuple[str, str]]:
 
 
 MOMENTS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, list[tuple[str, str]]]] = {
-    "before the first token": (
-        ("wait forever",),
-        {"type": "progress"},
-        "",
-        [],
-    ),
+    "before the first token": (("wait forever",), {"type": "progress"}, "", []),
     "in a text": (
         ("say half an answer", "wait forever"),
         {"type": "text"},
@@ -126,8 +118,8 @@ MOMENTS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, list[tuple[str, s
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_of_a_killed_turn_prompt_and_partial_answer_are_left_with_a_mark(
-    start_server: Start, tmp_path: Path, project: Path, moment: str
-) -> None:
+    start_server, tmp_path, project, moment
+):
     lines, comes, stored, answered = MOMENTS[moment]
     server = opened(start_server, project)
     prompted(server, *lines)
@@ -171,8 +163,8 @@ def turn(server: Stranger, text: str, **params: Any) -> str:
 
 @pytest.mark.long
 def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
-    start_server: Start, tmp_path: Path, project: Path, provider: ThreadedProvider
-) -> None:
+    start_server, tmp_path, project, provider
+):
     config = provider_config(provider.url)
     server = opened(start_server, project, **config)
     server.ask("chat/prompt", {**CHAT, "message": "a question"})
@@ -187,11 +179,7 @@ def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
     assert last[0] == "user"
     assert NOTE in last[1]
     assert "go on" in last[1]
-    cut_off = [
-        ("user", "a question"),
-        ("assistant", "half an answer"),
-        ("system", CUT_OFF),
-    ]
+    cut_off = [("user", "a question"), ("assistant", "half an answer"), ("system", CUT_OFF)]
     assert shown(second) == [*cut_off, ("user", "go on"), ("assistant", "the end")]
 
     turn(second, "/resume 1", chatId="d")
@@ -222,8 +210,8 @@ def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("waits_for", ["the tool", "an approval"])
 def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
-    start_server: Start, tmp_path: Path, project: Path, waits_for: str
-) -> None:
+    start_server, tmp_path, project, waits_for
+):
     (project / "file").write_text("what is in the file")
     pid = project / "pid"
     calls = [
@@ -267,9 +255,7 @@ def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
         assert NOTE in sent(provider)[4][1]
 
 
-def test_the_files_of_a_killed_turn_are_put_back_with_it(
-    start_server: Start, tmp_path: Path, project: Path
-) -> None:
+def test_the_files_of_a_killed_turn_are_put_back_with_it(start_server, tmp_path, project):
     (project / "file").write_text("as it was")
     server = opened(start_server, project)
     write = json.dumps({"path": "file", "content": "new"})

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.eca_server.conftest import SERVE, Start
-from tests.eca_server.stranger import (
-    Stranger,
-    code_of,
-    message,
-)
+from tests.eca_server.conftest import SERVE
+from tests.eca_server.stranger import code_of, message
 
 
 def shown(messages: list[Any]) -> list[tuple[str, str]]:
@@ -24,11 +19,11 @@ def shown(messages: list[Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.requirement(
-    "LIFE-1", "LIFE-2", "LIFE-3", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24",
-    "W-10a", "W-13d", "ARROW:initialization-1", "ARROW:initialization-2", "ARROW:initialization-3",
+    "LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24",
+    "ARROW:initialization-1", "ARROW:initialization-2", "ARROW:initialization-3",
     "ARROW:shutdown-1", "ARROW:shutdown-2", "ARROW:shutdown-3",
 )  # fmt: skip
-def test_a_connection_is_opened_once_and_closed_once(server: Stranger) -> None:
+def test_a_connection_is_opened_once_and_closed_once(server):
     server.tell("initialized")
     server.stop("1")
     for method in ("chat/prompt", "shutdown", "no/such"):
@@ -44,8 +39,8 @@ def test_a_connection_is_opened_once_and_closed_once(server: Stranger) -> None:
     assert server.exit_code() == 0
 
 
-@pytest.mark.requirement("W-10b", "W-10c", "W-10e", "LIFE-13")
-def test_nothing_is_written_before_the_answer_to_initialize(server: Stranger) -> None:
+@pytest.mark.requirement("W-10b", "W-10c", "LIFE-13")
+def test_nothing_is_written_before_the_answer_to_initialize(server):
     early = [
         message("chat/queryContext", {"chatId": "c"}, request_id="early"),
         message(
@@ -64,8 +59,7 @@ def test_nothing_is_written_before_the_answer_to_initialize(server: Stranger) ->
     assert unasked == {"chat/contentReceived"}
 
 
-@pytest.mark.requirement("W-10d")
-def test_requests_are_served_without_initialized(server: Stranger) -> None:
+def test_requests_are_served_without_initialized(server):
     server.result("initialize", {})
     chat = server.prompt("say hello")
     assert chat
@@ -74,10 +68,10 @@ def test_requests_are_served_without_initialized(server: Stranger) -> None:
 
 
 @pytest.mark.requirement(
-    "W-11a", "W-11b", "W-11c", "W-11e", "LIFE-14", "LIFE-15", "CONF-1", "CONF-2", "CONF-6",
-    "CONF-7", "CONF-8", "ARROW:initialization-4", "ARROW:initialization-5",
+    "W-11c", "LIFE-14", "LIFE-15", "CONF-1", "CONF-2", "CONF-6", "CONF-7", "CONF-8",
+    "ARROW:initialization-4", "ARROW:initialization-5",
 )  # fmt: skip
-def test_what_follows_initialized(server: Stranger) -> None:
+def test_what_follows_initialized(server):
     introduction = server.introduced()
     server.settle()
     assert [seen["method"] for seen in introduction] == [
@@ -115,14 +109,14 @@ def test_what_follows_initialized(server: Stranger) -> None:
         assert isinstance(tool["disabled"], bool)
 
 
-@pytest.mark.requirement("LIFE-8", "W-28a")
-def test_the_first_behaviour_is_the_one_the_client_asked_for(server: Stranger) -> None:
+@pytest.mark.requirement("LIFE-8")
+def test_the_first_behaviour_is_the_one_the_client_asked_for(server):
     introduction = server.introduced(initializationOptions={"chatBehavior": "plan"})
     assert introduction[1]["params"]["chat"]["selectBehavior"] == "plan"
 
 
-@pytest.mark.requirement("W-15a", "W-15b", "W-15c", "W-15d", "LIFE-10", "GEN-1")
-def test_folders_that_give_no_root_are_named(start_server: Start, tmp_path: Path) -> None:
+@pytest.mark.requirement("W-15a", "W-15d", "LIFE-10")
+def test_folders_that_give_no_root_are_named(start_server, tmp_path):
     server = start_server()
     good = tmp_path / "with space"
     (good / ".eca").mkdir(parents=True)
@@ -149,7 +143,7 @@ def test_folders_that_give_no_root_are_named(start_server: Start, tmp_path: Path
 
 
 @pytest.mark.requirement("W-15c")
-def test_the_current_folder_is_no_root(start_server: Start, tmp_path: Path) -> None:
+def test_the_current_folder_is_no_root(start_server, tmp_path):
     server = start_server()
     (tmp_path / "project" / ".eca").mkdir()
     (tmp_path / "project" / ".eca" / "config.json").write_text('{"welcomeMessage": "from the cwd"}')
@@ -157,9 +151,7 @@ def test_the_current_folder_is_no_root(start_server: Start, tmp_path: Path) -> N
 
 
 @pytest.mark.requirement("GEN-1")
-def test_a_broken_configuration_is_reported_with_source_line_and_key(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_broken_configuration_is_reported_with_source_line_and_key(start_server, tmp_path):
     home = tmp_path / ".config" / "eca"
     home.mkdir(parents=True)
     (home / "config.json").write_text('{\n  "defaultModel": 7,\n  "welcomeMessage": "Hello"\n}\n')
@@ -179,7 +171,6 @@ TODAY = {"codeAssistant": {"chatCapabilities": {}}}
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-12a", "W-12c", "W-12d", "GEN-1")
 @pytest.mark.parametrize(
     ("capabilities", "options", "flags", "speaks_current"),
     [
@@ -191,13 +182,8 @@ TODAY = {"codeAssistant": {"chatCapabilities": {}}}
     ],
 )
 def test_the_edition_is_forced_or_shown_by_what_the_client_announces(
-    start_server: Start,
-    capabilities: dict[str, Any],
-    options: dict[str, Any],
-    flags: tuple[str, ...],
-    *,
-    speaks_current: bool,
-) -> None:
+    start_server, capabilities, options, flags, *, speaks_current
+):
     server = start_server(command=(*SERVE, *flags))
     introduction = server.introduced(capabilities=capabilities, initializationOptions=options)
     answered = {"chatWelcomeMessage", *(("globalConfigPath",) if speaks_current else ())}
@@ -206,9 +192,7 @@ def test_the_edition_is_forced_or_shown_by_what_the_client_announces(
 
 
 @pytest.mark.requirement("FIELD:InitializeResponse.globalConfigPath")
-def test_the_file_that_is_read_is_named_by_its_absolute_path(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_the_file_that_is_read_is_named_by_its_absolute_path(start_server, tmp_path):
     home = tmp_path / "config"
     (home / "eca").mkdir(parents=True)
     (home / "eca" / "config.json").write_text('{"welcomeMessage": "mine"}')
@@ -224,8 +208,7 @@ def test_the_file_that_is_read_is_named_by_its_absolute_path(
     assert server.initialize(capabilities=TODAY)["globalConfigPath"] == str(own)
 
 
-@pytest.mark.requirement("GEN-1", "W-12d")
-def test_an_unknown_edition_is_reported_in_plain_text(server: Stranger) -> None:
+def test_an_unknown_edition_is_reported_in_plain_text(server):
     server.initialize(initializationOptions={"protocolRevision": "tomorrow"})
     server.settle()
     ((_, text),) = shown(server.seen)

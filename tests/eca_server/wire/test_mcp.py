@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import Stranger, content_of, text_of
 
@@ -57,8 +56,8 @@ def wait_for(server: Stranger, name: str, status: str) -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-20", "W-13b", "W-13l")
-def test_bad_servers_cost_only_their_own_status(start_server: Start) -> None:
+@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-20")
+def test_bad_servers_cost_only_their_own_status(start_server):
     servers = {name: scripted(script) for name, script in BAD.items()}
     servers |= {"gone": {"command": "no-such-program"}, "good": scripted()}
     server = start_server(
@@ -85,7 +84,7 @@ def test_bad_servers_cost_only_their_own_status(start_server: Start) -> None:
 
 
 @pytest.mark.requirement("CONF-12", "CONF-13", "CONF-15", "CONF-16")
-def test_a_server_is_stopped_and_started_by_the_user(start_server: Start) -> None:
+def test_a_server_is_stopped_and_started_by_the_user(start_server):
     server = start_server(env=configured({"good": scripted()}))
     server.introduced()
     wait_for(server, "good", "running")
@@ -102,13 +101,10 @@ def test_a_server_is_stopped_and_started_by_the_user(start_server: Start) -> Non
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.requirement("W-13l")
 @pytest.mark.parametrize(
     ("how", "script"), [("end of input", {}), ("SIGTERM", {}), ("SIGKILL", BAD["stays"])]
 )
-def test_no_server_outlives_ours_however_it_ends(
-    start_server: Start, how: str, script: Mapping[str, Any]
-) -> None:
+def test_no_server_outlives_ours_however_it_ends(start_server, how, script):
     server = start_server(env=configured({"s": scripted(script)}))
     server.introduced()
     wait_for(server, "s", "running")
@@ -123,18 +119,13 @@ def test_no_server_outlives_ours_however_it_ends(
     assert_gone(pids)
 
 
-def test_an_edit_of_the_configuration_restarts_only_what_it_changes(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_an_edit_of_the_configuration_restarts_only_what_it_changes(start_server, tmp_path):
     project = tmp_path / "project"
     file = project / ".eca" / "config.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"mcpServers": {"same": scripted(), "other": scripted()}}))
     server = start_server()
-    server.introduced(
-        project,
-        initializationOptions={"workspaceTrusted": True},
-    )
+    server.introduced(project, initializationOptions={"workspaceTrusted": True})
     for name in ("same", "other"):
         wait_for(server, name, "running")
     pids = children(server.pid)
@@ -161,8 +152,7 @@ def test_an_edit_of_the_configuration_restarts_only_what_it_changes(
     server.result("shutdown")
 
 
-@pytest.mark.requirement("W-13b")
-def test_ten_servers_end_together(start_server: Start) -> None:
+def test_ten_servers_end_together(start_server):
     servers = {str(number): scripted() for number in range(10)}
     server = start_server(env=configured(servers))
     server.introduced()
@@ -175,9 +165,7 @@ def test_ten_servers_end_together(start_server: Start) -> None:
     assert_gone(pids, within=0.2)
 
 
-def test_a_server_has_the_users_variables_and_none_of_our_keys(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_server_has_the_users_variables_and_none_of_our_keys(start_server, tmp_path):
     out = tmp_path / "variables.json"
     code = (
         "import json,os,sys; "
@@ -195,8 +183,8 @@ def test_a_server_has_the_users_variables_and_none_of_our_keys(
     assert "ECA_CONFIG" not in variables
 
 
-@pytest.mark.requirement("CHAT-30", "CHAT-31", "CTX-7")
-def test_prompts_are_commands_and_resources_are_contexts(start_server: Start) -> None:
+@pytest.mark.requirement("CHAT-31", "CTX-7")
+def test_prompts_are_commands_and_resources_are_contexts(start_server):
     prompts = {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
     said = {"role": "user", "content": {"type": "text", "text": "say hello from the server"}}
     resource = {"uri": "memo://today", "name": "today"}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply, tool_call
-from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.conftest import SERVE
 
 KEY = "planted/key+that=looks~like.none-0123456789"
 REFRESH = "planted/refresh+0123456789"
@@ -93,9 +93,7 @@ def login(_provider: dict[str, Any], home: Path) -> dict[str, str]:
         ),
     ],
 )
-def test_a_key_goes_to_its_provider_and_shows_nowhere(
-    way: LoginAccessConfig, start_server: Start, tmp_path: Path
-) -> None:
+def test_a_key_goes_to_its_provider_and_shows_nowhere(way, start_server, tmp_path):
     quoting = Reply(status=400, body={"error": {"message": f"Wrong: {KEY}"}})
     script = [
         reply(tool_call("eca_shell_command", json.dumps({"command": "env"}))),

@@ -24,7 +24,7 @@ def transcript() -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-20a", "W-30a", "TOOL-13", "TOOL-15")
+@pytest.mark.requirement("TOOL-15")
 def test_a_real_job_is_done_as_it_was_done_before(start_server: Start, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     server = start_server(env=place(folder), cwd=folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.conftest import SERVE
 from tests.eca_server.stranger import REPOSITORY, text_of
 
 NOISE = """
@@ -38,10 +38,7 @@ sys.exit(run(["server"]))
 """
 
 
-@pytest.mark.requirement("W-1")
-def test_prints_warnings_and_children_never_reach_the_wire(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_prints_warnings_and_children_never_reach_the_wire(start_server, tmp_path):
     (tmp_path / "noisy.py").write_text(NOISE)
     server = start_server(
         command=(sys.executable, "-P", "-W", "always", str(tmp_path / "noisy.py"))
@@ -57,10 +54,7 @@ def test_prints_warnings_and_children_never_reach_the_wire(
     assert "before the first line" in server.errors
 
 
-@pytest.mark.requirement("W-1")
-def test_a_child_neither_reads_the_wire_nor_keeps_it_open(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_child_neither_reads_the_wire_nor_keeps_it_open(start_server, tmp_path):
     """A child that outlives the server holds none of its pipes: the client sees the end."""
     script = tmp_path / "parent.py"
     script.write_text(
@@ -90,9 +84,7 @@ def test_a_child_neither_reads_the_wire_nor_keeps_it_open(
 @pytest.mark.parametrize(
     ("closed", "said"), [("<&-", "standard input is closed"), (">&-", "standard output is closed")]
 )
-def test_a_stream_that_is_closed_from_the_start_is_reported(
-    tmp_path: Path, closed: str, said: str
-) -> None:
+def test_a_stream_that_is_closed_from_the_start_is_reported(tmp_path, closed, said):
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *SERVE],
         input=b"" if "<" not in closed else None,
@@ -108,8 +100,7 @@ def test_a_stream_that_is_closed_from_the_start_is_reported(
     assert "Traceback" not in done.stderr.decode()
 
 
-@pytest.mark.requirement("W-1")
-def test_a_closed_stderr_is_no_error(start_server: Start) -> None:
+def test_a_closed_stderr_is_no_error(start_server):
     server = start_server(command=("sh", "-c", 'exec "$@" --verbose 2>&-', "sh", *SERVE))
     server.introduced()
     server.prompt("crash")
@@ -121,8 +112,7 @@ def test_a_closed_stderr_is_no_error(start_server: Start) -> None:
     assert server.exit_code() == 0
 
 
-@pytest.mark.requirement("W-1")
-def test_the_log_goes_to_stderr(start_server: Start) -> None:
+def test_the_log_goes_to_stderr(start_server):
     server = start_server(command=(*SERVE, "--verbose"), may_log_tracebacks=True)
     server.introduced()
     server.prompt("crash")

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from eca_protocol.fold import Conversation
 from eca_protocol.transcript import DataEntry, ExitEntry, read_transcript
 from eca_server.cli.main import run
-from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.conftest import SERVE
 from tests.eca_server.stranger import START_SECONDS, environment, frame, message
 
 TAP = (sys.executable, "-P", "-m", "eca_server", "tap")
@@ -21,8 +20,8 @@ KEY = "sk-ant-0123456789abcdef"
 
 
 def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replayed(
-    start_server: Start, tmp_path: Path
-) -> None:
+    start_server, tmp_path
+):
     record = tmp_path / "kept.jsonl"
     editor = start_server(command=(*TAP, "--out", str(record), "--", *SERVE))
     editor.introduced()
@@ -50,9 +49,7 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
     assert played.stderr.count(b"replay finished") == 2
 
 
-def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
-    start_server: Start, tmp_path: Path
-) -> None:
+def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(start_server, tmp_path):
     said = frame(message("a")).decode().replace("\r\n", "\\r\\n")
     script = f"trap 'exit 9' TERM; printf '{said}'; while :; do sleep 0.01; done"
     data = tmp_path / "data"
@@ -78,9 +75,7 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(
         (["sh", "-c", "kill -9 $$"], 137, "recording the conversation"),
     ],
 )
-def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(
-    tmp_path: Path, command: list[str], code: int, said: str
-) -> None:
+def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(tmp_path, command, code, said):
     done = subprocess.run(
         [*TAP, "--", *command],
         env=environment(tmp_path), cwd=tmp_path, input=b"", capture_output=True, timeout=30,
@@ -91,9 +86,7 @@ def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(
     assert b"Traceback" not in done.stderr
 
 
-def test_a_tap_without_a_server_or_a_transcript_is_refused(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_tap_without_a_server_or_a_transcript_is_refused(capsys):
     assert run(["tap", "--unmasked"]) == 2
     assert (
         "tap: expected `-- COMMAND` with the command that starts a server"

@@ -159,9 +159,7 @@ def nothing_was_done(site: Site, marks: Path) -> None:
     assert bearers == {f"Bearer {BEARER}"}
 
 
-def test_a_folder_that_is_only_opened_starts_sends_and_reads_nothing(
-    opened: Stranger, site: Site, marks: Path, tmp_path: Path
-) -> None:
+def test_a_folder_that_is_only_opened_starts_sends_and_reads_nothing(opened, site, marks, tmp_path):
     folder = tmp_path / "repository"
     (folder / ".eca" / "config.json").write_text(json.dumps(planted(site, marks)))
     greet(opened, folder)
@@ -181,8 +179,8 @@ def test_a_folder_that_is_only_opened_starts_sends_and_reads_nothing(
 
 
 def test_a_configuration_that_arrives_later_starts_sends_and_reads_nothing(
-    opened: Stranger, site: Site, marks: Path, tmp_path: Path
-) -> None:
+    opened, site, marks, tmp_path
+):
     folder = tmp_path / "repository"
     greet(opened, folder)
     own_settings_counted(site, marks)
@@ -195,9 +193,7 @@ def test_a_configuration_that_arrives_later_starts_sends_and_reads_nothing(
     assert len(site.asked("/own/models")) >= asked
 
 
-def test_an_accepted_folder_has_its_effect(
-    opened: Stranger, site: Site, marks: Path, tmp_path: Path
-) -> None:
+def test_an_accepted_folder_has_its_effect(opened, site, marks, tmp_path):
     """The control of the control: what is planted does work once it is accepted."""
     folder = tmp_path / "repository"
     (folder / ".eca" / "config.json").write_text(json.dumps(planted(site, marks)))

@@ -16,25 +16,23 @@ from eca_server.workspace.opening import open_directory
 from tests.eca_server.workspace.conftest import root_of, swapped_all_the_time
 
 
-def test_an_absolute_path_in_the_root_is_inside(workspace: Workspace, project: Path) -> None:
+def test_an_absolute_path_in_the_root_is_inside(workspace, project):
     place = workspace.locate(str(project / "a" / "b"))
     assert place.is_inside
     assert place.path == place.real_path == project / "a" / "b"
     assert place.root is workspace.roots[0]
 
 
-def test_the_root_itself_is_inside(workspace: Workspace, project: Path) -> None:
+def test_the_root_itself_is_inside(workspace, project):
     assert workspace.locate(str(project)).is_inside
     assert workspace.locate(".").is_inside
 
 
-def test_a_folder_whose_name_begins_like_the_root_is_outside(
-    workspace: Workspace, project: Path
-) -> None:
+def test_a_folder_whose_name_begins_like_the_root_is_outside(workspace, project):
     assert not workspace.locate(f"{project}-other/file").is_inside
 
 
-def test_a_relative_path_starts_in_the_first_root(tmp_path: Path) -> None:
+def test_a_relative_path_starts_in_the_first_root(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -46,7 +44,7 @@ def test_a_relative_path_starts_in_the_first_root(tmp_path: Path) -> None:
     assert workspace.locate("b", base=second).path == second / "b"
 
 
-def test_of_two_roots_in_each_other_the_inner_one_counts(tmp_path: Path) -> None:
+def test_of_two_roots_in_each_other_the_inner_one_counts(tmp_path):
     inner = tmp_path / "outer" / "inner"
     inner.mkdir(parents=True)
     workspace = Workspace([root_of(tmp_path / "outer"), root_of(inner)])
@@ -54,7 +52,7 @@ def test_of_two_roots_in_each_other_the_inner_one_counts(tmp_path: Path) -> None
     assert workspace.locate("inner2").root is workspace.roots[0]
 
 
-def test_a_private_folder_is_outside_though_it_lies_in_a_root(project: Path, outside: Path) -> None:
+def test_a_private_folder_is_outside_though_it_lies_in_a_root(project, outside):
     (project / "link").symlink_to(outside)
     workspace = Workspace([root_of(project)], private=[project / "data", project / "link"])
     assert not workspace.locate("data/logins.json").is_inside
@@ -63,9 +61,7 @@ def test_a_private_folder_is_outside_though_it_lies_in_a_root(project: Path, out
     assert not workspace.locate(str(outside / "a")).is_inside
 
 
-def test_a_tilde_is_the_home(
-    workspace: Workspace, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tilde_is_the_home(workspace, outside, monkeypatch):
     monkeypatch.setenv("HOME", str(outside))
     assert workspace.locate("~").path == outside
     assert workspace.locate("~/secret").path == outside / "secret"
@@ -74,7 +70,7 @@ def test_a_tilde_is_the_home(
     assert workspace.locate("~nobody-has-this-name").is_inside
 
 
-def test_dots_are_resolved_after_links(workspace: Workspace, project: Path, outside: Path) -> None:
+def test_dots_are_resolved_after_links(workspace, project, outside):
     (outside / "deep").mkdir()
     (project / "link").symlink_to(outside / "deep")
     place = workspace.locate("link/../secret")
@@ -83,15 +79,13 @@ def test_dots_are_resolved_after_links(workspace: Workspace, project: Path, outs
     assert workspace.locate("link/../../project/a").is_inside
 
 
-def test_dots_that_leave_the_root_are_outside(workspace: Workspace) -> None:
+def test_dots_that_leave_the_root_are_outside(workspace):
     assert not workspace.locate("../outside").is_inside
     assert not workspace.locate("missing/../../outside").is_inside
     assert workspace.locate("../project/a").is_inside
 
 
-def test_a_link_that_leads_out_is_outside(
-    workspace: Workspace, project: Path, outside: Path
-) -> None:
+def test_a_link_that_leads_out_is_outside(workspace, project, outside):
     (project / "link").symlink_to(outside)
     for text in ("link", "link/secret", "link/new/file"):
         place = workspace.locate(text)
@@ -101,16 +95,14 @@ def test_a_link_that_leads_out_is_outside(
     assert not workspace.locate(str(outside)).escapes
 
 
-def test_a_link_to_nothing_is_judged_by_where_it_leads(
-    workspace: Workspace, project: Path, outside: Path
-) -> None:
+def test_a_link_to_nothing_is_judged_by_where_it_leads(workspace, project, outside):
     (project / "out").symlink_to(outside / "missing")
     (project / "in").symlink_to(project / "missing")
     assert not workspace.locate("out").is_inside
     assert workspace.locate("in").real_path == project / "missing"
 
 
-def test_a_root_that_is_a_link_is_its_target(tmp_path: Path, project: Path) -> None:
+def test_a_root_that_is_a_link_is_its_target(tmp_path, project):
     (tmp_path / "alias").symlink_to(project)
     workspace = Workspace([root_of(tmp_path / "alias")])
     assert workspace.locate("a").path == tmp_path / "alias" / "a"
@@ -120,8 +112,8 @@ def test_a_root_that_is_a_link_is_its_target(tmp_path: Path, project: Path) -> N
 
 
 def test_a_root_whose_link_is_turned_elsewhere_does_not_take_the_boundary_along(
-    tmp_path: Path, project: Path, outside: Path
-) -> None:
+    tmp_path, project, outside
+):
     alias = tmp_path / "alias"
     alias.symlink_to(project)
     workspace = Workspace([root_of(alias)])
@@ -130,12 +122,12 @@ def test_a_root_whose_link_is_turned_elsewhere_does_not_take_the_boundary_along(
     assert not workspace.locate("secret").is_inside
 
 
-def test_two_slashes_at_the_front_mean_nothing(workspace: Workspace, project: Path) -> None:
+def test_two_slashes_at_the_front_mean_nothing(workspace, project):
     assert workspace.locate(f"/{project}/a").path == project / "a"
     assert workspace.locate(f"/{project}/a").is_inside
 
 
-def test_without_roots_nothing_is_inside(project: Path) -> None:
+def test_without_roots_nothing_is_inside(project):
     workspace = Workspace([])
     assert not workspace.locate(str(project)).is_inside
     with pytest.raises(InvalidPath, match="no folder is open"):
@@ -153,14 +145,14 @@ def test_without_roots_nothing_is_inside(project: Path) -> None:
         ("\ud800", "cannot be one"),
     ],
 )
-def test_a_text_that_is_no_path_is_refused(workspace: Workspace, text: str, words: str) -> None:
+def test_a_text_that_is_no_path_is_refused(workspace, text, words):
     with pytest.raises(InvalidPath, match=words) as caught:
         workspace.locate(text)
     assert isinstance(caught.value, ValueError)
     assert len(str(caught.value)) < 400
 
 
-def test_links_in_a_circle_are_refused(workspace: Workspace, project: Path) -> None:
+def test_links_in_a_circle_are_refused(workspace, project):
     (project / "a").symlink_to("b")
     (project / "b").symlink_to("a")
     (project / "c").symlink_to("c/d")
@@ -169,15 +161,13 @@ def test_links_in_a_circle_are_refused(workspace: Workspace, project: Path) -> N
             workspace.locate(path)
 
 
-def test_a_name_that_is_no_utf8_is_found(workspace: Workspace, project: Path) -> None:
+def test_a_name_that_is_no_utf8_is_found(workspace, project):
     name = os.fsdecode(b"\xff")
     (project / name).write_text("x")
     assert workspace.locate(name).is_inside
 
 
-def test_another_spelling_of_the_same_folder_is_inside(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_spelling_of_the_same_folder_is_inside(workspace, project, monkeypatch):
     other = project.with_name("PROJECT")
     assert not workspace.locate(str(other / "a")).is_inside
     real = Path.lstat
@@ -186,7 +176,7 @@ def test_another_spelling_of_the_same_folder_is_inside(
     assert not workspace.locate(str(other.with_name("PROJECTS") / "a")).is_inside
 
 
-def test_a_folder_that_differs_in_case_only_is_outside(workspace: Workspace, project: Path) -> None:
+def test_a_folder_that_differs_in_case_only_is_outside(workspace, project):
     other = project.with_name("Project")
     other.mkdir()
     assert not workspace.locate(str(other)).is_inside
@@ -199,9 +189,7 @@ steps = st.lists(st.tuples(st.sampled_from(["folder", "link"]), paths, targets),
 
 
 @given(steps=steps, requests=st.lists(targets, min_size=1, max_size=8))
-def test_nothing_is_inside_whose_real_path_is_not(
-    steps: list[tuple[str, str, str]], requests: list[str]
-) -> None:
+def test_nothing_is_inside_whose_real_path_is_not(steps, requests):
     top = Path(tempfile.mkdtemp()).resolve()
     try:
         root = top / "base"
@@ -230,7 +218,7 @@ def test_nothing_is_inside_whose_real_path_is_not(
         shutil.rmtree(top)
 
 
-def test_what_was_checked_is_opened(workspace: Workspace, project: Path) -> None:
+def test_what_was_checked_is_opened(workspace, project):
     (project / "a").mkdir()
     (project / "a" / "file").write_text("x")
     (project / "link").symlink_to("a/file")
@@ -240,9 +228,7 @@ def test_what_was_checked_is_opened(workspace: Workspace, project: Path) -> None
 
 
 @pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/file"])
-def test_a_link_swapped_in_after_the_check_is_not_followed(
-    workspace: Workspace, project: Path, outside: Path, swapped: str
-) -> None:
+def test_a_link_swapped_in_after_the_check_is_not_followed(workspace, project, outside, swapped):
     (project / "a" / "b").mkdir(parents=True)
     (project / "a" / "b" / "file").write_text("x")
     place = workspace.locate("a/b/file")
@@ -253,9 +239,7 @@ def test_a_link_swapped_in_after_the_check_is_not_followed(
         open_checked(place, os.O_RDONLY)
 
 
-def test_the_root_swapped_for_a_link_is_not_followed(
-    workspace: Workspace, project: Path, outside: Path
-) -> None:
+def test_the_root_swapped_for_a_link_is_not_followed(workspace, project, outside):
     place = workspace.locate("secret")
     project.rmdir()
     project.symlink_to(outside)
@@ -263,9 +247,7 @@ def test_the_root_swapped_for_a_link_is_not_followed(
         open_checked(place, os.O_RDONLY)
 
 
-def test_a_platform_that_cannot_walk_looks_once_more(
-    workspace: Workspace, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_platform_that_cannot_walk_looks_once_more(workspace, project, outside, monkeypatch):
     monkeypatch.setattr(opening, "_STEPS", False)
     (project / "a").mkdir()
     (project / "a" / "secret").write_text("x")
@@ -277,21 +259,21 @@ def test_a_platform_that_cannot_walk_looks_once_more(
         open_checked(place, os.O_RDONLY)
 
 
-def test_a_missing_file_is_named_as_the_user_knows_it(workspace: Workspace, project: Path) -> None:
+def test_a_missing_file_is_named_as_the_user_knows_it(workspace, project):
     with pytest.raises(FileNotFoundError) as caught:
         open_checked(workspace.locate("a/b/c"), os.O_RDONLY)
     assert caught.value.filename == str(project / "a" / "b" / "c")
 
 
-def test_a_file_in_the_place_of_a_folder_is_no_link(workspace: Workspace, project: Path) -> None:
+def test_a_file_in_the_place_of_a_folder_is_no_link(workspace, project):
     (project / "a").write_text("x")
     with pytest.raises(NotADirectoryError):
         open_checked(workspace.locate("a/b"), os.O_RDONLY)
 
 
 def test_while_a_folder_is_swapped_for_a_link_nothing_outside_is_opened(
-    workspace: Workspace, project: Path, outside: Path
-) -> None:
+    workspace, project, outside
+):
     (project / "a").mkdir()
     (project / "a" / "secret").write_text("harmless\n")
     read: set[bytes] = set()

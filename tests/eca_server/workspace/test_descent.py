@@ -36,7 +36,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 (one call)
 
 
-def test_each_directory_is_reached_from_whichever_was_open_before(start: Directory) -> None:
+def test_each_directory_is_reached_from_whichever_was_open_before(start):
     before = descriptors()
     with Descent(start) as descent:
         for path, held in (("a/b/c", ["f"]), ("a", ["b", "d"]), ("a/d", ["f"]), ("e", ["f"])):
@@ -48,7 +48,7 @@ def test_each_directory_is_reached_from_whichever_was_open_before(start: Directo
     assert descriptors() == before
 
 
-def test_neighbours_share_their_parents(start: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neighbours_share_their_parents(start, monkeypatch):
     steps: list[str] = []
     open_subdirectory = Directory.open_subdirectory
 
@@ -64,7 +64,7 @@ def test_neighbours_share_their_parents(start: Directory, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("path", ["..", "../outside", "a/../../outside", ".", "a/.", "/", "a//b"])
-def test_only_a_path_straight_down_is_followed(start: Directory, outside: Path, path: str) -> None:
+def test_only_a_path_straight_down_is_followed(start, outside, path):
     before = descriptors()
     with Descent(start) as descent, pytest.raises(InvalidPath, match="a relative path without"):
         descent.open(path)
@@ -72,9 +72,7 @@ def test_only_a_path_straight_down_is_followed(start: Directory, outside: Path, 
 
 
 @pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/c"])
-def test_a_link_is_not_followed_at_any_step(
-    start: Directory, project: Path, outside: Path, swapped: str
-) -> None:
+def test_a_link_is_not_followed_at_any_step(start, project, outside, swapped):
     (project / swapped).rename(project / "away")
     (project / swapped).symlink_to(outside)
     before = descriptors()
@@ -85,7 +83,7 @@ def test_a_link_is_not_followed_at_any_step(
     assert descriptors() == before
 
 
-def test_what_is_no_directory_is_not_opened(start: Directory) -> None:
+def test_what_is_no_directory_is_not_opened(start):
     with Descent(start) as descent:
         for path in ("e/f", "e/missing", "e/f/g"):
             with pytest.raises((NotADirectoryError, FileNotFoundError)):

@@ -64,9 +64,7 @@ def ignored(patterns: str, path: str) -> bool | None:
         ("", "x", None),
     ],
 )
-def test_a_pattern_means_what_it_means_to_git(
-    patterns: str, path: str, verdict: bool | None
-) -> None:
+def test_a_pattern_means_what_it_means_to_git(patterns, path, verdict):
     assert ignored(patterns, path) is verdict
 
 
@@ -107,9 +105,7 @@ lines = st.tuples(
     patterns=st.lists(lines.map("".join), min_size=1, max_size=4),
     paths=st.lists(st.lists(names, min_size=1, max_size=3).map("/".join), min_size=1, max_size=8),
 )
-def test_paths_are_judged_as_git_judges_them(
-    repository: Path, patterns: list[str], paths: list[str]
-) -> None:
+def test_paths_are_judged_as_git_judges_them(repository, patterns, paths):
     content = "\n".join(patterns).encode()
     rules = Rules.parse(content)
 
@@ -133,7 +129,7 @@ def test_paths_are_judged_as_git_judges_them(
         ("[ab]*" * 50 + "c", "ab" * 120),
     ],
 )
-def test_no_pattern_makes_the_matching_explode(pattern: str, path: str) -> None:
+def test_no_pattern_makes_the_matching_explode(pattern, path):
     began = time.process_time()
     assert ignored(pattern, path) is None
     assert time.process_time() - began < 2  # backtracking would take years
@@ -141,11 +137,11 @@ def test_no_pattern_makes_the_matching_explode(pattern: str, path: str) -> None:
 
 @settings(max_examples=200)
 @given(st.binary(max_size=60))
-def test_any_bytes_are_rules(data: bytes) -> None:
+def test_any_bytes_are_rules(data):
     assert Rules.parse(data).verdict(b"a/b") in {True, False, None}
 
 
-def test_of_a_huge_file_only_so_many_patterns_are_read() -> None:
+def test_of_a_huge_file_only_so_many_patterns_are_read():
     rules = Rules.parse(b"x\n" * 10_000 + b"y\n")
     assert rules.verdict(b"x") is True
     assert rules.verdict(b"y") is None

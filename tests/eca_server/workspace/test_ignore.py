@@ -68,7 +68,7 @@ def repository(project: Path) -> Path:
     return project
 
 
-def test_ignored_files_are_left_out(repository: Path, tool: str) -> None:
+def test_ignored_files_are_left_out(repository, tool):
     write(
         repository,
         {".gitignore": "*.log\n/build/\n", "a": "", "b/c": "", "b/d_log": "", "build/x": ""},
@@ -77,17 +77,17 @@ def test_ignored_files_are_left_out(repository: Path, tool: str) -> None:
     assert sorted(listed(repository)) == [".gitignore", "a", "b/.gitignore", "b/c"]
 
 
-def test_everything_is_listed_where_rules_are_turned_off(repository: Path) -> None:
+def test_everything_is_listed_where_rules_are_turned_off(repository):
     write(repository, {".gitignore": "a\n", "a": "", "b/c": ""})
     assert listed(repository, gitignore=False) == [".gitignore", "a", "b/c"]
 
 
-def test_rules_hold_where_there_is_no_repository(project: Path) -> None:
+def test_rules_hold_where_there_is_no_repository(project):
     write(project, {".gitignore": "a\n", "a": "", "b/a": "", "b/c": ""})
     assert listed(project) == [".gitignore", "b/c"]
 
 
-def test_the_rules_of_the_repository_hold_in_its_folders(repository: Path, tool: str) -> None:
+def test_the_rules_of_the_repository_hold_in_its_folders(repository, tool):
     write(repository, {".gitignore": "*.log\n/b/c/x\n", "b/.gitignore": "y\n"})
     write(repository, ["b/c/x", "b/c/y", "b/c/z", "b/c/a.log"])
     (repository / ".git" / "info" / "exclude").write_text("/b/c/w\n")
@@ -95,18 +95,18 @@ def test_the_rules_of_the_repository_hold_in_its_folders(repository: Path, tool:
     assert listed(repository / "b" / "c") == ["z"]
 
 
-def test_in_an_ignored_folder_nothing_is_listed(repository: Path, tool: str) -> None:
+def test_in_an_ignored_folder_nothing_is_listed(repository, tool):
     write(repository, {".gitignore": "build\n", "build/a/b": ""})
     assert listed(repository / "build" / "a") == []
 
 
-def test_a_tracked_file_is_listed_though_it_is_ignored(repository: Path) -> None:
+def test_a_tracked_file_is_listed_though_it_is_ignored(repository):
     write(repository, {".gitignore": "a\n", "a": "", "b": ""})
     run_git(repository, "add", "-f", "a")
     assert sorted(listed(repository)) == [".gitignore", "a", "b"]
 
 
-def test_a_tracked_file_that_is_gone_is_not_listed(repository: Path) -> None:
+def test_a_tracked_file_that_is_gone_is_not_listed(repository):
     write(repository, ["a", "b/c", "d/e"])
     run_git(repository, "add", ".")
     (repository / "a").unlink()
@@ -116,7 +116,7 @@ def test_a_tracked_file_that_is_gone_is_not_listed(repository: Path) -> None:
     assert listed(repository) == []
 
 
-def test_a_file_in_conflict_is_listed_once(repository: Path) -> None:
+def test_a_file_in_conflict_is_listed_once(repository):
     write(repository, {"a": "0"})
     run_git(repository, "add", ".")
     run_git(repository, "commit", "-qm", "0")
@@ -131,16 +131,14 @@ def test_a_file_in_conflict_is_listed_once(repository: Path) -> None:
     assert listed(repository) == ["a"]
 
 
-def test_files_of_a_repository_in_a_repository_are_listed_by_its_own_rules(
-    repository: Path, tool: str
-) -> None:
+def test_files_of_a_repository_in_a_repository_are_listed_by_its_own_rules(repository, tool):
     write(repository, {".gitignore": "x\n", "a": "", "x": ""})
     write(repository, {"inner/.gitignore": "y\n", "inner/x": "", "inner/y": ""})
     run_git(repository / "inner", "init", "-q")
     assert sorted(listed(repository)) == [".gitignore", "a", "inner/.gitignore", "inner/x"]
 
 
-def test_a_submodule_is_listed(repository: Path, tmp_path: Path) -> None:
+def test_a_submodule_is_listed(repository, tmp_path):
     library = tmp_path / "library"
     write(library, ["b"])
     run_git(library, "init", "-q")
@@ -150,14 +148,12 @@ def test_a_submodule_is_listed(repository: Path, tmp_path: Path) -> None:
     assert sorted(listed(repository)) == [".gitmodules", "library/b"]
 
 
-def test_what_version_control_keeps_is_never_listed(project: Path) -> None:
+def test_what_version_control_keeps_is_never_listed(project):
     write(project, {".hg/a": "", ".svn/b": "", ".git/c": "", "d": "", "e/.git": "gitdir: x"})
     assert listed(project, gitignore=False) == ["d"]
 
 
-def test_links_are_listed_if_they_lead_to_a_file(
-    repository: Path, outside: Path, tool: str
-) -> None:
+def test_links_are_listed_if_they_lead_to_a_file(repository, outside, tool):
     write(repository, ["a", "b/c"])
     for name, target in {
         "file": "a", "folder": "b", "loop": "loop", "gone": "missing", "up": "..", "b/self": ".",
@@ -168,7 +164,7 @@ def test_links_are_listed_if_they_lead_to_a_file(
     assert sorted(listed(repository, links=False)) == ["a", "b/c"]
 
 
-def test_a_folder_replaced_by_a_link_is_not_entered(repository: Path, outside: Path) -> None:
+def test_a_folder_replaced_by_a_link_is_not_entered(repository, outside):
     write(repository, ["a/secret"])
     run_git(repository, "add", ".")
     shutil.rmtree(repository / "a")
@@ -176,9 +172,7 @@ def test_a_folder_replaced_by_a_link_is_not_entered(repository: Path, outside: P
     assert listed(repository) == []
 
 
-def test_pipes_are_not_listed_and_not_waited_for(
-    repository: Path, tool: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pipes_are_not_listed_and_not_waited_for(repository, tool, monkeypatch):
     monkeypatch.setattr(git, "_SECONDS", 0.3)  # Git itself would wait for ever
     os.mkfifo(repository / "pipe")
     os.mkfifo(repository / ".gitignore")
@@ -186,20 +180,20 @@ def test_pipes_are_not_listed_and_not_waited_for(
     assert listed(repository) == ["a"]
 
 
-def test_odd_names_survive(repository: Path, tool: str) -> None:
+def test_odd_names_survive(repository, tool):
     names = [b"new\nline", b"\xff\xfe", "ü€".encode(), b" ", b'"', b"-x", b"a\tb", b"\\"]
     for name in names:
         (repository / os.fsdecode(name)).touch()
     assert sorted(map(os.fsencode, listed(repository))) == sorted(names)
 
 
-def test_no_more_is_listed_than_the_limit(repository: Path, tool: str) -> None:
+def test_no_more_is_listed_than_the_limit(repository, tool):
     write(repository, ["a", "b", "c"])
     assert list(list_files(repository, limit=2)) == ["a", "b"]
     assert list(list_files(repository, limit=0)) == []
 
 
-def test_a_tree_without_a_bottom_is_left_in_time(project: Path, tool: str) -> None:
+def test_a_tree_without_a_bottom_is_left_in_time(project, tool):
     before = Path.cwd()
     os.chdir(project)
     try:
@@ -214,11 +208,11 @@ def test_a_tree_without_a_bottom_is_left_in_time(project: Path, tool: str) -> No
         subprocess.run(["rm", "-rf", project / "deep-enough"], check=True)
 
 
-def test_a_missing_folder_has_no_files(project: Path) -> None:
+def test_a_missing_folder_has_no_files(project):
     assert listed(project / "missing") == []
 
 
-def test_a_checkpoint_that_raises_ends_the_listing(repository: Path, tool: str) -> None:
+def test_a_checkpoint_that_raises_ends_the_listing(repository, tool):
     def stop() -> None:
         raise KeyError
 
@@ -226,9 +220,7 @@ def test_a_checkpoint_that_raises_ends_the_listing(repository: Path, tool: str) 
         list(list_files(repository, limit=10, checkpoint=stop))
 
 
-def test_a_hostile_configuration_runs_nothing(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch):
     ran = tmp_path / "ran"
     hook = tmp_path / "hook"
     hook.write_text(f"#!/bin/sh\necho $0 >> '{ran}'\n")
@@ -246,18 +238,14 @@ def test_a_hostile_configuration_runs_nothing(
     assert not ran.exists()
 
 
-def test_a_work_tree_configured_elsewhere_is_not_listed(
-    repository: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_work_tree_configured_elsewhere_is_not_listed(repository, outside, monkeypatch):
     write(repository, ["a"])
     run_git(repository, "config", "core.worktree", str(outside))
     no_walk(monkeypatch)
     assert listed(repository) == ["a"]
 
 
-def test_variables_of_git_do_not_lead_it_astray(
-    repository: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_of_git_do_not_lead_it_astray(repository, outside, monkeypatch):
     write(repository, ["a"])
     run_git(outside, "init", "-q")
     monkeypatch.setenv("GIT_DIR", str(outside / ".git"))
@@ -266,9 +254,7 @@ def test_variables_of_git_do_not_lead_it_astray(
     assert listed(repository) == ["a"]
 
 
-def test_a_program_of_that_name_in_the_project_is_not_run(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_program_of_that_name_in_the_project_is_not_run(repository, monkeypatch, tmp_path):
     write(repository, {"git": f"#!/bin/sh\necho >> '{tmp_path}/ran'\n"})
     (repository / "git").chmod(0o755)
     monkeypatch.chdir(repository)
@@ -277,15 +263,13 @@ def test_a_program_of_that_name_in_the_project_is_not_run(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_repository_git_cannot_read_is_walked(repository: Path) -> None:
+def test_a_repository_git_cannot_read_is_walked(repository):
     write(repository, {".gitignore": "a\n", "a": "", "b": ""})
     (repository / ".git" / "index").write_bytes(b"nonsense")
     assert listed(repository) == [".gitignore", "b"]
 
 
-def test_git_that_takes_too_long_is_ended(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_that_takes_too_long_is_ended(repository, tmp_path, monkeypatch):
     write(repository, ["a"])
     slow = tmp_path / "bin" / "git"
     slow.parent.mkdir()
@@ -298,9 +282,7 @@ def test_git_that_takes_too_long_is_ended(
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-def test_an_abandoned_listing_ends_git(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_abandoned_listing_ends_git(repository, tmp_path, monkeypatch):
     write(repository, ["a"])
     endless = tmp_path / "bin" / "git"
     endless.parent.mkdir()
@@ -332,9 +314,7 @@ ignore_files = st.dictionaries(
 @given(
     files=st.sets(paths, max_size=10), rules=ignore_files, inside=st.sampled_from(["", "a", "a/b"])
 )
-def test_without_git_the_same_files_are_listed(
-    files: set[str], rules: dict[str, list[str]], inside: str
-) -> None:
+def test_without_git_the_same_files_are_listed(files, rules, inside):
     top = Path(tempfile.mkdtemp()).resolve()
     try:
         run_git(top, "init", "-q")
@@ -358,7 +338,7 @@ def test_without_git_the_same_files_are_listed(
         shutil.rmtree(top)
 
 
-def test_a_folder_swapped_for_a_link_is_not_listed(project: Path, outside: Path) -> None:
+def test_a_folder_swapped_for_a_link_is_not_listed(project, outside):
     (project / "a").symlink_to(outside)
     with pytest.raises(PathChanged, match="a' changed after it was checked"):
         listed(project / "a")
@@ -366,9 +346,7 @@ def test_a_folder_swapped_for_a_link_is_not_listed(project: Path, outside: Path)
 
 
 @pytest.mark.parametrize("kind", ["folder", "link"])
-def test_what_was_opened_is_listed_wherever_its_path_leads(
-    repository: Path, outside: Path, tool: str, kind: str
-) -> None:
+def test_what_was_opened_is_listed_wherever_its_path_leads(repository, outside, tool, kind):
     write(repository, {"a/b/c": "", "a/d": "", "a/.gitignore": "e\n", "a/e": ""})
     with open_directory(repository / "a") as opened:
         (repository / "a").rename(repository / "away")
@@ -379,16 +357,14 @@ def test_what_was_opened_is_listed_wherever_its_path_leads(
         assert sorted(list_files(opened, limit=10)) == [".gitignore", "b/c", "d"]
 
 
-def test_a_listing_may_end_between_the_ignored_names_of_a_directory(tmp_path: Path) -> None:
+def test_a_listing_may_end_between_the_ignored_names_of_a_directory(tmp_path):
     write(tmp_path, {".gitignore": "*", **{f"{number}": "" for number in range(40)}})
     calls = dict.fromkeys(range(20))
     with pytest.raises(KeyError):
         list(list_files(tmp_path, limit=10, checkpoint=calls.popitem))
 
 
-def test_rules_that_cannot_be_read_are_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rules_that_cannot_be_read_are_logged(tmp_path, caplog, monkeypatch):
     monkeypatch.setenv("PATH", "")  # Git is not there to read them
     folder = tmp_path / "project"
     write(folder, [".git/HEAD", ".gitignore", "a.txt"])

@@ -28,7 +28,7 @@ def search(paths: Sequence[str], query: str, limit: int = 100) -> list[str]:
     return [entry.path for entry in catalogue(paths).search(query, limit)]
 
 
-def test_the_better_a_path_fits_the_earlier_it_comes() -> None:
+def test_the_better_a_path_fits_the_earlier_it_comes():
     paths = [
         "m/a/i/n",
         "src/xmxaxixn",
@@ -48,35 +48,35 @@ def test_the_better_a_path_fits_the_earlier_it_comes() -> None:
     ]
 
 
-def test_among_equals_the_shorter_path_comes_first_then_the_alphabet() -> None:
+def test_among_equals_the_shorter_path_comes_first_then_the_alphabet():
     assert search(["b/x", "a/x", "x", "aaa/x"], "x") == ["x", "a/x", "b/x", "aaa/x"]
 
 
-def test_a_query_with_a_slash_is_looked_for_in_paths() -> None:
+def test_a_query_with_a_slash_is_looked_for_in_paths():
     paths = ["src/foo/b", "src/foo", "a/src/foo/c", "s/r/c/f/oo", "foo"]
     assert search(paths, "src/foo") == ["src/foo", "src/foo/b", "a/src/foo/c", "s/r/c/f/oo"]
     assert search(paths, "src/foo/") == ["src/foo/b", "a/src/foo/c"]
 
 
-def test_case_does_not_matter() -> None:
+def test_case_does_not_matter():
     assert search(["README.md", "Straße"], "readme") == ["README.md"]
     assert search(["README.md", "Straße"], "STRASSE") == ["Straße"]
 
 
-def test_blanks_between_words_are_no_letters() -> None:
+def test_blanks_between_words_are_no_letters():
     assert search(["user_model.py", "model_user.py"], " user model ") == ["user_model.py"]
 
 
-def test_digits_are_letters_like_others() -> None:
+def test_digits_are_letters_like_others():
     assert search(["pkg4999", "p/k/g/4/9/9/9", "pkg499"], "pkg4999") == ["pkg4999", "p/k/g/4/9/9/9"]
 
 
-def test_no_more_is_found_than_the_limit() -> None:
+def test_no_more_is_found_than_the_limit():
     assert search([f"a{n}" for n in range(10)], "a", limit=3) == ["a0", "a1", "a2"]
     assert search(["a"], "a", limit=0) == []
 
 
-def test_nothing_fits_a_nul() -> None:
+def test_nothing_fits_a_nul():
     assert search(["a", "b"], "\0") == []
     assert search(["a", "b"], "a\0b") == []
 
@@ -113,9 +113,7 @@ letters = st.text("abA/1ß. \n\udcff", max_size=6)
     chunk=st.integers(1, 5),
 )
 @example(paths=["b", "a"], query="", limit=5, chunk=1)
-def test_the_search_is_the_plain_one_only_quicker(
-    paths: list[str], query: str, limit: int, chunk: int
-) -> None:
+def test_the_search_is_the_plain_one_only_quicker(paths, query, limit, chunk):
     fitting = [(rank(path, query), len(path), path) for path in paths]
     expected = [path for number, _, path in sorted(each for each in fitting if each[0] is not None)]
     with pytest.MonkeyPatch.context() as patch:
@@ -147,18 +145,13 @@ def names(matches: Sequence[FileMatch], folder: Path) -> list[str]:
     return [each.path.relative_to(folder).as_posix() + "/" * each.is_directory for each in matches]
 
 
-@pytest.mark.trio
-async def test_files_and_folders_are_found(index: FileIndex, project: Path) -> None:
+async def test_files_and_folders_are_found(index, project):
     assert names(await index.search("main", limit=10), project) == ["src/main.py"]
-    assert names(await index.search("util", limit=10), project) == [
-        "src/util/",
-        "src/util/text.py",
-    ]
+    assert names(await index.search("util", limit=10), project) == ["src/util/", "src/util/text.py"]
     assert await index.search("out.py", limit=10) == []
 
 
-@pytest.mark.trio
-async def test_a_blank_query_gives_the_roots_then_all(index: FileIndex, project: Path) -> None:
+async def test_a_blank_query_gives_the_roots_then_all(index, project):
     assert names(await index.search("", limit=10), project) == [
         "./",
         "src/",
@@ -171,25 +164,17 @@ async def test_a_blank_query_gives_the_roots_then_all(index: FileIndex, project:
     assert names(await index.search(" ", limit=2), project) == ["./", "src/"]
 
 
-@pytest.mark.trio
-async def test_ignored_files_are_found_where_the_rules_are_off(
-    project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_ignored_files_are_found_where_the_rules_are_off(project, nursery, mock_clock):
     index = FileIndex([root_of(project)], gitignore=False)
     nursery.start_soon(index.run)
     assert names(await index.search("out.py", limit=10), project) == ["build/out.py"]
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("gitignore", [True, False])
 async def test_rules_that_cannot_be_read_are_reported(
-    project: Path,
-    nursery: trio.Nursery,
-    mock_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-    gitignore: bool,
-) -> None:
+    project, nursery, mock_clock, monkeypatch, gitignore
+):
     monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != ".gitignore")
     problems: list[str] = []
     (project / "src" / ".gitignore").write_text("x\n")
@@ -204,10 +189,7 @@ async def test_rules_that_cannot_be_read_are_reported(
     assert len(problems) == len(expected)
 
 
-@pytest.mark.trio
-async def test_of_roots_in_each_other_each_file_is_found_once(
-    project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_of_roots_in_each_other_each_file_is_found_once(project, nursery, mock_clock):
     index = FileIndex([root_of(project), root_of(project / "src")])
     nursery.start_soon(index.run)
     assert names(await index.search("py", limit=10), project) == ["src/main.py", "src/util/text.py"]
@@ -215,10 +197,9 @@ async def test_of_roots_in_each_other_each_file_is_found_once(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(
-    project: Path, nursery: trio.Nursery, mock_clock: trio.testing.MockClock, tmp_path: Path
-) -> None:
+    project, nursery, mock_clock, tmp_path
+):
     (tmp_path / "alias").symlink_to(project)
     index = FileIndex([root_of(tmp_path / "alias")])
     nursery.start_soon(index.run)
@@ -245,13 +226,9 @@ class Listings:
             yield path
 
 
-@pytest.mark.trio
 async def test_what_is_known_is_answered_and_renewed_behind_it(
-    index: FileIndex,
-    project: Path,
-    mock_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    index, project, mock_clock, monkeypatch
+):
     listings = Listings()
     monkeypatch.setattr(room, "list_files", listings)
     await index.search("new", limit=10)
@@ -269,13 +246,9 @@ async def test_what_is_known_is_answered_and_renewed_behind_it(
     assert listings.begun == 2
 
 
-@pytest.mark.trio
 async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
-    project: Path,
-    nursery: trio.Nursery,
-    autojump_clock: object,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    project, nursery, autojump_clock, monkeypatch
+):
     listings = Listings(hold_before=2)
     listings.resume.clear()
     monkeypatch.setattr(room, "list_files", listings)
@@ -292,13 +265,9 @@ async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 async def test_the_first_search_waits_for_the_first_files(
-    project: Path,
-    nursery: trio.Nursery,
-    mock_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    project, nursery, mock_clock, monkeypatch
+):
     """The web page asks once, while it starts, and shows the answer until the user types."""
     resume, list_files = threading.Event(), room.list_files
 
@@ -325,10 +294,7 @@ async def test_the_first_search_waits_for_the_first_files(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
-async def test_the_index_ends_though_a_listing_hangs(
-    project: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_index_ends_though_a_listing_hangs(project, mock_clock, monkeypatch):
     entered, resume, returned = threading.Event(), threading.Event(), threading.Event()
 
     def hanging(folder: Path, **arguments: Any) -> Iterator[str]:
@@ -352,10 +318,7 @@ async def test_the_index_ends_though_a_listing_hangs(
     await trio.to_thread.run_sync(returned.wait)
 
 
-@pytest.mark.trio
-async def test_an_index_without_roots_finds_nothing(
-    nursery: trio.Nursery, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_an_index_without_roots_finds_nothing(nursery, mock_clock):
     index = FileIndex([])
     nursery.start_soon(index.run)
     assert await index.search("", limit=10) == []
@@ -363,7 +326,6 @@ async def test_an_index_without_roots_finds_nothing(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
@@ -378,26 +340,18 @@ async def test_an_index_without_roots_finds_nothing(
         ("./\0", []),
     ],
 )
-async def test_a_typed_directory_is_listed(
-    index: FileIndex, project: Path, query: str, expected: list[str]
-) -> None:
+async def test_a_typed_directory_is_listed(index, project, query, expected):
     assert names(await index.search(query, limit=10), project) == expected
 
 
-@pytest.mark.trio
-async def test_a_directory_outside_is_listed(
-    index: FileIndex, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_directory_outside_is_listed(index, project, outside, monkeypatch):
     monkeypatch.setenv("HOME", str(outside))
     secret = [FileMatch(path=outside / "secret", is_directory=False)]
     for query in ("~", "~/", "~/sec", "../outside/", f"{outside}/", f"{outside}/se"):
         assert await index.search(query, limit=10) == secret
 
 
-@pytest.mark.trio
-async def test_a_root_swapped_for_a_link_has_no_files(
-    project: Path, outside: Path, nursery: trio.Nursery
-) -> None:
+async def test_a_root_swapped_for_a_link_has_no_files(project, outside, nursery):
     index = FileIndex([root_of(project)])
     shutil.rmtree(project)
     project.symlink_to(outside)
@@ -407,10 +361,7 @@ async def test_a_root_swapped_for_a_link_has_no_files(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.trio
-async def test_of_a_directory_only_files_and_folders_are_listed(
-    index: FileIndex, outside: Path
-) -> None:
+async def test_of_a_directory_only_files_and_folders_are_listed(index, outside):
     os.mkfifo(outside / "pipe")
     (outside / "zero").symlink_to("/dev/zero")
     (outside / "loop").symlink_to("loop")

@@ -5,7 +5,6 @@ import errno
 import os
 import socket
 import stat
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,7 @@ from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
 from eca_server.workspace.reading import Fingerprint, decode, open_file, read_file
 
 
-def test_a_file_is_read_whole_with_its_mode(workspace: Workspace, project: Path) -> None:
+def test_a_file_is_read_whole_with_its_mode(workspace, project):
     (project / "a").write_bytes(b"text\n")
     (project / "a").chmod(0o640)
     snapshot = read_file(workspace.locate("a"), limit=5)
@@ -25,7 +24,7 @@ def test_a_file_is_read_whole_with_its_mode(workspace: Workspace, project: Path)
     assert snapshot.fingerprint == Fingerprint.of(b"text\n")
 
 
-def test_a_fingerprint_is_of_the_content_alone(workspace: Workspace, project: Path) -> None:
+def test_a_fingerprint_is_of_the_content_alone(workspace, project):
     file = project / "a"
     file.write_bytes(b"one")
     place = workspace.locate("a")
@@ -38,13 +37,13 @@ def test_a_fingerprint_is_of_the_content_alone(workspace: Workspace, project: Pa
     assert read_file(place, limit=10).fingerprint != first
 
 
-def test_a_file_larger_than_the_limit_is_refused(workspace: Workspace, project: Path) -> None:
+def test_a_file_larger_than_the_limit_is_refused(workspace, project):
     (project / "a").write_bytes(b"123456")
     with pytest.raises(TooLarge, match="at most 5 bytes, got 6 bytes"):
         read_file(workspace.locate("a"), limit=5)
 
 
-def test_of_a_sparse_gigabyte_nothing_is_read(workspace: Workspace, project: Path) -> None:
+def test_of_a_sparse_gigabyte_nothing_is_read(workspace, project):
     with (project / "huge").open("wb") as file:
         file.truncate(1 << 30)
     pieces: list[None] = []
@@ -53,13 +52,13 @@ def test_of_a_sparse_gigabyte_nothing_is_read(workspace: Workspace, project: Pat
     assert not pieces
 
 
-def test_a_file_that_says_it_is_empty_and_is_not_is_bounded() -> None:
+def test_a_file_that_says_it_is_empty_and_is_not_is_bounded():
     workspace = Workspace([])
     with pytest.raises(TooLarge):
         read_file(workspace.locate("/proc/self/smaps"), limit=100)
 
 
-def test_reading_ends_at_a_checkpoint_that_raises(workspace: Workspace, project: Path) -> None:
+def test_reading_ends_at_a_checkpoint_that_raises(workspace, project):
     (project / "a").write_bytes(bytes(3 << 20))
 
     def stop() -> None:
@@ -69,25 +68,23 @@ def test_reading_ends_at_a_checkpoint_that_raises(workspace: Workspace, project:
         read_file(workspace.locate("a"), limit=4 << 20, checkpoint=stop)
 
 
-def test_a_directory_is_no_file(workspace: Workspace) -> None:
+def test_a_directory_is_no_file(workspace):
     with pytest.raises(NotRegularFile, match="got a directory"):
         read_file(workspace.locate("."), limit=5)
 
 
-def test_the_top_of_the_file_system_is_no_file(workspace: Workspace) -> None:
+def test_the_top_of_the_file_system_is_no_file(workspace):
     with pytest.raises(NotRegularFile, match="got a directory"):
         read_file(workspace.locate("/"), limit=5)
 
 
-def test_a_named_pipe_is_refused_and_not_waited_for(workspace: Workspace, project: Path) -> None:
+def test_a_named_pipe_is_refused_and_not_waited_for(workspace, project):
     os.mkfifo(project / "pipe")
     with pytest.raises(NotRegularFile, match="got a named pipe"):
         read_file(workspace.locate("pipe"), limit=5)
 
 
-def test_a_socket_is_refused(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_socket_is_refused(workspace, project, monkeypatch):
     monkeypatch.chdir(project)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("socket")
@@ -95,9 +92,7 @@ def test_a_socket_is_refused(
             read_file(workspace.locate("socket"), limit=5)
 
 
-def test_a_link_to_a_device_is_refused_unopened(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_to_a_device_is_refused_unopened(workspace, project, monkeypatch):
     (project / "zero").symlink_to("/dev/zero")
     place = workspace.locate("zero")
     opened = []
@@ -113,7 +108,7 @@ def test_a_link_to_a_device_is_refused_unopened(
     assert "zero" not in opened
 
 
-def test_a_file_that_vanishes_is_missing(workspace: Workspace, project: Path) -> None:
+def test_a_file_that_vanishes_is_missing(workspace, project):
     (project / "a").touch()
     place = workspace.locate("a")
     (project / "a").unlink()
@@ -121,9 +116,7 @@ def test_a_file_that_vanishes_is_missing(workspace: Workspace, project: Path) ->
         read_file(place, limit=5)
 
 
-def test_a_file_that_may_not_be_read_says_so(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_may_not_be_read_says_so(workspace, project, monkeypatch):
     (project / "a").touch()
     place = workspace.locate("a")
     real = os.open
@@ -138,7 +131,7 @@ def test_a_file_that_may_not_be_read_says_so(
         read_file(place, limit=5)
 
 
-def test_an_open_file_is_closed_behind_the_block(workspace: Workspace, project: Path) -> None:
+def test_an_open_file_is_closed_behind_the_block(workspace, project):
     (project / "a").write_bytes(b"12345")
     with open_file(workspace.locate("a")) as file:
         assert stat.S_ISREG(os.fstat(file.fileno()).st_mode)
@@ -161,9 +154,7 @@ def test_an_open_file_is_closed_behind_the_block(workspace: Workspace, project: 
         (b"na\xefve caf\xe9\n", "naïve café\n", "latin-1", "\n", True),
     ],
 )
-def test_bytes_are_read_as_text(
-    data: bytes, text: str, encoding: str, newline: str, final_newline: bool
-) -> None:
+def test_bytes_are_read_as_text(data, text, encoding, newline, final_newline):
     text_file = decode(data)
     assert (text_file.text, text_file.encoding) == (text, encoding)
     assert (text_file.newline, text_file.final_newline) == (newline, final_newline)
@@ -182,23 +173,23 @@ def test_bytes_are_read_as_text(
         (codecs.BOM_UTF32_LE + "a".encode("utf-32-le"), "NUL"),
     ],
 )
-def test_what_is_no_text_is_refused(data: bytes, words: str) -> None:
+def test_what_is_no_text_is_refused(data, words):
     with pytest.raises(NotText, match=words):
         decode(data)
 
 
-def test_another_text_is_written_as_the_first_one_was() -> None:
+def test_another_text_is_written_as_the_first_one_was():
     text_file = decode(codecs.BOM_UTF16_BE + "a\r\n".encode("utf-16-be"))
     assert text_file.encode("é") == codecs.BOM_UTF16_BE + "é".encode("utf-16-be")
 
 
-def test_a_character_the_encoding_lacks_is_named() -> None:
+def test_a_character_the_encoding_lacks_is_named():
     with pytest.raises(NotText, match="the file is latin-1, which has no '€'"):
         decode(b"a caf\xe9").encode("5 €")
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
-def test_what_is_decoded_is_encoded_back_unchanged(data: bytes) -> None:
+def test_what_is_decoded_is_encoded_back_unchanged(data):
     try:
         text_file = decode(data)
     except NotText:
@@ -208,7 +199,7 @@ def test_what_is_decoded_is_encoded_back_unchanged(data: bytes) -> None:
 
 
 @given(st.text(max_size=30), st.sampled_from(["utf-16-le", "utf-16-be", "utf-8"]))
-def test_text_with_a_mark_is_always_read(text: str, encoding: str) -> None:
+def test_text_with_a_mark_is_always_read(text, encoding):
     data = "\ufeff".encode(encoding) + text.encode(encoding)
     try:
         assert decode(data).text == text

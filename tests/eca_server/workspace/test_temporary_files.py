@@ -8,14 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import trio.testing
 
 from eca_protocol import platforms
 from eca_protocol.server.roots import Root
@@ -83,9 +82,7 @@ def killed(records: TemporaryFiles, root: Path, name: str = "file") -> tuple[Pat
     return leftover, record
 
 
-def test_what_a_killed_server_left_is_removed_after_a_minute(
-    records: TemporaryFiles, root: Path
-) -> None:
+def test_what_a_killed_server_left_is_removed_after_a_minute(records, root):
     leftover, record = killed(records, root)
     make_old(record)
     assert records.clean([root])
@@ -96,9 +93,7 @@ def test_what_a_killed_server_left_is_removed_after_a_minute(
     assert names(records.directory) == []
 
 
-def test_a_file_that_is_being_written_is_left_however_old(
-    records: TemporaryFiles, root: Path
-) -> None:
+def test_a_file_that_is_being_written_is_left_however_old(records, root):
     place = workspace_with(records, root).locate("file")
 
     def clean() -> None:
@@ -117,9 +112,7 @@ def workspace_with(records: TemporaryFiles, root: Path) -> Workspace:
     return Workspace([Root(name="r", uri=root.as_uri(), path=root, real_path=root)], (), records)
 
 
-def test_another_root_s_file_waits_until_that_root_is_opened(
-    records: TemporaryFiles, root: Path, tmp_path: Path
-) -> None:
+def test_another_root_s_file_waits_until_that_root_is_opened(records, root, tmp_path):
     leftover, record = killed(records, root)
     make_old(leftover, record)
     assert not records.clean([tmp_path / "other", tmp_path / "ro"])
@@ -144,9 +137,7 @@ def under_link(leftover: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [into_link, into_folder, under_link])
-def test_what_has_its_name_and_is_not_ours_is_left(
-    records: TemporaryFiles, root: Path, change: Callable[[Path], None]
-) -> None:
+def test_what_has_its_name_and_is_not_ours_is_left(records, root, change):
     leftover, record = killed(records, root, "below/file")
     make_old(record, leftover)
     change(leftover)
@@ -156,9 +147,7 @@ def test_what_has_its_name_and_is_not_ours_is_left(
     assert names(root) == before
 
 
-def test_a_file_of_another_user_is_left(
-    records: TemporaryFiles, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_another_user_is_left(records, root, monkeypatch):
     leftover, record = killed(records, root)
     make_old(leftover, record)
     monkeypatch.setattr(os, "geteuid", lambda: leftover.stat().st_uid + 1)
@@ -167,9 +156,7 @@ def test_a_file_of_another_user_is_left(
 
 
 @pytest.mark.parametrize("text", ["", "file", "/", "\0", "{root}/file", "{root}/.eca-0.tmp"])
-def test_a_note_that_names_anything_else_removes_nothing(
-    records: TemporaryFiles, root: Path, text: str
-) -> None:
+def test_a_note_that_names_anything_else_removes_nothing(records, root, text):
     records.directory.mkdir(parents=True)
     (root / "file").touch()
     (root / ".eca-0.tmp").touch()
@@ -182,14 +169,14 @@ def test_a_note_that_names_anything_else_removes_nothing(
     assert names(records.directory) == ["unrelated"]
 
 
-def test_a_file_is_written_where_no_note_can_be(records: TemporaryFiles, root: Path) -> None:
+def test_a_file_is_written_where_no_note_can_be(records, root):
     records.directory.parent.mkdir()
     records.directory.touch()
     replace_file(workspace_with(records, root).locate("file"), b"new", expected=None)
     assert names(root) == ["file"]
 
 
-def test_a_name_that_is_used_again_is_noted_again(records: TemporaryFiles, root: Path) -> None:
+def test_a_name_that_is_used_again_is_noted_again(records, root):
     leftover, record = killed(records, root)
     leftover.unlink()
     make_old(record)
@@ -208,9 +195,7 @@ def test_a_name_that_is_used_again_is_noted_again(records: TemporaryFiles, root:
     replace_file(place, b"newer", expected=Fingerprint.of(b"new"))
 
 
-def test_a_record_that_another_server_removes_is_written_again(
-    records: TemporaryFiles, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_that_another_server_removes_is_written_again(records, root, monkeypatch):
     record = records.directory / RECORD
     locked = platforms.lock
     removals = [record]
@@ -238,21 +223,15 @@ def another_server_cleans(record: Path) -> Iterator[threading.Thread]:
     letting_go.join()
 
 
-def test_a_note_that_another_server_looks_at_is_waited_for(
-    records: TemporaryFiles, root: Path
-) -> None:
+def test_a_note_that_another_server_looks_at_is_waited_for(records, root):
     record = records.directory / RECORD
     with another_server_cleans(record), records.recorded(root / NAME):
         assert record.read_text() == str(root / NAME)
 
 
-@pytest.mark.trio
 async def test_what_is_too_young_is_removed_a_little_later(
-    records: TemporaryFiles,
-    root: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+    records, root, monkeypatch, autojump_clock
+):
     leftover, _ = killed(records, root)
     begun = time.time()
     clock = SimpleNamespace(

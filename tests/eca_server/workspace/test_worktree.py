@@ -70,7 +70,6 @@ def test_a_folder_without_repository_stands_for_itself(tmp_path: Path) -> None:
     assert in_main_worktree(tmp_path / "none") == tmp_path / "none"
 
 
-@pytest.mark.trio
 async def test_a_chat_is_listed_in_every_worktree(main: Path, tmp_path: Path) -> None:
     data = {"XDG_DATA_HOME": str(tmp_path / "data")}
     async with editor(started=False, keeps_chats=True, **data) as ours:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from eca_server.workspace import opening
-from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import (
     AlreadyExists,
     ContentChanged,
@@ -47,7 +46,7 @@ def entries(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-def test_a_file_gets_a_new_content_at_once(workspace: Workspace, file: Path) -> None:
+def test_a_file_gets_a_new_content_at_once(workspace, file):
     with file.open("rb") as reader:
         written = replace_file(workspace.locate("file"), b"new content", expected=OLD)
         assert reader.read() == b"old"
@@ -56,13 +55,13 @@ def test_a_file_gets_a_new_content_at_once(workspace: Workspace, file: Path) -> 
     assert entries(file.parent) == ["file"]
 
 
-def test_the_mode_of_a_file_is_preserved(workspace: Workspace, file: Path) -> None:
+def test_the_mode_of_a_file_is_preserved(workspace, file):
     file.chmod(0o751)
     replace_file(workspace.locate("file"), b"new", expected=OLD)
     assert stat.S_IMODE(file.stat().st_mode) == 0o751
 
 
-def test_a_new_file_gets_its_mode_by_the_umask(workspace: Workspace, project: Path) -> None:
+def test_a_new_file_gets_its_mode_by_the_umask(workspace, project):
     before = os.umask(0o027)
     try:
         replace_file(workspace.locate("new"), b"new", expected=None)
@@ -71,12 +70,12 @@ def test_a_new_file_gets_its_mode_by_the_umask(workspace: Workspace, project: Pa
     assert stat.S_IMODE((project / "new").stat().st_mode) == 0o640
 
 
-def test_missing_parents_are_made(workspace: Workspace, project: Path) -> None:
+def test_missing_parents_are_made(workspace, project):
     replace_file(workspace.locate("a/b/new"), b"new", expected=None)
     assert (project / "a" / "b" / "new").read_bytes() == b"new"
 
 
-def test_a_large_content_is_written_in_pieces(workspace: Workspace, file: Path) -> None:
+def test_a_large_content_is_written_in_pieces(workspace, file):
     pieces: list[None] = []
     data = os.urandom(3 << 20)
     place = workspace.locate("file")
@@ -85,7 +84,7 @@ def test_a_large_content_is_written_in_pieces(workspace: Workspace, file: Path) 
     assert len(pieces) >= 3
 
 
-def test_a_file_that_has_changed_is_left_alone(workspace: Workspace, file: Path) -> None:
+def test_a_file_that_has_changed_is_left_alone(workspace, file):
     file.write_bytes(b"mine")
     with pytest.raises(ContentChanged, match=r"project/file' has changed since it was read"):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
@@ -93,20 +92,20 @@ def test_a_file_that_has_changed_is_left_alone(workspace: Workspace, file: Path)
     assert entries(file.parent) == ["file"]
 
 
-def test_a_file_that_has_grown_is_not_read_to_its_end(workspace: Workspace, file: Path) -> None:
+def test_a_file_that_has_grown_is_not_read_to_its_end(workspace, file):
     with file.open("ab") as growing:
         growing.truncate(1 << 40)
     with pytest.raises(ContentChanged):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
 
 
-def test_a_file_touched_and_not_changed_is_written(workspace: Workspace, file: Path) -> None:
+def test_a_file_touched_and_not_changed_is_written(workspace, file):
     os.utime(file, (1, 1))
     replace_file(workspace.locate("file"), b"new", expected=OLD)
     assert file.read_bytes() == b"new"
 
 
-def test_a_file_that_is_gone_does_not_come_back(workspace: Workspace, file: Path) -> None:
+def test_a_file_that_is_gone_does_not_come_back(workspace, file):
     place = workspace.locate("file")
     file.unlink()
     with pytest.raises(ContentChanged, match="was removed"):
@@ -114,15 +113,13 @@ def test_a_file_that_is_gone_does_not_come_back(workspace: Workspace, file: Path
     assert not file.exists()
 
 
-def test_an_unexpected_file_is_left_alone(workspace: Workspace, file: Path) -> None:
+def test_an_unexpected_file_is_left_alone(workspace, file):
     with pytest.raises(AlreadyExists, match="already exists"):
         replace_file(workspace.locate("file"), b"new", expected=None)
     assert file.read_bytes() == b"old"
 
 
-def test_a_file_changed_while_its_successor_is_written_is_left_alone(
-    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_changed_while_its_successor_is_written_is_left_alone(workspace, file, monkeypatch):
     interfere(monkeypatch, lambda: file.write_bytes(b"mine"))
     with pytest.raises(ContentChanged):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
@@ -132,8 +129,8 @@ def test_a_file_changed_while_its_successor_is_written_is_left_alone(
 
 @pytest.mark.parametrize("hard_links", [True, False])
 def test_a_file_that_appears_while_a_new_one_is_written_is_left_alone(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, hard_links: bool
-) -> None:
+    workspace, project, monkeypatch, hard_links
+):
     if not hard_links:
         without_hard_links(monkeypatch)
     interfere(monkeypatch, lambda: (project / "new").write_bytes(b"mine"))
@@ -143,18 +140,14 @@ def test_a_file_that_appears_while_a_new_one_is_written_is_left_alone(
     assert entries(project) == ["new"]
 
 
-def test_without_hard_links_a_new_file_is_made_all_the_same(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_hard_links_a_new_file_is_made_all_the_same(workspace, project, monkeypatch):
     without_hard_links(monkeypatch)
     replace_file(workspace.locate("a/new"), b"new", expected=None)
     assert (project / "a" / "new").read_bytes() == b"new"
     assert entries(project) == ["a", "a/new"]
 
 
-def test_without_hard_links_a_failure_leaves_no_empty_file(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_hard_links_a_failure_leaves_no_empty_file(workspace, project, monkeypatch):
     without_hard_links(monkeypatch)
     monkeypatch.setattr(os, "replace", fails_with(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
@@ -210,9 +203,7 @@ def fails_with(number: int) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize("call", ["fsync", "fchmod", "replace"])
-def test_whatever_fails_nothing_is_left_behind(
-    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+def test_whatever_fails_nothing_is_left_behind(workspace, file, monkeypatch, call):
     monkeypatch.setattr(os, call, fails_with(errno.ENOSPC))
     with pytest.raises(OSError, match=r"No space left on device: '.*project/file'"):
         replace_file(workspace.locate("file"), b"new", expected=OLD)
@@ -222,8 +213,8 @@ def test_whatever_fails_nothing_is_left_behind(
 
 @pytest.mark.parametrize("call", ["fsync", "link"])
 def test_the_parents_of_a_file_that_could_not_be_made_go_away(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch, call: str, platform: str
-) -> None:
+    workspace, project, monkeypatch, call, platform
+):
     (project / "a").mkdir()
     monkeypatch.setattr(os, call, fails_with(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left"):
@@ -231,7 +222,7 @@ def test_the_parents_of_a_file_that_could_not_be_made_go_away(
     assert entries(project) == ["a"] if platform == "walked" else ["a", "a/b", "a/b/c"]
 
 
-def test_a_cancelled_write_leaves_nothing_behind(workspace: Workspace, file: Path) -> None:
+def test_a_cancelled_write_leaves_nothing_behind(workspace, file):
     calls: list[None] = []
 
     def stop() -> None:
@@ -246,8 +237,8 @@ def test_a_cancelled_write_leaves_nothing_behind(workspace: Workspace, file: Pat
 
 
 def test_a_write_that_is_cancelled_while_it_is_made_durable_leaves_nothing_behind(
-    workspace: Workspace, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, project, monkeypatch
+):
     synced: list[int] = []
 
     def stop() -> None:
@@ -260,16 +251,14 @@ def test_a_write_that_is_cancelled_while_it_is_made_durable_leaves_nothing_behin
     assert entries(project) == []
 
 
-def test_a_link_is_written_through(workspace: Workspace, file: Path, project: Path) -> None:
+def test_a_link_is_written_through(workspace, file, project):
     (project / "link").symlink_to("file")
     replace_file(workspace.locate("link"), b"new", expected=OLD)
     assert (project / "link").is_symlink()
     assert file.read_bytes() == b"new"
 
 
-def test_a_link_is_not_written_through_to_the_outside(
-    workspace: Workspace, project: Path, outside: Path
-) -> None:
+def test_a_link_is_not_written_through_to_the_outside(workspace, project, outside):
     (project / "link").symlink_to(outside)
     with pytest.raises(OutsideWorkspace, match=r"leads out of the workspace .*outside/secret"):
         replace_file(workspace.locate("link/secret"), b"new", expected=Fingerprint.of(b"secret\n"))
@@ -278,15 +267,13 @@ def test_a_link_is_not_written_through_to_the_outside(
     assert entries(outside) == ["secret"]
 
 
-def test_a_file_outside_is_written_under_its_own_name(workspace: Workspace, outside: Path) -> None:
+def test_a_file_outside_is_written_under_its_own_name(workspace, outside):
     place = workspace.locate(str(outside / "secret"))
     replace_file(place, b"new", expected=read_file(place, limit=100).fingerprint)
     assert (outside / "secret").read_bytes() == b"new"
 
 
-def test_a_link_swapped_in_is_not_written_through(
-    workspace: Workspace, project: Path, outside: Path
-) -> None:
+def test_a_link_swapped_in_is_not_written_through(workspace, project, outside):
     (project / "a").mkdir()
     (project / "a" / "secret").write_bytes(b"old")
     existing, new = workspace.locate("a/secret"), workspace.locate("a/new")
@@ -300,7 +287,7 @@ def test_a_link_swapped_in_is_not_written_through(
     assert (outside / "secret").read_bytes() == b"secret\n"
 
 
-def test_what_is_no_file_is_not_replaced(workspace: Workspace, project: Path) -> None:
+def test_what_is_no_file_is_not_replaced(workspace, project):
     os.mkfifo(project / "pipe")
     (project / "folder").mkdir()
     for name in ("pipe", "folder"):
@@ -310,9 +297,7 @@ def test_what_is_no_file_is_not_replaced(workspace: Workspace, project: Path) ->
             replace_file(workspace.locate(name), b"new", expected=None)
 
 
-def test_a_file_that_may_not_be_written_is_left_alone(
-    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_may_not_be_written_is_left_alone(workspace, file, monkeypatch):
     file.chmod(0o444)
     monkeypatch.setattr(os, "access", lambda *args, **kwargs: False)  # as for any user but root
     with pytest.raises(PermissionError, match="project/file"):
@@ -320,9 +305,7 @@ def test_a_file_that_may_not_be_written_is_left_alone(
     assert file.read_bytes() == b"old"
 
 
-def test_a_file_moves_with_its_content_and_mode(
-    workspace: Workspace, file: Path, project: Path
-) -> None:
+def test_a_file_moves_with_its_content_and_mode(workspace, file, project):
     file.chmod(0o751)
     move_file(workspace.locate("file"), workspace.locate("a/b/moved"))
     assert entries(project) == ["a", "a/b", "a/b/moved"]
@@ -330,7 +313,7 @@ def test_a_file_moves_with_its_content_and_mode(
     assert stat.S_IMODE((project / "a" / "b" / "moved").stat().st_mode) == 0o751
 
 
-def test_a_directory_moves_whole(workspace: Workspace, project: Path) -> None:
+def test_a_directory_moves_whole(workspace, project):
     (project / "a" / "b").mkdir(parents=True)
     (project / "a" / "b" / "file").touch()
     move_file(workspace.locate("a"), workspace.locate("c/d"))
@@ -338,9 +321,7 @@ def test_a_directory_moves_whole(workspace: Workspace, project: Path) -> None:
 
 
 @pytest.mark.parametrize("taken", ["file", "folder", "link"])
-def test_nothing_is_moved_over_what_exists(
-    workspace: Workspace, file: Path, project: Path, taken: str
-) -> None:
+def test_nothing_is_moved_over_what_exists(workspace, file, project, taken):
     destination = project / "taken"
     match taken:
         case "file":
@@ -359,8 +340,8 @@ def test_nothing_is_moved_over_what_exists(
 
 
 def test_a_file_that_takes_the_name_at_the_last_moment_is_left_alone(
-    workspace: Workspace, file: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, file, project, monkeypatch
+):
     real = os.link
 
     def link(*args: str, **kwargs: int) -> None:
@@ -374,9 +355,7 @@ def test_a_file_that_takes_the_name_at_the_last_moment_is_left_alone(
     assert file.read_bytes() == b"old"
 
 
-def test_a_file_moves_to_another_file_system(
-    workspace: Workspace, file: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_moves_to_another_file_system(workspace, file, project, monkeypatch):
     file.chmod(0o640)
     os.utime(file, ns=(10**9, 2 * 10**9))
     on_another_file_system(monkeypatch)
@@ -386,9 +365,7 @@ def test_a_file_moves_to_another_file_system(
     assert entries(project) == ["a", "a/moved"]
 
 
-def test_a_failed_move_leaves_everything_as_it_was(
-    workspace: Workspace, file: Path, project: Path, monkeypatch: pytest.MonkeyPatch, platform: str
-) -> None:
+def test_a_failed_move_leaves_everything_as_it_was(workspace, file, project, monkeypatch, platform):
     monkeypatch.setattr(os, "link", fails_with(errno.EXDEV))
     with pytest.raises(OSError, match="a/moved"):
         move_file(workspace.locate("file"), workspace.locate("a/moved"))
@@ -398,8 +375,8 @@ def test_a_failed_move_leaves_everything_as_it_was(
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
 def test_a_file_whose_old_name_stays_does_not_get_the_new_one(
-    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool
-) -> None:
+    workspace, file, monkeypatch, is_elsewhere
+):
     if is_elsewhere:
         on_another_file_system(monkeypatch)
     unlink_fails(monkeypatch, errno.EROFS)
@@ -411,8 +388,8 @@ def test_a_file_whose_old_name_stays_does_not_get_the_new_one(
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
 def test_a_file_whose_old_name_is_gone_meanwhile_is_moved(
-    workspace: Workspace, file: Path, monkeypatch: pytest.MonkeyPatch, is_elsewhere: bool
-) -> None:
+    workspace, file, monkeypatch, is_elsewhere
+):
     if is_elsewhere:
         on_another_file_system(monkeypatch)
     unlink_fails(monkeypatch, errno.ENOENT)
@@ -420,7 +397,7 @@ def test_a_file_whose_old_name_is_gone_meanwhile_is_moved(
     assert (file.parent / "moved").read_bytes() == b"old"
 
 
-def test_a_directory_does_not_move_into_itself(workspace: Workspace, project: Path) -> None:
+def test_a_directory_does_not_move_into_itself(workspace, project):
     (project / "a").mkdir()
     for destination in ("a", "a/b", "a/b/c"):
         with pytest.raises(FileError, match="into itself"):
@@ -428,16 +405,14 @@ def test_a_directory_does_not_move_into_itself(workspace: Workspace, project: Pa
     assert entries(project) == ["a"]
 
 
-def test_a_link_is_not_moved(workspace: Workspace, file: Path, project: Path) -> None:
+def test_a_link_is_not_moved(workspace, file, project):
     (project / "link").symlink_to("file")
     with pytest.raises(FileError, match=r"is a symbolic link to '.*project/file'"):
         move_file(workspace.locate("link"), workspace.locate("moved"))
     assert entries(project) == ["file", "link"]
 
 
-def test_nothing_moves_through_a_link_to_the_outside(
-    workspace: Workspace, file: Path, project: Path, outside: Path
-) -> None:
+def test_nothing_moves_through_a_link_to_the_outside(workspace, file, project, outside):
     (project / "link").symlink_to(outside)
     with pytest.raises(OutsideWorkspace):
         move_file(workspace.locate("file"), workspace.locate("link/moved"))
@@ -446,19 +421,19 @@ def test_nothing_moves_through_a_link_to_the_outside(
     assert entries(outside) == ["secret"]
 
 
-def test_a_missing_file_does_not_move(workspace: Workspace, project: Path) -> None:
+def test_a_missing_file_does_not_move(workspace, project):
     with pytest.raises(FileNotFoundError, match="project/missing"):
         move_file(workspace.locate("missing"), workspace.locate("a/b"))
     assert entries(project) == []
 
 
-def test_a_pipe_is_not_moved(workspace: Workspace, project: Path) -> None:
+def test_a_pipe_is_not_moved(workspace, project):
     os.mkfifo(project / "pipe")
     with pytest.raises(NotRegularFile):
         move_file(workspace.locate("pipe"), workspace.locate("b"))
 
 
-def test_readers_see_the_old_content_or_the_new_one(workspace: Workspace, file: Path) -> None:
+def test_readers_see_the_old_content_or_the_new_one(workspace, file):
     contents = [bytes([65 + n]) * (1 << 16) for n in range(8)]
     file.write_bytes(contents[0])
     contents_read: set[bytes] = set()
@@ -482,8 +457,8 @@ def test_readers_see_the_old_content_or_the_new_one(workspace: Workspace, file: 
 
 
 def test_while_a_folder_is_swapped_for_a_link_nothing_outside_is_written(
-    workspace: Workspace, project: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    workspace, project, outside, monkeypatch
+):
     monkeypatch.undo()  # only where a platform can walk is there no gap at all
     (project / "a").mkdir()
     for folder in (project / "a", outside):

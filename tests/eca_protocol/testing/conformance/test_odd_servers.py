@@ -176,7 +176,7 @@ def run_of(own: type[Any], cases: tuple[str, ...]) -> Run:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("slow", "cases"), PATIENT)
-def test_a_server_may_take_its_time(slow: type[Any], cases: tuple[str, ...]) -> None:
+def test_a_server_may_take_its_time(slow, cases):
     run = run_of(slow, cases)
     assert broken(run) == set()
     assert not [
@@ -216,9 +216,7 @@ class HangsInTheEnd(_AsksAgain):
 @pytest.mark.parametrize(
     ("own", "seconds", "rows"), [(NeverGivesUp, 0.5, set()), (HangsInTheEnd, 10, {"W-21d"})]
 )
-def test_a_turn_hangs_where_the_model_is_asked_no_more(
-    own: type[Any], seconds: float, rows: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_hangs_where_the_model_is_asked_no_more(own, seconds, rows, monkeypatch):
     refused = "a key that is refused"
     monkeypatch.setattr(faults, "ERRORS", {refused: faults.ERRORS[refused]})
     monkeypatch.setattr(faults, "AT_ONCE_SECONDS", 0.1)
@@ -228,15 +226,13 @@ def test_a_turn_hangs_where_the_model_is_asked_no_more(
 
 
 @pytest.mark.parametrize(("odd", "cases", "rows"), ODD)
-def test_what_is_missing_is_a_breach_and_no_error_of_the_suite(
-    odd: type[Any], cases: tuple[str, ...], rows: set[str]
-) -> None:
+def test_what_is_missing_is_a_breach_and_no_error_of_the_suite(odd, cases, rows):
     run = run_of(odd, cases)
     assert run.suite_errors == ()
     assert broken(run) == rows
 
 
-def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch):
     monkeypatch.setattr(stops, "STATES", {"in a wait before another try": (stops.BUSY, "")})
     monkeypatch.setattr(stops, "wait_for_requests", finishes)  # the stop is late
     case = "stops.a_stop_ends_the_turn_in_each_state_of_the_answer"
@@ -245,6 +241,6 @@ def test_a_turn_that_is_over_before_the_stop_shows_nothing(monkeypatch: pytest.M
     assert shown == {"untestable"}
 
 
-def test_a_decision_of_a_user_who_is_not_asked_is_not_judged() -> None:
+def test_a_decision_of_a_user_who_is_not_asked_is_not_judged():
     run = run_of(AsksNobody, ("approvals.a_decision_without_a_waiting_call_is_ignored",))
     assert broken(run) == set()

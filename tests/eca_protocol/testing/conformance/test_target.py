@@ -22,7 +22,7 @@ from eca_protocol.testing.conformance.target import KEY, MODEL, Directories, Tar
 from eca_protocol.testing.conformance.verdicts import Finding
 
 
-def test_it_is_sent_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
+def test_it_is_sent_its_model_in_upstreams_form(tmp_path, monkeypatch):
     for name in ("OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "sk-of-the-user")
     target = Target(command=("server", "--at={{workspace}}"), env={"MORE": "{{model}}"})
@@ -43,7 +43,7 @@ def test_it_is_sent_its_model_in_upstreams_form(tmp_path: Path, monkeypatch):
     assert "sk-of-the-user" not in env.values()
 
 
-def test_one_with_a_configuration_of_its_own_gets_a_file(tmp_path: Path):
+def test_one_with_a_configuration_of_its_own_gets_a_file(tmp_path):
     target = Target(
         command=("server",),
         template="url={{url}} key={{key}}",
@@ -62,9 +62,7 @@ def test_one_with_a_configuration_of_its_own_gets_a_file(tmp_path: Path):
 
 
 @pytest.mark.parametrize("edition", Revision)
-def test_an_edition_is_recognized_by_capabilities_and_by_our_option(
-    edition: Revision, tmp_path: Path
-):
+def test_an_edition_is_recognized_by_capabilities_and_by_our_option(edition, tmp_path):
     params = Target(edition=edition).initialize_params(tmp_path)
     assert forced_revision(params) is edition
     guessed = Revision.R2025_10 if edition is Revision.R2025_09 else edition
@@ -75,7 +73,7 @@ def test_an_edition_is_recognized_by_capabilities_and_by_our_option(
     ("name", "edition"),
     [("emacs", Revision.CURRENT), ("emacs-2025", Revision.R2025_10), ("cli", Revision.R2025_10)],
 )
-def test_a_client_of_the_field_says_what_it_says(name: str, edition: Revision, tmp_path: Path):
+def test_a_client_of_the_field_says_what_it_says(name, edition, tmp_path):
     params = Target(personality=PERSONALITIES[name]).initialize_params(tmp_path)
     assert detect(params) is edition
     assert params["workspaceFolders"] == [{"name": tmp_path.name, "uri": tmp_path.as_uri()}]

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +40,7 @@ PROGRESS = {"type": "progress", "state": "running", "text": "Hm"}
         ),
     ],
 )
-def test_a_malformed_message_is_a_violation(message: dict[str, Any], row: str) -> None:
+def test_a_malformed_message_is_a_violation(message, row):
     model = ScriptedModel()
     try:
         rules = Rules(model, draft=False)
@@ -52,9 +51,7 @@ def test_a_malformed_message_is_a_violation(message: dict[str, Any], row: str) -
         model.close()
 
 
-def test_a_server_that_cannot_be_started_is_no_violation(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_server_that_cannot_be_started_is_no_violation(monkeypatch, capsys, tmp_path):
     missing = str(tmp_path / "no-such-server")
     assert main(["--", missing]) == 3
     monkeypatch.setattr(sys, "argv", ["replay.py", "--", missing])
@@ -62,9 +59,7 @@ def test_a_server_that_cannot_be_started_is_no_violation(
     assert capsys.readouterr().err.count(missing) == 2
 
 
-def test_the_stderr_of_a_server_that_exits_is_shown_and_the_script_is_not_lost(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_stderr_of_a_server_that_exits_is_shown_and_the_script_is_not_lost(capsys, tmp_path):
     out = str(tmp_path / "no-such-folder" / "replay.py")
     assert main(["--replay", out, "--", sys.executable, "-S", "no-such-server.py"]) == 1
     output = capsys.readouterr()
@@ -74,18 +69,14 @@ def test_the_stderr_of_a_server_that_exits_is_shown_and_the_script_is_not_lost(
     assert "EDITION = " in output.out
 
 
-def test_a_command_runs_in_the_current_folder(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_command_runs_in_the_current_folder(monkeypatch, capsys, tmp_path):
     (tmp_path / "server.py").write_text("raise SystemExit('it was found')")
     monkeypatch.chdir(tmp_path)
     assert main(["--", sys.executable, "-S", "server.py"]) == 1
     assert "it was found" in capsys.readouterr().err
 
 
-def test_known_failures_are_the_ids_of_requirements(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_known_failures_are_the_ids_of_requirements(capsys, tmp_path):
     known = tmp_path / "known.txt"
     known.write_text("# of my server\nW-22e  # later\nno-such-row\n")
     with pytest.raises(SystemExit):
@@ -93,9 +84,7 @@ def test_known_failures_are_the_ids_of_requirements(
     assert "line 3: expected the id of a row, got 'no-such-row'" in capsys.readouterr().err
 
 
-def test_progress_is_a_line_on_a_terminal_and_nothing_elsewhere(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_progress_is_a_line_on_a_terminal_and_nothing_elsewhere(monkeypatch):
     out = io.StringIO()
     run = Run(command=[], edition="2025-10", steps=7, examples=2)
     Progress(out).show(run)
@@ -128,9 +117,7 @@ PROMPT = {"id": 1, "method": "chat/prompt", "params": {"chatId": "c", "message":
         ([], content(more=None)),
     ],
 )
-def test_a_signature_is_the_form_and_the_place_of_a_message(
-    before: list[tuple[str, Any]], other: dict[str, Any]
-) -> None:
+def test_a_signature_is_the_form_and_the_place_of_a_message(before, other):
     signature = Signatures().take("server", content())
     assert Signatures().take("server", content("Other words")) == signature
     signatures = Signatures()
@@ -139,12 +126,12 @@ def test_a_signature_is_the_form_and_the_place_of_a_message(
     assert signatures.take("server", other) != signature
 
 
-def test_a_script_is_a_program_whatever_a_server_has_written() -> None:
+def test_a_script_is_a_program_whatever_a_server_has_written():
     violation = Violation("CHAT-2", "the chat c", 'x\ud800\\u"""\0\n')
     compile(script_of("2025-10", [("rest", ())], violation).encode(), "replay.py", "exec")
 
 
-def test_a_model_that_is_closed_waits_at_no_gate() -> None:
+def test_a_model_that_is_closed_waits_at_no_gate():
     model = ScriptedModel()
     model.close()
     model.wait("mark-1", "gate-1")
@@ -152,7 +139,7 @@ def test_a_model_that_is_closed_waits_at_no_gate() -> None:
 
 
 @pytest.mark.parametrize("is_chunked", [False, True])
-def test_calls_of_one_turn_have_an_id_each_however_the_request_is_sent(is_chunked: bool) -> None:
+def test_calls_of_one_turn_have_an_id_each_however_the_request_is_sent(is_chunked):
     call = {"tool_call": "x", "arguments": {}}
     model = ScriptedModel()
     model.replies["mark-1"] = [[call, call], [call]]

@@ -30,9 +30,7 @@ def actions(steps: tuple[Step, ...]) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.requirement("W-22e")
-def test_a_second_end_is_found_and_replayed_without_this_package(
-    tmp_path: Path,
-) -> None:
+def test_a_second_end_is_found_and_replayed_without_this_package(tmp_path):
     server = (sys.executable, "-S", PROXY, "finishes_twice", "--", *SERVER)
     outcome = check_sessions(server, steps=200, shrink=False)
     assert outcome.failure is not None
@@ -58,9 +56,7 @@ def test_a_second_end_is_found_and_replayed_without_this_package(
         ("shouts", "FIELD:ChatProgressContent.text", 1),
     ],
 )
-def test_a_violation_is_shrunk_to_few_steps_that_replay_it(
-    fault: str, row: str, most: int, tmp_path: Path
-) -> None:
+def test_a_violation_is_shrunk_to_few_steps_that_replay_it(fault, row, most, tmp_path):
     server = (sys.executable, "-S", PROXY, fault, "--", *SERVER)
     outcome = check_sessions(server, steps=3000, step_seconds=5)
     assert outcome.failure is not None
@@ -78,7 +74,7 @@ def test_a_violation_is_shrunk_to_few_steps_that_replay_it(
     assert played.returncode == 0
 
 
-def test_a_session_continues_after_a_known_message() -> None:
+def test_a_session_continues_after_a_known_message():
     server = (sys.executable, "-S", PROXY, "finishes_twice", "--", *SERVER)
     outcome = check_sessions(server, steps=30, known={"W-22e"})
     assert outcome.failure is None, outcome.script
@@ -87,7 +83,7 @@ def test_a_session_continues_after_a_known_message() -> None:
 
 
 @pytest.mark.long
-def test_the_next_session_gets_a_new_process_after_a_message_that_is_known_to_be_missing() -> None:
+def test_the_next_session_gets_a_new_process_after_a_message_that_is_known_to_be_missing():
     server = (sys.executable, "-S", PROXY, "never_answers_a_delete", "--", *SERVER)
     outcome = check_sessions(server, steps=200, seconds=20, known={"BASE-17"})
     assert outcome.failure is None, outcome.script
@@ -95,7 +91,7 @@ def test_the_next_session_gets_a_new_process_after_a_message_that_is_known_to_be
 
 
 @pytest.mark.long
-def test_a_new_failure_is_found_beside_a_known_one(tmp_path: Path) -> None:
+def test_a_new_failure_is_found_beside_a_known_one(tmp_path):
     server = (sys.executable, "-S", PROXY, "finishes_twice,speaks_after_a_stop", "--", *SERVER)
     outcome = check_sessions(server, steps=2000, known={"W-22e"})
     assert outcome.failure is not None

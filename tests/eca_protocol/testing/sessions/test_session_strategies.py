@@ -9,14 +9,14 @@ from hypothesis import given, settings
 
 from eca_protocol.framing import ContentLengthDecoder
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.sessions.strategies import Broken, broken_sessions, sessions, writes
+from eca_protocol.testing.sessions.strategies import broken_sessions, sessions, writes
 from eca_protocol.testing.watching import Watcher
 
 EDITIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 
 
 @pytest.mark.parametrize("revision", EDITIONS)
-def test_the_editions_own_watcher_finds_nothing_in_a_legal_session(revision: Revision) -> None:
+def test_the_editions_own_watcher_finds_nothing_in_a_legal_session(revision):
     @settings(max_examples=6)
     @given(sessions(revision=revision, max_size=4))
     def check(messages: tuple[dict[str, object], ...]) -> None:
@@ -37,7 +37,7 @@ def test_the_editions_own_watcher_finds_nothing_in_a_legal_session(revision: Rev
 
 @settings(max_examples=15)
 @given(broken_sessions(revision=Revision.R2025_10))
-def test_a_broken_session_is_legal_without_the_message_it_names(broken: Broken) -> None:
+def test_a_broken_session_is_legal_without_the_message_it_names(broken):
     message = broken.messages[broken.at]
     rest = [each for place, each in enumerate(broken.messages) if place != broken.at]
     assert rest[0]["method"] == "initialize"
@@ -49,7 +49,7 @@ def test_a_broken_session_is_legal_without_the_message_it_names(broken: Broken) 
 
 @settings(max_examples=6)
 @given(writes(sessions(revision=Revision.R2025_10, max_size=2)))
-def test_writes_are_the_frames_of_a_session_however_they_are_cut(pieces: tuple[bytes, ...]) -> None:
+def test_writes_are_the_frames_of_a_session_however_they_are_cut(pieces):
     decoder = ContentLengthDecoder()
     bodies = [body for piece in pieces for body in decoder.feed(piece)]
     assert len(bodies) >= 4

@@ -32,8 +32,6 @@ from tests.eca_protocol.testing.watching.test_watcher import (
     watch,
 )
 
-pytestmark = pytest.mark.requirement
-
 PREPARED_IN_C, ANNOUNCED, RUNS = (
     says("c", "assistant", kind, **members, **OTHER)
     for kind, members in (

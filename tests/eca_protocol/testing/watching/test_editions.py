@@ -31,8 +31,6 @@ from tests.eca_protocol.testing.watching.session import (
     without,
 )
 
-pytestmark = pytest.mark.requirement
-
 DOC = {"codeAssistant": {"chat": True, "doc": True}}
 TODAY = {"codeAssistant": {**CAN["codeAssistant"], "chatCapabilities": {"askQuestion": True}}}
 

@@ -20,8 +20,6 @@ from eca_protocol.testing.watching.schemas import WIDENED, SchemaChecker
 from eca_protocol.testing.watching.validators import validator_for
 from tests.eca_protocol.testing.watching.session import good_session
 
-pytestmark = pytest.mark.requirement
-
 Part = Literal["params", "result"]
 EDITIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 
@@ -38,9 +36,7 @@ def parts(draw: st.DrawFn) -> tuple[Revision, str, Part, Any]:
 
 @settings(max_examples=30)
 @given(parts())
-def test_fast_validators_accept_what_fits_the_schema_and_the_rest_has_rows(
-    drawn: tuple[Revision, str, Part, Any],
-) -> None:
+def test_fast_validators_accept_what_fits_the_schema_and_the_rest_has_rows(drawn):
     revision, name, part, raw = drawn
     hint = ECA[name].params if part == "params" else ECA[name].result
     if validator_for(hint, revision)(raw):
@@ -58,9 +54,7 @@ def test_fast_validators_accept_what_fits_the_schema_and_the_rest_has_rows(
 
 @settings(max_examples=30)
 @given(st.data())
-def test_an_entry_with_any_error_is_checked_without_an_exception(
-    data: st.DataObject,
-) -> None:
+def test_an_entry_with_any_error_is_checked_without_an_exception(data):
     session = good_session()
     name = data.draw(st.sampled_from(list(session)))
     side, message = session[name]
@@ -105,7 +99,5 @@ def test_an_entry_with_any_error_is_checked_without_an_exception(
         ("ChatContentReceivedParams", ".content", {}, "FIELD:ChatContentReceivedParams.content"),
     ],
 )
-def test_a_path_is_the_field_of_its_interface(
-    interface: str, path: str, raw: Any, row: str | None
-) -> None:
+def test_a_path_is_the_field_of_its_interface(interface, path, raw, row):
     assert row_of_path(interface, path, raw, is_value=False) == row

@@ -41,8 +41,6 @@ from tests.eca_protocol.testing.watching.session import (
     without,
 )
 
-pytestmark = pytest.mark.requirement
-
 NO = tells("chat/toolCallReject", {"chatId": "new", "toolCallId": "call-2"})
 USED = says("new", "system", "usage", sessionTokens=1)
 OTHER = {**CALL, "id": "call-2"}
@@ -320,14 +318,14 @@ def rows(observations: list[Observation], side: Side = "server") -> list[str]:
     return [each.requirement for each in observations if each.side == side]
 
 
-def test_a_good_session_breaks_nothing_nor_does_any_beginning_of_it() -> None:
+def test_a_good_session_breaks_nothing_nor_does_any_beginning_of_it():
     watcher = Watcher()
     for side, message in good_session().values():
         assert watcher.feed(side, message) == []
     assert watcher.finish() == []
 
 
-def test_an_invented_tool_has_the_name_from_the_model() -> None:
+def test_an_invented_tool_has_the_name_from_the_model():
     made_up = {**CALL, "id": "call-9", "name": "edit_file", "arguments": {}}
     begins = (
         says("c", "assistant", "toolCallPrepare", argumentsText="", **made_up),
@@ -340,25 +338,23 @@ def test_an_invented_tool_has_the_name_from_the_model() -> None:
     assert rows(watch(after("called", *begins, withheld)(good_session()))) == ["W-33c"]
 
 
-def test_a_turn_may_follow_prompts_that_a_stop_dropped() -> None:
+def test_a_turn_may_follow_prompts_that_a_stop_dropped():
     assert watch(after("stopped", *NEXT_TURN)(good_session())) == []
 
 
 @pytest.mark.parametrize(("row", "change"), FAULTS, ids=name_of)
-def test_a_violation_is_reported_as_its_row_and_nothing_else(row: str, change: Change) -> None:
+def test_a_violation_is_reported_as_its_row_and_nothing_else(row, change):
     assert row in REQUIREMENTS
     assert rows(watch(change(good_session()))) == [row]
 
 
 @pytest.mark.parametrize(("broken", "change"), AT_ONCE, ids=[" ".join(each) for each, _ in AT_ONCE])
-def test_independent_violations_of_an_entry_are_all_reported(
-    broken: list[str], change: Change
-) -> None:
+def test_independent_violations_of_an_entry_are_all_reported(broken, change):
     assert sorted(rows(watch(change(good_session())))) == broken
 
 
 @pytest.mark.parametrize(("row", "change"), CLIENT_FAULTS, ids=name_of)
-def test_a_violation_of_the_client_is_reported_as_its_row(row: str, change: Change) -> None:
+def test_a_violation_of_the_client_is_reported_as_its_row(row, change):
     assert row in REQUIREMENTS
     assert rows(watch(change(good_session())), "client") == [row]
 
@@ -391,7 +387,7 @@ PLAIN = b'{"jsonrpc":"2.0","method":"$/x"}'
         ("BASE-13", encode_frame(b"[" + PLAIN + b"]")),
     ],
 )
-def test_bytes_are_reported_as_the_row_that_they_violate(row: str, data: bytes) -> None:
+def test_bytes_are_reported_as_the_row_that_they_violate(row, data):
     watcher = Watcher()
     watcher.feed(*asks(0, "initialize", {"processId": None}))
     watcher.feed(*answers(0, {"chatWelcomeMessage": ""}))
@@ -399,7 +395,7 @@ def test_bytes_are_reported_as_the_row_that_they_violate(row: str, data: bytes) 
     assert [each.requirement for each in observations] == [row], observations
 
 
-def test_a_message_in_an_incorrect_frame_is_checked() -> None:
+def test_a_message_in_an_incorrect_frame_is_checked():
     observations: list[Observation] = []
     watcher = Watcher()
     for side, message in twice("finished")(good_session()).values():
@@ -411,7 +407,7 @@ def test_a_message_in_an_incorrect_frame_is_checked() -> None:
     assert {each.requirement for each in observations} == {"W-1", "W-22e"}
 
 
-def test_the_rest_of_a_frame_with_a_wrong_length_is_not_reported_again() -> None:
+def test_the_rest_of_a_frame_with_a_wrong_length_is_not_reported_again():
     watcher = Watcher()
     assert len(watcher.feed_raw("server", b"Content-Length: 30\r\n\r\n" + PLAIN[:30])) == 1
     assert watcher.feed_raw("server", PLAIN[30:]) == []
@@ -434,9 +430,7 @@ def test_the_rest_of_a_frame_with_a_wrong_length_is_not_reported_again() -> None
         ("a /login openai 0a1b2c", "a /login ***", False, ["W-20b"]),
     ],
 )
-def test_a_key_may_be_redacted_in_the_echo(
-    message: str, echo: str, is_asked: bool, broken: list[str]
-) -> None:
+def test_a_key_may_be_redacted_in_the_echo(message, echo, is_asked, broken):
     key = asks(7, "chat/prompt", {"message": message, "chatId": "c"})
     words = says("c", "user", "text", text=echo, contentId="m-3")
     turn = (key, running("c"), words, answers(7, prompted("c")), finished("c"))
@@ -446,9 +440,7 @@ def test_a_key_may_be_redacted_in_the_echo(
 
 
 @pytest.mark.parametrize(("recorded", "broken"), [("***", []), ("ab", ["W-30b"])])
-def test_arguments_with_a_redacted_secret_are_not_reported(
-    recorded: str, broken: list[str]
-) -> None:
+def test_arguments_with_a_redacted_secret_are_not_reported(recorded, broken):
     session = content("prepare more", argumentsText='"/a","token":"abc"}')(good_session())
     session = content("run", arguments={"path": "/a", "token": recorded})(session)
     assert rows(watch(session)) == broken

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, Reply, chunk, finish, hang, reply, tool_call
+from eca_protocol.testing.provider import Provider, chunk, finish, hang, reply, tool_call
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolOutput
 from tests.eca_protocol.wire import notification
@@ -28,14 +27,9 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Editor, editor, finishes, provider_config
 from tests.eca_server.agent.chat.session_model import check_history
 
-pytestmark = pytest.mark.trio
 
-
-@pytest.mark.requirement(
-    "W-30a", "W-30b", "W-32a", "W-33a", "W-33c", "TOOL-1", "TOOL-3", "TOOL-4", "TOOL-5", "TOOL-6",
-    "TOOL-7", "TOOL-10", "TOOL-11", "TOOL-12",
-)  # fmt: skip
-async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path: Path) -> None:
+@pytest.mark.requirement("TOOL-10", "TOOL-11")
+async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path):
     (tmp_path / "a.txt").write_text("what stands there\n")
     async with session(tmp_path, calls(("eca_read_file", {"path": "a.txt"}))) as (ours, provider):
         await ours.turn("go")
@@ -56,8 +50,8 @@ async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path: P
         assert {"eca_read_file", "eca_shell_command", "eca_edit_file"} <= offered
 
 
-@pytest.mark.requirement("TOOL-4", "TOOL-14", "W-30a", "W-34b", "W-35a", "TOOL-13", "W-33f")
-async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path: Path) -> None:
+@pytest.mark.requirement("TOOL-4")
+async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path):
     (tmp_path / "a.txt").write_text("one\n")
     change = {"path": "a.txt", "original_content": "one", "new_content": "two"}
     async with session(tmp_path, calls(("eca_edit_file", change))) as (ours, provider):
@@ -77,8 +71,8 @@ async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path: Path) -> None:
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("TOOL-8", "TOOL-9", "TOOL-18", "TOOL-19", "W-30f", "W-31b", "W-32b")
-async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path: Path) -> None:
+@pytest.mark.requirement("TOOL-19", "W-31b")
+async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path):
     one = calls(("eca_shell_command", {"command": "touch made"}))
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
@@ -93,7 +87,7 @@ async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path: Pat
 
 @pytest.mark.requirement("W-31c", "W-30f")
 @pytest.mark.parametrize("steers", [False, True])
-async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path: Path, *, steers: bool) -> None:
+async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path, *, steers):
     one = calls(("eca_shell_command", {"command": "touch made"}), ("eca_read_file", {"path": "."}))
     async with Provider([one], otherwise=reply("the end")) as provider:
         config = provider_config(provider.url, chat={"title": False})
@@ -112,8 +106,7 @@ async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path: Path, *, stee
             assert "rather not" in str(provider.requests[-1].body["messages"][-1])
 
 
-@pytest.mark.requirement("W-31c")
-async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) -> None:
+async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
     task = {"agent": "scout", "task": "touch it"}
     script = [
         calls(("eca_spawn_agent", task)),
@@ -136,7 +129,7 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) 
             assert "rejected a tool call" in results(provider)[0]
 
 
-@pytest.mark.requirement("W-30c", "W-30d", "W-30e", "W-31a", "TOOL-9", "W-38b")
+@pytest.mark.requirement("W-30d", "TOOL-9", "W-38b")
 @pytest.mark.parametrize(
     ("name", "given", "config", "behavior", "ends", "told"),
     [
@@ -155,8 +148,8 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path: Path) 
     ],
 )  # fmt: skip
 async def test_a_call_that_cannot_run_needs_no_approval_and_the_turn_continues(
-    tmp_path: Path, name: str, given: Any, config: Any, behavior: str, ends: str | None, told: str
-) -> None:
+    tmp_path, name, given, config, behavior, ends, told
+):
     async with session(tmp_path, calls((name, given)), **config) as (ours, provider):
         await ours.turn("go", behavior=behavior)
         received = of_calls(ours)
@@ -171,10 +164,8 @@ async def test_a_call_that_cannot_run_needs_no_approval_and_the_turn_continues(
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.requirement("W-30b", "W-30h", "TOOL-1", "TOOL-14")
-async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_order(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.requirement("W-30b")
+async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_order(tmp_path):
     one = calls(*(("eca_shell_command", {"command": f"echo {n} >> log; echo {n}"}) for n in "123"))
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
@@ -187,10 +178,8 @@ async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_orde
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("TOOL-18", "W-30f")
-async def test_what_follows_a_rejected_call_still_waits_for_what_was_before_it(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.requirement("TOOL-18")
+async def test_what_follows_a_rejected_call_still_waits_for_what_was_before_it(tmp_path):
     slow = {"command": "sleep 0.2; echo made > a.txt"}
     one = calls(
         ("eca_shell_command", slow),
@@ -207,9 +196,7 @@ async def test_what_follows_a_rejected_call_still_waits_for_what_was_before_it(
 
 
 @pytest.mark.requirement("W-30h", "TOOL-1")
-async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_other(
-    tmp_path: Path,
-) -> None:
+async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_other(tmp_path):
     def piece(index: int, **function: str) -> Any:
         call = {"index": index, "function": function}
         if "name" in function:
@@ -235,8 +222,7 @@ async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_
             assert "".join(texts) == '{"path":"a"}'
 
 
-@pytest.mark.requirement("W-34a")
-async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path: Path) -> None:
+async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path):
     one = calls(("eca_shell_command", RUN))
     async with session(tmp_path, one, one) as (ours, _):
         await ours.approve({"id": "unknown"})
@@ -256,9 +242,7 @@ async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path: Path) -> No
 
 
 @pytest.mark.requirement("W-34b")
-async def test_a_decision_in_the_instant_of_its_run_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_decision_in_the_instant_of_its_run_counts(tmp_path, monkeypatch):
     async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, _):
         chats = ours.connection.chats
         session_of_chat = chats.open("c").services.session
@@ -280,9 +264,7 @@ async def test_a_decision_in_the_instant_of_its_run_counts(
 
 
 @pytest.mark.requirement("W-33c")
-async def test_a_call_has_the_name_that_was_listed_however_the_model_spells_it(
-    tmp_path: Path,
-) -> None:
+async def test_a_call_has_the_name_that_was_listed_however_the_model_spells_it(tmp_path):
     async with session(tmp_path, calls(("directory_tree", {"path": "."}))) as (ours, _):
         await ours.turn("go")
         assert {each["name"] for each in of_calls(ours)} == {"eca_directory_tree"}
@@ -290,9 +272,7 @@ async def test_a_call_has_the_name_that_was_listed_however_the_model_spells_it(
 
 
 @pytest.mark.requirement("TOOL-15")
-async def test_an_approval_for_the_session_covers_that_program_and_no_other(
-    tmp_path: Path,
-) -> None:
+async def test_an_approval_for_the_session_covers_that_program_and_no_other(tmp_path):
     same = calls(("eca_shell_command", RUN))
     other = calls(("eca_shell_command", {"command": "echo hello; touch more"}))
     async with session(tmp_path, same, same, other) as (ours, _):
@@ -303,8 +283,7 @@ async def test_an_approval_for_the_session_covers_that_program_and_no_other(
         await ours.expect_finished()
 
 
-@pytest.mark.requirement("TOOL-15")
-async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path: Path) -> None:
+async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out.txt"
     inside.mkdir()
     outside.write_text("secret")
@@ -319,9 +298,7 @@ async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path
 
 
 @pytest.mark.requirement("W-30e")
-async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(
-    tmp_path: Path,
-) -> None:
+async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_path):
     one = calls(("eca_read_file", {"path": "gone"}))
     async with session(tmp_path, one, one, one) as (ours, provider):
         received = await ours.turn("go")
@@ -330,17 +307,14 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(
         assert finishes(received) == 1
 
 
-@pytest.mark.requirement("W-30e")
-async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path: Path) -> None:
+async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path):
     one = calls(*[("eca_read_file", {"path": "gone"})] * 4)
     async with session(tmp_path, one) as (ours, provider):
         await ours.turn("go")
         assert len(results(provider)) == 4
 
 
-async def test_a_turn_without_an_end_is_ended_readably(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_without_an_end_is_ended_readably(tmp_path, monkeypatch):
     monkeypatch.setattr("eca_server.agent.chat.agent.MOST_STEPS", 2)
     (tmp_path / "a").write_text("a")
     one = calls(("eca_read_file", {"path": "a"}))
@@ -350,11 +324,9 @@ async def test_a_turn_without_an_end_is_ended_readably(
         assert any("2 steps" in str(each.get("text")) for each in received)
 
 
-@pytest.mark.requirement("W-30a", "TOOL-7")
+@pytest.mark.requirement("TOOL-7")
 @pytest.mark.parametrize("where", ["prepare", "_read"])
-async def test_a_tool_that_crashes_fails_its_call_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+async def test_a_tool_that_crashes_fails_its_call_only(tmp_path, monkeypatch, where):
     def crash(*_: object) -> ToolOutput:
         raise RuntimeError("a bug")
 
@@ -394,7 +366,7 @@ UNFINISHED = reply(
 )
 
 
-@pytest.mark.requirement("W-23b", "W-23d", "W-23g", "W-30g", "LIFE-19", "TOOL-8")
+@pytest.mark.requirement("TOOL-8")
 @pytest.mark.parametrize(
     ("script", "reach", "end"),
     [
@@ -403,9 +375,7 @@ UNFINISHED = reply(
         (calls(("eca_shell_command", SLEEPER)), stop_running, "ed"),
     ],
 )
-async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
-    tmp_path: Path, script: Reply, reach: Callable[..., Any], end: str
-) -> None:
+async def test_a_stop_closes_the_call_and_the_next_request_is_valid(tmp_path, script, reach, end):
     async with session(tmp_path, script) as (ours, provider):
         await ours.prompt("go")
         await reach(ours, tmp_path)
@@ -432,8 +402,7 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(
         check_history(ours.connection.chats.open("c").history)
 
 
-@pytest.mark.requirement("W-23d")
-async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path: Path) -> None:
+async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path):
     one = calls(("eca_write_file", {"path": "a", "content": "b"}), ("eca_shell_command", RUN))
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
@@ -446,9 +415,9 @@ async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path: Path)
         assert "did not run" in not_run
 
 
-@pytest.mark.requirement("W-24a", "W-24b")
+@pytest.mark.requirement("W-24b")
 @pytest.mark.parametrize("reach", [stop_waiting, stop_running])
-async def test_a_delete_closes_the_calls_inside(tmp_path: Path, reach: Callable[..., Any]) -> None:
+async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
     async with session(tmp_path, calls(("eca_shell_command", SLEEPER))) as (ours, _):
         await ours.prompt("go")
         await reach(ours, tmp_path)
@@ -463,8 +432,8 @@ async def test_a_delete_closes_the_calls_inside(tmp_path: Path, reach: Callable[
         assert len(ours.contents()) == told
 
 
-@pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11", "W-33a", "W-33b", "W-33c")
-async def test_the_tools_are_announced_again_when_the_behaviour_disables_others() -> None:
+@pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11")
+async def test_the_tools_are_announced_again_when_the_behaviour_disables_others():
     async with editor() as ours:
 
         def told() -> list[Any]:
@@ -483,9 +452,7 @@ async def test_the_tools_are_announced_again_when_the_behaviour_disables_others(
             assert tools["eca_read_file"]["parameters"]["type"] == "object"
 
 
-async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_path, monkeypatch):
     rules = tmp_path / ".gitignore"
     rules.write_text("secret\n")
     monkeypatch.setattr(os, "access", lambda path, _: Path(path) != rules)
@@ -502,7 +469,7 @@ async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(
     )
 
 
-async def test_unknown_arguments_are_refused_and_those_that_are_known_named(tmp_path: Path) -> None:
+async def test_unknown_arguments_are_refused_and_those_that_are_known_named(tmp_path):
     (tmp_path / "a.txt").write_text("one")
     script = calls(("eca_read_file", {"path": "a.txt", "start_line": 3}))
     async with session(tmp_path, script) as (ours, provider):

@@ -13,8 +13,6 @@ from tests.eca_server.agent.chat.agent_session import calls, of_calls
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Content, Editor, finishes, provider_config
 
-pytestmark = pytest.mark.trio
-
 METHOD = "chat/askQuestion"
 QUESTION: dict[str, Any] = {
     "question": "Which one?",
@@ -105,7 +103,6 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing() -> None:
         assert finishes(ours.contents()) == 2
 
 
-@pytest.mark.requirement("W-42d")
 async def test_a_client_that_shows_no_questions_is_not_asked() -> None:
     async with current(capabilities={"codeAssistant": {"chatCapabilities": {}}}) as ours:
         await ours.turn('call eca_ask_user {"question": "?"}', model="simulator/script")

@@ -26,8 +26,6 @@ from tests.eca_server.agent.chat.test_rollback import (
     writes,
 )
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -37,8 +35,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def test_the_previous_content_of_a_file_is_stored_though_another_server_delays_the_disk(
-    tmp_path: Path, folder: Path
-) -> None:
+    tmp_path, folder
+):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
@@ -53,8 +51,8 @@ async def test_the_previous_content_of_a_file_is_stored_though_another_server_de
 
 
 async def test_a_file_is_named_if_its_previous_content_could_not_be_saved(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, folder, monkeypatch
+):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
@@ -84,8 +82,8 @@ def edits(old: str, new: str) -> str:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, late: bool
-) -> None:
+    tmp_path, folder, monkeypatch, *, late
+):
     (folder / "a").write_text("one\n")
     async with current(data=tmp_path, folder=folder) as ours:
         begun = len(ours.seen)
@@ -111,8 +109,8 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
 
 
 async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_back(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, folder, monkeypatch
+):
     begun, goes_on, add = threading.Event(), threading.Event(), queries.add_before_images
 
     def slowly(*given: Any) -> tuple[int, ...]:
@@ -135,8 +133,8 @@ async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_b
 
 @pytest.mark.parametrize("call", ["fsync", "link"])
 async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
+    tmp_path, folder, monkeypatch, call
+):
     begun, goes_on, real = threading.Event(), threading.Event(), getattr(os, call)
 
     def slowly(*given: Any, **more: Any) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.instructions import instructions
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.editor import editor, provider_config
-
-pytestmark = pytest.mark.trio
 
 BEHAVIOR_OF = {instructions(name, ()): name for name in ("agent", "plan")}
 
@@ -22,7 +18,7 @@ def behaviors(provider: Provider) -> list[str]:
     return [BEHAVIOR_OF[system] for system in systems]
 
 
-@pytest.mark.requirement("W-28a", "W-28c", "CHAT-5", "CHAT-38", "LIFE-8")
+@pytest.mark.requirement("LIFE-8")
 @pytest.mark.parametrize(
     ("config", "options", "selected", "prompt", "expected"),
     [
@@ -41,12 +37,8 @@ def behaviors(provider: Provider) -> list[str]:
     ],
 )
 async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
-    config: dict[str, Any],
-    options: dict[str, Any],
-    selected: str | None,
-    prompt: dict[str, Any],
-    expected: str,
-) -> None:
+    config, options, selected, prompt, expected
+):
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url, **config), started=False) as ours:
         await ours.start(initializationOptions={**options, "chat": {"title": False}})
@@ -56,8 +48,7 @@ async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
         assert behaviors(provider) == [expected]
 
 
-@pytest.mark.requirement("W-28c", "CHAT-38")
-async def test_the_selection_by_its_newer_name_counts_as_well() -> None:
+async def test_the_selection_by_its_newer_name_counts_as_well():
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan"})
@@ -70,7 +61,7 @@ async def test_the_selection_by_its_newer_name_counts_as_well() -> None:
 
 
 @pytest.mark.requirement("W-28b")
-async def test_a_change_touches_no_running_turn_and_is_not_sent_back() -> None:
+async def test_a_change_touches_no_running_turn_and_is_not_sent_back():
     provider = Provider([reply(wait("now"), "a"), reply("b")])
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
         introduced = len(ours.seen)

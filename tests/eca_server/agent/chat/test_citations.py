@@ -16,7 +16,7 @@ from tests.eca_server.models.openai_responses.scripted import (
     steps,
 )
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement("W-26c")]
+pytestmark = pytest.mark.requirement("W-26c")
 
 PAGE = "https://e.test/a"
 

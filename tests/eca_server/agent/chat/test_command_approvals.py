@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from eca_protocol.testing.provider import Provider, reply
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
-
-pytestmark = pytest.mark.trio
 
 
 def shell(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
@@ -35,10 +32,7 @@ async def runs(ours: Editor, count: int) -> list[Content]:
     return [await ours.content("toolCallRun") for _ in range(count)]
 
 
-@pytest.mark.requirement("W-44e", "TOOL-15")
-async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipeline_asks(
-    tmp_path: Path,
-) -> None:
+async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipeline_asks(tmp_path):
     script = [
         calls(shell("touch a.txt | head -1")),
         calls(shell("head -2 a.txt | touch b.txt")),
@@ -79,7 +73,7 @@ async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipelin
 
 
 @pytest.mark.requirement("W-44e")
-async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path: Path) -> None:
+async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path):
     (tmp_path / "ws").mkdir()
     script = [
         calls(shell(command))
@@ -98,8 +92,7 @@ async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path: Pat
         await ours.expect_finished()
 
 
-@pytest.mark.requirement("W-44e")
-async def test_what_is_remembered_holds_in_its_folder(tmp_path: Path) -> None:
+async def test_what_is_remembered_holds_in_its_folder(tmp_path):
     (tmp_path / "sub").mkdir()
     script = [
         calls(shell("cd sub && sleep 0")),
@@ -119,10 +112,7 @@ async def test_what_is_remembered_holds_in_its_folder(tmp_path: Path) -> None:
         await ours.expect_finished()
 
 
-@pytest.mark.requirement("W-44e")
-async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(
-    tmp_path: Path,
-) -> None:
+async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(tmp_path):
     own = tmp_path / "bin"
     own.mkdir()
     (tmp_path / "sleeper").write_text("#!/bin/sh\ntouch hijacked\n")
@@ -151,7 +141,7 @@ async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(
 
 
 @pytest.mark.requirement("W-44d")
-async def test_a_call_has_a_summary_while_the_model_writes_it(tmp_path: Path) -> None:
+async def test_a_call_has_a_summary_while_the_model_writes_it(tmp_path):
     script = [calls(shell("sleep 0"), ("eca_read_file", {"path": "x"}), ("eca_nothing", {}))]
     async with (
         Provider(script, otherwise=reply("the end")) as provider,

@@ -8,12 +8,9 @@ from eca_protocol.server.texts import named_command
 from eca_server.agent.commands import COMMANDS
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, text, types
 
-pytestmark = pytest.mark.trio
-
 NAMES = [command.name for command in COMMANDS]
 
 
-@pytest.mark.requirement("CHAT-30", "W-20d", "W-22e")
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
@@ -23,9 +20,7 @@ NAMES = [command.name for command in COMMANDS]
         ("/nope", "There is no command `/nope`. Available commands: `/init`, `/login`, "),
     ],
 )
-async def test_a_command_is_a_turn_with_an_echo_and_one_finished(
-    prompt: str, expected: str
-) -> None:
+async def test_a_command_is_a_turn_with_an_echo_and_one_finished(prompt, expected):
     async with editor() as ours:
         received = await ours.turn(prompt)
         assert types(received) == ["progress", "text", "finished"]
@@ -38,21 +33,19 @@ async def test_a_command_is_a_turn_with_an_echo_and_one_finished(
 
 @pytest.mark.requirement("CHAT-30", "CHAT-3")
 @pytest.mark.parametrize("prompt", ["/usr/bin/x is slow", "/a/", "/", "//x", "a /doctor", "1/2"])
-async def test_a_path_is_a_prompt(prompt: str) -> None:
+async def test_a_path_is_a_prompt(prompt):
     async with editor() as ours:
         assert text((await ours.turn(prompt, model=ECHO))[2:]) == prompt
 
 
-@pytest.mark.requirement("CHAT-30")
-async def test_the_first_word_names_the_command() -> None:
+async def test_the_first_word_names_the_command():
     assert named_command("/doctor") == named_command("/Doctor") == "doctor"
     assert named_command("\t/costs now") == "costs"
     assert named_command("") is None
     assert named_command("  ") is None
 
 
-@pytest.mark.requirement("W-22a", "W-22b", "W-22c", "CHAT-30")
-async def test_a_command_passes_the_queue_of_its_chat(autojump_clock: object) -> None:
+async def test_a_command_passes_the_queue_of_its_chat(autojump_clock):
     async with editor() as ours:
         await ours.prompt("wait 1\nsay a", model=SCRIPT)
         answer = await ours.prompt("/costs", model=SCRIPT)
@@ -64,15 +57,15 @@ async def test_a_command_passes_the_queue_of_its_chat(autojump_clock: object) ->
         assert received[-3]["text"] == "/costs"
 
 
-@pytest.mark.requirement("CHAT-2", "CHAT-30")
-async def test_a_command_is_no_part_of_the_conversation() -> None:
+@pytest.mark.requirement("CHAT-2")
+async def test_a_command_is_no_part_of_the_conversation():
     async with editor() as ours:
         for prompt in ("/doctor", "/nope", "/costs"):
             await ours.turn(prompt)
         assert not ours.connection.chats.open("c").history
 
 
-@pytest.mark.requirement("CHAT-27", "CHAT-28", "W-40b", "W-40c", "W-40d", "W-40e")
+@pytest.mark.requirement("CHAT-28", "W-40b")
 @pytest.mark.parametrize(
     ("query", "names"),
     [
@@ -84,7 +77,7 @@ async def test_a_command_is_no_part_of_the_conversation() -> None:
         ("nothing like it", []),
     ],
 )
-async def test_commands_match_by_name_or_description(query: str | None, names: list[str]) -> None:
+async def test_commands_match_by_name_or_description(query, names):
     async with editor() as ours:
         answer = await ours.ask("chat/queryCommands", {"query": query})
         named = await ours.ask("chat/queryCommands", {"query": query, "chatId": "c"})
@@ -99,8 +92,7 @@ async def test_commands_match_by_name_or_description(query: str | None, names: l
         assert all(argument["description"] for argument in command["arguments"])
 
 
-@pytest.mark.requirement("CHAT-24", "W-40e", "CHAT-29")
-async def test_contexts_are_none_yet_and_the_chat_s_id_comes_back_if_given() -> None:
+async def test_contexts_are_none_yet_and_the_chat_s_id_comes_back_if_given():
     async with editor() as ours:
         given = {"query": "x", "contexts": [{"type": "repoMap"}]}
         assert await ours.ask("chat/queryContext", given) == {"contexts": []}
@@ -108,8 +100,8 @@ async def test_contexts_are_none_yet_and_the_chat_s_id_comes_back_if_given() -> 
         assert named == {"chatId": "c", "contexts": []}
 
 
-@pytest.mark.requirement("CHAT-29", "W-40e")
-async def test_queries_are_answered_while_a_turn_runs() -> None:
+@pytest.mark.requirement("CHAT-29")
+async def test_queries_are_answered_while_a_turn_runs():
     async with editor() as ours:
         await ours.prompt("repeat 99999999 x", model=SCRIPT)
         assert await ours.ask("chat/queryContext", {"query": ""}) == {"contexts": []}

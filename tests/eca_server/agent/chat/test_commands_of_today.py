@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from eca_protocol.testing.provider import Provider, finish, reply, usage
@@ -19,13 +17,10 @@ from tests.eca_server.agent.chat.editor import (
     text,
 )
 
-pytestmark = pytest.mark.trio
-
 CONFIG_UPDATED = "config/updated"
 
 
-@pytest.mark.requirement("W-28", "CHAT-30")
-async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
+async def test_a_model_is_selected_by_a_command_for_its_chat_alone():
     async with current() as ours:
         assert f"* {ECHO}\n" in text(await ours.turn("/model", model=ECHO))
         begun = len(ours.seen)
@@ -43,7 +38,7 @@ async def test_a_model_is_selected_by_a_command_for_its_chat_alone() -> None:
 
 
 @pytest.mark.requirement("W-28")
-async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -> None:
+async def test_a_client_with_one_selection_has_the_model_selected_everywhere():
     async with editor() as ours:
         begun = len(ours.seen)
         await ours.turn(f"/model {SCRIPT}", model=ECHO)
@@ -53,8 +48,7 @@ async def test_a_client_with_one_selection_has_the_model_selected_everywhere() -
         await ours.expect_finished("other")
 
 
-@pytest.mark.requirement("W-28", "CHAT-30")
-async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() -> None:
+async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
     async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
         await ours.turn("/model script", model=ECHO)
         assert "* code\n" in text(await ours.turn("/agent"))
@@ -80,10 +74,7 @@ async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay() ->
         assert ours.connection.chats.open("other").settings.behavior == "plan"
 
 
-@pytest.mark.requirement("CHAT-30")
-async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(
-    tmp_path: Path,
-) -> None:
+async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_path):
     data, here, there = (tmp_path / name for name in ("data", "here", "there"))
     for folder in (data, here, there):
         folder.mkdir()
@@ -112,8 +103,7 @@ async def answered(ours: Editor, label: str | None) -> str:
     return str(question["params"]["question"])
 
 
-@pytest.mark.requirement("CHAT-30", "W-24a")
-async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path: Path) -> None:
+async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", "old", model=SCRIPT)
     async with current(data=tmp_path) as ours:
@@ -147,7 +137,7 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
 
 
 @pytest.mark.requirement("W-27")
-async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_command() -> None:
+async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_command():
     script = [reply("a", finish("stop"), usage(4_990, 10))] * 2
     async with Provider(script) as provider:
         config = provider_config(provider.url)
@@ -173,10 +163,7 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
     assert "at 60 %" in answer
 
 
-@pytest.mark.requirement("CHAT-30")
-async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, monkeypatch):
     async with current(data=tmp_path) as ours:
         assert "nothing to fork" in text(await ours.turn("/fork"))
         await ours.turn("say one", model=SCRIPT)
@@ -204,10 +191,7 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(
         assert "cannot show chats" in text(await ours.turn("/fork"))
 
 
-@pytest.mark.requirement("CHAT-30")
-async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(
-    tmp_path: Path,
-) -> None:
+async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):
     rules = tmp_path / ".eca" / "rules"
     rules.mkdir(parents=True)
     (rules / "python.md").write_text('---\npaths: "**/*.py"\n---\nBe typed.')

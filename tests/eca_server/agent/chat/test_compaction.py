@@ -35,8 +35,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.agent.chat.test_history import conversation
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 LIMIT = 10_000
 COMPACTED = "The chat was compacted"
 NOT_COMPACTED = "The chat could not be compacted"
@@ -102,7 +100,7 @@ async def chatting(
 FULL = answered("one is done", 9000)
 
 
-async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past() -> None:
+async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past():
     async with chatting([FULL, answered("b"), answered("c")], [answered("THE SUMMARY")]) as case:
         await case.turn("one")
         received = await case.ours.turn("two")
@@ -124,7 +122,7 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past() -> 
 
 
 @pytest.mark.parametrize("prompt", [9000, 7000])
-async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(prompt: int) -> None:
+async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(prompt):
     working = reply("at work", wait("now"), finish("stop"), usage(prompt, 5))
     too_long = [] if prompt == 9000 else [TOO_LONG]
     answers = [working, *too_long, answered("b")]
@@ -140,7 +138,7 @@ async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(pr
     assert "but not two" not in str(case.summaries)
 
 
-async def test_what_a_summary_takes_is_counted_in_its_turn() -> None:
+async def test_what_a_summary_takes_is_counted_in_its_turn():
     async with chatting([FULL, answered("b")], [answered("s", 700)]) as case:
         await case.turn("one")
         received = await case.ours.turn("two")
@@ -148,13 +146,13 @@ async def test_what_a_summary_takes_is_counted_in_its_turn() -> None:
         assert used["sessionTokens"] == 9005 + 705 + 15
 
 
-async def test_where_there_is_space_nothing_is_summarized() -> None:
+async def test_where_there_is_space_nothing_is_summarized():
     async with chatting([answered("a", 7000), answered("b"), answered("c")]) as case:
         for words in ("one", "two", "three"):
             assert COMPACTED not in await case.turn(words)
 
 
-async def test_how_full_is_configured_and_a_behaviour_has_its_own() -> None:
+async def test_how_full_is_configured_and_a_behaviour_has_its_own():
     config = {"autoCompactPercentage": 100, "behavior": {"plan": {"autoCompactPercentage": 10}}}
     answers = [FULL, FULL, answered("c")]
     async with chatting(answers, [answered("s")], **config) as case:
@@ -174,9 +172,7 @@ async def test_how_full_is_configured_and_a_behaviour_has_its_own() -> None:
     ],
     ids=["enough left", "too little left", "too small a model", "agent's %", "agent's tokens"],
 )
-async def test_how_many_tokens_must_be_left_is_configured(
-    config: dict[str, Any], *, compacts: bool
-) -> None:
+async def test_how_many_tokens_must_be_left_is_configured(config, *, compacts):
     summaries = [answered("s")] if compacts else []
     said = [answered("a", 8000), answered("b")]
     async with chatting(said, summaries, **config) as case:
@@ -185,20 +181,20 @@ async def test_how_many_tokens_must_be_left_is_configured(
         assert len(case.summaries) == len(summaries)
 
 
-async def test_what_was_not_counted_by_the_provider_is_estimated() -> None:
+async def test_what_was_not_counted_by_the_provider_is_estimated():
     async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
         await case.turn("one")
         assert COMPACTED in await case.turn("x" * 4 * LIMIT)
         assert case.told[1][0][1].endswith("x" * 4 * LIMIT)
 
 
-async def test_a_model_whose_context_is_unknown_is_asked_as_it_is() -> None:
+async def test_a_model_whose_context_is_unknown_is_asked_as_it_is():
     async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
         await case.turn("one")
         assert COMPACTED not in await case.turn("two")
 
 
-async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again() -> None:
+async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again():
     call = tool_call("eca_nothing", '{"n": 1}')
     answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
     async with chatting(answers, [answered("IT CALLED nothing")]) as case:
@@ -216,23 +212,21 @@ async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again() -> None:
     assert words.endswith("\n\ncall nothing")
 
 
-async def test_a_long_first_prompt_does_not_keep_its_turn_from_being_compacted() -> None:
+async def test_a_long_first_prompt_does_not_keep_its_turn_from_being_compacted():
     call = tool_call("eca_nothing", "{}")
     answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
     async with chatting(answers, [answered("SUMMARY")]) as case:
         assert (await case.turn("x" * 4 * LIMIT)).count(COMPACTED) == 1
 
 
-async def test_a_provider_that_counts_too_much_is_not_asked_for_one_summary_after_the_other() -> (
-    None
-):
+async def test_a_provider_that_counts_too_much_is_not_asked_for_one_summary_after_the_other():
     answers = [answered(str(number), 9000) for number in range(5)]
     async with chatting(answers, [answered("s")]) as case:
         said = [COMPACTED in await case.turn(f"prompt {number}") for number in range(5)]
     assert said == [False, True, False, False, False]
 
 
-async def test_a_chat_that_fills_again_is_compacted_again() -> None:
+async def test_a_chat_that_fills_again_is_compacted_again():
     answers = [FULL, answered("b"), FULL, answered("d")]
     async with chatting(answers, [answered("FIRST"), answered("SECOND")]) as case:
         said = [COMPACTED in await case.turn(f"prompt {number}") for number in range(4)]
@@ -254,7 +248,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_where_there_is_no_summary_the_chat_continues_whole(failure: str) -> None:
+async def test_where_there_is_no_summary_the_chat_continues_whole(failure):
     async with chatting([FULL, answered("b")], [FAILURES[failure]]) as case:
         await case.turn("one")
         said = await case.turn("two")
@@ -263,7 +257,7 @@ async def test_where_there_is_no_summary_the_chat_continues_whole(failure: str) 
     assert case.told[1] == [("user", "one"), ("assistant", "one is done"), ("user", "two")]
 
 
-async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock: object) -> None:
+async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock):
     config = {"retry": {"maxRetries": 0}, "streamIdleTimeoutSeconds": 10 * SECONDS}
     async with chatting([FULL, answered("b")], [reply("half", hang())], **config) as case:
         await case.turn("one")
@@ -273,7 +267,7 @@ async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock: 
     assert len(case.told[1]) == 3
 
 
-async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn() -> None:
+async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn():
     call = tool_call("eca_nothing", "{}")
     calling = reply(call, finish("tool_calls"), usage(9000, 5))
     refused = FAILURES["refused"]
@@ -282,7 +276,7 @@ async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn() -> No
         assert (await case.turn("two")).count(NOT_COMPACTED) == 1
 
 
-async def test_a_stop_ends_a_summary_and_nothing_is_lost() -> None:
+async def test_a_stop_ends_a_summary_and_nothing_is_lost():
     async with chatting([FULL, answered("c")], [reply("half", hang()), answered("S")]) as case:
         await case.turn("one")
         ours = case.ours
@@ -299,7 +293,7 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost() -> None:
         assert all(words in past for words in ("one", "one is done", "two"))
 
 
-async def test_a_request_that_is_too_long_is_tried_once_more_behind_a_summary() -> None:
+async def test_a_request_that_is_too_long_is_tried_once_more_behind_a_summary():
     answers = [answered("a"), TOO_LONG, answered("b")]
     async with chatting(answers, [answered("SUMMARY")], context=None) as case:
         await case.turn("one")
@@ -312,7 +306,7 @@ async def test_a_request_that_is_too_long_is_tried_once_more_behind_a_summary() 
     assert words.endswith("\n\ntwo")
 
 
-async def test_a_request_that_is_too_long_even_so_ends_readably() -> None:
+async def test_a_request_that_is_too_long_even_so_ends_readably():
     answers = [answered("a"), TOO_LONG, TOO_LONG, answered("c")]
     async with chatting(answers, [answered("SUMMARY")]) as case:
         await case.turn("one")
@@ -320,13 +314,13 @@ async def test_a_request_that_is_too_long_even_so_ends_readably() -> None:
         assert (await case.turn("three")).endswith("c")
 
 
-async def test_a_first_prompt_that_is_too_long_has_nothing_to_summarize() -> None:
+async def test_a_first_prompt_that_is_too_long_has_nothing_to_summarize():
     async with chatting([TOO_LONG, answered("b")]) as case:
         assert "the conversation is too long" in await case.turn("one")
         await case.turn("two", chat="another")
 
 
-async def test_a_past_that_is_too_long_for_one_request_is_cut_until_it_fits() -> None:
+async def test_a_past_that_is_too_long_for_one_request_is_cut_until_it_fits():
     answers = [answered("a" * 300_000), TOO_LONG, answered("b")]
     summaries = [TOO_LONG, TOO_LONG, answered("SUMMARY")]
     async with chatting(answers, summaries, context=None) as case:
@@ -339,7 +333,7 @@ async def test_a_past_that_is_too_long_for_one_request_is_cut_until_it_fits() ->
     assert "bytes left out" in case.summaries[2]["messages"][1]["content"]
 
 
-async def test_a_past_that_never_fits_ends_readably() -> None:
+async def test_a_past_that_never_fits_ends_readably():
     answers = [answered("a"), TOO_LONG, answered("c")]
     async with chatting(answers, [TOO_LONG] * 3, context=None) as case:
         await case.turn("one")
@@ -354,7 +348,7 @@ def system_texts(received: Sequence[Content]) -> list[str]:
     return [each["text"] for each in received if each["type"] == "text"][1:]
 
 
-async def test_the_user_compacts_a_chat_and_says_how() -> None:
+async def test_the_user_compacts_a_chat_and_says_how():
     async with chatting([answered("a"), answered("b")], [answered("THE SUMMARY")]) as case:
         await case.turn("one")
         received = await case.ours.turn("/compact keep  the names ")
@@ -369,7 +363,7 @@ async def test_the_user_compacts_a_chat_and_says_how() -> None:
     assert words.endswith("two")
 
 
-async def test_in_an_empty_chat_there_is_nothing_to_compact() -> None:
+async def test_in_an_empty_chat_there_is_nothing_to_compact():
     async with chatting([answered("a")], [answered("s")]) as case:
         assert "nothing to compact" in await case.turn("/compact")
         await case.turn("one")
@@ -377,7 +371,7 @@ async def test_in_an_empty_chat_there_is_nothing_to_compact() -> None:
         assert "nothing to compact" in await case.turn("/compact")
 
 
-async def test_a_compaction_by_the_user_that_fails_changes_nothing() -> None:
+async def test_a_compaction_by_the_user_that_fails_changes_nothing():
     async with chatting([answered("a"), answered("b")], [FAILURES["empty"]]) as case:
         await case.turn("one")
         assert NOT_COMPACTED in await case.turn("/compact")
@@ -386,13 +380,13 @@ async def test_a_compaction_by_the_user_that_fails_changes_nothing() -> None:
     assert [words for _, words in case.told[1]] == ["one", "a", "two"]
 
 
-async def test_compacting_with_a_model_that_cannot_be_asked_says_so() -> None:
+async def test_compacting_with_a_model_that_cannot_be_asked_says_so():
     async with chatting([answered("a")]) as case:
         await case.turn("one")
         assert "cannot be used" in await case.turn("/compact", model="p/none")
 
 
-async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too() -> None:
+async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too():
     async with editor() as ours:
         found = await ours.ask("chat/queryCommands", {"query": "compact"})
         [command] = found["commands"]

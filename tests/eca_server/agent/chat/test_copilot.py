@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from eca_protocol.testing.provider import Provider, Reply, reply, tool_call
 from tests.eca_server.agent.chat.editor import editor, text
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
-
-pytestmark = pytest.mark.trio
 
 
 def config(shop: GitHub, **more: Any) -> dict[str, Any]:
@@ -21,7 +16,7 @@ def config(shop: GitHub, **more: Any) -> dict[str, Any]:
     return {"providers": {"github-copilot": own}, "defaultModel": "github-copilot/m", **more}
 
 
-async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_path: Path) -> None:
+async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_path):
     script = [
         Reply(status=429, headers={"retry-after": "0"}, body={}),
         reply(tool_call("no_such_tool", "{}")),
@@ -41,9 +36,7 @@ async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_pat
         assert len(shop.requests) == 1
 
 
-async def test_the_login_stays_with_github_and_no_token_is_ever_shown(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     quoting = Reply(status=400, body={"error": {"message": f"{LOGIN} and tid=planted1;exp=1"}})
     async with Provider([reply("Hi"), quoting]) as provider, github(provider.url) as shop:
@@ -57,7 +50,7 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(
     assert "tid=planted1" not in seen
 
 
-async def test_a_login_that_github_refuses_is_reported(tmp_path: Path) -> None:
+async def test_a_login_that_github_refuses_is_reported(tmp_path):
     async with Provider([]) as provider, github(provider.url) as shop:
         shop.refuses = (401, {"message": "Bad credentials"})
         async with editor(config(shop), GITHUB_COPILOT_API_KEY=LOGIN) as ours:
@@ -65,17 +58,13 @@ async def test_a_login_that_github_refuses_is_reported(tmp_path: Path) -> None:
     assert "GitHub refused the login" in said
 
 
-async def test_without_a_login_the_user_is_shown_how_to_log_in() -> None:
-    async with (
-        Provider([]) as provider,
-        github(provider.url) as shop,
-        editor(config(shop)) as ours,
-    ):
+async def test_without_a_login_the_user_is_shown_how_to_log_in():
+    async with Provider([]) as provider, github(provider.url) as shop, editor(config(shop)) as ours:
         said = text(await ours.turn("hello", model="github-copilot/m"))
     assert "`/login github-copilot`" in said
 
 
-async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path: Path) -> None:
+async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
     def model(name: str, endpoint: str) -> dict[str, Any]:
         return {"id": name, "supported_endpoints": [endpoint]}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from eca_server.models.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
-
-pytestmark = pytest.mark.trio
 
 SERVER_UPDATED = "tool/serverUpdated"
 
@@ -28,8 +25,7 @@ async def told_of_status(ours: Editor) -> list[str]:
     ]
 
 
-@pytest.mark.requirement("W-20a", "W-20e")
-async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished() -> None:
+async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished():
     async with current() as ours:
         begun = len(ours.seen)
         await ours.turn("hi", model=ECHO)
@@ -44,8 +40,7 @@ async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished() -> None
         assert await told_of_status(ours) == ["running", "idle"] * 2
 
 
-@pytest.mark.requirement("W-22c", "W-23a")
-async def test_a_stop_is_stopping_and_idle_always_follows() -> None:
+async def test_a_stop_is_stopping_and_idle_always_follows():
     async with current() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -56,7 +51,7 @@ async def test_a_stop_is_stopping_and_idle_always_follows() -> None:
 
 
 @pytest.mark.requirement("W-21g")
-async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition() -> None:
+async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition():
     async with current() as ours:
         answer = await ours.prompt("hi", model="no/such")
         assert answer == {"chatId": "c", "model": "no/such", "status": "error"}
@@ -67,9 +62,9 @@ async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition(
         assert (await ours.prompt("hi", model="no/such"))["status"] == "prompting"
 
 
-@pytest.mark.requirement("W-24d", "W-24a")
+@pytest.mark.requirement("W-24d")
 @pytest.mark.parametrize("name", ["emacs", "VsCode"])
-async def test_a_deleted_chat_is_announced_before_the_answer(name: str) -> None:
+async def test_a_deleted_chat_is_announced_before_the_answer(name):
     async with current(clientInfo={"name": name}) as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -83,7 +78,7 @@ async def test_a_deleted_chat_is_announced_before_the_answer(name: str) -> None:
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) -> None:
+async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
     script = 'think hm\nsay one\ncall eca_directory_tree {"path": "."}\nsay two'
     async with current(data=tmp_path, folder=tmp_path) as ours:
         await ours.turn(script, model=SCRIPT, agent="plan")
@@ -129,7 +124,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path: Path) 
         assert len((await ours.ask("chat/list"))["chats"]) == 2
 
 
-async def test_a_chat_that_runs_is_opened_silently_twice() -> None:
+async def test_a_chat_that_runs_is_opened_silently_twice():
     async with current() as ours:
         await ours.turn("hi", model=ECHO)
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -158,7 +153,7 @@ async def opening(ours: Editor) -> dict[str, Any]:
     return asked
 
 
-async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it() -> None:
+async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it():
     async with current() as ours:
         asked = await opening(ours)
         assert ours.connection.peer.transport._outbox.size < 100_000
@@ -173,9 +168,8 @@ async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_beh
         ]  # fmt: skip
 
 
-@pytest.mark.requirement("W-24a")
 @pytest.mark.parametrize("ending", ["delete", "clear"])
-async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending: str) -> None:
+async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending):
     async with current() as ours:
         asked = await opening(ours)
         await ours.ask(f"chat/{ending}", {"chatId": "c"})
@@ -186,7 +180,7 @@ async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending: str) -> 
         assert len(ours.contents()) < LONG
 
 
-async def test_a_history_is_read_in_pages_from_either_end() -> None:
+async def test_a_history_is_read_in_pages_from_either_end():
     async with current() as ours:
         for number in range(3):
             await ours.turn(f"say a{number}", model=SCRIPT)
@@ -223,7 +217,7 @@ async def test_a_history_is_read_in_pages_from_either_end() -> None:
         assert error["data"] == {"code": "cursor_expired"}
 
 
-async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) -> None:
+async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         ours.connection.chats.get("c").titling.title = "a model's"
@@ -249,9 +243,7 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path: Path) 
         assert text(ours.contents()) == "twotwo"
 
 
-async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(
-    tmp_path: Path,
-) -> None:
+async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO, trust=True)
         ours.connection.chats.get("c").titling.title = "a model's"
@@ -272,9 +264,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
         assert (opened["meta"]["total"], opened["selection"]["trust"]) == (2, True)
 
 
-async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(tmp_path, monkeypatch):
     clear = queries.clear
 
     def slowly(*given: Any, **more: Any) -> None:
@@ -294,7 +284,7 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(
         assert text(ours.contents()) == "twotwo"
 
 
-async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> None:
+async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         await ours.prompt("say a\nwait forever", model=SCRIPT)
@@ -305,7 +295,7 @@ async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path: Path) -> 
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it() -> None:
+async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it():
     provider = Provider(otherwise=reply("a"))
     async with provider, current(provider_config(provider.url)) as ours:
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
@@ -320,8 +310,7 @@ async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_i
         assert (chat.title, dict(chat.settings.flags)) == ("Mine", {})
 
 
-@pytest.mark.requirement("W-22d", "W-23d")
-async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it() -> None:
+async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it():
     async with current() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -336,8 +325,7 @@ async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_af
         assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
 
 
-@pytest.mark.requirement("W-25d")
-async def test_the_users_own_title_sticks() -> None:
+async def test_the_users_own_title_sticks():
     async with current({"chat": {"title": True}}) as ours:
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         await ours.turn("hi", model=ECHO)
@@ -348,7 +336,7 @@ async def test_the_users_own_title_sticks() -> None:
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
 
 
-async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path) -> None:
+async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         [marked] = [each["contentId"] for each in ours.contents() if "contentId" in each]
@@ -369,7 +357,7 @@ async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path: Path
         assert [each["content"]["type"] for each in found["contents"]] == ["text", "text"]
 
 
-async def test_an_older_client_is_sent_newer_things_only_on_request() -> None:
+async def test_an_older_client_is_sent_newer_things_only_on_request():
     async with editor() as ours:
         await ours.turn("hi", model=ECHO)
         await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
@@ -388,7 +376,7 @@ async def test_an_older_client_is_sent_newer_things_only_on_request() -> None:
 
 
 @pytest.mark.requirement("W-33d", "W-33a")
-async def test_native_tools_are_named_without_prefix_to_all_but_the_model(tmp_path: Path) -> None:
+async def test_native_tools_are_named_without_prefix_to_all_but_the_model(tmp_path):
     async with current(folder=tmp_path) as ours:
         [listed] = [each["params"] for each in ours.seen if each.get("method") == SERVER_UPDATED]
         assert "directory_tree" in [tool["name"] for tool in listed["tools"]]

@@ -13,7 +13,6 @@ import pytest
 from eca_protocol import json
 from eca_protocol.testing.provider import burst, provider_in_thread, reply
 from tests.eca_server.agent.chat.editor import provider_config
-from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, content_of, frame, message, text_of
 
 DELTAS = 200_000
@@ -49,11 +48,10 @@ def provider_url() -> Iterator[str]:
         yield provider.url
 
 
-@pytest.mark.requirement("W-23a", "W-23d", "W-23g", "W-22e")
 @pytest.mark.parametrize("model", ["simulator/script", "p/m"])
 def test_a_client_that_does_not_read_fills_no_memory_and_can_still_stop(
-    start_server: Start, provider_url: str, model: str
-) -> None:
+    start_server, provider_url, model
+):
     config = json.dumps(provider_config(provider_url, chat={"title": False})).decode()
     server = start_server(env={"ECA_CONFIG": config})
     server.introduced()

@@ -19,8 +19,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 STATES = [
     ("wait forever", None),
     ("say a\nwait forever", "text"),
@@ -31,11 +29,8 @@ STATES = [
 """A script, and the content that shows it has come where the delete is to meet it."""
 
 
-@pytest.mark.requirement("W-24a", "W-24b", "W-24f", "CHAT-36", "CHAT-37")
 @pytest.mark.parametrize(("script", "before"), STATES)
-async def test_nothing_is_written_for_a_deleted_chat_but_the_answer(
-    script: str, before: str | None, autojump_clock: object
-) -> None:
+async def test_nothing_is_written_for_a_deleted_chat_but_the_answer(script, before, autojump_clock):
     async with editor() as ours:
         await ours.prompt(script, model=SCRIPT)
         if before:
@@ -50,11 +45,10 @@ async def test_nothing_is_written_for_a_deleted_chat_but_the_answer(
 
 
 @pytest.mark.long(but=2)
-@pytest.mark.requirement("W-24c", "W-24a")
 @pytest.mark.parametrize(("script", "before"), STATES)
 async def test_emacs_gets_finished_before_the_answer_and_nothing_after_it(
-    script: str, before: str | None, autojump_clock: object
-) -> None:
+    script, before, autojump_clock
+):
     async with editor(started=False) as ours:
         await ours.start(clientInfo={"name": "emacs"})
         await ours.prompt(script, model=SCRIPT)
@@ -66,8 +60,7 @@ async def test_emacs_gets_finished_before_the_answer_and_nothing_after_it(
         assert await ours.later() == []
 
 
-@pytest.mark.requirement("W-24a", "W-24c", "W-22d")
-async def test_a_delete_right_after_a_stop_is_silent_too(autojump_clock: object) -> None:
+async def test_a_delete_right_after_a_stop_is_silent_too(autojump_clock):
     async with editor() as ours:
         await ours.prompt("say a\nwait forever", model=SCRIPT)
         await ours.content("text", text="a")
@@ -81,13 +74,12 @@ async def test_a_delete_right_after_a_stop_is_silent_too(autojump_clock: object)
 
 @pytest.mark.requirement("W-24e", "CHAT-36")
 @pytest.mark.parametrize("params", [{}, {"chatId": None}, {"chatId": "unknown"}, None, []])
-async def test_a_delete_of_nothing_is_answered_alike(params: object) -> None:
+async def test_a_delete_of_nothing_is_answered_alike(params):
     async with editor() as ours:
         assert await ours.ask("chat/delete", params) == {}
 
 
-@pytest.mark.requirement("W-24a", "W-24f", "CHAT-36")
-async def test_an_idle_chat_is_deleted_silently_even_for_emacs() -> None:
+async def test_an_idle_chat_is_deleted_silently_even_for_emacs():
     async with editor(started=False) as ours:
         await ours.start(clientInfo={"name": "emacs"})
         await ours.turn("hi", model=ECHO)
@@ -96,8 +88,8 @@ async def test_an_idle_chat_is_deleted_silently_even_for_emacs() -> None:
         assert contents(ours.seen[begun:]) == []
 
 
-@pytest.mark.requirement("W-24f", "CHAT-35", "CHAT-37", "W-24b")
-async def test_a_reused_id_starts_with_an_empty_history_and_zero_usage() -> None:
+@pytest.mark.requirement("CHAT-35")
+async def test_a_reused_id_starts_with_an_empty_history_and_zero_usage():
     script = [reply("one", usage(100, 10)), reply(hang()), reply("three")]
     async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:
         await ours.turn("first")
@@ -112,8 +104,7 @@ async def test_a_reused_id_starts_with_an_empty_history_and_zero_usage() -> None
         assert used["sessionTokens"] == 11
 
 
-@pytest.mark.requirement("W-24b", "W-24a")
-async def test_a_deleted_chat_leaves_its_neighbours_alone() -> None:
+async def test_a_deleted_chat_leaves_its_neighbours_alone():
     async with editor() as ours:
         await ours.prompt("say a\nwait forever", "one", model=SCRIPT)
         await ours.content("text", "one", text="a")
@@ -124,8 +115,7 @@ async def test_a_deleted_chat_leaves_its_neighbours_alone() -> None:
         assert text(ours.contents("two")[2:]) == "b"
 
 
-@pytest.mark.requirement("W-24a")
-async def test_many_deletes_and_prompts_of_one_id_in_one_read() -> None:
+async def test_many_deletes_and_prompts_of_one_id_in_one_read():
     async with editor() as ours:
         lines = []
         for number in range(20):

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from eca_server.client.profiles import DRAFT_SECONDS
 from tests.eca_server.agent.chat.editor import SCRIPT, editor
 
-pytestmark = pytest.mark.trio
 
-
-@pytest.mark.requirement("W-52")
-async def test_an_unapproved_change_is_rejected_after_a_while(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump_clock):
     write = json.dumps({"path": "new.txt", "content": "x\n"})
     async with editor({"defaultModel": SCRIPT}, started=False) as ours:
         folder = {"name": "w", "uri": tmp_path.as_uri()}

@@ -25,8 +25,6 @@ from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 ORIGIN = Origin(api="a", provider="p", model="m")
 
 

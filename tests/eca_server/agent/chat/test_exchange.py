@@ -170,8 +170,6 @@ def test_every_text_is_read_or_refused(written: str) -> None:
             read_export(written)
 
 
-@pytest.mark.trio
-@pytest.mark.requirement("CHAT-30")
 async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> None:
     key = "sk-1234567890abcdef"
     async with current(data=tmp_path / "data", folder=tmp_path) as ours:
@@ -213,8 +211,6 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
         assert len((await ours.ask("chat/list"))["chats"]) == 3
 
 
-@pytest.mark.trio
-@pytest.mark.requirement("CHAT-30")
 async def test_older_editions_import_into_the_chat_at_hand(tmp_path: Path) -> None:
     path = tmp_path / "chat.edn"
     path.write_text(UPSTREAM)

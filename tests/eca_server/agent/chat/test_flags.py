@@ -13,8 +13,6 @@ from eca_server.agent.chat.store.rows import ChatSettings, decode_settings, enco
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents
 
-pytestmark = pytest.mark.trio
-
 
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
     """Add or remove a flag; return the contents of the chat as it is shown then."""
@@ -39,7 +37,6 @@ def order(shown: list[Content]) -> list[str]:
     return [each["type"] for each in shown if each["type"] in kinds]
 
 
-@pytest.mark.requirement("W-43a", "W-43b", "W-43c")
 async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_path: Path) -> None:
     async with current({"toolCall": {"approval": {"byDefault": "allow"}}}, data=tmp_path) as ours:
         await ours.turn("think hm\ncall eca_directory_tree\nsay done", model=SCRIPT)
@@ -69,7 +66,7 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
         assert since(ours, begun) == [("answer", {})]
 
 
-@pytest.mark.requirement("W-43a", "W-43b")
+@pytest.mark.requirement("W-43b")
 async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_path: Path) -> None:
     async with current({"toolCall": {"approval": {"byDefault": "allow"}}}, data=tmp_path) as ours:
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
@@ -86,7 +83,7 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
         assert order(await opened(ours, new)) == ["text", "toolCalled", "flag"]
 
 
-@pytest.mark.requirement("W-43a", "W-43c")
+@pytest.mark.requirement("W-43c")
 async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> None:
     async with current() as ours:
         await ours.turn("before", model=ECHO)
@@ -127,9 +124,6 @@ async def test_a_flag_goes_with_what_it_follows() -> None:
 async def test_flags_of_an_older_store_are_read() -> None:
     body = json.dumps({"flags": {"m1": "here", "f2": {"after": "m2", "text": "there"}, "x": 1}})
     flags = decode_settings(body.encode()).flags
-    assert flags == {
-        "flag-m1": Flag(after="m1", text="here"),
-        "f2": Flag(after="m2", text="there"),
-    }
+    assert flags == {"flag-m1": Flag(after="m1", text="here"), "f2": Flag(after="m2", text="there")}
     kept = ChatSettings(flags=flags)
     assert decode_settings(encode_settings(kept)) == kept

@@ -21,8 +21,6 @@ from eca_protocol.testing.provider import (
 )
 from tests.eca_server.agent.chat.editor import editor, provider_config, text
 
-pytestmark = pytest.mark.trio
-
 REFUSED = Reply(status=400, body={"error": {"message": "no"}})
 
 
@@ -37,9 +35,7 @@ def _text(content: str | list[dict[str, Any]]) -> str:
     return content if isinstance(content, str) else "|".join(part["text"] for part in content)
 
 
-@pytest.mark.requirement(
-    "CHAT-2", "CHAT-3", "ARROW:chat-text-4", "ARROW:chat-text-6", "ARROW:chat-text-8"
-)
+@pytest.mark.requirement("ARROW:chat-text-4", "ARROW:chat-text-6", "ARROW:chat-text-8")
 async def test_each_request_carries_the_one_before_as_it_was() -> None:
     turns = 12
     provider = Provider([reply(f"answer {number}") for number in range(turns)])
@@ -72,7 +68,6 @@ async def test_after_a_restart_the_model_is_sent_the_messages_before(tmp_path: P
     assert conversation(provider.requests[-1].body) == expected
 
 
-@pytest.mark.requirement("CHAT-34", "W-23f", "CHAT-32")
 async def test_after_a_stop_the_text_that_came_is_remembered() -> None:
     script = [reply("half an ", "answer", hang()), reply("b")]
     provider = Provider(script)
@@ -89,7 +84,6 @@ async def test_after_a_stop_the_text_that_came_is_remembered() -> None:
         ]
 
 
-@pytest.mark.requirement("CHAT-34", "W-21d")
 @pytest.mark.parametrize("ending", ["stop", "fault", "reasoning"])
 async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> None:
     first = {
@@ -117,7 +111,6 @@ async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> No
         ]
 
 
-@pytest.mark.requirement("W-21d", "W-22e")
 async def test_after_a_stream_that_broke_the_text_that_came_is_remembered() -> None:
     provider = Provider([reply("half", close()), reply("b")])
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
@@ -130,7 +123,6 @@ async def test_after_a_stream_that_broke_the_text_that_came_is_remembered() -> N
         ]
 
 
-@pytest.mark.requirement("W-22c", "W-22d")
 async def test_prompts_dropped_by_a_stop_never_reach_the_model() -> None:
     provider = Provider([reply("a", hang()), reply("b")])
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
@@ -144,7 +136,7 @@ async def test_prompts_dropped_by_a_stop_never_reach_the_model() -> None:
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("CHAT-5", "CHAT-2")
+@pytest.mark.requirement("CHAT-5")
 async def test_the_system_prompt_changes_with_the_behaviour_and_only_then() -> None:
     provider = Provider(otherwise=reply("a"))
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
@@ -155,7 +147,7 @@ async def test_the_system_prompt_changes_with_the_behaviour_and_only_then() -> N
         assert [len(conversation(each.body)) for each in provider.requests] == [1, 3, 5, 7]
 
 
-@pytest.mark.requirement("CHAT-2", "CHAT-22", "CHAT-39")
+@pytest.mark.requirement("CHAT-39")
 async def test_chats_do_not_know_each_other() -> None:
     provider = Provider(otherwise=reply("a", finish("stop"), usage(1, 1)))
     async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:

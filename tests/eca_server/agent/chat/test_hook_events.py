@@ -34,8 +34,6 @@ from tests.eca_server.agent.chat.test_shutdown import shut_down
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn, spawned
 from tests.eca_server.processes import assert_gone
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 KEEPS = "x=$(cat); printf '%s\\n' \"$x\" >> told"
 ALL = hooked(**{event: hook(event, KEEPS, visible=False) for event in get_args(HookEvent)})
 
@@ -51,8 +49,7 @@ async def settled(ours: Editor) -> None:
         await lane.finished.wait()
 
 
-@pytest.mark.requirement("W-13", "W-24")
-async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path: Path) -> None:
+async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     async with current({**ALL, "agent": SCOUT}, folder=folder, data=data) as ours:
@@ -103,9 +100,7 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path: 
 
 
 @pytest.mark.requirement("W-24")
-async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end(
-    tmp_path: Path,
-) -> None:
+async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end(tmp_path):
     os.mkfifo(tmp_path / "begun")
     os.mkfifo(tmp_path / "goes_on")
     config = hooked(
@@ -122,8 +117,7 @@ async def test_a_delete_lets_the_hook_at_the_start_end_before_the_one_at_the_end
         assert [each["hook_type"] for each in kept(tmp_path)] == ["chatStart", "chatEnd"]
 
 
-@pytest.mark.requirement("W-23")
-async def test_a_stop_ends_the_hook_at_the_start(tmp_path: Path) -> None:
+async def test_a_stop_ends_the_hook_at_the_start(tmp_path):
     os.mkfifo(tmp_path / "begun")
     lasts = "echo $$ > begun; exec sleep 100"
     async with current(hooked(h=hook("chatStart", lasts)), folder=tmp_path) as ours:
@@ -133,7 +127,7 @@ async def test_a_stop_ends_the_hook_at_the_start(tmp_path: Path) -> None:
         await trio.to_thread.run_sync(assert_gone, {int(pid)})
 
 
-async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_path: Path) -> None:
+async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_path):
     config = hooked(h=hook("chatStatusChanged", KEEPS))
     async with current(config, folder=tmp_path) as ours:
         await ours.prompt(call("ask_user", question="which?"), model=SCRIPT)
@@ -148,12 +142,11 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
     assert waits["running_tool_call_ids"] == []
 
 
-@pytest.mark.requirement("W-13")
 @pytest.mark.parametrize("event", ["sessionEnd", "preRequest"])
 @pytest.mark.parametrize("hurries", [True, pytest.param(False, marks=pytest.mark.long)])
 async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gone(
-    hurries: bool, event: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    hurries, event, tmp_path, monkeypatch
+):
     if hurries:
         monkeypatch.setattr(background, "CLOSE_SECONDS", 0.5)
         monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 0.4)
@@ -170,9 +163,7 @@ async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gon
         assert_gone({int(each) for each in (tmp_path / "pids").read_text().split()}, within=0.2)
 
 
-async def test_nothing_is_sent_before_the_client_is_initialized(
-    tmp_path: Path,
-) -> None:
+async def test_nothing_is_sent_before_the_client_is_initialized(tmp_path):
     async with editor(ALL, started=False) as ours:
         folders = [{"name": "w", "uri": uri_of(tmp_path)}]
         await ours.ask("initialize", {"capabilities": {}, "workspaceFolders": folders})
@@ -190,8 +181,8 @@ async def test_nothing_is_sent_before_the_client_is_initialized(
     ],
 )
 async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
-    event: str, shell: str, words: str, is_compacted: bool, tmp_path: Path
-) -> None:
+    event, shell, words, is_compacted, tmp_path
+):
     config = hooked(
         h=hook(event, shell, matcher="manual"), never=hook(event, "exit 2", matcher="a")
     )
@@ -214,8 +205,8 @@ async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
     ],
 )
 async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
-    event: str, shell: str, words: str, requests: int, tmp_path: Path
-) -> None:
+    event, shell, words, requests, tmp_path
+):
     replies = [reply("one"), TOO_LONG, reply("a summary")]
     async with Provider(replies) as provider:
         config = provider_config(provider.url, **hooked(h=hook(event, shell, matcher="auto")))
@@ -227,7 +218,7 @@ async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
     assert len(provider.requests) == requests
 
 
-async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path: Path) -> None:
+async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path):
     first = """grep -q '"follow_up_active":false' && echo 'go on' >&2 && exit 2; exit 0"""
     config = hooked(
         start=hook("subagentStart", says(additionalContext="the date")),
@@ -248,7 +239,7 @@ async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path:
     assert ended(received) == [("other", 0)]
 
 
-async def test_a_hook_that_ends_a_subagent_ends_its_call_alone(tmp_path: Path) -> None:
+async def test_a_hook_that_ends_a_subagent_ends_its_call_alone(tmp_path):
     config = hooked(h=hook("subagentStart", says(**{"continue": False, "stopReason": "no"})))
     async with current({**config, "agent": SCOUT}, folder=tmp_path) as ours:
         received = await ours.turn(f"{spawn('say a')}\nsay done", model=SCRIPT)

@@ -31,8 +31,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.processes import assert_gone
 
-pytestmark = pytest.mark.trio
-
 ENDS = ("toolCalled", "toolCallRejected")
 
 
@@ -72,7 +70,7 @@ def ended(received: list[Content]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.requirement("VALUE:ChatContent=ChatHookActionStartedContent")
-async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path: Path) -> None:
+async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path):
     config = hooked(
         begin=hook("chatStart", f"cat >> {tmp_path}/told; {says(additionalContext='the date')}"),
         every=hook("prePrompt", says(replacedPrompt="say rewritten", additionalContext="more")),
@@ -102,8 +100,7 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path: P
     assert json.loads((tmp_path / "prompt").read_text())["prompt"] == "say rewritten"
 
 
-@pytest.mark.requirement("W-20b")
-async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path: Path) -> None:
+async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path):
     config = hooked(
         begin=hook("chatStart", says(additionalContext="the date"), visible=False),
         a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
@@ -124,8 +121,7 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path:
         assert "the date" in told(ours)
 
 
-@pytest.mark.requirement("W-25a")
-async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None:
+async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
     commands = tmp_path / ".eca" / "commands"
     commands.mkdir(parents=True)
     (commands / "look.md").write_text("Look at $1")
@@ -141,10 +137,7 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path: Path) -> None
         assert "planted" not in str([each.body for each in requests])
 
 
-@pytest.mark.requirement("W-20b")
-async def test_a_message_to_a_running_turn_is_read_as_a_prompt(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
     async def fire(hooks: Hooks, event: Any, told: Any, *more: Any) -> HookResults:
         more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
         if more_said is not None:  # while hooks hear the one before
@@ -182,10 +175,7 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(
         assert len(provider.requests) == 3
 
 
-@pytest.mark.requirement("W-20b")
-async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
     os.mkfifo(tmp_path / "gate")
     config = hooked(h=hook("preRequest", "grep -q bad && exit 2; exit 0", visible=False)) | ALLOW
@@ -202,9 +192,7 @@ async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(
 
 @pytest.mark.requirement("W-30a")
 @pytest.mark.parametrize("event", ["preToolCall", "postToolCall"])
-async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(
-    tmp_path: Path, event: str
-) -> None:
+async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(tmp_path, event):
     def written(name: str) -> tuple[str, dict[str, str]]:
         return "eca_write_file", {"path": str(tmp_path / name), "content": name}
 
@@ -238,9 +226,7 @@ async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(
         (says(approval="deny"), "Denied by the hook h"),
     ],
 )
-async def test_a_hook_rejects_a_call_and_the_turn_continues(
-    tmp_path: Path, shell: str, model_hears: str
-) -> None:
+async def test_a_hook_rejects_a_call_and_the_turn_continues(tmp_path, shell, model_hears):
     config = hooked(h=hook("preToolCall", shell, matcher="eca__write_.*"))
     config["toolCall"] = {"approval": {"byDefault": "allow"}}
     async with current(config, folder=tmp_path) as ours:
@@ -253,7 +239,7 @@ async def test_a_hook_rejects_a_call_and_the_turn_continues(
 
 
 @pytest.mark.requirement("W-33")
-async def test_a_hook_never_loosens_what_is_decided(tmp_path: Path) -> None:
+async def test_a_hook_never_loosens_what_is_decided(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     config = hooked(
@@ -287,7 +273,7 @@ async def test_a_hook_never_loosens_what_is_decided(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("FIELD:ChatHookActionFinishedContent.toolCallId")
-async def test_a_hook_rewrites_arguments_and_outputs(tmp_path: Path) -> None:
+async def test_a_hook_rewrites_arguments_and_outputs(tmp_path):
     (tmp_path / "a").write_text("secret")
     (tmp_path / "b").write_text("public")
     config = hooked(
@@ -316,8 +302,7 @@ async def test_a_hook_rewrites_arguments_and_outputs(tmp_path: Path) -> None:
         assert called["outputs"][0]["text"] == "[Tool output hidden by hook]"
 
 
-@pytest.mark.requirement("W-20b")
-async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path: Path) -> None:
+async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path):
     once = f"grep -q '\"follow_up_active\":false' && {says(followUp='say more')}; exit 0"
     async with current(hooked(h=hook("postRequest", once)), folder=tmp_path) as ours:
         received = await ours.turn("say first", model=SCRIPT)
@@ -328,8 +313,7 @@ async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path: Pat
         assert "Hooks continued this turn 10 times" in text(received)
 
 
-@pytest.mark.requirement("W-23")
-async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path: Path) -> None:
+async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path):
     ready = tmp_path / "ready"
     os.mkfifo(ready)
     shell = f"echo $$ > {ready}; exec sleep 60"
@@ -343,8 +327,7 @@ async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path: Path) -
         assert_gone({pid})
 
 
-@pytest.mark.requirement("W-6a", "W-38a")
-async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path: Path) -> None:
+async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
     rewrites = json.dumps({"replacedPrompt": "say " + "x" * 30_000})
     (tmp_path / "said").write_text(rewrites)
     shells = f"cat {tmp_path}/said {tmp_path}/said >&2; cat {tmp_path}/said"
@@ -357,10 +340,9 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path: 
         assert text(received).endswith("x" * 30_000)
 
 
-@pytest.mark.requirement("W-33")
 async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_hold_no_keys(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))
     async with editor(config, started=False, OPENAI_API_KEY="sk-planted-0123456789") as ours:
         await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "w"}])
@@ -371,7 +353,7 @@ async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_h
     assert "sk-planted" not in (tmp_path / "env").read_text()
 
 
-async def test_children_know_that_an_agent_runs_them_and_for_which_chat(tmp_path: Path) -> None:
+async def test_children_know_that_an_agent_runs_them_and_for_which_chat(tmp_path):
     say = "echo $ECA_AGENT-$ECA_CHAT_ID"
     custom = {"mine": {"command": say, "description": "d", "schema": {"properties": {}}}}
     run = calls(("eca_shell_command", {"command": say}), ("eca_mine", {}))

@@ -21,8 +21,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.agent.chat.test_steer import roles_and_words
 
-pytestmark = pytest.mark.trio
-
 
 def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:
     return ours.request("chat/inlinePrompt", {"chatId": chat, "message": message, **params})
@@ -90,7 +88,6 @@ async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
         assert text(ours.contents()) == "firstonesecondab"
 
 
-@pytest.mark.requirement("W-22c", "W-22d")
 @pytest.mark.parametrize("source", [{}, {"sourceChatId": "c"}])
 async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
     async with current() as ours:
@@ -104,7 +101,7 @@ async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
         assert finishes(ours.contents("i")) == 1
 
 
-@pytest.mark.requirement("FIELD:ChatInlinePromptParams.model", "FIELD:ChatInlinePromptParams.agent")
+@pytest.mark.requirement("FIELD:ChatInlinePromptParams.agent")
 async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() -> None:
     configured = {"chatInline": {"model": SCRIPT, "agent": "plan"}}
     async with current(configured) as ours:
@@ -145,7 +142,7 @@ async def test_a_stored_chat_stays_what_it_is_and_a_stored_source_is_read(tmp_pa
         assert counts == {"c": 4, "i": 6, "j": 8}
 
 
-@pytest.mark.requirement("W-21d", "W-3")
+@pytest.mark.requirement("W-3")
 async def test_without_a_source_or_an_id() -> None:
     async with current() as ours:
         _, told = await inline_turn(ours, "one", sourceChatId="unknown", model=ECHO)
@@ -160,7 +157,6 @@ async def test_without_a_source_or_an_id() -> None:
         assert "one" in text(ours.contents("x" * 300))
 
 
-@pytest.mark.requirement("W-21d")
 async def test_a_key_in_the_first_prompt_is_not_shown() -> None:
     async with current() as ours:
         key = "sk-0123456789abcdef0123"
@@ -168,7 +164,6 @@ async def test_a_key_in_the_first_prompt_is_not_shown() -> None:
         assert key not in str(ours.seen)
 
 
-@pytest.mark.requirement("W-24a")
 async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) -> None:
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", model=SCRIPT)
@@ -194,7 +189,6 @@ async def test_what_was_selected_for_the_chat_before_counts_and_it_is_inline_sti
         assert len(ours.connection.chats.open("i").history) == 4
 
 
-@pytest.mark.requirement("W-22a")
 async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:
     async with current() as ours:
         await ours.turn("say one", model=SCRIPT)
@@ -205,7 +199,6 @@ async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:
         assert len(ours.connection.chats.open("i").history) == 6
 
 
-@pytest.mark.requirement("W-21d")
 async def test_a_first_prompt_that_fails_leaves_a_chat_that_the_editor_keeps() -> None:
     """Editors drop a chat whose first prompt is answered with `error`, before its text comes."""
     async with current() as ours:

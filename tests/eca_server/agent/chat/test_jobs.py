@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
 from tests.eca_server.processes import assert_gone
-
-pytestmark = pytest.mark.trio
 
 
 def in_background(command: str, name: str = "it") -> tuple[str, dict[str, Any]]:
@@ -36,8 +33,8 @@ async def until_jobs(ours: Editor, *standing: str) -> None:
 
 @pytest.mark.requirement("W-44c", "W-13b")
 async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_session(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 60)  # it is stopped while it waits for them
     async with current(folder=tmp_path) as ours:
         assert await ours.ask("jobs/list") == {"jobs": []}
@@ -78,8 +75,8 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
 
 
 async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.3)
     os.mkfifo(tmp_path / "gate")
     lines = {"toolCall": {**ALLOW["toolCall"], "outputTruncation": {"lines": 3}}}
@@ -123,12 +120,8 @@ async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_e
 @pytest.mark.parametrize("is_subagent", [False, True])
 @pytest.mark.parametrize(("action", "standing"), [("read_output", "failed"), ("kill", "killed")])
 async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_killed_it(
-    is_subagent: bool,
-    action: str,
-    standing: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
+    is_subagent, action, standing, monkeypatch, tmp_path
+):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
     os.mkfifo(tmp_path / "gate")
     async with current({"agent": SCOUT, **ALLOW}, folder=tmp_path) as ours:
@@ -154,8 +147,8 @@ async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_
 
 @pytest.mark.requirement("W-24f")
 async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
     os.mkfifo(tmp_path / "gate")
     script = [
@@ -176,7 +169,7 @@ async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
         assert results(provider)[-1].endswith("\n\nup\nlate")
 
 
-async def test_who_cannot_show_jobs_has_none(tmp_path: Path) -> None:
+async def test_who_cannot_show_jobs_has_none(tmp_path):
     async with session(tmp_path, calls(in_background("echo now")), **ALLOW) as (ours, provider):
         await ours.turn("go")
         offered = {each["function"]["name"]: each for each in provider.requests[0].body["tools"]}

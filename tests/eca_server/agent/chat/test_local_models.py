@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from eca_protocol.testing.provider import Provider, Reply
 from tests.eca_server.agent.chat.editor import editor, finishes, provider_config, text
 from tests.eca_server.models.ollama.scripted import reply, running, shown
 from tests.eca_server.models.ollama.scripted import text as said
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 
 async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> None:

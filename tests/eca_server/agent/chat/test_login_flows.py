@@ -17,8 +17,6 @@ from eca_server.agent.commands.login import MASKED
 from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, finishes, text
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 KEY = "planted-0123456789-key"
 BEGUN = {
     "device_code": "device-code-planted",
@@ -58,7 +56,7 @@ async def said(ours: Editor, words: str) -> str:
     return so_far
 
 
-async def test_a_device_login_is_one_turn(server, tmp_path: Path, caplog) -> None:
+async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     planned = by_device(server)
     server.says["/token"] = [(200, PENDING)] * 3
@@ -80,7 +78,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path: Path, caplog) -> Non
 
 
 @pytest.mark.requirement("CHAT-9")
-async def test_a_browser_login_is_one_turn(server, tmp_path: Path) -> None:
+async def test_a_browser_login_is_one_turn(server, tmp_path):
     planned = config(server, authorizeUrl="https://login.example/authorize")
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours, HTTPClient() as browser:
         asked = await ours.prompt("/login p")
@@ -98,7 +96,7 @@ async def test_a_browser_login_is_one_turn(server, tmp_path: Path) -> None:
 
 @pytest.mark.requirement("W-23")
 @pytest.mark.parametrize("way", ["deviceUrl", "authorizeUrl"])
-async def test_a_stop_ends_a_login_that_waits(server, tmp_path: Path, way) -> None:
+async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
     server.says["/device"] = [(200, BEGUN)]
     server.says["/token"] = [(200, PENDING)] * 100_000
     planned = config(server, **{way: f"{server.url}/device"})
@@ -113,9 +111,7 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path: Path, way) -> No
     assert stored(tmp_path) == {}
 
 
-async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(
-    server, tmp_path: Path
-) -> None:
+async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp_path):
     planned = by_device(server)
     asked, go_on = trio.Event(), trio.Event()
 
@@ -137,7 +133,7 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(
 
 
 @pytest.mark.parametrize("code", ["access_denied", "expired_token"])
-async def test_a_login_that_fails_is_reported(server, tmp_path: Path, code) -> None:
+async def test_a_login_that_fails_is_reported(server, tmp_path, code):
     planned = by_device(server)
     server.says["/token"] = [(200, {"error": code, "error_description": "You said no"})]
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
@@ -147,13 +143,13 @@ async def test_a_login_that_fails_is_reported(server, tmp_path: Path, code) -> N
     assert stored(tmp_path) == {}
 
 
-async def test_an_unreachable_login_is_reported(server, tmp_path: Path) -> None:
+async def test_an_unreachable_login_is_reported(server, tmp_path):
     planned = config(server, deviceUrl="http://127.0.0.1:1/device")
     async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
         assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
 
 
-async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: Path) -> None:
+async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
     async with editor(by_device(server), XDG_DATA_HOME=str(tmp_path)) as ours:
         assert (await ours.prompt("/login p key"))["status"] == "login"
         await ours.expect_finished()
@@ -169,7 +165,7 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path: 
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-async def test_a_damaged_file_of_logins_is_set_aside_and_that_is_reported(tmp_path: Path) -> None:
+async def test_a_damaged_file_of_logins_is_set_aside_and_that_is_reported(tmp_path):
     folder = tmp_path / "eca-python"
     folder.mkdir()
     (folder / "logins.json").write_text("{")

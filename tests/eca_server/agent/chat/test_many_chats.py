@@ -5,21 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import anyio.lowlevel
-import pytest
 import trio
-from trio.testing import MockClock
 
 from eca_protocol.testing.provider import burst, provider_in_thread, reply
 from tests.eca_server.agent.chat.editor import editor, provider_config, text
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 PIECES = 1_000
 
 
 async def test_the_time_that_others_take_meanwhile_is_no_reason_to_give_way_again(
-    monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
-) -> None:
+    monkeypatch, mock_clock
+):
     given_way = 0
     checkpoint = trio.lowlevel.checkpoint
 

@@ -23,7 +23,6 @@ from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text, types
 from tests.eca_server.agent.chat.mcp_session import (
     GIT,
     URL,
-    Places,
     session,
     shown,
     status,
@@ -33,13 +32,11 @@ from tests.eca_server.agent.chat.mcp_session import (
 )
 from tests.eca_server.agent.mcp.fake import ECHO, Place
 
-pytestmark = pytest.mark.trio
 
-
-@pytest.mark.requirement("CONF-9", "CONF-10", "LIFE-17", "W-11d", "W-11f")
+@pytest.mark.requirement("LIFE-17", "W-11d", "W-11f")
 async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(
-    places: Places, autojump_clock: Any
-) -> None:
+    places, autojump_clock
+):
     places["git"].opening = 3
     async with with_servers({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
         await status(ours, "git", "running")
@@ -76,10 +73,7 @@ async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_s
         assert statuses(ours, "off") == ["disabled"]
 
 
-@pytest.mark.requirement("W-36a")
-async def test_a_server_with_a_url_has_it_as_its_command(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_server_with_a_url_has_it_as_its_command(places, autojump_clock):
     async with with_servers(URL) as ours:
         await status(ours, "web", "running")
         told = updates(ours, "web")[-1]
@@ -89,8 +83,8 @@ async def test_a_server_with_a_url_has_it_as_its_command(
 
 @pytest.mark.requirement("W-36b")
 async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
-    places: Places, autojump_clock: Any
-) -> None:
+    places, autojump_clock
+):
     places["web"].refuses = MCPError("it wants a login", kind="login", url="https://x/log-in")
     async with with_servers(URL) as ours:
         await status(ours, "web", "failed")
@@ -101,9 +95,7 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 
 
 @pytest.mark.requirement("CONF-9")
-async def test_why_a_server_failed_is_explained_and_logged(
-    places: Places, autojump_clock: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_why_a_server_failed_is_explained_and_logged(places, autojump_clock, caplog):
     places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
     async with with_servers() as ours:
         await ours.until(lambda message: message.get("method") == "$/showMessage")
@@ -113,17 +105,14 @@ async def test_why_a_server_failed_is_explained_and_logged(
         assert statuses(ours, "git") == ["starting", "failed"]
 
 
-@pytest.mark.requirement("CONF-9")
-async def test_a_url_that_is_none_costs_only_its_server(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_url_that_is_none_costs_only_its_server(places, autojump_clock):
     async with with_servers({"bad": {"url": "http://[bad"}, **URL}) as ours:
         await status(ours, "web", "running")
         assert statuses(ours, "bad") == ["starting", "failed"]
 
 
 @pytest.mark.requirement("CONF-10")
-async def test_descriptions_of_tools_are_bounded(places: Places, autojump_clock: Any) -> None:
+async def test_descriptions_of_tools_are_bounded(places, autojump_clock):
     deep: dict[str, Any] = {}
     for _ in range(100):
         deep = {"items": deep}
@@ -141,7 +130,7 @@ async def test_descriptions_of_tools_are_bounded(places: Places, autojump_clock:
         assert (tools[-1]["parameters"], len(tools[-1]["description"])) == ({"type": "object"}, 80)
 
 
-async def test_no_secret_of_a_server_is_announced(places: Places, autojump_clock: Any) -> None:
+async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
     secret = "not-a-real-secret-0123"
     places["git"].refuses = MCPError(f"it said: wrong token {secret}", kind="start")
     server = {"command": "x", "args": ["--token", secret], "env": {"TOKEN": secret}}
@@ -163,11 +152,8 @@ async def test_no_secret_of_a_server_is_announced(places: Places, autojump_clock
     ],
 )
 async def test_programs_that_may_have_to_download_the_server_have_longer(
-    monkeypatch: pytest.MonkeyPatch,
-    autojump_clock: Any,
-    server: dict[str, Any],
-    seconds: float,
-) -> None:
+    monkeypatch, autojump_clock, server, seconds
+):
     given: list[ServerSettings] = []
 
     def connect(settings: ServerSettings, **_: Any) -> Any:
@@ -184,9 +170,7 @@ async def test_programs_that_may_have_to_download_the_server_have_longer(
         assert given[0].directory == Path.home() / "sub"
 
 
-async def test_logins_are_separated_as_the_configuration_says(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_path):
     keys: dict[str, str] = {}
 
     def connect(settings: ServerSettings, *, login: Any, **_: Any) -> Any:
@@ -205,8 +189,8 @@ async def test_logins_are_separated_as_the_configuration_says(
     }
 
 
-@pytest.mark.requirement("CONF-12", "CONF-13", "CONF-15", "CONF-16", "W-36f")
-async def test_a_server_is_stopped_and_started_by_name(places: Places, autojump_clock: Any) -> None:
+@pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16")
+async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
     async with with_servers() as ours:
         await status(ours, "git", "running")
         await ours.tell("mcp/stopServer", {"name": "git"})
@@ -225,9 +209,7 @@ async def test_a_server_is_stopped_and_started_by_name(places: Places, autojump_
 @pytest.mark.requirement("W-36d")
 @pytest.mark.parametrize("method", ["mcp/startServer", "mcp/stopServer"])
 @pytest.mark.parametrize("servers", [GIT, {}])
-async def test_a_name_that_no_server_has_is_warned_of(
-    places: Places, autojump_clock: Any, method: str, servers: dict[str, Any]
-) -> None:
+async def test_a_name_that_no_server_has_is_warned_of(places, autojump_clock, method, servers):
     async with with_servers(servers) as ours:
         await ours.tell(method, {"name": "nope"})
         await ours.until(lambda message: message.get("method") == "$/showMessage")
@@ -237,10 +219,7 @@ async def test_a_name_that_no_server_has_is_warned_of(
         assert ("git" in words) is bool(servers)
 
 
-@pytest.mark.requirement("W-30a", "W-37")
-async def test_a_call_asks_runs_and_its_result_goes_to_the_model(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, places):
     async with session(tmp_path, calls(("git__echo", {"a": 1}))) as (ours, provider):
         await ours.prompt("go")
         run = await ours.content("toolCallRun")
@@ -259,8 +238,7 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(
         assert offered[0].startswith("eca_")
 
 
-@pytest.mark.requirement("W-37")
-async def test_names_no_api_would_take_are_mapped_back(tmp_path: Path, places: Places) -> None:
+async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
     places["my server"].tools = (MCPTool(name="repo/read.file"),)
     servers = {"my server": {"command": "x"}}
     (name,) = tool_names([("my server", "repo/read.file")]).values()
@@ -277,8 +255,8 @@ async def test_names_no_api_would_take_are_mapped_back(tmp_path: Path, places: P
 
 @pytest.mark.requirement("W-23c")
 async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
-    places: Places, autojump_clock: Any
-) -> None:
+    places, autojump_clock
+):
     async def never(_: str) -> ToolResult:
         await trio.sleep_forever()
         raise AssertionError
@@ -298,9 +276,7 @@ async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
         assert statuses(ours, "git") == ["starting", "running"]
 
 
-async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_path, places):
     async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, provider):
         place = places["git"]
 
@@ -315,9 +291,7 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
 
 
-async def test_an_error_of_a_call_shows_no_secret_of_the_server(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_an_error_of_a_call_shows_no_secret_of_the_server(tmp_path, places):
     secret = "not-a-real-secret-0123"
     servers = {"git": {"command": "x", "env": {"TOKEN": secret}}}
 
@@ -333,7 +307,7 @@ async def test_an_error_of_a_call_shows_no_secret_of_the_server(
         assert secret not in str(ours.seen)
 
 
-async def test_progress_of_a_call_is_the_turns_progress(tmp_path: Path, places: Places) -> None:
+async def test_progress_of_a_call_is_the_turns_progress(tmp_path, places):
     async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, _):
         places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
         await ours.turn("go")
@@ -341,9 +315,7 @@ async def test_progress_of_a_call_is_the_turns_progress(tmp_path: Path, places: 
         assert "echo: 3 of 8 on it" in texts
 
 
-async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(places, autojump_clock):
     places["slow"].opening = 1
     places["mute"].opening = 1_000_000
     servers = {"slow": {"command": "x"}, "mute": {"command": "y"}}
@@ -361,9 +333,7 @@ async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(
         assert trio.current_time() - begun < 0.1
 
 
-async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(places, autojump_clock):
     names = [f"s{n}" for n in range(13)]
     for name in names:
         places[name].opening = 1_000_000
@@ -375,7 +345,7 @@ async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(
         assert f"Still starting, and not in this turn: {named} and 3 more." in text(received)
 
 
-async def test_a_stop_ends_the_wait_for_servers(places: Places, autojump_clock: Any) -> None:
+async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):
     places["git"].opening = 1_000_000
     async with with_servers() as ours:
         await ours.prompt("one")
@@ -397,12 +367,8 @@ async def test_a_stop_ends_the_wait_for_servers(places: Places, autojump_clock: 
     ],
 )
 async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
-    tmp_path: Path,
-    places: Places,
-    approval: dict[str, Any],
-    hints: ToolHints,
-    asks: bool,
-) -> None:
+    tmp_path, places, approval, hints, asks
+):
     places["git"].tools = (attrs.evolve(ECHO, hints=hints),)
     config = {"toolCall": {"approval": approval}}
     async with session(tmp_path, calls(("git__echo", {})), **config) as (ours, _):
@@ -414,9 +380,7 @@ async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
         await ours.expect_finished()
 
 
-async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(tmp_path, places):
     writes = MCPTool(name="push", hints=ToolHints(read_only=False))
     places["git"].tools = (ECHO, writes)
     async with session(tmp_path, calls(("git__push", {}))) as (ours, provider):
@@ -427,9 +391,7 @@ async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(
         assert of_calls(ours)[-1]["reason"] == "user-config"
 
 
-async def test_a_disabled_tool_is_shown_as_such_and_not_offered(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_a_disabled_tool_is_shown_as_such_and_not_offered(tmp_path, places):
     async with session(tmp_path, disabledTools=["git__echo"]) as (ours, provider):
         assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
         await ours.turn("go")
@@ -437,9 +399,7 @@ async def test_a_disabled_tool_is_shown_as_such_and_not_offered(
         assert "git__echo" not in names
 
 
-async def test_a_changed_behaviour_announces_what_it_disables(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_changed_behaviour_announces_what_it_disables(places, autojump_clock):
     behavior = {"plan": {"disabledTools": ["git"]}}
     async with with_servers(behavior=behavior) as ours:
         await status(ours, "git", "running")
@@ -455,8 +415,8 @@ async def test_a_changed_behaviour_announces_what_it_disables(
 
 
 async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
-    places: Places, autojump_clock: Any
-) -> None:
+    places, autojump_clock
+):
     async with with_servers() as ours:
         await status(ours, "git", "running")
         live, connection = places["git"].session, ours.connection
@@ -472,9 +432,7 @@ async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
         assert approvals.memos == set()
 
 
-async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(tmp_path, places):
     call = calls(("git__echo", {}))
     script = [call, reply("done"), call, reply("done"), call]
     async with session(tmp_path, *script) as (ours, _):
@@ -495,9 +453,7 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(
         await ours.expect_finished()
 
 
-async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(tmp_path, places):
     places["git"].instructions = "Always commit."
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
@@ -510,9 +466,7 @@ async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(
         assert "Always commit." not in provider.requests[1].body["messages"][0]["content"]
 
 
-async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(tmp_path, places):
     places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
@@ -521,9 +475,7 @@ async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(
         assert sum("are left out" in words for _, words in shown(ours)) == 1
 
 
-async def test_a_changed_configuration_restarts_what_it_changes(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_changed_configuration_restarts_what_it_changes(places, autojump_clock):
     async with with_servers({**GIT, **URL}) as ours:
         await status(ours, "web", "running")
         loaded = ours.connection.loaded
@@ -543,9 +495,7 @@ async def test_a_changed_configuration_restarts_what_it_changes(
 
 
 @pytest.mark.requirement("LIFE-20")
-async def test_servers_are_gone_before_shutdown_is_answered(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_servers_are_gone_before_shutdown_is_answered(places, autojump_clock):
     places["git"].closing = 1
     async with with_servers() as ours:
         await status(ours, "git", "running")
@@ -553,9 +503,7 @@ async def test_servers_are_gone_before_shutdown_is_answered(
         assert places["git"].open == 0
 
 
-async def test_where_no_server_is_configured_none_is_announced(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_where_no_server_is_configured_none_is_announced(places, autojump_clock):
     async with with_servers({}) as ours:
         received = await ours.turn("hello", model=ECHO_MODEL)
         assert "finished" in types(received)

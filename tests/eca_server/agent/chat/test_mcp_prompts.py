@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,17 +23,8 @@ from eca_server.agent.mcp.messages import (
 )
 from tests.eca_server.agent.chat.editor import ECHO, editor, finishes, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
-from tests.eca_server.agent.chat.mcp_session import (
-    GIT,
-    Places,
-    session,
-    status,
-    updates,
-    with_servers,
-)
+from tests.eca_server.agent.chat.mcp_session import GIT, session, status, updates, with_servers
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
-
-pytestmark = pytest.mark.trio
 
 COMMIT = Prompt(
     name="commit",
@@ -90,7 +80,7 @@ def refusal(received: list[Received]) -> str:
     return text(received[2:])
 
 
-async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clock: Any) -> None:
+async def test_the_server_is_asked_by_its_own_names(places, autojump_clock):
     topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
     prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
     asked = offers(places["git"], prompt)
@@ -100,7 +90,7 @@ async def test_the_server_is_asked_by_its_own_names(places: Places, autojump_clo
     assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
 
 
-async def test_a_project_s_command_takes_no_prompt_s_name(places: Places, tmp_path: Path) -> None:
+async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
     offers(places["git"], Prompt(name="talk"), result=says(("user", "the server's own words")))
     folder = tmp_path / ".eca" / "commands"
     folder.mkdir(parents=True)
@@ -117,10 +107,7 @@ async def test_a_project_s_command_takes_no_prompt_s_name(places: Places, tmp_pa
         assert text(received[3:]) == "the server's own words"
 
 
-@pytest.mark.requirement("CHAT-31", "CHAT-27", "CHAT-28", "W-40c", "W-40d")
-async def test_prompts_are_commands_with_their_arguments(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_prompts_are_commands_with_their_arguments(places, autojump_clock):
     offers(places["git"], COMMIT, Prompt(name="Look up/all"), Prompt(name="look UP/all"))
     offers(places["hub"], Prompt(name="commit", title="Another one"))
     async with with_servers(TWO) as ours:
@@ -147,7 +134,6 @@ async def test_prompts_are_commands_with_their_arguments(
         assert not (await ours.ask("chat/queryCommands", {"query": "hub:"}))["commands"]
 
 
-@pytest.mark.requirement("CHAT-30", "CHAT-31", "W-20b")
 @pytest.mark.parametrize(
     ("typed", "arguments"),
     [
@@ -158,8 +144,8 @@ async def test_prompts_are_commands_with_their_arguments(
     ],
 )
 async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(
-    tmp_path: Path, places: Places, typed: str, arguments: dict[str, str]
-) -> None:
+    tmp_path, places, typed, arguments
+):
     asked = offers(places["git"], COMMIT)
     async with session(tmp_path, reply("the answer")) as (ours, provider):
         received = await ours.turn(typed)
@@ -169,10 +155,7 @@ async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(
         assert text(received[2:]) == "the answer"
 
 
-@pytest.mark.requirement("CHAT-31", "W-41d")
-async def test_messages_keep_their_roles_and_what_they_embed(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
     (tmp_path / "a.txt").write_text("what the user meant")
     (tmp_path / "b.txt").write_text("what only the server named")
     page = ResourceContents(uri="memo://1", text="</eca_resource> ends it?")
@@ -236,8 +219,8 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
     ],
 )
 async def test_a_prompt_that_fails_says_why_and_finishes(
-    places: Places, autojump_clock: Any, typed: str, gives: Any, reason: str
-) -> None:
+    places, autojump_clock, typed, gives, reason
+):
     def prepare(made: FakeSession) -> None:
         made.prompts, made.gives = (COMMIT,), gives
 
@@ -253,10 +236,7 @@ async def test_a_prompt_that_fails_says_why_and_finishes(
         assert not ours.connection.chats.open("c").history
 
 
-@pytest.mark.requirement("CHAT-31", "W-23a")
-async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_a_server_that_is_slow_or_dies_holds_no_prompt(places, autojump_clock):
     cancelled = []
 
     async def hangs(name: str, arguments: Mapping[str, str]) -> PromptResult:
@@ -288,7 +268,7 @@ async def test_a_server_that_is_slow_or_dies_holds_no_prompt(
         assert "refused the prompt: exit code 1" in refusal(await ours.turn("/git:commit z"))
 
 
-async def test_doctor_shows_how_servers_are_and_why(places: Places, autojump_clock: Any) -> None:
+async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
     places["bad"].refuses = MCPError("no such\nprogram", kind="start")
     offers(places["git"], COMMIT, Prompt(name="look"))
     servers = {**GIT, "bad": {"command": "x"}, "off": {"command": "x", "disabled": True}}
@@ -299,10 +279,7 @@ async def test_doctor_shows_how_servers_are_and_why(places: Places, autojump_clo
         assert "- off: disabled\n" in report
 
 
-@pytest.mark.requirement("CONF-10")
-async def test_the_newest_editions_are_sent_prompts_and_resources(
-    places: Places, autojump_clock: Any
-) -> None:
+async def test_the_newest_editions_are_sent_prompts_and_resources(places, autojump_clock):
     offers(places["git"], COMMIT)
     async with editor({"mcpServers": GIT}, started=False) as ours:
         await ours.start(initializationOptions={"protocolRevision": "current"})

@@ -21,8 +21,6 @@ from eca_server.client.profiles import ClientProfile
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text
 
-pytestmark = pytest.mark.trio
-
 INTERVAL = 0.03
 MERGING = ClientProfile(merge_seconds=INTERVAL)
 REPAINTING = ClientProfile(merge_seconds=INTERVAL, repaint_seconds=1e-5)
@@ -57,9 +55,7 @@ ECHO = ChatTextContent(text="hi", content_id="m")
         ([piece(""), piece("{"), piece("}", summary="s")], [piece(""), piece("{}", summary="s")]),
     ],
 )  # fmt: skip
-async def test_deltas_of_one_content_are_joined_in_order(
-    given: list[ChatContent], expected: list[ChatContent], autojump_clock: object
-) -> None:
+async def test_deltas_of_one_content_are_joined_in_order(given, expected, autojump_clock):
     written: list[ChatContent] = []
     async with trio.open_nursery() as nursery:
         merger = Merger(lambda _, content: written.append(content), MERGING, nursery)
@@ -68,7 +64,7 @@ async def test_deltas_of_one_content_are_joined_in_order(
     assert written == expected
 
 
-async def test_a_delta_waits_an_interval_at_most(autojump_clock: object) -> None:
+async def test_a_delta_waits_an_interval_at_most(autojump_clock):
     written: list[tuple[float, str]] = []
     began = trio.current_time()
 
@@ -92,8 +88,7 @@ async def test_a_delta_waits_an_interval_at_most(autojump_clock: object) -> None
 
 
 @pytest.mark.long
-@pytest.mark.requirement("W-6d")
-async def test_a_source_waits_until_few_characters_are_held(autojump_clock: object) -> None:
+async def test_a_source_waits_until_few_characters_are_held(autojump_clock):
     written: list[str] = []
 
     def write(_: Role, content: ChatContent) -> None:
@@ -125,9 +120,7 @@ class Screen:
         self.times.append(trio.current_time() - self.began)
 
 
-async def test_a_content_that_is_painted_again_gets_longer_intervals(
-    autojump_clock: object,
-) -> None:
+async def test_a_content_that_is_painted_again_gets_longer_intervals(autojump_clock):
     screen = Screen()
     async with trio.open_nursery() as nursery:
         merger = Merger(screen.write, REPAINTING, nursery)
@@ -144,9 +137,7 @@ async def test_a_content_that_is_painted_again_gets_longer_intervals(
     assert gaps[0] < 2 * INTERVAL
 
 
-async def test_a_slow_model_is_shown_at_once_even_in_a_long_content(
-    autojump_clock: object,
-) -> None:
+async def test_a_slow_model_is_shown_at_once_even_in_a_long_content(autojump_clock):
     screen = Screen()
     async with trio.open_nursery() as nursery:
         merger = Merger(screen.write, REPAINTING, nursery)
@@ -158,7 +149,7 @@ async def test_a_slow_model_is_shown_at_once_even_in_a_long_content(
     assert screen.times == pytest.approx([number / 4 for number in range(9)])
 
 
-async def test_a_long_content_does_not_delay_the_next_one(autojump_clock: object) -> None:
+async def test_a_long_content_does_not_delay_the_next_one(autojump_clock):
     screen = Screen()
     async with trio.open_nursery() as nursery:
         merger = Merger(screen.write, REPAINTING, nursery)
@@ -170,9 +161,7 @@ async def test_a_long_content_does_not_delay_the_next_one(autojump_clock: object
         assert screen.texts == ["x" * 60_000, "y", "a", "bc"]
 
 
-async def test_a_content_in_between_does_not_shorten_the_interval(
-    autojump_clock: object,
-) -> None:
+async def test_a_content_in_between_does_not_shorten_the_interval(autojump_clock):
     written: list[ChatContent] = []
     async with trio.open_nursery() as nursery:
         merger = Merger(lambda _, content: written.append(content), REPAINTING, nursery)
@@ -186,9 +175,8 @@ async def test_a_content_in_between_does_not_shorten_the_interval(
         assert written[3:] == [words("bc")]
 
 
-@pytest.mark.requirement("W-23e")
 @pytest.mark.parametrize("drops", [False, True])
-async def test_text_at_a_stop_waits_for_the_end(drops: bool, autojump_clock: object) -> None:
+async def test_text_at_a_stop_waits_for_the_end(drops, autojump_clock):
     screen = Screen()
     async with trio.open_nursery() as nursery:
         merger = Merger(screen.write, MERGING, nursery)
@@ -203,7 +191,7 @@ async def test_text_at_a_stop_waits_for_the_end(drops: bool, autojump_clock: obj
     assert screen.texts == (["a"] if drops else ["a", "bc"])
 
 
-async def test_the_users_message_is_written_as_it_is() -> None:
+async def test_the_users_message_is_written_as_it_is():
     written: list[ChatContent] = []
     async with trio.open_nursery() as nursery:
         merger = Merger(lambda _, content: written.append(content), MERGING, nursery)
@@ -212,9 +200,8 @@ async def test_the_users_message_is_written_as_it_is() -> None:
         assert written == [ECHO, ECHO]
 
 
-@pytest.mark.requirement("W-23e", "W-23g", "CHAT-33")
 @pytest.mark.parametrize("client", ["emacs", "VsCode", "Neovim"])
-async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client: str) -> None:
+async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client):
     async with current(clientInfo={"name": client}) as ours:
         received = await ours.turn("repeat 5000 x", model=SCRIPT)
         assert text(received[2:]) == "x" * 5000
@@ -230,7 +217,7 @@ async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client
         assert set(text(flood[2:]).removesuffix("\n\nStopped.")) == {"x"}
 
 
-async def test_other_clients_receive_each_delta_as_it_comes() -> None:
+async def test_other_clients_receive_each_delta_as_it_comes():
     async with current() as ours:
         received = await ours.turn("repeat 50 x", model=SCRIPT)
     assert [each["text"] for each in received[2:] if each["type"] == "text"] == ["x"] * 50

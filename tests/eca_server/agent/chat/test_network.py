@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import trustme
 
 from tests.eca_protocol.http_peers import mutual_tls, server, tls
 from tests.eca_server.agent.chat.editor import editor, provider_config, text
-
-pytestmark = pytest.mark.trio
 
 
 async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
-
-pytestmark = pytest.mark.trio
 
 EMPTY = "The model returned an empty answer."
 
@@ -36,14 +33,14 @@ def system_texts(ours: Editor, begun: int = 0, chat: str = "c") -> list[str]:
         ("finish content_filter", 0),
     ],
 )
-async def test_an_answer_without_anything_for_the_user_is_named(script: str, notes: int) -> None:
+async def test_an_answer_without_anything_for_the_user_is_named(script, notes):
     async with editor() as ours:
         await ours.turn(script, model=SCRIPT)
         assert sum(each.startswith(EMPTY) for each in system_texts(ours)) == notes
 
 
 @pytest.mark.requirement("W-22")
-async def test_a_stop_is_confirmed_as_a_paragraph_of_its_own() -> None:
+async def test_a_stop_is_confirmed_as_a_paragraph_of_its_own():
     async with editor() as ours:
         await ours.prompt("say some\nwait forever", model=SCRIPT)
         await ours.content("text", text="some")
@@ -51,8 +48,7 @@ async def test_a_stop_is_confirmed_as_a_paragraph_of_its_own() -> None:
         assert text(ours.contents()[2:]) == "some\n\nStopped."
 
 
-@pytest.mark.requirement("W-28")
-async def test_an_unknown_agent_is_named_once_in_a_chat() -> None:
+async def test_an_unknown_agent_is_named_once_in_a_chat():
     async with current() as ours:
         for prompt in ("say a", "say b"):
             await ours.turn(prompt, model=SCRIPT, agent="nope")
@@ -70,8 +66,7 @@ async def test_an_unknown_agent_is_named_once_in_a_chat() -> None:
         assert ["`gone`" in each for each in system_texts(ours, begun, "d")] == [True]
 
 
-@pytest.mark.requirement("CHAT-30")
-async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ() -> None:
+async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ():
     async with editor() as ours:
         assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))
         assert f"Selected model: {ECHO}\n" in text(await ours.turn("/doctor", model=ECHO))
@@ -89,8 +84,8 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
     ],
 )
 async def test_a_client_that_names_the_changed_file_is_not_sent_its_name_twice(
-    tmp_path: Path, client: str, capabilities: dict[str, Any], summaries: tuple[str, ...]
-) -> None:
+    tmp_path, client, capabilities, summaries
+):
     (tmp_path / "file").write_text("old")
     edit = {"path": "file", "original_content": "old", "new_content": "new"}
     write = {"path": "b (c).txt", "content": "x"}
@@ -107,9 +102,7 @@ async def test_a_client_that_names_the_changed_file_is_not_sent_its_name_twice(
 
 @pytest.mark.requirement("W-41")
 @pytest.mark.parametrize("lines", ["", ":L1-L2"])
-async def test_a_mention_with_blanks_is_its_context_as_emacs_writes_it(
-    tmp_path: Path, lines: str
-) -> None:
+async def test_a_mention_with_blanks_is_its_context_as_emacs_writes_it(tmp_path, lines):
     folder, outside = tmp_path / "my work", tmp_path / "my shot.png"
     folder.mkdir()
     path = folder / "a file (1).txt"

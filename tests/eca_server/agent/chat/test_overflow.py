@@ -11,8 +11,6 @@ from tests.eca_server.agent.chat.editor import editor, finishes, text
 from tests.eca_server.agent.chat.test_switching import configured, model_of
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 WORDS = {
     "openai-responses": "Your input exceeds the context window of this model.",
     "anthropic": "prompt is too long: 210000 tokens > 200000 maximum",
@@ -39,9 +37,7 @@ def too_long(api: ScriptedAPI, where: str) -> Reply:
 
 @pytest.mark.parametrize("where", ["refused", "in the stream"])
 @pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
-async def test_what_is_too_long_is_summarized_and_asked_once_more(
-    api: ScriptedAPI, where: str
-) -> None:
+async def test_what_is_too_long_is_summarized_and_asked_once_more(api, where):
     script = [
         api.reply(ScriptedAnswer(text=["first answer"])),
         too_long(api, where),
@@ -62,7 +58,7 @@ async def test_what_is_too_long_is_summarized_and_asked_once_more(
 
 
 @pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
-async def test_what_is_still_too_long_is_reported_and_not_tried_again(api: ScriptedAPI) -> None:
+async def test_what_is_still_too_long_is_reported_and_not_tried_again(api):
     script = [
         api.reply(ScriptedAnswer(text=["first answer"])),
         too_long(api, "refused"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from eca_server.agent.chat.instructions import LARGEST_PROMPT, instructions
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 OWN = "Talk like a pirate."
 
@@ -41,8 +38,8 @@ def systems(provider: Provider) -> list[str]:
     return [request.body["messages"][0]["content"] for request in provider.requests]
 
 
-@pytest.mark.requirement("CONF-1", "W-11b")
-async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot() -> None:
+@pytest.mark.requirement("CONF-1")
+async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot():
     own = {"agent": {"review": {}, "scout": {"mode": "subagent"}, "plan": {}}}
     async with session(defaultBehavior="review", **own) as (ours, _):
         chat = introduced(ours)
@@ -50,7 +47,7 @@ async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot() -
         assert chat["selectBehavior"] == chat["selectAgent"] == "review"
 
 
-async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings() -> None:
+async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings():
     own = {"review": {"disabledTools": ["eca_write_file"], "systemPrompt": OWN}, "other": {}}
     async with session(behavior=own) as (ours, provider):
         await ours.turn("hi", behavior="review")
@@ -79,9 +76,7 @@ async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings() -> N
         ({"behavior": {"plan": {"systemPromptFile": "EMPTY"}}}, None),
     ],
 )
-async def test_the_users_prompt_replaces_ours(
-    tmp_path: Path, config: dict[str, Any], expected: str | None
-) -> None:
+async def test_the_users_prompt_replaces_ours(tmp_path, config, expected):
     for name, content in (("FILE", f"{OWN}\n"), ("EMPTY", "\n")):
         (tmp_path / name).write_text(content)
     for behavior in config.get("behavior", {}).values():
@@ -92,7 +87,7 @@ async def test_the_users_prompt_replaces_ours(
     assert systems(provider) == [expected or instructions("plan", ())]
 
 
-async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_path: Path) -> None:
+async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_path):
     (tmp_path / "large").write_bytes(b"x" * (LARGEST_PROMPT + 1))
     for name, reason in (("none", "does not exist"), ("large", "at most"), (".", "a directory")):
         path = tmp_path / name
@@ -104,7 +99,7 @@ async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_pa
         assert systems(provider) == [instructions("agent", ())]
 
 
-async def test_a_chat_keeps_the_prompt_it_began_with(tmp_path: Path) -> None:
+async def test_a_chat_keeps_the_prompt_it_began_with(tmp_path):
     path = tmp_path / "prompt.md"
     path.write_text(OWN)
     async with session(behavior={"agent": {"systemPromptFile": str(path)}}) as (ours, provider):
@@ -115,8 +110,7 @@ async def test_a_chat_keeps_the_prompt_it_began_with(tmp_path: Path) -> None:
     assert systems(provider) == [OWN, OWN, "Talk like a sailor."]
 
 
-@pytest.mark.requirement("W-21", "W-11b")
-async def test_the_prompts_model_wins_then_the_behaviours_then_the_default() -> None:
+async def test_the_prompts_model_wins_then_the_behaviours_then_the_default():
     own = {"plan": {"defaultModel": "p/n"}, "other": {"defaultModel": "simulator/echo"}}
     async with session(behavior=own) as (ours, provider):
         assert introduced(ours)["selectModel"] == "p/m"
@@ -132,7 +126,7 @@ async def test_the_prompts_model_wins_then_the_behaviours_then_the_default() -> 
     assert [request.body["model"] for request in provider.requests] == ["m", "n", "m"]
 
 
-async def test_the_first_behaviours_own_model_is_selected_at_the_start() -> None:
+async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     own = {"plan": {"defaultModel": "openai/gpt-4.1"}}
     async with session(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "p/m"
@@ -145,7 +139,7 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start() -> None
     assert ["behavior.plan.defaultModel" in each["message"] for each in shown] == [True]
 
 
-async def test_a_behaviours_own_approval_counts_in_it_alone() -> None:
+async def test_a_behaviours_own_approval_counts_in_it_alone():
     own = {"review": {"toolCall": {"approval": {"deny": {"eca_grep": {}}}}}}
     async with session(behavior=own) as (ours, provider):
         await ours.turn("hi", behavior="review")
@@ -157,10 +151,7 @@ async def test_a_behaviours_own_approval_counts_in_it_alone() -> None:
     assert offered == [False, True]
 
 
-@pytest.mark.requirement("W-25a")
-async def test_the_users_prompts_replace_ours_in_every_text_for_a_model(
-    tmp_path: Path,
-) -> None:
+async def test_the_users_prompts_replace_ours_in_every_text_for_a_model(tmp_path):
     (tmp_path / "compact.md").write_text("Sum it up in verse.\n")
     own: dict[str, Any] = {
         "prompts": {
@@ -193,10 +184,7 @@ async def test_the_users_prompts_replace_ours_in_every_text_for_a_model(
     assert "compactPromptFile" in text(received)
 
 
-@pytest.mark.requirement("W-25a")
-async def test_a_behaviour_s_own_prompts_and_limits_replace_the_common_ones(
-    tmp_path: Path,
-) -> None:
+async def test_a_behaviour_s_own_prompts_and_limits_replace_the_common_ones(tmp_path):
     (tmp_path / "a.txt").write_text("1\n2\n3\n")
     own: dict[str, Any] = {
         "prompts": {
@@ -240,7 +228,7 @@ async def test_a_behaviour_s_own_prompts_and_limits_replace_the_common_ones(
     assert [each.rpartition("\n")[2] for each in last] == ["In Latin.", "In Greek."]
 
 
-async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path: Path) -> None:
+async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path):
     limit = {"toolCall": {"shellCommand": {"summaryMaxLength": 9}}}
     async with current({"behavior": {"agent": limit}}, data=tmp_path, folder=tmp_path) as ours:
         command = "call eca_shell_command " + json.dumps({"command": "echo 1 2 3 4 5 6 7 8 9"})
@@ -251,7 +239,7 @@ async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path: Path) -
 
 
 @pytest.mark.requirement("W-28d")
-async def test_clients_of_today_know_the_built_in_agents_as_code_and_plan() -> None:
+async def test_clients_of_today_know_the_built_in_agents_as_code_and_plan():
     async with current({"agent": {"review": {}}}) as ours:
         chat = introduced(ours)
         assert chat["agents"] == chat["behaviors"] == ["code", "plan", "review"]
@@ -262,7 +250,7 @@ async def test_clients_of_today_know_the_built_in_agents_as_code_and_plan() -> N
             assert opened["selection"]["agent"] == ("plan" if name == "plan" else "code")
 
 
-async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected() -> None:
+async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected():
     own = {"agent": {"code": {"systemPrompt": OWN}}}
     async with session(**own, defaultAgent="code") as (ours, provider):
         assert introduced(ours)["selectAgent"] == "agent"
@@ -272,7 +260,7 @@ async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected() -> No
     assert systems(provider) == [OWN, OWN]
 
 
-async def test_a_behaviour_s_variant_counts_where_none_was_selected() -> None:
+async def test_a_behaviour_s_variant_counts_where_none_was_selected():
     provider = Provider(otherwise=reply("a"))
     async with provider:
         own = {"review": {"variant": "low"}}

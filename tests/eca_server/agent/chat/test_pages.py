@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.chat.pages import Page, page_of
 from eca_server.models.history import CompactionPart, Message, TextPart
-
-pytestmark = pytest.mark.requirement
 
 ANSWERS = st.sampled_from([["assistant"], ["assistant", "tool"], []])
 TURNS = st.lists(st.tuples(st.booleans(), st.lists(ANSWERS, max_size=3)), max_size=5)
@@ -27,9 +24,7 @@ def history_of(turns: list[tuple[bool, list[list[str]]]]) -> list[Message]:
 
 
 @given(turns=TURNS, limit=st.integers(1, 4), backwards=st.booleans())
-def test_pages_lose_nothing_and_part_no_call_from_its_result(
-    turns: list[tuple[bool, list[list[str]]]], limit: int, backwards: bool
-) -> None:
+def test_pages_lose_nothing_and_part_no_call_from_its_result(turns, limit, backwards):
     history = history_of(turns)
     pages: list[Page] = []
     cursor: str | None = None

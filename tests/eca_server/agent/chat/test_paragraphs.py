@@ -30,9 +30,7 @@ USER: Role = "user"
         ([(MODEL, "one"), (USER, "steer"), (SYSTEM, "two")], "onesteertwo"),
     ],
 )
-def test_a_blank_line_parts_what_clients_append(
-    texts: list[tuple[Role, str]], expected: str
-) -> None:
+def test_a_blank_line_parts_what_clients_append(texts, expected):
     paragraphs = Paragraphs()
     written = []
     for role, words in texts:
@@ -44,17 +42,13 @@ def test_a_blank_line_parts_what_clients_append(
     assert "".join(written) == expected
 
 
-@pytest.mark.trio
-@pytest.mark.requirement("W-26d", "W-21d")
-async def test_what_went_wrong_does_not_stick_to_the_answer() -> None:
+async def test_what_went_wrong_does_not_stick_to_the_answer():
     async with editor() as ours:
         received = await ours.turn("say Some words here\nfail overloaded", model=SCRIPT)
     assert text(received[2:]).startswith("Some words here\n\nsimulator/script: ")
 
 
-@pytest.mark.trio
-@pytest.mark.requirement("W-26d", "W-22d")
-async def test_dropped_prompts_are_repeated_in_a_paragraph_of_their_own() -> None:
+async def test_dropped_prompts_are_repeated_in_a_paragraph_of_their_own():
     async with editor() as ours:
         await ours.prompt("say Some words\nwait forever", model=SCRIPT)
         await ours.content("text", text=" words")

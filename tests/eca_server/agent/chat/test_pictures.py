@@ -25,11 +25,9 @@ from eca_server.models.events import Block, Image, TextDelta
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, provider_config
-from tests.eca_server.agent.chat.mcp_session import GIT, Places, status
+from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.models.openai_responses.scripted import message, other
 from tests.eca_server.models.openai_responses.scripted import reply as answer
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 PNG = b"\x89PNG\r\n\x1a\nof a model"
 JPEG = b"\xff\xd8\xffof a server"
@@ -59,8 +57,8 @@ async def opened(ours: Editor) -> list[Any]:
                          "FIELD:ChatImageContent.mediaType", "FIELD:ChatImageContent.base64",
                          "VALUE:ChatContent=ChatImageContent")  # fmt: skip
 async def test_pictures_are_shown_where_they_come_given_to_the_model_and_shown_again(
-    tmp_path: Path, places: Places
-) -> None:
+    tmp_path, places
+):
     async def gives(_: str) -> ToolResult:
         return ToolResult(content=(ImageContent(data=JPEG, mime_type="image/jpeg"),))
 
@@ -92,7 +90,7 @@ async def test_pictures_are_shown_where_they_come_given_to_the_model_and_shown_a
             assert pictures(await opened(ours)) == expected
 
 
-async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path: Path) -> None:
+async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
     script = "say Look:\ndraw\ndraw 00ff00\ndraw green\nsay done"
     async with current() as ours:
         drawn = [each["base64"] for each in await ours.turn(script, model=SCRIPT)
@@ -118,8 +116,8 @@ async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path: Path
 
 @pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
 async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_gone(
-    tmp_path: Path, client: str
-) -> None:
+    tmp_path, client
+):
     def linked(messages: list[Any]) -> list[Path]:
         words = r"\[a picture: image/png, [0-9]+ bytes\]"
         if client == "Neovim":
@@ -152,8 +150,8 @@ async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_
 
 
 async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     gallery = Gallery(tmp_path / "data")
     kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
     for each in kept:
@@ -175,7 +173,7 @@ async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alo
     assert broken.link("c", kept[0]) is None
 
 
-async def test_an_answer_holds_only_so_many_pictures() -> None:
+async def test_an_answer_holds_only_so_many_pictures():
     async with current() as ours:
         received = await ours.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
     assert [each["type"] for each in received].count("image") == MOST_PICTURES
@@ -183,7 +181,7 @@ async def test_an_answer_holds_only_so_many_pictures() -> None:
     assert said.startswith(f"The answer contained {MOST_PICTURES + 2} pictures")
 
 
-async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:
+async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
     picture, block = Image(media_type="image/png", data=PNG), Block(raw={}, position=0)
     first = FirstPictures()
     events = [*[picture, block] * (MOST_PICTURES + 1), block, TextDelta("x"), block]
@@ -191,7 +189,6 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:
     assert dropped == [2 * MOST_PICTURES, 2 * MOST_PICTURES + 1]
 
 
-@pytest.mark.requirement("W-6d")
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -205,9 +202,7 @@ async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it() -> None:
     ],
     ids=["small", "none", "large", "too large"],
 )
-async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(
-    content: ChatImageContent, told: str | None
-) -> None:
+async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(content, told):
     formatter = ContentFormatter(attrs.evolve(DEFAULT_PROFILE, shows_pictures=True))
     [written] = formatter.messages("c", "assistant", content)
     if told is None:
@@ -216,7 +211,7 @@ async def test_what_no_frame_holds_and_what_is_no_picture_is_reported_in_text(
         assert (written.role, written.content) == ("system", ChatTextContent(text=told))
 
 
-async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_shown() -> None:
+async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_shown():
     data = base64.b64encode(JPEG).decode()
     item = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": data}
     drawing = {"type": "image_generation"}

@@ -7,8 +7,6 @@ import pytest
 from eca_server.agent.chat.history import History, UnknownMessage
 from eca_server.models.history import CompactionPart, Message, Origin, Part, TextPart
 
-pytestmark = pytest.mark.requirement
-
 ORIGIN = Origin(api="a", provider="p", model="m")
 
 

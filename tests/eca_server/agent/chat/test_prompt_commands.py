@@ -11,8 +11,6 @@ from eca_protocol.testing import provider as scripted
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
-pytestmark = pytest.mark.trio
-
 
 def folders(path: Path) -> dict[str, Any]:
     return {"workspaceFolders": [{"uri": path.as_uri(), "name": "project"}]}
@@ -39,10 +37,7 @@ def last_user_text(ours: Editor) -> str:
     return part.text
 
 
-@pytest.mark.requirement("CHAT-30", "W-20b")
-async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_typed(
-    tmp_path: Path,
-) -> None:
+async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_typed(tmp_path):
     write_command(tmp_path, "fix", "Mend $1 and see @notes.txt\n\nAll: $ARGS")
     (tmp_path / "notes.txt").write_text("what the notes say")
     async with editor(started=False) as ours:
@@ -62,9 +57,7 @@ async def test_a_custom_command_asks_the_model_its_text_and_echoes_what_was_type
 
 
 @pytest.mark.parametrize("folder", ["commands/fix.md", "skills/fix/SKILL.md"])
-async def test_a_file_that_arguments_mention_is_given_to_the_model(
-    tmp_path: Path, folder: str
-) -> None:
+async def test_a_file_that_arguments_mention_is_given_to_the_model(tmp_path, folder):
     file = tmp_path / ".eca" / folder
     file.parent.mkdir(parents=True)
     file.write_text("---\nname: fix\ndescription: How to fix.\n---\nMend $1 ($ARGS).")
@@ -78,8 +71,7 @@ async def test_a_file_that_arguments_mention_is_given_to_the_model(
         assert "what the notes say" in told.text
 
 
-@pytest.mark.requirement("CHAT-30")
-async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path: Path) -> None:
+async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path):
     write_command(tmp_path, "make", 'call eca_write_file {"path": "$1", "content": "x"}\nsay made')
     async with editor(started=False) as ours:
         await ours.start(**folders(tmp_path))
@@ -91,13 +83,13 @@ async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path: Path)
     assert (tmp_path / "new.txt").read_text().strip() == "x"
 
 
-@pytest.mark.requirement("CHAT-27", "W-40c", "W-40d")
+@pytest.mark.requirement("CHAT-27", "W-40d")
 @pytest.mark.parametrize(
     ("announced", "kind"), [({"chat": True}, "native"), ({"rewrite": True}, "customPrompt")]
 )
 async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
-    tmp_path: Path, announced: dict[str, bool], kind: str
-) -> None:
+    tmp_path, announced, kind
+):
     write_command(tmp_path, "fix", "---\ndescription: Mends a thing\n---\nMend $1")
     write_command(tmp_path, "doctor", "a text that must not stand in for ours")
     async with editor(started=False) as ours:
@@ -119,9 +111,7 @@ async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
         assert "\n\nBuilt-in test model: works" in text(await ours.turn("/doctor"))
 
 
-async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(
-    tmp_path: Path,
-) -> None:
+async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(tmp_path):
     project, mine = tmp_path / "project", tmp_path / "mine"
     skill = mine / "eca" / "skills" / "deploy" / "SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -141,9 +131,7 @@ async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_us
         assert [names.count(name) for name in ("deploy", "fix", "build")] == [1, 1, 1]
 
 
-async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_none(
-    tmp_path: Path,
-) -> None:
+async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_none(tmp_path):
     write_command(tmp_path, "fix", "x")
     write_command(tmp_path, "empty", "")
     write_command(tmp_path, "many", "$ARGS " * 1000)
@@ -156,7 +144,7 @@ async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_n
         assert not ours.connection.chats.open("c").history
 
 
-async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path: Path) -> None:
+async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path):
     async with editor(started=False) as ours:
         await ours.start(**folders(tmp_path))
         received = await ours.turn("/init and mention the tests", model=ECHO)
@@ -169,7 +157,7 @@ async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path: Path) ->
         assert ours.connection.chats.open("c").last_turn_failed
 
 
-async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_path: Path) -> None:
+async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_path):
     (tmp_path / "AGENTS.md").write_text("Always ```be``` kind.")
     (tmp_path / "a.txt").write_text("text of a file")
     async with scripted.Provider([scripted.reply(scripted.text("hello back"))]) as endpoint:
@@ -191,12 +179,12 @@ async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_pa
         assert len(endpoint.requests) == 1
 
 
-async def test_prompt_show_says_why_there_is_no_model(tmp_path: Path) -> None:
+async def test_prompt_show_says_why_there_is_no_model(tmp_path):
     async with editor() as ours:
         assert "cannot be used" in text(await ours.turn("/prompt-show", model="no/model"))
 
 
-async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path: Path) -> None:
+async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("")
     (tmp_path / "build.log").write_text("")
@@ -210,7 +198,7 @@ async def test_repo_map_show_draws_the_files_that_are_not_ignored(tmp_path: Path
         assert "No folder is open" in text(await ours.turn("/repo-map-show"))
 
 
-async def test_config_shows_what_is_set_and_doctor_what_decides() -> None:
+async def test_config_shows_what_is_set_and_doctor_what_decides():
     config = {
         "providers": {"p": {"key": "planted-0123456789-key"}},
         "toolCall": {"approval": {"deny": {"eca_grep": {}}}},

@@ -7,15 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eca_server.agent.chat.store.rows import decode_message
 from eca_server.models.history import TextPart, repair
 from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, contents
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 PROMPT = 'call eca_shell_command {"command": "true"}'
 
@@ -32,7 +28,7 @@ def stored_texts(data: Path) -> list[str]:
     ]
 
 
-async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path: Path) -> None:
+async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.prompt(PROMPT, model=SCRIPT)
         await ours.until(
@@ -46,14 +42,10 @@ async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path: Path) -> N
 
 
 HANGING_HOOK: dict[str, Any] = {
-    "hooks": {
-        "slow": {"type": "preRequest", "actions": [{"type": "shell", "shell": "sleep 60"}]},
-    }
+    "hooks": {"slow": {"type": "preRequest", "actions": [{"type": "shell", "shell": "sleep 60"}]}}
 }
 BLOCKING_HOOK: dict[str, Any] = {
-    "hooks": {
-        "strict": {"type": "preRequest", "actions": [{"type": "shell", "shell": "exit 2"}]},
-    }
+    "hooks": {"strict": {"type": "preRequest", "actions": [{"type": "shell", "shell": "exit 2"}]}}
 }
 
 
@@ -70,9 +62,7 @@ async def shown_again(data: Path) -> list[tuple[str, str]]:
         ]
 
 
-async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(
-    tmp_path: Path,
-) -> None:
+async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say it", model="nobody/unknown")
     assert await shown_again(tmp_path) == [("user", "say it")]
@@ -83,9 +73,7 @@ async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(
         assert "say it" not in sent
 
 
-async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_none(
-    tmp_path: Path,
-) -> None:
+async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_none(tmp_path):
     async with current(HANGING_HOOK, data=tmp_path) as ours:
         await ours.prompt("say it", model=SCRIPT)
         await ours.content("hookActionStarted")
@@ -96,7 +84,7 @@ async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_no
     assert await shown_again(tmp_path) == [("user", "say it")]
 
 
-async def test_a_prompt_a_hook_blocks_is_not_stored(tmp_path: Path) -> None:
+async def test_a_prompt_a_hook_blocks_is_not_stored(tmp_path):
     async with current(BLOCKING_HOOK, data=tmp_path) as ours:
         await ours.turn("say it", model=SCRIPT)
     async with current(data=tmp_path) as ours:

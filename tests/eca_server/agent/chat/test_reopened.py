@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from eca_server.agent.mcp.messages import TextContent, ToolResult
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, contents
-from tests.eca_server.agent.chat.mcp_session import GIT, Places, status
+from tests.eca_server.agent.chat.mcp_session import GIT, status
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement("W-43d")]
+pytestmark = pytest.mark.requirement("W-43d")
 
 ENDS = {"toolCalled", "toolCallRejected", "reasonFinished", "url", "text"}
 
@@ -44,9 +43,7 @@ async def opened(ours: Editor) -> list[tuple[str, Content]]:
     return contents(ours.seen[begun:])
 
 
-async def test_calls_thoughts_and_sources_look_as_they_looked(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
     async def gives(_: str) -> ToolResult:
         return ToolResult(content=(TextContent(text='{"a": [1]}'),))
 
@@ -85,7 +82,7 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(
         assert looks(await opened(ours)) == live
 
 
-async def test_a_call_and_a_thought_of_no_time_at_all_show_no_bare_zero(tmp_path: Path) -> None:
+async def test_a_call_and_a_thought_of_no_time_at_all_show_no_bare_zero(tmp_path):
     async with current(data=tmp_path, folder=tmp_path) as ours:
         await ours.turn("think hm\ncall eca_no_such_tool {}\nsay done", model=SCRIPT)
         times = [c["totalTimeMs"] for _, c in contents(ours.seen) if "totalTimeMs" in c]

@@ -23,8 +23,6 @@ from tests.eca_server.agent.chat.agent_session import calls, session
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 
-pytestmark = pytest.mark.trio
-
 
 def writes(**files: str) -> str:
     """A prompt whose turn writes these files."""
@@ -70,9 +68,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.requirement("FIELD:ChatRollbackParams.chatId", "FIELD:ChatRollbackParams.contentId")
-async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, "say one")
         second = await said(ours, writes(a="1"))
@@ -105,9 +101,7 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(
 
 
 @pytest.mark.requirement("FIELD:ChatRollbackParams.include", "VALUE:ChatRollbackInclude=messages")
-async def test_messages_and_files_go_back_each_without_the_other(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_messages_and_files_go_back_each_without_the_other(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1", b="x"))
         second = await said(ours, writes(a="2"))
@@ -124,8 +118,8 @@ async def test_messages_and_files_go_back_each_without_the_other(
 @pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
 @pytest.mark.parametrize("patiently", [True, False])
 async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, patiently: bool
-) -> None:
+    tmp_path, folder, monkeypatch, *, patiently
+):
     (folder / "kept").write_text("old")
     (folder / "big").write_text("x" * 1_100_000)
     (folder / "kept").chmod(0o640)
@@ -154,10 +148,7 @@ async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.requirement("W-15")
-async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(tmp_path, folder):
     vscode = {"clientInfo": {"name": "VsCode"}}
     async with current(data=tmp_path, folder=folder, **vscode) as ours:
         first = await said(ours, writes(mine="1"))
@@ -176,9 +167,7 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
         )
 
 
-async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as killed:
         changing = f"{writes(a='1')}\nsay one\nwait forever"
         await killed.prompt(changing, model=SCRIPT, trust=True)
@@ -191,9 +180,7 @@ async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it
             assert tree(folder) == {}
 
 
-async def test_what_commands_changed_stays_and_the_user_is_notified(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         command = json.dumps({"command": "touch b"})
         first = await said(ours, f"{writes(a='1')}\ncall eca_shell_command {command}")
@@ -223,14 +210,8 @@ async def nothing(*_: Any) -> None:
     ],
 )
 async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
-    tmp_path: Path,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    broken: str,
-    by: Any,
-    why: str,
-    meanwhile: dict[str, str],
-) -> None:
+    tmp_path, folder, monkeypatch, broken, by, why, meanwhile
+):
     (folder / "b").write_text("old")
     (folder / "c").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
@@ -252,9 +233,7 @@ async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
         assert tree(folder) == {"b": "old", "c": "old"}
 
 
-async def test_what_was_refused_is_not_done_later(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_was_refused_is_not_done_later(tmp_path, folder, monkeypatch):
     note = Store.note_rollback
 
     async def note_late(store: Store, rollback: Rollback) -> bool:
@@ -273,7 +252,7 @@ async def test_what_was_refused_is_not_done_later(
         assert tree(folder) == {"a": "1"}
 
 
-async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path: Path, folder: Path) -> None:
+async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path, folder):
     made = [calls(("eca_write_file", {"path": name, "content": name})) for name in ("a", "b")]
     async with session(folder, *made, data=tmp_path) as (ours, provider):
         await ours.prompt("go")
@@ -292,7 +271,7 @@ async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path: Path, fol
         ]  # fmt: skip
 
 
-async def test_moves_and_links_are_seen_through(tmp_path: Path, folder: Path) -> None:
+async def test_moves_and_links_are_seen_through(tmp_path, folder):
     (folder / "here").mkdir()
     (folder / "here" / "f").write_text("1")
     moved = json.dumps({"source": "here", "destination": "there/deep"})
@@ -309,10 +288,7 @@ async def test_moves_and_links_are_seen_through(tmp_path: Path, folder: Path) ->
         assert tree(folder) == {"here/f": "1"}
 
 
-@pytest.mark.requirement("W-22a", "W-23a")
-async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
         await ours.prompt(f"{writes(b='2')}\nwait forever", model=SCRIPT, trust=True)
@@ -330,8 +306,7 @@ async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(
         assert tree(folder) == {}
 
 
-@pytest.mark.requirement("W-22")
-async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -> None:
+async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         begun, done = len(ours.seen), trio.Event()
@@ -346,8 +321,7 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path: Path) -
         assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
 
 
-@pytest.mark.requirement("W-24")
-async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_path: Path) -> None:
+async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_path):
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         done = trio.Event()
@@ -362,11 +336,8 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-@pytest.mark.requirement("W-24a")
 @pytest.mark.parametrize("taken_again", [True, False])
-async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
-    tmp_path: Path, *, taken_again: bool
-) -> None:
+async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(tmp_path, *, taken_again):
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         done, memory = trio.Event(), ours.connection.chats.memory
@@ -384,9 +355,7 @@ async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(
         assert await memory.store.load("c") is None
 
 
-async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_path, monkeypatch):
     at_it, goes_on, ended = trio.Event(), trio.Event(), []
 
     @asynccontextmanager
@@ -425,9 +394,7 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(
     assert ended[0] == "finished"
 
 
-async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
-    tmp_path: Path,
-) -> None:
+async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(tmp_path):
     opening = Message(role="user", parts=(TextPart("of a server"),))
     async with current(data=tmp_path) as ours:
         prompt = attrs.evolve(opening, content_id="mine")
@@ -439,11 +406,9 @@ async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(
 
 
 @pytest.mark.requirement(
-    "FIELD:ChatForkParams.chatId",
-    "FIELD:ChatForkParams.contentId",
-    "FIELD:ChatForkResponse.chatId",
+    "FIELD:ChatForkParams.chatId", "FIELD:ChatForkParams.contentId", "FIELD:ChatForkResponse.chatId"
 )
-async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path: Path, folder: Path) -> None:
+async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
         second = await said(ours, "say two")
@@ -475,10 +440,7 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path: Path, fol
         assert texts == ["say one", "one", "say two", "say four", "four"]
 
 
-@pytest.mark.requirement("W-24a")
-async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_path, monkeypatch):
     async def append(*_: object, **__: object) -> None:
         ours.connection.chats.delete("c")
 
@@ -493,10 +455,7 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(
         assert contents(ours.seen[begun:]) == []
 
 
-@pytest.mark.requirement("W-24a", "W-24c")
-async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(**{f"f{number}": "1" for number in range(20)}))
         asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
@@ -510,9 +469,7 @@ async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(
         assert [words for name, words in since(ours, begun) if name == "text"] == ["hello"] * 2
 
 
-async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(
-    folder: Path,
-) -> None:
+async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(folder):
     async with current(folder=folder) as ours:
         first = await said(ours, writes(a="1"))
         second = await said(ours, "say hello")

@@ -13,8 +13,6 @@ from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, tree, writes
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -49,8 +47,8 @@ HEARD: dict[str, Any] = {
 @pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("prompt", ["/costs", "say forbidden", "say later"])
 async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
-    tmp_path: Path, folder: Path, prompt: str, *, is_stored: bool
-) -> None:
+    tmp_path, folder, prompt, *, is_stored
+):
     async with current(HEARD, data=tmp_path if is_stored else None, folder=folder) as ours:
         first = await said(ours, "say one")
         unheard = await echoed(ours, prompt)
@@ -71,8 +69,8 @@ async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
 
 @pytest.mark.parametrize("runs", [True, False])
 async def test_what_came_behind_such_a_prompt_goes_with_it_after_a_restart_too(
-    tmp_path: Path, folder: Path, *, runs: bool
-) -> None:
+    tmp_path, folder, *, runs
+):
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
         unheard = await said(ours, "/costs")
@@ -89,7 +87,7 @@ async def test_what_came_behind_such_a_prompt_goes_with_it_after_a_restart_too(
         assert texts == ["say one", "one"]
 
 
-async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path: Path, folder: Path) -> None:
+async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
         compacted = await said(ours, "/compact say all of it", model=ECHO)
@@ -102,8 +100,8 @@ async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path: Path, folde
 
 
 async def test_a_prompt_stopped_before_its_chat_was_read_back_is_gone_back_to(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, folder, monkeypatch
+):
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
     async with current(data=tmp_path, folder=folder) as ours:

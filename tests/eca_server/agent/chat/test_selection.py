@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from tests.eca_server.agent.chat.editor import (
     editor,
     provider_config,
 )
-
-pytestmark = pytest.mark.trio
 
 MODELS: dict[str, Any] = {
     "m": {"variants": {"low": {"reasoning_effort": "low"}, "off": {}}},
@@ -41,8 +38,8 @@ def updates(ours: Editor, begun: int = 0) -> list[Content]:
     ]
 
 
-@pytest.mark.requirement("W-16b", "W-11a", "W-11h")
-async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_once() -> None:
+@pytest.mark.requirement("W-11h")
+async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_once():
     async with Provider() as provider:
         async with current(configured(provider)) as ours:
             assert updates(ours)[0]["chat"]["variants"] == ["low"]
@@ -53,8 +50,7 @@ async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_onc
             assert "variants" not in updates(ours)[0]["chat"]
 
 
-@pytest.mark.requirement("W-28b")
-async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom() -> None:
+async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom():
     async with Provider() as provider, current(configured(provider)) as ours:
         begun = len(ours.seen)
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": None})
@@ -70,12 +66,8 @@ async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom(
         ]  # fmt: skip
 
 
-@pytest.mark.requirement("W-28a", "W-21e")
-async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last() -> None:
-    async with (
-        Provider(otherwise=reply("a")) as provider,
-        current(configured(provider)) as ours,
-    ):
+async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():
+    async with Provider(otherwise=reply("a")) as provider, current(configured(provider)) as ours:
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": "high"})
         await ours.tell("chat/selectedModelChanged", {"model": "p/m", "chatId": "d"})
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan", "chatId": "d"})
@@ -102,7 +94,7 @@ async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last() -
         ]
 
 
-async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected() -> None:
+async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected():
     async with Provider(otherwise=reply("a")) as provider:
         config = provider_config(provider.url, defaultModel="openai/o3")
         config["providers"] = {"openai": {**config["providers"]["p"], "models": {"o3": {}}}}
@@ -115,7 +107,7 @@ async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected(
         assert "reasoning_effort" not in titled.body
 
 
-async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path: Path) -> None:
+async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path):
     shell = calls(("eca_shell_command", RUN))
     async with session(tmp_path, shell, reply("a"), shell, reply("b"), shell) as (ours, _):
         await ours.turn("go", trust=True)
@@ -132,9 +124,7 @@ async def test_trust_answers_for_the_user_until_it_is_withdrawn(tmp_path: Path) 
         assert asked.count(True) == 1
 
 
-async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(
-    tmp_path: Path,
-) -> None:
+async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial_holds(tmp_path):
     (tmp_path / "in").mkdir()
     outside = calls(
         ("eca_write_file", {"path": str(tmp_path / "out"), "content": "x"}),
@@ -154,7 +144,7 @@ async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial
 
 
 @pytest.mark.requirement("W-44b")
-async def test_trust_is_stored_with_the_chat(tmp_path: Path) -> None:
+async def test_trust_is_stored_with_the_chat(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say hi", model=SCRIPT, trust=True, agent="plan")
     async with current(data=tmp_path) as ours:
@@ -172,7 +162,7 @@ async def test_trust_is_stored_with_the_chat(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("W-40a")
-async def test_files_are_found_for_a_mention_and_nothing_else(tmp_path: Path) -> None:
+async def test_files_are_found_for_a_mention_and_nothing_else(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "there.py").touch()
     async with editor(started=False) as ours:

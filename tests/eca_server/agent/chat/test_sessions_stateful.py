@@ -343,7 +343,6 @@ def files(tree: Mapping[str, str | None]) -> dict[str, str | None]:
     return {path: text for path, text in tree.items() if text is not None and "log" not in path}
 
 
-@pytest.mark.requirement("W-20a", "W-22e", "W-23g", "W-24a", "W-30a", "W-30g", "W-34a")
 @given(st.lists(STEPS, min_size=1, max_size=10), st.booleans())
 def test_any_session_keeps_files_history_and_wire_right(steps: list[Any], allow: bool) -> None:
     with tempfile.TemporaryDirectory() as name:

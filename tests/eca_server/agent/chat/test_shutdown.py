@@ -20,8 +20,6 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 
-pytestmark = pytest.mark.trio
-
 SLEEPER = f"call eca_shell_command {json.dumps({'command': 'echo $$ > pid; exec sleep 100'})}"
 
 
@@ -61,8 +59,8 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.requirement("W-13a", "W-13b", "LIFE-18", "LIFE-19")
-async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path: Path) -> None:
+@pytest.mark.requirement("LIFE-18")
+async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     async with editor(started=False, keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
@@ -83,10 +81,7 @@ async def deaf(turn: Turn) -> None:
         await trio.sleep(5)
 
 
-@pytest.mark.requirement("W-13b", "W-23d")
-async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, autojump_clock):
     async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
         chat = ours.connection.chats.open("c")
         for _ in range(2):
@@ -108,9 +103,7 @@ async def unheard(*_: object) -> None:
 
 @pytest.mark.requirement("W-13c", "LIFE-21")
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_it_fails_if_a_tool_cannot_be_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
-) -> None:
+async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_deleted):
     async with editor(started=False) as ours:
         pid = await run_sleeper(ours, tmp_path)
         with monkeypatch.context() as patched:
@@ -128,11 +121,8 @@ async def test_it_fails_if_a_tool_cannot_be_ended(
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.mark.requirement("W-13c", "LIFE-21")
 @pytest.mark.parametrize("is_deleted", [False, True])
-async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(
-    tmp_path: Path, is_deleted: bool
-) -> None:
+async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_deleted):
     data = tmp_path / "data"
     data.write_text("in the way")
     async with editor(keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
@@ -143,8 +133,7 @@ async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(
         assert error == {"code": -32603, "message": f"shutdown: {UNWRITTEN}"}
 
 
-@pytest.mark.requirement("W-13c")
-async def test_it_does_not_fail_where_there_is_nothing_to_store(tmp_path: Path) -> None:
+async def test_it_does_not_fail_where_there_is_nothing_to_store(tmp_path):
     data = tmp_path / "data"
     data.write_text("in the way")
     async with editor(keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, text
-
-pytestmark = pytest.mark.trio
 
 
 @pytest.fixture
@@ -36,7 +33,7 @@ def system(ours: Editor, behavior: str = "agent") -> str:
 
 
 @pytest.mark.requirement("VALUE:ChatCommand.type=skill")
-async def test_skills_are_listed_to_the_model_which_loads_one(project: Path) -> None:
+async def test_skills_are_listed_to_the_model_which_loads_one(project):
     async with current(folder=project) as ours:
         received = await ours.turn('call eca_skill {"name": "fix"}\nsay done', model=SCRIPT)
         (called,) = (each for each in received if each["type"] == "toolCalled")
@@ -55,8 +52,7 @@ async def test_skills_are_listed_to_the_model_which_loads_one(project: Path) -> 
         assert [each["name"] for each in commands[0]["arguments"]] == ["arg1"]
 
 
-@pytest.mark.requirement("CHAT-30")
-async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project: Path) -> None:
+async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project):
     folder = project / ".eca" / "skills" / "fix"
     tag = f'<eca_loaded_skill name="fix" path="{folder}/SKILL.md" source="workspace">'
     begins = f"{tag}\nSkill: fix\nRelative paths start from: {folder}\n\n"
@@ -91,9 +87,7 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
         ),
     ],
 )
-async def test_what_configuration_denies_is_neither_listed_nor_loaded(
-    project: Path, config: dict[str, Any], listed: set[str]
-) -> None:
+async def test_what_configuration_denies_is_neither_listed_nor_loaded(project, config, listed):
     async with current(config, folder=project) as ours:
         received = await ours.turn('call eca_skill {"name": "fix"}', model=SCRIPT)
         assert [each["type"] for each in received].count("toolCallRejected") == 1
@@ -102,10 +96,9 @@ async def test_what_configuration_denies_is_neither_listed_nor_loaded(
         assert announced(ours).get("skill", True) is not bool(listed)
 
 
-@pytest.mark.requirement("W-20b")
 async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_what_it_began_with(
-    tmp_path: Path, project: Path
-) -> None:
+    tmp_path, project
+):
     bare = tmp_path / "bare"
     bare.mkdir()
     async with current(folder=bare) as ours:
@@ -122,10 +115,9 @@ async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_what_it_beg
         assert announced(ours)["skill"] is False
 
 
-@pytest.mark.requirement("CHAT-30")
 async def test_a_command_of_the_workspace_never_takes_the_place_of_the_users_skill(
-    project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+    project, tmp_path_factory
+):
     user = tmp_path_factory.mktemp("config")
     mine = user / "eca" / "skills" / "ship"
     mine.mkdir(parents=True)
@@ -143,7 +135,7 @@ async def test_a_command_of_the_workspace_never_takes_the_place_of_the_users_ski
         assert [(each["name"], each["type"]) for each in found] == [("ship", "skill")]
 
 
-async def test_an_agent_loads_the_skills_that_it_lists(project: Path) -> None:
+async def test_an_agent_loads_the_skills_that_it_lists(project):
     agents = {"agent": {"small": {"skills": ["fi.*"]}, "none": {"skills": []}}}
     said = 'call eca_skill {"name": "fix"}\ncall eca_skill {"name": "ship"}\nsay done'
     async with current(agents, folder=project) as ours:

@@ -32,8 +32,6 @@ from tests.eca_server.agent.chat.test_switching import configured, model_of
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.torture.counted_server import tasks_of
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 AT_ONCE = 4
 """Chats that have a turn at the same time."""
 TURNS = 100
@@ -180,14 +178,10 @@ async def check_soak(folder: Path, batches: int) -> None:
 
 
 @pytest.mark.long
-async def test_a_hundred_turns_with_failures_end_once_each_and_leave_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_a_hundred_turns_with_failures_end_once_each_and_leave_nothing(tmp_path):
     await check_soak(tmp_path, 1)
 
 
 @pytest.mark.long
-async def test_two_thousand_turns_with_failures_end_once_each_and_leave_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_two_thousand_turns_with_failures_end_once_each_and_leave_nothing(tmp_path):
     await check_soak(tmp_path, 20)

@@ -12,8 +12,6 @@ from tests.eca_server.agent.chat.agent_session import RUN, calls, session
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
 
-pytestmark = pytest.mark.trio
-
 
 async def steer(ours: Editor, *messages: str) -> None:
     for message in messages:
@@ -85,7 +83,6 @@ async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it
         assert text(ours.contents()) == "goabalsoc"
 
 
-@pytest.mark.requirement("W-22d")
 @pytest.mark.parametrize("ending", ["stop", "fail"])
 async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
     script = [reply("a", wait("now"), reset() if ending == "fail" else "b")]
@@ -106,7 +103,6 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 
-@pytest.mark.requirement("W-22f")
 async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing() -> None:
     async with editor(started=False) as ours:
         await ours.start(capabilities=CURRENT)

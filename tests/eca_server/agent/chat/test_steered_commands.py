@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,6 @@ from tests.eca_server.agent.chat.agent_session import RUN, calls, session
 from tests.eca_server.agent.chat.current import CURRENT, since
 from tests.eca_server.agent.chat.editor import Editor, contents, editor, provider_config, text
 from tests.eca_server.agent.chat.test_steer import roles_and_words, steer
-
-pytestmark = pytest.mark.trio
 
 
 @asynccontextmanager
@@ -31,9 +28,7 @@ async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
         yield ours, provider
 
 
-async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(
-    tmp_path: Path,
-) -> None:
+async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(tmp_path):
     async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
         await ours.prompt("task")
         call = await ours.content("toolCallRun")
@@ -49,7 +44,7 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(
         assert "costs" not in str(told)
 
 
-async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again() -> None:
+async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again():
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, "/subagents")
         provider.open("go")
@@ -61,7 +56,7 @@ async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again() -> N
         assert "/subagents" not in str(found)
 
 
-async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path: Path) -> None:
+async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path):
     script = [reply("earlier"), calls(("eca_shell_command", RUN)), reply("the summary")]
     async with session(tmp_path, *script) as (ours, provider):
         await ours.turn("before")
@@ -79,7 +74,7 @@ async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_pa
         assert text(ours.contents()).endswith("the end")
 
 
-async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary() -> None:
+async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary():
     async with running(reply("a", wait("go"), "b"), reply("the summary")) as (ours, provider):
         await steer(ours, "/compact")
         provider.open("go")
@@ -97,7 +92,7 @@ async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary() 
         "/login p sk-0123456789abcdef", "/trust yes",
     ],
 )  # fmt: skip
-async def test_one_that_changes_the_chat_is_refused(command: str) -> None:
+async def test_one_that_changes_the_chat_is_refused(command):
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, command)
         name = command.split(maxsplit=1)[0]
@@ -109,7 +104,7 @@ async def test_one_that_changes_the_chat_is_refused(command: str) -> None:
         assert [shown.count(name), "sk-" in shown, len(provider.requests)] == [1, False, 1]
 
 
-async def test_what_is_no_command_of_the_server_s_is_the_user_s_text() -> None:
+async def test_what_is_no_command_of_the_server_s_is_the_user_s_text():
     async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
         await steer(ours, "/nothing of the kind", "/usr/bin/env is missing")
         provider.open("go")
@@ -118,8 +113,7 @@ async def test_what_is_no_command_of_the_server_s_is_the_user_s_text() -> None:
         assert ["/nothing of the kind" in told, "/usr/bin/env is missing" in told] == [True, True]
 
 
-@pytest.mark.requirement("W-22d")
-async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_repeated() -> None:
+async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_repeated():
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, "/costs")
         await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
@@ -130,7 +124,7 @@ async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_r
         assert len(provider.requests) == 1
 
 
-async def test_one_that_fails_does_not_end_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_fails_does_not_end_the_turn(monkeypatch):
     async def fails(*_: object) -> None:
         raise RuntimeError("broken")
 
@@ -144,7 +138,7 @@ async def test_one_that_fails_does_not_end_the_turn(monkeypatch: pytest.MonkeyPa
         assert not ours.connection.chats.open("c").last_turn_failed
 
 
-async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own() -> None:
+async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
     script = [reply("a", wait("go"), "b"), reply("because")]
     async with running(*script) as (ours, provider):
         begun = len(ours.seen)
@@ -166,7 +160,7 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own() -> None:
         assert len(provider.requests) == 2
 
 
-async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
+async def test_a_side_question_is_a_command_of_an_idle_chat_too():
     script = [reply("one"), reply("because")]
     async with Provider(script) as provider:
         async with editor(provider_config(provider.url), started=False) as ours:
@@ -188,9 +182,7 @@ async def test_a_side_question_is_a_command_of_an_idle_chat_too() -> None:
             assert "cannot show chats" in text(await ours.turn("/btw why?"))
 
 
-async def test_a_side_question_that_cannot_be_asked_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_side_question_that_cannot_be_asked_ends_nothing(monkeypatch):
     def fails(*_: object) -> None:
         raise RuntimeError("broken")
 

@@ -27,8 +27,6 @@ from tests.eca_server.agent.chat.agent_session import (
 from tests.eca_server.agent.chat.editor import Content, Editor, finishes
 from tests.eca_server.agent.chat.store.keeping import before_images
 
-pytestmark = pytest.mark.trio
-
 Call = tuple[str, dict[str, str]]
 
 
@@ -52,8 +50,8 @@ def told_of(ours: Editor, call: Content) -> list[Content]:
     return [each for each in of_calls(ours) if each["id"] == call["id"]]
 
 
-@pytest.mark.requirement("W-30a", "TOOL-1", "TOOL-14")
-async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path: Path) -> None:
+@pytest.mark.requirement("TOOL-14")
+async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path):
     (tmp_path / "other").write_text("one")
     made = calls(write("a", "one\n"), edit("a", "one", "two"), edit("other", "one", "1"))
     async with session(tmp_path, made) as (ours, provider):
@@ -93,9 +91,7 @@ async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path: Path
         ([edit("gone", "a", "b"), write("f", "new\n")], {"f": "new\n"}),
     ],
 )  # fmt: skip
-async def test_calls_of_one_answer_change_what_the_ones_before_them_left(
-    tmp_path: Path, made: list[Call], expected: dict[str, str]
-) -> None:
+async def test_calls_of_one_answer_change_what_the_ones_before_them_left(tmp_path, made, expected):
     (tmp_path / "f").write_text("one\ntwo\n")
     async with session(tmp_path, calls(*made), **ALLOW) as (ours, _):
         await ours.turn("go")
@@ -104,8 +100,7 @@ async def test_calls_of_one_answer_change_what_the_ones_before_them_left(
     assert tree(tmp_path) == expected
 
 
-@pytest.mark.requirement("W-30e", "W-31a")
-async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path: Path) -> None:
+async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path):
     made = calls(write("a", "one"), edit("a", "one", "two"))
     async with session(tmp_path, made) as (ours, provider):
         await ours.prompt("go")
@@ -116,10 +111,7 @@ async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path: Path) -> N
     assert tree(tmp_path) == {}
 
 
-@pytest.mark.requirement("W-30e")
-async def test_what_can_never_be_done_is_reported_at_once_where_nothing_is_to_come(
-    tmp_path: Path,
-) -> None:
+async def test_what_can_never_be_done_is_reported_at_once_where_nothing_is_to_come(tmp_path):
     made = calls(edit("a", "one", "two"), ("eca_read_file", {"path": 5}), write("b", "two"))
     async with session(tmp_path, made) as (ours, _):
         await ours.prompt("go")
@@ -129,8 +121,7 @@ async def test_what_can_never_be_done_is_reported_at_once_where_nothing_is_to_co
         await ours.stop()
 
 
-@pytest.mark.requirement("W-30g", "W-23d")
-async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path: Path) -> None:
+async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path):
     made = calls(write("a", "one"), edit("a", "one", "two"))
     async with session(tmp_path, made) as (ours, _):
         await ours.prompt("go")
@@ -142,11 +133,8 @@ async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path: Path) -> None
     assert tree(tmp_path) == {}
 
 
-@pytest.mark.requirement("W-23d", "W-23g")
 @pytest.mark.parametrize("path", ["a", ""])
-async def test_a_stop_while_a_call_is_looked_at_closes_it_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
-) -> None:
+async def test_a_stop_while_a_call_is_looked_at_closes_it_once(tmp_path, monkeypatch, caplog, path):
     (tmp_path / "a").write_text("one")
     async with session(tmp_path, calls(move(path, "b"))) as (ours, _):
         look = MoveFile._look
@@ -193,7 +181,7 @@ def undo(images: tuple[BeforeImage, ...]) -> None:
             path.chmod(image.mode)
 
 
-async def test_all_that_a_turn_changed_can_be_undone(tmp_path: Path) -> None:
+async def test_all_that_a_turn_changed_can_be_undone(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     (folder / "f").write_text("one\ntwo\n")
@@ -214,9 +202,7 @@ async def test_all_that_a_turn_changed_can_be_undone(tmp_path: Path) -> None:
     assert (folder / "f").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_file_is_saved_before_it_is_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_is_saved_before_it_is_changed(tmp_path, monkeypatch):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     (folder / "f").write_text("before")
@@ -232,9 +218,7 @@ async def test_a_file_is_saved_before_it_is_changed(
     assert [image.data for image in found] == [b"before"]
 
 
-async def test_of_a_large_file_only_its_existence_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_a_large_file_only_its_existence_is_stored(tmp_path, monkeypatch):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     (folder / "f").write_text("7 bytes")
@@ -247,10 +231,9 @@ async def test_of_a_large_file_only_its_existence_is_stored(
     assert [(image.existed, image.data) for image in images] == [(True, None), (True, b"6 byte")]
 
 
-@pytest.mark.requirement("W-24a")
 async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     (folder / "f").write_text("a secret")

@@ -25,8 +25,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def stopped(ours: Editor, chat: str = "c") -> list[str]:
     """Stop the chat; the types of what came from the stop to `finished`."""

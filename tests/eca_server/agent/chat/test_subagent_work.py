@@ -24,8 +24,6 @@ from tests.eca_server.agent.chat.editor import SCRIPT, Editor
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 from tests.eca_server.agent.chat.test_subagents import call as of_script
 
-pytestmark = pytest.mark.requirement
-
 CONFIG = {"agent": {"scout": {**SCOUT["scout"], "maxSteps": 9}}}
 PASSING = {"progress", "usage"}
 
@@ -70,7 +68,6 @@ def around_child(contents: list[Mapping[str, Any]]) -> list[tuple[str, Any]]:
     return found
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
 async def test_a_chat_that_is_opened_again_shows_what_its_subagents_did(tmp_path: Path) -> None:
     look = of_script("directory_tree", path=str(tmp_path))
@@ -130,7 +127,6 @@ def is_on_disk(text: bytes, folder: Path) -> bool:
     return any(text in path.read_bytes() for path in folder.rglob("chats.sqlite*"))
 
 
-@pytest.mark.trio
 async def test_of_a_subagent_that_was_stopped_is_shown_how_far_it_came(tmp_path: Path) -> None:
     async with current(CONFIG, data=tmp_path) as ours:
         await ours.prompt(spawn("say half\nwait forever"), model=SCRIPT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from eca_server.models.history import Message
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, text
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 NONE_OF_OURS = {"explorer": None, "general": None}
 SCOUT: dict[str, Any] = {"scout": {"mode": "subagent", "description": "Looks around."}}
@@ -47,10 +44,7 @@ def spawned(received: list[Content]) -> list[Content]:
     ]
 
 
-@pytest.mark.requirement("VALUE:SubagentDetails.type=subagent")
-async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_result(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_result(monkeypatch):
     lengths: list[int] = []
 
     def counted(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -90,15 +84,11 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_r
 @pytest.mark.requirement("W-34")
 @pytest.mark.parametrize(
     ("client", "shown_in", "answered_in"),
-    [
-        ("VsCode", "subagent-", "subagent-"),
-        ("VsCode", "subagent-", "c"),
-        ("Neovim", "c", "c"),
-    ],
+    [("VsCode", "subagent-", "subagent-"), ("VsCode", "subagent-", "c"), ("Neovim", "c", "c")],
 )
 async def test_the_user_is_asked_what_a_subagent_may_not_do_unasked(
-    client: str, shown_in: str, answered_in: str, tmp_path: Path
-) -> None:
+    client, shown_in, answered_in, tmp_path
+):
     task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
     async with current({"agent": SCOUT}, folder=tmp_path, clientInfo={"name": client}) as ours:
         await ours.prompt(spawn(task), model=SCRIPT)
@@ -144,9 +134,7 @@ HOOK = {
     ],
     ids=["the plan only reads", "its agent may not", "it may not itself", "a hook is against it"],
 )
-async def test_a_subagent_does_nothing_that_its_agent_may_not(
-    config: dict[str, Any], behavior: str, tmp_path: Path
-) -> None:
+async def test_a_subagent_does_nothing_that_its_agent_may_not(config, behavior, tmp_path):
     task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay I go on"
     async with current(config, folder=tmp_path) as ours:
         received = await ours.turn(spawn(task), model=SCRIPT, agent=behavior)
@@ -157,11 +145,10 @@ async def test_a_subagent_does_nothing_that_its_agent_may_not(
         assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.requirement("W-23")
 @pytest.mark.parametrize("ends", ["chat/promptStop", "chat/delete", "shutdown"])
 async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_once(
-    ends: str, tmp_path: Path
-) -> None:
+    ends, tmp_path
+):
     many = MOST_SUBAGENTS + 1
     task = call("shell_command", command=f"echo $$ >> {tmp_path}/pids; sleep 600")
     config = {"agent": SCOUT, "toolCall": {"approval": {"byDefault": "allow"}}}
@@ -195,10 +182,7 @@ async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_
         assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
 
 
-@pytest.mark.requirement("W-15")
-async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subagent(
-    tmp_path: Path,
-) -> None:
+async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subagent(tmp_path):
     asks = call("write_file", path=str(tmp_path / "new"), content="x")
     async with current({"agent": SCOUT}, clientInfo={"name": "VsCode"}) as ours:
         await ours.prompt(f"{asks}\n{spawn('say found')}\nsay done", model=SCRIPT)
@@ -211,7 +195,7 @@ async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subag
         assert "look here" in text(await ours.turn("say more", model=SCRIPT))
 
 
-async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
+async def test_a_subagent_that_is_stopped_by_itself_ends_alone():
     async with current({"agent": SCOUT}) as ours:
         await ours.prompt(spawn("say half\nwait forever") + "\nsay on", model=SCRIPT)
         shown = await ours.until(
@@ -239,9 +223,7 @@ async def test_a_subagent_that_is_stopped_by_itself_ends_alone() -> None:
         ({"mode": "primary"}, {}, "There is no tool"),
     ],
 )
-async def test_what_the_agent_is_sent_of_a_task(
-    settings: dict[str, Any], arguments: dict[str, str], told: str
-) -> None:
+async def test_what_the_agent_is_sent_of_a_task(settings, arguments, told):
     config = {"agent": {"scout": {**SCOUT["scout"], **settings}, **NONE_OF_OURS}}
     line = spawn("call eca_directory_tree {}\nsay seen", **arguments)
     async with current(config) as ours:
@@ -254,9 +236,7 @@ async def test_what_the_agent_is_sent_of_a_task(
 @pytest.mark.parametrize(
     ("listed", "is_offered"), [(["sc.*"], True), (["scout"], True), (["other"], False), ([], False)]
 )
-async def test_an_agent_has_the_subagents_that_it_lists(
-    listed: list[str], *, is_offered: bool
-) -> None:
+async def test_an_agent_has_the_subagents_that_it_lists(listed, *, is_offered):
     config = {"agent": {**SCOUT, "code": {"subagents": listed}}}
     async with current(config) as ours:
         received = await ours.turn(spawn("say seen"), model=SCRIPT)
@@ -268,7 +248,7 @@ def by(agent: str, task: str) -> str:
     return f"call eca_spawn_agent {json.dumps({'agent': agent, 'task': task})}"
 
 
-async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path: Path) -> None:
+async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path):
     def task(name: str) -> str:
         return call("write_file", path=str(tmp_path / name), content="x") + "\nsay over"
 
@@ -293,9 +273,7 @@ async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path: Pat
         ({"explorer": {"mode": "primary"}, "general": {"mode": "subagent"}}, {"general"}),
     ],
 )
-async def test_built_in_subagents_are_there_unless_configured_otherwise(
-    own: dict[str, Any], names: set[str]
-) -> None:
+async def test_built_in_subagents_are_there_unless_configured_otherwise(own, names):
     async with current({"agent": own}) as ours:
         behaviors = ours.connection.config.behaviors
         assert {name for name, each in behaviors.items() if "subagent" in each.mode} == names
@@ -310,7 +288,7 @@ async def test_built_in_subagents_are_there_unless_configured_otherwise(
         assert explorer.system_prompt
 
 
-async def test_each_step_is_shown_in_the_call_as_it_happens() -> None:
+async def test_each_step_is_shown_in_the_call_as_it_happens():
     task = "call eca_directory_tree {}\nsay a\ncall eca_directory_tree {}\nsay done"
     async with current({"agent": SCOUT}) as ours:
         received = await ours.turn(spawn(task), model=SCRIPT)
@@ -333,9 +311,7 @@ async def test_each_step_is_shown_in_the_call_as_it_happens() -> None:
         assert looks[second + 1] == "toolCallRun"
 
 
-async def test_the_parent_says_that_it_waits_for_approval_as_long_as_a_call_does(
-    tmp_path: Path,
-) -> None:
+async def test_the_parent_says_that_it_waits_for_approval_as_long_as_a_call_does(tmp_path):
     task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
     async with current({"agent": SCOUT}, folder=tmp_path) as ours:
         await ours.prompt(spawn(task), model=SCRIPT)
@@ -357,7 +333,7 @@ async def test_the_parent_says_that_it_waits_for_approval_as_long_as_a_call_does
         assert said[0] == "Waiting subagent"
 
 
-async def test_a_call_that_waits_is_reported_though_another_one_runs(tmp_path: Path) -> None:
+async def test_a_call_that_waits_is_reported_though_another_one_runs(tmp_path):
     write = call("write_file", path=str(tmp_path / "new"), content="x")
     async with current(folder=tmp_path) as ours:
         read = call("directory_tree", path=str(tmp_path))
@@ -368,14 +344,14 @@ async def test_a_call_that_waits_is_reported_though_another_one_runs(tmp_path: P
         assert "Calling tool" not in said
 
 
-async def test_clients_of_older_editions_are_offered_no_subagents() -> None:
+async def test_clients_of_older_editions_are_offered_no_subagents():
     async with current({"agent": SCOUT}, capabilities={}) as ours:
         received = await ours.turn(spawn("say hi"), model=SCRIPT)
         assert "There is no tool" in str(received)
         assert not of_children(ours)
 
 
-async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path: Path) -> None:
+async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path):
     folder, file = tmp_path / "project", tmp_path / "project" / "new"
     folder.mkdir()
     task = call("write_file", path=str(file), content="x")
@@ -389,7 +365,6 @@ async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path
         assert not [each for each in listed["chats"] if each["id"] != "c"]
 
 
-@pytest.mark.requirement("W-21", "W-34")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -405,8 +380,8 @@ async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path
 )
 @pytest.mark.parametrize("stops", [False, True])
 async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answered_and_stopped(
-    method: str, params: dict[str, Any], stops: bool, tmp_path: Path
-) -> None:
+    method, params, stops, tmp_path
+):
     task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
     async with current({"agent": SCOUT}, folder=tmp_path) as ours:
         await ours.prompt(spawn(task), model=SCRIPT)
@@ -438,9 +413,8 @@ async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answer
         assert ("takes no prompts" in said and "say hi" in said) == (method == "chat/prompt")
 
 
-@pytest.mark.requirement("W-21", "W-22d")
 @pytest.mark.parametrize("whose", ["its own", "its parent's"])
-async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(whose: str) -> None:
+async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(whose):
     async with current({"agent": SCOUT}) as ours:
         await ours.prompt(spawn("say half\nwait forever"), model=SCRIPT)
         shown = await ours.until(
@@ -459,8 +433,7 @@ async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(who
         assert text(ours.contents(chat_id)[begun:]) == said
 
 
-@pytest.mark.requirement("W-24")
-async def test_a_subagent_whose_chat_is_deleted_ends_and_says_no_more() -> None:
+async def test_a_subagent_whose_chat_is_deleted_ends_and_says_no_more():
     async with current({"agent": SCOUT}) as ours:
         await ours.prompt(spawn("say half\nwait forever") + "\nsay on", model=SCRIPT)
         shown = await ours.until(
@@ -476,7 +449,7 @@ async def test_a_subagent_whose_chat_is_deleted_ends_and_says_no_more() -> None:
         assert text(ours.contents()).endswith("on")
 
 
-async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path: Path) -> None:
+async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path):
     write = [call("write_file", path=str(tmp_path / name), content="x") for name in "ab"]
     own = call("write_file", path=str(tmp_path / "c"), content="x")
     async with current({"agent": SCOUT}, folder=tmp_path) as ours:

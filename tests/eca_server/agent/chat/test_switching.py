@@ -6,15 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
 from tests.eca_server.models.test_switching import GRAMMARS
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, contents
-
-pytestmark = pytest.mark.requirement
 
 PLAN = {
     "op": "plan",
@@ -38,11 +35,8 @@ def of_tasks(received: list[Content]) -> list[Content]:
     return [each for each in received if each["type"] == "toolCalled" and each["name"] == "task"]
 
 
-@pytest.mark.trio
-@pytest.mark.requirement("W-35", "VALUE:TaskDetails.type=task")
-async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opened(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.requirement("VALUE:TaskDetails.type=task")
+async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opened(tmp_path):
     async with current(data=tmp_path) as ours:
         received = await ours.turn("\n".join([line(**PLAN), line(**START)]), model=SCRIPT)
         _, started = of_tasks(received)
@@ -85,8 +79,7 @@ async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opene
         assert read["details"] == done["details"]
 
 
-@pytest.mark.trio
-async def test_an_older_client_has_no_list() -> None:
+async def test_an_older_client_has_no_list():
     async with current(capabilities={}) as ours:
         received = await ours.turn(line(**PLAN), model=SCRIPT)
         assert "There is no tool" in str(received)
@@ -110,9 +103,7 @@ async def test_an_older_client_has_no_list() -> None:
         ),
     ],
 )
-def test_what_cannot_be_done_is_reported_and_changes_nothing(
-    arguments: dict[str, Any], told: str
-) -> None:
+def test_what_cannot_be_done_is_reported_and_changes_nothing(arguments, told):
     with pytest.raises(ToolError, match=told):
         Tasks().after(PLAN).after(arguments)
 
@@ -135,7 +126,7 @@ CALLS = st.fixed_dictionaries(
 
 
 @given(st.lists(CALLS, max_size=12))
-def test_the_list_of_a_history_is_the_list_its_calls_have_made(calls: list[dict[str, Any]]) -> None:
+def test_the_list_of_a_history_is_the_list_its_calls_have_made(calls):
     tasks, history = Tasks(), []
     for number, arguments in enumerate(calls):
         is_error = False

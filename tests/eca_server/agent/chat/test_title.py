@@ -18,8 +18,6 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 
 def titled(provider: Provider) -> dict[str, object]:
     return provider_config(provider.url, chat={"title": True})
@@ -29,7 +27,6 @@ def titles(ours: Editor) -> list[str]:
     return [each["title"] for each in ours.contents() if each["type"] == "metadata"]
 
 
-@pytest.mark.requirement("W-25a", "W-25b", "CHAT-21", "W-27a")
 async def test_the_title_is_one_more_request_without_tools() -> None:
     provider = Provider([reply("hello"), reply("again")], title=reply('"A fine name"\nmore'))
     async with provider, editor(titled(provider)) as ours:
@@ -55,7 +52,6 @@ async def test_no_system_prompt_contains_the_word_title(behavior: str) -> None:
     assert "title" not in instructions(behavior, ()).lower()
 
 
-@pytest.mark.requirement("W-25b")
 async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path: Path) -> None:
     folder = tmp_path / "subtitles"
     folder.mkdir()
@@ -74,7 +70,6 @@ async def test_titles_can_be_turned_off() -> None:
         assert provider.title_requests == []
 
 
-@pytest.mark.requirement("W-25d", "W-20d")
 async def test_a_title_may_follow_finished() -> None:
     provider = Provider([reply("hello")], title=reply(wait("now"), "Late"))
     async with provider, editor(titled(provider)) as ours:
@@ -85,7 +80,6 @@ async def test_a_title_may_follow_finished() -> None:
         assert types(ours.contents())[-2:] == ["finished", "metadata"]
 
 
-@pytest.mark.requirement("W-25d", "W-23g")
 async def test_no_title_follows_a_stop_of_the_running_turn() -> None:
     provider = Provider([reply("hello", hang())], title=reply(wait("now"), "Never"))
     async with provider, editor(titled(provider)) as ours:
@@ -97,7 +91,6 @@ async def test_no_title_follows_a_stop_of_the_running_turn() -> None:
         assert titles(ours) == []
 
 
-@pytest.mark.requirement("W-25d")
 @pytest.mark.parametrize("ending", ["stop", "delete"])
 async def test_no_title_follows_a_stop_or_a_delete_of_the_idle_chat(ending: str) -> None:
     provider = Provider([reply("hello")], title=reply(wait("now"), "Never"))
@@ -113,14 +106,9 @@ async def test_no_title_follows_a_stop_or_a_delete_of_the_idle_chat(ending: str)
         assert titles(ours) == []
 
 
-@pytest.mark.requirement("W-25a", "W-22e")
+@pytest.mark.requirement("W-25a")
 @pytest.mark.parametrize(
-    "title",
-    [
-        Reply(status=400, body={"error": {"message": "no"}}),
-        reply(hang()),
-        reply(" \n "),
-    ],
+    "title", [Reply(status=400, body={"error": {"message": "no"}}), reply(hang()), reply(" \n ")]
 )
 async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None:
     provider = Provider([reply("hello"), reply("again")], title=title)
@@ -132,7 +120,6 @@ async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None
         assert titles(ours) == []
 
 
-@pytest.mark.requirement("W-25a")
 async def test_a_failed_prompt_asks_for_no_title() -> None:
     provider = Provider([Reply(status=400, body={"error": {"message": "no"}})])
     async with provider, editor(titled(provider)) as ours:
@@ -143,7 +130,7 @@ async def test_a_failed_prompt_asks_for_no_title() -> None:
         assert provider.title_requests == []
 
 
-@pytest.mark.requirement("W-25a", "CHAT-21")
+@pytest.mark.requirement("CHAT-21")
 async def test_a_long_title_is_cut() -> None:
     async with editor({"chat": {"title": True}}) as ours:
         await ours.turn("word" * 40 + "\nsecond line", model=ECHO)

@@ -53,8 +53,7 @@ def give(call: ToolCall, given: CallInput) -> bool:
     return True
 
 
-@pytest.mark.requirement("W-30a")
-def test_every_open_state_can_be_stopped_and_every_end_is_an_end() -> None:
+def test_every_open_state_can_be_stopped_and_every_end_is_an_end():
     assert set(TRANSITIONS) == set(CallState)
     for state, row in TRANSITIONS.items():
         assert row[CallInput.STOP] in ENDS
@@ -62,8 +61,7 @@ def test_every_open_state_can_be_stopped_and_every_end_is_an_end() -> None:
             assert row == {CallInput.STOP: state}
 
 
-@pytest.mark.requirement("W-30a", "W-30d", "W-30f", "W-30g")
-def test_the_table_says_what_the_rulings_say() -> None:
+def test_the_table_says_what_the_rulings_say():
     run, waiting, running = CallState.RUN, CallState.WAITING, CallState.RUNNING
     assert TRANSITIONS[CallState.PREPARING][CallInput.STOP] is CallState.REJECTED
     assert TRANSITIONS[run][CallInput.DENY] is CallState.REJECTED
@@ -77,9 +75,9 @@ def test_the_table_says_what_the_rulings_say() -> None:
         assert (CallInput.DONE in row) is (state is running)
 
 
-@pytest.mark.requirement("W-30a", "W-34a", "TOOL-3", "TOOL-5", "TOOL-6", "TOOL-8")
+@pytest.mark.requirement("TOOL-3", "TOOL-5", "TOOL-6")
 @given(st.lists(st.sampled_from(CallInput), max_size=12))
-def test_any_sequence_closes_the_call_once_and_in_order(inputs: list[CallInput]) -> None:
+def test_any_sequence_closes_the_call_once_and_in_order(inputs):
     trio.run(play, inputs)
 
 
@@ -112,9 +110,7 @@ async def play(inputs: list[CallInput]) -> None:
     assert call.result_part().call_id == "1"
 
 
-@pytest.mark.requirement("W-35a", "TOOL-12", "TOOL-13")
-@pytest.mark.trio
-async def test_what_is_shown_at_run_is_shown_to_the_end() -> None:
+async def test_what_is_shown_at_run_is_shown_to_the_end():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     for each in (CallInput.ANNOUNCE, CallInput.START, CallInput.DONE):
@@ -124,9 +120,7 @@ async def test_what_is_shown_at_run_is_shown_to_the_end() -> None:
         assert getattr(content, "summary", None) == "Doing it"
 
 
-@pytest.mark.requirement("W-34a")
-@pytest.mark.trio
-async def test_a_decision_that_comes_early_is_not_stored_for_later() -> None:
+async def test_a_decision_that_comes_early_is_not_stored_for_later():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     assert not call.approve()
@@ -139,9 +133,7 @@ async def test_a_decision_that_comes_early_is_not_stored_for_later() -> None:
     assert [type(each) for each in said] == [ChatToolCallRunContent, ChatToolCallRejectedContent]
 
 
-@pytest.mark.requirement("W-30a")
-@pytest.mark.trio
-async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop() -> None:
+async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop():
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     call.stop()
@@ -149,9 +141,7 @@ async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop(
     assert call.result_part().is_error
 
 
-@pytest.mark.requirement("TOOL-7", "W-30g")
-@pytest.mark.trio
-async def test_a_result_says_how_long_it_took(autojump_clock: object) -> None:
+async def test_a_result_says_how_long_it_took(autojump_clock):
     said: list[ChatContent] = []
     call = ToolCall(said.append, NAMING)
     give(call, CallInput.ANNOUNCE)
@@ -167,7 +157,6 @@ DEEP = "[" * 60 + "1" + "]" * 60
 
 
 @pytest.mark.requirement("TOOL-12")
-@pytest.mark.trio
 @pytest.mark.parametrize(
     ("texts", "shown"),
     [
@@ -179,9 +168,7 @@ DEEP = "[" * 60 + "1" + "]" * 60
         ([], None),
     ],
 )
-async def test_what_a_server_s_tool_says_in_json_is_laid_out(
-    texts: list[str], shown: tuple[str, ...] | None
-) -> None:
+async def test_what_a_server_s_tool_says_in_json_is_laid_out(texts, shown):
     told: list[ChatContent] = []
     call = ToolCall(told.append, Naming(id="1", name="list", server="git", origin="mcp"))
     call.announce({}, manual_approval=False)

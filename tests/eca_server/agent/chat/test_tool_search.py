@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,6 @@ from eca_server.agent.mcp.messages import MCPTool
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, results
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.mcp_session import Places, session, updates
-
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
 
 SCHEMA = {
     "type": "object",
@@ -44,9 +41,7 @@ def offered(provider: Provider, request: int = 0) -> list[str]:
     return [each["function"]["name"] for each in provider.requests[request].body["tools"]]
 
 
-async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, places):
     script = [calls(SEARCH), calls(call(branch="main"))]
     async with session(tmp_path, *script, mcpToolSearch=True, **ALLOW) as (ours, provider):
         await ours.turn("go")
@@ -66,7 +61,7 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(
         assert announced_native(ours)[-2:] == ["eca_search_tools", "eca_call_tool"]
 
 
-async def test_without_the_setting_tools_are_offered_as_ever(tmp_path: Path) -> None:
+async def test_without_the_setting_tools_are_offered_as_ever(tmp_path):
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
         assert "git__checkout" in offered(provider)
@@ -74,9 +69,7 @@ async def test_without_the_setting_tools_are_offered_as_ever(tmp_path: Path) -> 
         assert "eca_search_tools" not in announced_native(ours)
 
 
-async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(tmp_path, places):
     rules = {"byDefault": "allow", "ask": {"git__checkout": {"argsMatchers": {"branch": ["main"]}}}}
     script = [calls(call(branch="main")), calls(call(branch="x"))]
     async with session(tmp_path, *script, mcpToolSearch=True, toolCall={"approval": rules}) as (
@@ -106,9 +99,7 @@ async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(
     ],
     ids=["unknown", "missing", "unsupported", "disabled", "nothing found", "disabled one"],
 )
-async def test_what_cannot_be_called_or_found_is_reported(
-    tmp_path: Path, places: Places, made: tuple[str, Any], said: str
-) -> None:
+async def test_what_cannot_be_called_or_found_is_reported(tmp_path, places, made, said):
     config = {"mcpToolSearch": True, "disabledTools": ["git__log"], **ALLOW}
     async with session(tmp_path, calls(made), **config) as (ours, provider):
         await ours.turn("go")
@@ -118,9 +109,7 @@ async def test_what_cannot_be_called_or_found_is_reported(
         assert places["git"].session.calls == []
 
 
-async def test_a_tool_that_was_found_may_be_called_by_its_own_name(
-    tmp_path: Path, places: Places
-) -> None:
+async def test_a_tool_that_was_found_may_be_called_by_its_own_name(tmp_path, places):
     script = [calls(("git__checkout", {"branch": "main"}))]
     async with session(tmp_path, *script, mcpToolSearch=True, **ALLOW) as (ours, _):
         await ours.turn("go")
@@ -128,7 +117,7 @@ async def test_a_tool_that_was_found_may_be_called_by_its_own_name(
         assert (last["server"], last["name"], last["error"]) == ("git", "checkout", False)
 
 
-async def test_hooks_hear_of_the_tool_that_is_called(tmp_path: Path, places: Places) -> None:
+async def test_hooks_hear_of_the_tool_that_is_called(tmp_path, places):
     heard = tmp_path / "heard"
     hook = {
         "type": "preToolCall",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,8 +19,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 from tests.eca_server.models.test_history import histories
-
-pytestmark = pytest.mark.requirement
 
 
 def with_result(output: str, raw: str = "{}") -> list[Message]:

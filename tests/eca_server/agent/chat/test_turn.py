@@ -16,13 +16,10 @@ from tests.eca_server.agent.chat.editor import (
     types,
 )
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.mark.requirement(
-    "W-20a", "W-20b", "W-20c", "W-20d", "W-27e", "CHAT-7", "CHAT-8", "CHAT-13", "CHAT-14",
-    "ARROW:chat-text-1", "ARROW:chat-text-2", "ARROW:chat-text-3", "ARROW:chat-text-5",
-    "ARROW:chat-text-7", "ARROW:chat-text-9",
+    "W-20c", "CHAT-7", "CHAT-8", "CHAT-13", "CHAT-14", "ARROW:chat-text-1", "ARROW:chat-text-2",
+    "ARROW:chat-text-3", "ARROW:chat-text-5", "ARROW:chat-text-9",
 )  # fmt: skip
 async def test_a_turn_is_written_in_the_order_of_the_diagram() -> None:
     async with editor() as ours:
@@ -52,7 +49,6 @@ async def test_a_turn_is_written_in_the_order_of_the_diagram() -> None:
     assert received[-1] == {"type": "progress", "state": "finished", "text": ""}
 
 
-@pytest.mark.requirement("W-20b", "CHAT-3")
 @pytest.mark.parametrize(
     "message", ["  spaces  \n", 'tab\t "quotes" \\n', "😀 \u2028 é", "", "a/b"]
 )
@@ -63,7 +59,6 @@ async def test_the_echo_is_the_exact_text_once(message: str) -> None:
     assert [echo["text"] for echo in echoes] == [message]
 
 
-@pytest.mark.requirement("W-20b")
 async def test_a_long_echo_stays_in_one_piece() -> None:
     message = "é" * 50_000
     async with editor() as ours:
@@ -95,7 +90,7 @@ async def test_long_texts_are_split() -> None:
     assert max(len(piece.encode()) for piece in texts + thoughts) <= 4096
 
 
-@pytest.mark.requirement("CHAT-12", "CHAT-22", "ARROW:chat-text-7")
+@pytest.mark.requirement("CHAT-12", "ARROW:chat-text-7")
 async def test_the_model_s_text_is_passed_on_piece_by_piece() -> None:
     async with editor() as ours:
         received = await ours.turn("repeat 5 ab\nsay one two", model=SCRIPT)
@@ -103,7 +98,7 @@ async def test_the_model_s_text_is_passed_on_piece_by_piece() -> None:
     assert texts == ["ab"] * 5 + ["one", " two"]
 
 
-@pytest.mark.requirement("W-26a", "CHAT-11", "CHAT-15", "CHAT-16", "CHAT-17", "W-26c")
+@pytest.mark.requirement("CHAT-17", "W-26c")
 async def test_each_type_of_content_has_its_role() -> None:
     script = "think deep thought\nsay hello\ncite https://e.test/a A page\nfinish length"
     async with editor({"chat": {"title": True}}) as ours:
@@ -130,7 +125,7 @@ async def test_each_type_of_content_has_its_role() -> None:
     assert isinstance(reasons[-1]["totalTimeMs"], int)
 
 
-@pytest.mark.requirement("CHAT-15", "CHAT-16", "W-26b")
+@pytest.mark.requirement("CHAT-15", "CHAT-16")
 async def test_reasonings_have_ids_of_their_own_and_their_times(autojump_clock: object) -> None:
     async with editor() as ours:
         script = "speed 10\nthink a b c d\nspeed 0\nsay x\nthink again"
@@ -146,7 +141,7 @@ async def test_reasonings_have_ids_of_their_own_and_their_times(autojump_clock: 
     assert reasons[-1]["totalTimeMs"] == 1  # pages print a bare 0
 
 
-@pytest.mark.requirement("W-21a", "W-21c", "CHAT-1", "CHAT-10")
+@pytest.mark.requirement("W-21a", "W-21c", "CHAT-1")
 @pytest.mark.parametrize("given", [{}, {"chatId": None}, {"chatId": ""}])
 async def test_a_prompt_without_an_id_opens_a_chat_of_ours(given: dict[str, object]) -> None:
     async with editor() as ours:
@@ -158,7 +153,7 @@ async def test_a_prompt_without_an_id_opens_a_chat_of_ours(given: dict[str, obje
             await ours.until(lambda _: True)
 
 
-@pytest.mark.requirement("W-21c", "CHAT-2", "CHAT-10", "CHAT-11")
+@pytest.mark.requirement("CHAT-11")
 @pytest.mark.parametrize("chat", ["EMPTY", "0", "ünïcode 😀", "x" * 500])
 async def test_any_id_is_accepted_and_preserved(chat: str) -> None:
     async with editor() as ours:
@@ -167,7 +162,7 @@ async def test_any_id_is_accepted_and_preserved(chat: str) -> None:
         await ours.expect_finished(chat)
 
 
-@pytest.mark.requirement("CHAT-4", "W-21b", "W-21e")
+@pytest.mark.requirement("CHAT-4", "W-21b")
 async def test_the_model_is_the_prompt_s_else_the_selected_one() -> None:
     async with editor({"defaultModel": SCRIPT}) as ours:
         assert (await ours.prompt("say a", model=ECHO))["model"] == ECHO
@@ -181,7 +176,6 @@ async def test_the_model_is_the_prompt_s_else_the_selected_one() -> None:
     assert said == ["say", " a", "b"]
 
 
-@pytest.mark.requirement("W-20e", "W-22e")
 async def test_a_prompt_sent_at_the_sight_of_finished_begins_at_once() -> None:
     async with editor() as ours:
         for number in range(3):
@@ -190,7 +184,6 @@ async def test_a_prompt_sent_at_the_sight_of_finished_begins_at_once() -> None:
             assert text(received) == f"turn {number}" * 2
 
 
-@pytest.mark.requirement("CHAT-22", "CHAT-11", "W-22e")
 async def test_many_chats_at_once_never_mix() -> None:
     count = 25
     async with editor() as ours:
@@ -215,7 +208,6 @@ async def test_many_chats_at_once_never_mix() -> None:
         assert thoughts == [f"t<{number}>"]
 
 
-@pytest.mark.requirement("W-3", "W-21a")
 async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm() -> None:
     async with editor() as ours:
         contexts = [{"type": "file", "path": "/a"}, {"type": "novel", "x": 1}]

@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, shown, tree, writes
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -69,8 +67,8 @@ class Hold:
 @pytest.mark.parametrize("at", ["note_rollback", "finish_rollback"])
 @pytest.mark.parametrize("goes_to", ["the same prompt", "a later prompt", "an earlier prompt"])
 async def test_the_second_of_two_rollbacks_at_once_succeeds_and_forgets_the_messages(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, goes_to: str, at: str
-) -> None:
+    tmp_path, folder, monkeypatch, goes_to, at
+):
     async with two_servers(tmp_path, folder) as (first, second):
         ids = [
             await said(first, writes(a=f"secret {number}", b=f"{number}")) for number in range(3)
@@ -107,9 +105,7 @@ async def test_the_second_of_two_rollbacks_at_once_succeeds_and_forgets_the_mess
         assert "secret 2" not in replayed
 
 
-async def test_a_prompt_another_server_has_rolled_back_is_unknown_afterwards(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_a_prompt_another_server_has_rolled_back_is_unknown_afterwards(tmp_path, folder):
     async with two_servers(tmp_path, folder) as (first, second):
         content_id = await said(first, writes(a="secret"))
         await second.ask("chat/open", {"chatId": "c"})

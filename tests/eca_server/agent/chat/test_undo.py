@@ -19,8 +19,6 @@ from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skip
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
 
-pytestmark = pytest.mark.requirement
-
 NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 FOLDERS = st.sampled_from([("d", "e/d"), ("e", "d/e"), ("a", "b"), ("b", "d/a"), ("d/a", "a")])
 
@@ -123,9 +121,7 @@ def disk(top: Path, present: set[str]) -> Disk:
 
 @settings(max_examples=20)
 @given(present=st.sets(NAMES), done=st.lists(OF_MODEL, max_size=8), killed=st.integers(0, 8))
-def test_what_only_the_model_changed_is_as_it_was(
-    top: Path, present: set[str], done: list[Any], killed: int
-) -> None:
+def test_what_only_the_model_changed_is_as_it_was(top, present, done, killed):
     ours = disk(top, present)
     before = ours.tree()
     for each in done:
@@ -139,7 +135,7 @@ def test_what_only_the_model_changed_is_as_it_was(
 
 @settings(max_examples=20)
 @given(present=st.sets(NAMES), done=st.lists(OF_MODEL | OF_USER, max_size=10))
-def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done: list[Any]) -> None:
+def test_what_the_user_wrote_meanwhile_stays(top, present, done):
     ours = disk(top, present)
     for each in done:
         ours.do(*each)
@@ -152,11 +148,11 @@ def test_what_the_user_wrote_meanwhile_stays(top: Path, present: set[str], done:
         assert not text.startswith("model") or left, f"{path} was not undone, and nobody is told"
 
 
-def test_a_file_with_an_odd_name_is_named_in_text_on_one_line() -> None:
+def test_a_file_with_an_odd_name_is_named_in_text_on_one_line():
     assert skipped_lines([SkippedFile("/p/\udce9\n", "why")]).encode() == b"- /p/\\xe9\\n: why"
 
 
-def test_of_very_many_files_the_first_are_named() -> None:
+def test_of_very_many_files_the_first_are_named():
     lines = skipped_lines(
         [SkippedFile(f"/p/{number}", "why") for number in range(5000)]
     ).splitlines()

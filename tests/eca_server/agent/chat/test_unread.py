@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, Editor, text
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 TITLES = {"chat": {"title": True}}
 
 
@@ -64,9 +62,7 @@ def hangs_once(ours: Editor, patch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("trouble", [fails_once, hangs_once])
-async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(
-    tmp_path: Path, trouble: Callable[[Editor, pytest.MonkeyPatch], Callable[[], None]]
-) -> None:
+async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(tmp_path, trouble):
     await stored(tmp_path)
     async with current(TITLES, data=tmp_path) as ours:
         with pytest.MonkeyPatch.context() as patch:
@@ -85,7 +81,7 @@ async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(
         assert await shown(ours) == ("mine", texts)
 
 
-async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path: Path) -> None:
+async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
     await stored(tmp_path)
     async with current(data=tmp_path) as ours:
         with pytest.MonkeyPatch.context() as patch:
@@ -110,9 +106,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path: Path) -> None:
         assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
 
 
-async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(tmp_path, monkeypatch):
     await stored(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(queries, "load", full_disk)
@@ -125,8 +119,8 @@ async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(
 
 
 async def test_a_chat_that_is_cleared_unread_keeps_its_title_and_later_messages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     await stored(tmp_path)
     async with current(data=tmp_path) as ours:
         with monkeypatch.context() as patch:

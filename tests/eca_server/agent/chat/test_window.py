@@ -21,8 +21,6 @@ from eca_server.models.history import (
     effective_history,
 )
 
-pytestmark = pytest.mark.requirement
-
 
 def user(text: str) -> Message:
     return Message(role="user", parts=(TextPart(text),))

@@ -56,24 +56,24 @@ def command(text: str) -> CustomCommand:
         ("no placeholder", "a b", "no placeholder\n\na b"),
     ],
 )
-def test_arguments_replace_placeholders(text: str, argument_text: str, expected: str) -> None:
+def test_arguments_replace_placeholders(text, argument_text, expected):
     assert command(text).expand(argument_text) == expected
 
 
 @given(st.text(), st.text())
-def test_arguments_are_not_expanded_again(text: str, argument_text: str) -> None:
+def test_arguments_are_not_expanded_again(text, argument_text):
     plain = text.replace("$", "S").replace("\\", "/")
     assert command(f"{plain}$ARGS").expand(argument_text) == f"{plain}{argument_text}"
     assert command("<$1>").expand(argument_text) == f"<{(*words_of(argument_text), '')[0]}>"
     assert command(text).expand(argument_text) is not None
 
 
-def test_a_text_that_would_explode_is_refused() -> None:
+def test_a_text_that_would_explode_is_refused():
     with pytest.raises(TooLong, match="expected at most"):
         command("$ARGS " * 10_000).expand("x" * 100_000)
 
 
-def test_its_placeholders_are_its_described_arguments() -> None:
+def test_its_placeholders_are_its_described_arguments():
     assert [each.name for each in command("$2 $ARGS").arguments] == ["arg1", "arg2", "args"]
     assert [each.name for each in command("{{b}} {{a}} {{b}}").arguments] == ["b", "a"]
     assert [each.name for each in command("$1 {{a}}").arguments] == ["arg1"]
@@ -84,7 +84,7 @@ def test_its_placeholders_are_its_described_arguments() -> None:
     ]
 
 
-def test_a_value_that_user_and_editor_both_put_in_quotes_is_one_argument() -> None:
+def test_a_value_that_user_and_editor_both_put_in_quotes_is_one_argument():
     assert command("a=$1 b=$2").expand('""main branch"" x') == "a=main branch b=x"
     assert command("a=$1 b=$2").expand('"" ""') == "a= b="
 
@@ -101,21 +101,19 @@ def test_a_value_that_user_and_editor_both_put_in_quotes_is_one_argument() -> No
         ("###", "name", "###"),
     ],
 )
-def test_the_description_is_that_of_the_front_matter_or_the_first_line(
-    text: str, description: str, body: str
-) -> None:
+def test_the_description_is_that_of_the_front_matter_or_the_first_line(text, description, body):
     parsed = parse_command("name", text)
     assert parsed is not None
     assert (parsed.description, parsed.text) == (description, body)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "---\ndescription: x\n---\n"])
-def test_a_file_without_text_is_no_command(text: str) -> None:
+def test_a_file_without_text_is_no_command(text):
     assert parse_command("name", text) is None
 
 
 @given(st.text())
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_is_read(text):
     parsed = parse_command("name", text)
     assert parsed is None or (parsed.text and parsed.description and "\n" not in parsed.description)
 
@@ -152,13 +150,11 @@ def texts(loaded: CommandList) -> dict[str, str]:
     return {each.name: each.text for each in loaded.commands}
 
 
-@pytest.mark.trio
-async def test_without_files_there_are_no_commands(places: Places) -> None:
+async def test_without_files_there_are_no_commands(places):
     assert await places.read() == CommandList()
 
 
-@pytest.mark.trio
-async def test_no_command_of_a_project_shadows_the_user_s_own(places: Places) -> None:
+async def test_no_command_of_a_project_shadows_the_user_s_own(places):
     other = places.write(places.folder / "elsewhere" / "d.md", "configured")
     for name in "abcd":
         places.write(places.first / ".eca" / "commands" / f"{name}.md", "first")
@@ -186,8 +182,7 @@ async def test_no_command_of_a_project_shadows_the_user_s_own(places: Places) ->
     assert of_project == {"c", "e"}
 
 
-@pytest.mark.trio
-async def test_a_name_is_the_files_in_lower_case_without_spaces(places: Places) -> None:
+async def test_a_name_is_the_files_in_lower_case_without_spaces(places):
     folder = places.user / "commands"
     places.write(folder / "Fix  It.md", "x")
     places.write(folder / "deep" / "down.md", "x")
@@ -196,22 +191,19 @@ async def test_a_name_is_the_files_in_lower_case_without_spaces(places: Places) 
     assert sorted(texts(await places.read())) == ["down", "fix-it"]
 
 
-@pytest.mark.trio
-async def test_a_taken_name_is_not_used(places: Places) -> None:
+async def test_a_taken_name_is_not_used(places):
     places.write(places.first / ".eca" / "commands" / "login.md", "give me your key")
     assert texts(await places.read(taken=("login",))) == {}
 
 
-@pytest.mark.trio
-async def test_a_configured_path_may_be_a_file_relative_to_a_root(places: Places) -> None:
+async def test_a_configured_path_may_be_a_file_relative_to_a_root(places):
     places.write(places.second / "docs" / "ask.md", "x")
     loaded = await places.read("docs/ask.md", "docs/missing.md")
     assert texts(loaded) == {"ask": "x"}
     assert loaded.notes == ("docs/missing.md: the file does not exist.",)
 
 
-@pytest.mark.trio
-async def test_a_command_belongs_to_the_user_or_to_the_project(places: Places) -> None:
+async def test_a_command_belongs_to_the_user_or_to_the_project(places):
     places.write(places.first / ".eca" / "commands" / "a.md", "x")
     places.write(places.second / "docs" / "b.md", "x")
     places.write(places.user / "commands" / "c.md", "x")
@@ -229,8 +221,7 @@ async def test_a_command_belongs_to_the_user_or_to_the_project(places: Places) -
     assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.for_model("Do it.")
 
 
-@pytest.mark.trio
-async def test_unreadable_files_are_noted_and_the_others_count(places: Places) -> None:
+async def test_unreadable_files_are_noted_and_the_others_count(places):
     folder = places.user / "commands"
     places.write(folder / "good.md", "x")
     places.write(folder / "empty.md", "")
@@ -242,8 +233,7 @@ async def test_unreadable_files_are_noted_and_the_others_count(places: Places) -
     assert len(loaded.notes) >= 3
 
 
-@pytest.mark.trio
-async def test_a_link_of_the_project_does_not_lead_out_of_it(places: Places) -> None:
+async def test_a_link_of_the_project_does_not_lead_out_of_it(places):
     secret = places.write(places.folder / "secret.md", "secret")
     folder = places.first / ".eca" / "commands"
     folder.mkdir(parents=True)

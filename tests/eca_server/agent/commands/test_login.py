@@ -30,9 +30,7 @@ def read(message: str, awaited: str | None = None) -> LoginPrompt | None:
         (f"/login {KEY} openai", f"/login {MASKED}", None, None),
     ],
 )
-def test_the_command_names_a_provider_and_may_contain_the_key(
-    message: str, masked_text: str, provider: str | None, key: str | None
-) -> None:
+def test_the_command_names_a_provider_and_may_contain_the_key(message, masked_text, provider, key):
     prompt = read(message)
     assert prompt is not None
     assert (prompt.masked_text, prompt.provider) == (masked_text, provider)
@@ -40,7 +38,7 @@ def test_the_command_names_a_provider_and_may_contain_the_key(
 
 
 @pytest.mark.parametrize("message", ["", " ", "cancel", " cancel\n"])
-def test_a_blank_prompt_or_cancel_ends_the_wait(message: str) -> None:
+def test_a_blank_prompt_or_cancel_ends_the_wait(message):
     prompt = read(message, "openai")
     assert prompt is not None
     assert prompt.is_cancelled
@@ -51,21 +49,20 @@ def test_a_blank_prompt_or_cancel_ends_the_wait(message: str) -> None:
 @pytest.mark.parametrize(
     "message", ["/doctor", "/My2 x", "/repo-map-show", "what can you do?", "not now please"]
 )
-def test_another_command_or_a_sentence_ends_the_wait(message: str) -> None:
+def test_another_command_or_a_sentence_ends_the_wait(message):
     assert read(message, "openai") is None
 
 
 @pytest.mark.parametrize(
-    "message",
-    [f"my key is {KEY}", f"{KEY} {KEY}", f"{KEY}\n{KEY}", f"ключ{KEY}", "k" * 9000],
+    "message", [f"my key is {KEY}", f"{KEY} {KEY}", f"{KEY}\n{KEY}", f"ключ{KEY}", "k" * 9000]
 )
-def test_an_invalid_key_is_hidden_and_the_wait_continues(message: str) -> None:
+def test_an_invalid_key_is_hidden_and_the_wait_continues(message):
     prompt = read(message, "openai")
     assert prompt is not None
     assert (prompt.masked_text, prompt.awaits_key_of) == (MASKED, "openai")
 
 
-def test_a_key_ends_the_wait_and_so_does_its_command() -> None:
+def test_a_key_ends_the_wait_and_so_does_its_command():
     for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
         prompt = read(message, awaited)
         assert prompt is not None
@@ -77,7 +74,7 @@ def test_a_key_ends_the_wait_and_so_does_its_command() -> None:
 
 
 @pytest.mark.parametrize("message", ["hello", "a /login openai", "/login/openai", KEY])
-def test_without_a_wait_a_prompt_is_a_prompt(message: str) -> None:
+def test_without_a_wait_a_prompt_is_a_prompt(message):
     assert read(message) is None
 
 
@@ -89,7 +86,7 @@ KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, 
 @given(
     key=KEYS, before=st.sampled_from(["", " ", "Key: ", "openai ", "it is\n"]), waits=st.booleans()
 )
-def test_no_key_is_ever_shown(key: str, before: str, waits: bool) -> None:
+def test_no_key_is_ever_shown(key, before, waits):
     message = f"{before}{key}" if waits else f"/login {before}{key}"
     prompt = read(message, "openai" if waits else None)
     assert prompt is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
@@ -16,8 +15,6 @@ from eca_server.config.settings import Model as ConfiguredModel
 from eca_server.config.settings import Provider as Configured
 from eca_server.models.models import Models
 from eca_server.secret import Secret
-
-pytestmark = pytest.mark.trio
 
 KEY = "planted-key-01234567"
 
@@ -36,7 +33,7 @@ async def check(url: str | None, *, name: str = "p", **more: Any) -> CheckResult
     return result
 
 
-async def test_a_list_of_models_is_proof_enough() -> None:
+async def test_a_list_of_models_is_proof_enough():
     async with Provider([], models=["m", "n"]) as provider:
         result = await check(provider.url)
         assert provider.requests == []
@@ -44,7 +41,7 @@ async def test_a_list_of_models_is_proof_enough() -> None:
     assert result.message.startswith("works: lists 2 models after ")
 
 
-async def test_without_a_list_a_model_is_asked_for_a_few_tokens() -> None:
+async def test_without_a_list_a_model_is_asked_for_a_few_tokens():
     async with Provider([reply("Hi")]) as provider:
         result = await check(provider.url, fetch_models=False, models={"m": ConfiguredModel()})
         (request,) = provider.requests
@@ -53,7 +50,7 @@ async def test_without_a_list_a_model_is_asked_for_a_few_tokens() -> None:
     assert 16 in request.body.values()
 
 
-async def test_a_public_list_does_not_prove_the_key() -> None:
+async def test_a_public_list_does_not_prove_the_key():
     async with Provider([refusal(401, f"no such key: {KEY}")], models=["m"]) as provider:
         models = {"m": ConfiguredModel()}
         result = await check(provider.url, name="openrouter", models=models)
@@ -62,7 +59,7 @@ async def test_a_public_list_does_not_prove_the_key() -> None:
     assert "The key was found in providers.openrouter.key" in result.message
 
 
-async def test_a_wrong_key_is_reported_with_its_source() -> None:
+async def test_a_wrong_key_is_reported_with_its_source():
     async with Provider([refusal(401, f"bad key {KEY}")]) as provider:
         result = await check(provider.url, fetch_models=False, models={"m": ConfiguredModel()})
     assert not result.works
@@ -70,14 +67,14 @@ async def test_a_wrong_key_is_reported_with_its_source() -> None:
     assert result.message.endswith("The key was found in providers.p.key.")
 
 
-async def test_an_unreachable_address_is_reported() -> None:
+async def test_an_unreachable_address_is_reported():
     result = await check("http://127.0.0.1:1/v1")
     assert not result.works
     assert result.message.startswith("the provider cannot be reached: ")
     assert "The URL is http://127.0.0.1:1/v1, from providers.p.url." in result.message
 
 
-async def test_a_missing_setting_is_named_and_nothing_is_sent() -> None:
+async def test_a_missing_setting_is_named_and_nothing_is_sent():
     result = await check(None, models={"m": ConfiguredModel()})
     assert not result.works
     assert "providers.p.url is not set" in result.message
@@ -85,9 +82,7 @@ async def test_a_missing_setting_is_named_and_nothing_is_sent() -> None:
     assert "set providers.p.models" in result.message
 
 
-async def test_all_are_checked_at_once_within_a_time_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_all_are_checked_at_once_within_a_time_limit(monkeypatch):
     monkeypatch.setattr(provider_check, "SECONDS", 0.3)
     silent = Reply(before_headers=[hang()])
     async with Provider([silent, silent]) as provider, HTTPClient() as http:

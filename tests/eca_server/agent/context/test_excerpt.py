@@ -33,7 +33,7 @@ def write(tmp_path: Path) -> Callable[[bytes], Path]:
     return write
 
 
-def test_a_file_is_its_text(write) -> None:
+def test_a_file_is_its_text(write):
     assert excerpt_of(write(b"a\r\nb\n")) == Excerpt(text="a\nb\n")
 
 
@@ -42,34 +42,33 @@ def test_a_file_is_its_text(write) -> None:
     ("requested", "text"),
     [((1, 1), "1\n"), ((2, 3), "2\n3\n"), ((3, 99), "3\n4"), ((0, 1), "1\n"), ((3, 2), "3\n")],
 )
-def test_lines_count_from_1_include_the_end_and_end_with_the_file(write, requested, text) -> None:
+def test_lines_count_from_1_include_the_end_and_end_with_the_file(write, requested, text):
     assert excerpt_of(write(b"1\n2\n3\n4"), lines=lines(*requested)).text == text
 
 
 @pytest.mark.parametrize(("data", "last"), [(b"1\n2", 2), (b"1\n2\n", 2), (b"", 0)])
-def test_lines_past_the_end_are_reported(write, data: bytes, last: int) -> None:
+def test_lines_past_the_end_are_reported(write, data, last):
     with pytest.raises(LinesOutOfRange, match=f"expected a line up to {last}, the last one, got 3"):
         excerpt_of(write(data), lines=lines(3, 5))
 
 
-@pytest.mark.requirement("W-38a")
-def test_what_exceeds_the_limit_is_cut_at_the_end_of_a_line_and_counted_in_bytes(write) -> None:
+def test_what_exceeds_the_limit_is_cut_at_the_end_of_a_line_and_counted_in_bytes(write):
     excerpt = excerpt_of(write(b"12345678\n" * 10), size=20)
     assert excerpt.text == "12345678\n12345678\n"
     assert excerpt.marked.endswith("\n... cut, 72 bytes left out ...")
 
 
-def test_a_file_of_one_long_line_is_cut_inside_it_but_in_no_character(write) -> None:
+def test_a_file_of_one_long_line_is_cut_inside_it_but_in_no_character(write):
     excerpt = excerpt_of(write("é".encode() * 50), size=21)
     assert excerpt == Excerpt(text="é" * 10, left_out=80)
 
 
-def test_lines_beyond_the_limit_are_cut_too(write) -> None:
+def test_lines_beyond_the_limit_are_cut_too(write):
     excerpt = excerpt_of(write(b"12345678\n" * 10), size=20, lines=lines(2, 9))
     assert excerpt == Excerpt(text="12345678\n" * 2, left_out=54)
 
 
-def test_a_huge_file_costs_what_is_asked_of_it(tmp_path: Path) -> None:
+def test_a_huge_file_costs_what_is_asked_of_it(tmp_path):
     path = tmp_path / "huge"
     with path.open("wb") as file:
         file.write(b"first\nsecond\n" + b"x" * 1_000_000)
@@ -79,35 +78,35 @@ def test_a_huge_file_costs_what_is_asked_of_it(tmp_path: Path) -> None:
     assert (excerpt.text, excerpt.left_out) == ("first\n", (1 << 30) - 6)
 
 
-def test_lines_too_far_into_a_file_are_not_looked_for(write, monkeypatch) -> None:
+def test_lines_too_far_into_a_file_are_not_looked_for(write, monkeypatch):
     monkeypatch.setattr("eca_server.agent.context.excerpt._FARTHEST", 1 << 18)
     with pytest.raises(TooLarge, match="line 9 is more than"):
         excerpt_of(write(b"x" * (1 << 20)), lines=lines(9, 9))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
-def test_other_encodings_are_read(write, encoding: str) -> None:
+def test_other_encodings_are_read(write, encoding):
     assert excerpt_of(write("zwölf\n".encode(encoding))).text == "zwölf\n"
 
 
-def test_a_character_at_the_border_of_the_inspected_bytes_is_no_error(write) -> None:
+def test_a_character_at_the_border_of_the_inspected_bytes_is_no_error(write):
     text = "x" * ((1 << 16) - 1) + "é" * 10
     assert excerpt_of(write(text.encode())).text == text
 
 
 @pytest.mark.parametrize("data", [b"a\0b", b"x" * (1 << 17) + b"\0", b"\x89PNG\r\n\x1a\n\xff\xfe"])
-def test_what_is_no_text_is_refused(write, data: bytes) -> None:
+def test_what_is_no_text_is_refused(write, data):
     with pytest.raises(NotText, match="binary"):
         excerpt_of(write(data))
 
 
-def test_a_pipe_is_never_opened(tmp_path: Path) -> None:
+def test_a_pipe_is_never_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(NotRegularFile, match="a named pipe"):
         excerpt_of(tmp_path / "pipe")
 
 
-def test_reading_ends_where_the_checkpoint_says(write) -> None:
+def test_reading_ends_where_the_checkpoint_says(write):
     class Stopped(Exception):
         pass
 
@@ -126,8 +125,8 @@ def test_reading_ends_where_the_checkpoint_says(write) -> None:
     piece=st.integers(1, 9),
 )
 def test_an_excerpt_is_a_beginning_and_what_is_missing_is_counted(
-    text: str, first: int, length: int, size: int, piece: int, tmp_path_factory
-) -> None:
+    text, first, length, size, piece, tmp_path_factory
+):
     path = tmp_path_factory.getbasetemp() / "excerpt"
     path.write_bytes(text.encode())
     requested = text.splitlines(keepends=True)[max(first, 1) - 1 : max(first + length, 1)]

@@ -27,7 +27,7 @@ SIZE = 60_000  # bytes; a file has at most 64 KiB
         (" one\n- two\na: three\nfour", ("three",)),
     ],
 )
-def test_a_field_is_a_list_of_words(above: str, expected: tuple[str, ...]) -> None:
+def test_a_field_is_a_list_of_words(above, expected):
     fields, text = split_front_matter(f"---\n{above}\n---\nThe text.")
     assert fields["a"] == expected
     assert text == "The text."
@@ -43,7 +43,7 @@ def test_a_field_is_a_list_of_words(above: str, expected: tuple[str, ...]) -> No
     ],
     ids=["value", "item", "further line", "lists"],
 )
-def test_no_file_takes_long(above: str) -> None:
+def test_no_file_takes_long(above):
     # These took 13 to 33 seconds, in which nothing else in the process ran.
     begun = time.process_time()
     split_front_matter(f"---\n{above}\n---\nThe text.")

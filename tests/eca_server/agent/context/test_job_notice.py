@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 import trio
 
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
 
-pytestmark = pytest.mark.trio
 
-
-async def test_the_last_output_of_a_job_is_sent_however_long_its_lines_are(
-    nursery: trio.Nursery,
-) -> None:
+async def test_the_last_output_of_a_job_is_sent_however_long_its_lines_are(nursery):
     jobs = Jobs(nursery, lambda: None)
     command = "for each in 1 2 3 4 5 6 7 8 9; do printf '%0999d\\n' 0; done; echo it broke; exit 1"
     job = jobs.start(

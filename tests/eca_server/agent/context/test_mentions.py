@@ -117,7 +117,6 @@ def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, 
     assert followed(mention, workspace) == [f"{mention} was not read: the file does not exist"]
 
 
-@pytest.mark.requirement("W-41b")
 @pytest.mark.parametrize("how", ["absolute", "dots", "link", "linked folder", "bare link"])
 def test_a_mention_outside_the_roots_is_not_read(project, outside, workspace, how) -> None:
     (project / "link").symlink_to(outside / "secret")

@@ -22,8 +22,6 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.index import FileIndex
 from tests.eca_server.agent.context.conftest import root_of
 
-pytestmark = pytest.mark.trio
-
 
 @asynccontextmanager
 async def index_of(workspace: Workspace) -> AsyncIterator[FileIndex]:
@@ -61,7 +59,7 @@ def files(project: Path) -> Path:
     return project
 
 
-@pytest.mark.requirement("W-40a", "CHAT-24")
+@pytest.mark.requirement("CHAT-24")
 async def test_a_blank_query_gives_the_roots_then_the_rest(files, outside) -> None:
     workspace = Workspace([root_of(files), root_of(outside)])
     for blank in ("", "  "):
@@ -71,7 +69,6 @@ async def test_a_blank_query_gives_the_roots_then_the_rest(files, outside) -> No
         ]
 
 
-@pytest.mark.requirement("W-40a")
 async def test_no_answer_has_more_than_200(project, workspace) -> None:
     for number in range(300):
         (project / f"{number}").write_text("")
@@ -103,7 +100,6 @@ async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, work
     assert await offered(workspace, "", *given) == ["src/domain.py"]
 
 
-@pytest.mark.requirement("CHAT-26")
 async def test_some_lines_of_a_file_are_not_the_file(files, workspace) -> None:
     some = FileContext(path=str(files / "src" / "main.py"), lines_range=LinesRange(start=1, end=2))
     assert await offered(workspace, "main.py", some) == ["src/main.py", "src/domain.py"]

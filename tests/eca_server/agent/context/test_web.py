@@ -18,8 +18,6 @@ from eca_server.agent.context.html_text import Page
 from eca_server.agent.context.web import PageError, fetch_page
 from tests.eca_protocol.http_peers import server, tls, trust
 
-pytestmark = pytest.mark.trio
-
 Answers = dict[str, Callable[[Responder], object]]
 
 
@@ -82,8 +80,7 @@ async def names() -> dict[str, list[str]]:
     return resolver.known
 
 
-@pytest.mark.requirement("CTX-4")
-async def test_a_page_is_fetched_and_is_its_text() -> None:
+async def test_a_page_is_fetched_and_is_its_text():
     html = "<title>Hello</title><p>World <a href='/x'>x</a>"
     async with site({"/a": answer(html, "text/html; charset=utf-8")}) as server:
         async with HTTPClient() as http:
@@ -110,7 +107,7 @@ async def test_a_page_is_fetched_and_is_its_text() -> None:
         ("plain", None, "plain"),
     ],
 )
-async def test_texts_are_taken_as_they_are(body, content_type, text) -> None:
+async def test_texts_are_taken_as_they_are(body, content_type, text):
     assert (await fetched({"/": answer(body, content_type)})).text == text
 
 
@@ -122,18 +119,17 @@ async def test_texts_are_taken_as_they_are(body, content_type, text) -> None:
         (b"\0\1", None, "something without a type"),
     ],
 )
-async def test_what_is_no_text_is_refused(body, content_type, words) -> None:
+async def test_what_is_no_text_is_refused(body, content_type, words):
     with pytest.raises(PageError, match=words):
         await fetched({"/": answer(body, content_type)})
 
 
-async def test_an_error_of_the_server_is_reported() -> None:
+async def test_an_error_of_the_server_is_reported():
     with pytest.raises(PageError, match="the server answered 404 Not Found"):
         await fetched({})
 
 
-@pytest.mark.requirement("W-38a")
-async def test_a_page_of_endless_size_is_cut() -> None:
+async def test_a_page_of_endless_size_is_cut():
     async def endless(responder: Responder) -> None:
         await responder.start(200, {"content-type": "text/plain"})
         while True:
@@ -144,13 +140,13 @@ async def test_a_page_of_endless_size_is_cut() -> None:
     assert page.text.endswith("\n... cut, the page is larger than 2 MiB ...")
 
 
-async def test_a_compressed_page_is_read() -> None:
+async def test_a_compressed_page_is_read():
     body = gzip.compress(b"hello")
     page = await fetched({"/": answer(body, "text/plain", **{"content-encoding": "gzip"})})
     assert page.text == "hello"
 
 
-async def test_a_server_that_never_answers_is_given_up(monkeypatch) -> None:
+async def test_a_server_that_never_answers_is_given_up(monkeypatch):
     async def hang(responder: Responder) -> None:
         await trio.sleep_forever()
 
@@ -159,13 +155,13 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch) -> None:
         await fetched({"/": hang})
 
 
-async def test_a_server_that_breaks_off_is_reported() -> None:
+async def test_a_server_that_breaks_off_is_reported():
     with pytest.raises(PageError, match="the connection was lost"):
         await fetched({"/": lambda responder: responder.reset()})
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirects_are_followed(status: int) -> None:
+async def test_redirects_are_followed(status):
     pages = {
         "/a": redirect("b/c?d", status),
         "/b/c": redirect("/e", status),
@@ -174,15 +170,12 @@ async def test_redirects_are_followed(status: int) -> None:
     assert (await fetched(pages, "/a")).text == "here"
 
 
-async def test_links_start_where_the_redirects_ended() -> None:
-    pages = {
-        "/a": redirect("/b/c"),
-        "/b/c": answer("<a href=d>x</a>", "text/html"),
-    }
+async def test_links_start_where_the_redirects_ended():
+    pages = {"/a": redirect("/b/c"), "/b/c": answer("<a href=d>x</a>", "text/html")}
     assert urlsplit((await fetched(pages, "/a")).text.removeprefix("[x](")).path == "/b/d)"
 
 
-async def test_redirects_without_end_are_given_up() -> None:
+async def test_redirects_without_end_are_given_up():
     with pytest.raises(PageError, match="it redirects more than 5 times"):
         await fetched({"/": redirect("/")})
 
@@ -191,7 +184,7 @@ async def test_redirects_without_end_are_given_up() -> None:
     "location",
     ["file:///etc/passwd", "ftp://example.org/", "http://[bad", "javascript:1", "//user@x/"],
 )
-async def test_a_redirect_is_checked_like_a_url(location: str) -> None:
+async def test_a_redirect_is_checked_like_a_url(location):
     with pytest.raises(PageError, match="URL"):
         await fetched({"/": redirect(location)})
 
@@ -216,7 +209,7 @@ async def test_a_redirect_is_checked_like_a_url(location: str) -> None:
         "gopher://127.0.0.1/",
     ],
 )
-async def test_what_is_no_web_address_is_refused(url: str, names) -> None:
+async def test_what_is_no_web_address_is_refused(url, names):
     assert "URL" in await fault_of(url, allow_private=True)
 
 
@@ -248,7 +241,7 @@ async def test_what_is_no_web_address_is_refused(url: str, names) -> None:
     ],
 )
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_no_private_address_is_asked(scheme: str, host: str) -> None:
+async def test_no_private_address_is_asked(scheme, host):
     assert "in a private network" in await fault_of(f"{scheme}://{host}/")
 
 
@@ -269,23 +262,23 @@ PUBLIC += ["64:ff9b::1.1.1.1", "2606:4700::5efe:1.1.1.1", "2606:4700::7f00:1"]
 
 
 @pytest.mark.parametrize("address", NOT_PUBLIC)
-async def test_addresses_that_are_not_of_the_internet(address: str, names) -> None:
+async def test_addresses_that_are_not_of_the_internet(address, names):
     assert not is_public(address)
     names["page.example"] = ["93.184.216.34", address]
     assert f"page.example is {address}" in await fault_of("http://page.example/")
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-async def test_addresses_of_the_internet(address: str) -> None:
+async def test_addresses_of_the_internet(address):
     assert is_public(address)
 
 
-async def test_a_name_with_one_private_address_is_not_asked(names) -> None:
+async def test_a_name_with_one_private_address_is_not_asked(names):
     names["both.example"] = ["93.184.216.34", "10.0.0.1"]
     assert "both.example is 10.0.0.1" in await fault_of("http://both.example/")
 
 
-async def test_a_redirect_to_a_private_address_is_not_followed(names, monkeypatch) -> None:
+async def test_a_redirect_to_a_private_address_is_not_followed(names, monkeypatch):
     reached = []
 
     def secret(responder: Responder) -> object:
@@ -313,7 +306,7 @@ async def test_a_redirect_to_a_private_address_is_not_followed(names, monkeypatc
     assert reached == []
 
 
-async def test_the_address_that_was_checked_is_the_one_that_is_asked(names) -> None:
+async def test_the_address_that_was_checked_is_the_one_that_is_asked(names):
     hosts = []
 
     async def handle(request: HTTPRequest, responder: Responder) -> None:
@@ -328,7 +321,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_asked(names) -> N
     assert hosts == [f"xn--bcher-kva.example:{server.port}"]
 
 
-async def test_a_name_that_changes_its_address_after_the_check_changes_nothing(names) -> None:
+async def test_a_name_that_changes_its_address_after_the_check_changes_nothing(names):
     async with site({"/": answer("here", "text/plain")}) as server, HTTPClient() as http:
         names["localhost"] = OnlyOnce(["127.0.0.1"])
         port = urlsplit(server.url).port
@@ -338,7 +331,7 @@ async def test_a_name_that_changes_its_address_after_the_check_changes_nothing(n
 
 async def test_that_holds_for_https_whose_certificate_must_be_for_the_name(
     names, tmp_path, monkeypatch
-) -> None:
+):
     authority = trustme.CA()
     trust(authority, tmp_path / "authority.pem", monkeypatch)
     context = tls(authority, "page.example")
@@ -362,7 +355,7 @@ class OnlyOnce(list):
         return iter(addresses)
 
 
-async def test_an_unknown_name_is_reported(names) -> None:
+async def test_an_unknown_name_is_reported(names):
     assert await fault_of("http://nowhere.example/") == (
         "the host 'nowhere.example' cannot be found"
     )

@@ -14,8 +14,6 @@ from eca_server.agent.editing import completing
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
 
-pytestmark = pytest.mark.trio
-
 
 def at_end(document: str, version: int = 1) -> dict[str, Any]:
     """Return the params for the cursor at a document's end."""
@@ -47,7 +45,7 @@ async def typing(*script: Reply, **config: Any) -> AsyncIterator[tuple[Provider,
         yield provider, ours
 
 
-async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version() -> None:
+async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version():
     async with current({"completion": {"model": SCRIPT}}) as ours:
         params = at_end("# hello\nsay 1 + x", 7)
         place = params["position"]
@@ -55,7 +53,7 @@ async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version() -> Non
         assert item == {"text": "1 + x", "docVersion": 7, "range": {"start": place, "end": place}}
 
 
-async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginning() -> None:
+async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginning():
     async with current({"completion": {"model": SCRIPT}}) as ours:
         params = at_end("say says")
         [item] = (await ours.ask("completion/inline", params))["items"]
@@ -63,19 +61,15 @@ async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginn
         assert item["range"]["start"] == {"line": 1, "character": 1}
 
 
-async def test_today_s_spelling_of_emacs_is_read_in_its_edition() -> None:
+async def test_today_s_spelling_of_emacs_is_read_in_its_edition():
     params = at_end("say x")
-    renamed = {
-        "doc-text": params["docText"],
-        "doc-version": 3,
-        "position": params["position"],
-    }
+    renamed = {"doc-text": params["docText"], "doc-version": 3, "position": params["position"]}
     async with editor({"completion": {"model": SCRIPT}}) as ours:
         [item] = (await ours.ask("completion/inline", renamed))["items"]
         assert (item["text"], item["docVersion"]) == ("x", 3)
 
 
-async def test_a_newer_request_ends_the_older_and_its_connection() -> None:
+async def test_a_newer_request_ends_the_older_and_its_connection():
     async with typing(reply(text("a"), wait("never")), reply(text("b = 2"))) as (provider, ours):
         first = ours.request("completion/inline", at_end("x"))
         await ours.send(first)
@@ -87,7 +81,7 @@ async def test_a_newer_request_ends_the_older_and_its_connection() -> None:
         assert [each.closed_by_client for each in provider.requests] == [True, False]
 
 
-async def test_what_is_being_typed_is_not_asked_for_again() -> None:
+async def test_what_is_being_typed_is_not_asked_for_again():
     async with typing(reply(text("return a\n    # end"))) as (provider, ours):
         assert await complete(ours, "def f(a):\n    ") == ["return a\n    # end"]
         assert await complete(ours, "def f(a):\n    re") == ["turn a\n    # end"]
@@ -98,16 +92,14 @@ async def test_what_is_being_typed_is_not_asked_for_again() -> None:
         assert len(provider.requests) == 2
 
 
-async def test_nothing_is_offered_when_the_model_is_late(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_nothing_is_offered_when_the_model_is_late(autojump_clock):
     async with current({"completion": {"model": SCRIPT}}) as ours:
         began = trio.current_time()
         assert await complete(ours, "wait forever") == []
         assert trio.current_time() - began == pytest.approx(completing.TIMEOUT, abs=0.1)
 
 
-async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
+async def test_only_what_the_user_has_to_set_right_is_shown_and_once():
     async with current({"completion": {"model": SCRIPT}}) as ours:
         for document in ("fail overloaded a", "fail quota b", "fail quota c", "cut", "crash_"):
             await complete(ours, document)
@@ -123,7 +115,7 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once() -> None:
         assert "params.position: line: expected a number from 1 to 1" in error["message"]
 
 
-async def test_a_model_that_fails_again_and_again_is_named_once(autojump_clock: object) -> None:
+async def test_a_model_that_fails_again_and_again_is_named_once(autojump_clock):
     async with current({"completion": {"model": SCRIPT}}) as ours:
         for document in ("fail overloaded a", "say x", "fail overloaded b", "wait forever"):
             await complete(ours, document)
@@ -133,7 +125,7 @@ async def test_a_model_that_fails_again_and_again_is_named_once(autojump_clock: 
         assert shown(ours) == [f"Completion: {SCRIPT} did not answer within 8 s."]
 
 
-async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are() -> None:
+async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are():
     async with typing(reply(text("```\n" + "y" * 100_000))) as (_, ours):
         [offer] = await complete(ours, "x = ")
         assert 0 < len(offer) <= completing.MOST_CHARACTERS
@@ -153,9 +145,7 @@ async def test_no_more_is_offered_than_may_be_however_long_the_pieces_are() -> N
         ("ollama", "qwen2.5-coder", "ollama", "/api/generate", {"response": "b)"}),
     ],
 )  # fmt: skip
-async def test_a_model_that_fills_gaps_is_shown_both_sides(
-    name: str, model: str, api: str, path: str, body: Any
-) -> None:
+async def test_a_model_that_fills_gaps_is_shown_both_sides(name, model, api, path, body):
     async with Provider(others={path: Reply(body=body)}) as provider:
         known = {"api": api, "url": provider.url, "key": "k", "fetchModels": False}
         config = {
@@ -172,7 +162,7 @@ async def test_a_model_that_fills_gaps_is_shown_both_sides(
         assert request.body["model"] == model
 
 
-async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap() -> None:
+async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap():
     others = {
         "/api/show": Reply(
             body={
@@ -200,9 +190,7 @@ async def test_a_local_model_fills_gaps_as_it_is_loaded_and_has_always_a_gap() -
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])
-async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_settings_change(
-    status: int,
-) -> None:
+async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_settings_change(status):
     refusal = Reply(status=status, body={"error": {"message": "suffix is not supported"}})
     async with Provider(
         lambda _: reply(text("b")), others={"/v1/completions": refusal}
@@ -218,7 +206,7 @@ async def test_a_model_that_refuses_to_fill_gaps_is_asked_by_its_chat_until_sett
             assert (len(provider.requests), len(provider.other_requests)) == (3, 2)
 
 
-async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it() -> None:
+async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it():
     async with current({"providers": {}}) as ours:
         assert await complete(ours, "x") == await complete(ours, "y") == []
         [message] = shown(ours)

@@ -24,9 +24,7 @@ TEXT = "def f(a):\n    return \n\nprint(f(1))\n"
         (5, 1, TEXT, ""),
     ],
 )
-def test_a_document_is_split_at_the_cursor(
-    line: int, character: int, before: str, after: str
-) -> None:
+def test_a_document_is_split_at_the_cursor(line, character, before, after):
     for text in (TEXT, TEXT.replace("\n", "\r\n")):
         document = split_at(text, line=line, character=character)
         assert (document.before, document.after) == (before, after)
@@ -34,12 +32,12 @@ def test_a_document_is_split_at_the_cursor(
 
 
 @pytest.mark.parametrize(("line", "character"), [(0, 1), (1, 0), (6, 1), (-1, 1)])
-def test_a_place_that_is_not_there_is_refused(line: int, character: int) -> None:
+def test_a_place_that_is_not_there_is_refused(line, character):
     with pytest.raises(InvalidPosition, match="expected"):
         split_at(TEXT, line=line, character=character)
 
 
-def test_of_a_long_document_the_nearest_counts() -> None:
+def test_of_a_long_document_the_nearest_counts():
     document = split_at("x" * 50_000 + "\n" + "y" * 50_000, line=2, character=1)
     assert len(document.before) == MOST_BEFORE
     assert (document.length, document.rest) == (50_001, 50_000)
@@ -64,17 +62,17 @@ IN_CALL = split_at("print(f(1))\n", line=1, character=9)
         ("a\n" * 90, ("a\n" * 40).rstrip()),
     ],
 )
-def test_an_answer_is_cut_to_what_belongs_at_the_cursor(answer: str, expected: str) -> None:
+def test_an_answer_is_cut_to_what_belongs_at_the_cursor(answer, expected):
     assert extract_completion(answer, AT_RETURN) == expected
 
 
-def test_text_behind_the_cursor_is_not_repeated() -> None:
+def test_text_behind_the_cursor_is_not_repeated():
     assert trim_completion("2, 1))", IN_CALL) == "2,"
     assert trim_completion("1))", IN_CALL) == ""
     assert trim_completion("3 + ", IN_CALL) == "3 +"
 
 
-def test_a_bracket_that_the_text_opens_is_closed_in_it() -> None:
+def test_a_bracket_that_the_text_opens_is_closed_in_it():
     in_pair = split_at("print()\n", line=1, character=7)
     assert trim_completion("len(x)", in_pair) == "len(x)"
     assert trim_completion("len(x))", in_pair) == "len(x)"

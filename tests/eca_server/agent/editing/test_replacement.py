@@ -41,9 +41,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("selected", "answered", "expected"), CASES)
-def test_an_answer_becomes_the_text_of_the_selection(
-    selected: str, answered: str, expected: str
-) -> None:
+def test_an_answer_becomes_the_text_of_the_selection(selected, answered, expected):
     for size in (1, 2, 3, 5, 1000):
         replacement = Replacement(selected)
         given_out = [
@@ -68,21 +66,21 @@ BEFORE, AFTER = "import the_zen\n\ndef f():\n", "\nprint(f(), the_zen)\n"
         ("return 2  # print(f(), the_zen)", "    return 2  # print(f(), the_zen)\n"),
     ],
 )
-def test_what_is_around_the_new_text_is_reported_at_the_end(answered: str, expected: str) -> None:
+def test_what_is_around_the_new_text_is_reported_at_the_end(answered, expected):
     replacement = Replacement(INNER)
     replacement.feed(answered)
     replacement.close()
     assert replacement.corrected(BEFORE, AFTER) == expected
 
 
-def test_a_block_is_not_sought_for_ever() -> None:
+def test_a_block_is_not_sought_for_ever():
     replacement = Replacement(INNER)
     replacement.feed("Here:\n" + "```py\n" * 20_000)
     replacement.close()
     assert replacement.corrected().count("```py") == 20_000
 
 
-def test_what_a_selection_has_in_common_with_its_surroundings_stays() -> None:
+def test_what_a_selection_has_in_common_with_its_surroundings_stays():
     replacement = Replacement("x = compute(1)\ny\n")
     replacement.feed("x = compute(1)\nz")
     replacement.close()
@@ -94,9 +92,7 @@ TEXTS = st.text(st.sampled_from("a`~ \t\n\r-"), max_size=24)
 
 @settings(max_examples=60, deadline=None)
 @given(TEXTS, TEXTS, st.data())
-def test_the_text_does_not_hang_on_where_the_answer_is_cut(
-    selected: str, answered: str, data: st.DataObject
-) -> None:
+def test_the_text_does_not_hang_on_where_the_answer_is_cut(selected, answered, data):
     whole = Replacement(selected)
     whole.feed(answered)
     whole.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,6 @@ from eca_protocol.testing.provider import Provider, finish, reasoning, reply, te
 from eca_server.agent.editing import rewriting
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, provider_config
-
-pytestmark = pytest.mark.trio
 
 ON_SCRIPT = {"defaultModel": SCRIPT}
 
@@ -51,7 +48,7 @@ def new_text(ours: Editor, name: str = "r") -> str:
     return joined
 
 
-async def test_a_selection_is_rewritten_piece_by_piece() -> None:
+async def test_a_selection_is_rewritten_piece_by_piece():
     async with current(ON_SCRIPT) as ours:
         script = "think how\nsay ```py\\nx = 2\\n\nsay y = 3\\n```\\nDone."
         assert await ours.ask("rewrite/prompt", params(script)) == {
@@ -69,7 +66,7 @@ async def test_a_selection_is_rewritten_piece_by_piece() -> None:
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_explanations_around_the_new_text_are_removed() -> None:
+async def test_explanations_around_the_new_text_are_removed():
     async with current(ON_SCRIPT) as ours:
         await ours.ask("rewrite/prompt", params("say Sure:\\n```\\nx = 2\\n```\\nBetter."))
         await until_received(ours, "finished")
@@ -87,9 +84,7 @@ async def test_explanations_around_the_new_text_are_removed() -> None:
         ("say \\n", "without any text"),
     ],
 )
-async def test_what_goes_wrong_is_the_one_end(
-    script: str, message: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_what_goes_wrong_is_the_one_end(script, message, autojump_clock):
     async with current({**ON_SCRIPT, "retry": {"maxRetries": 0}}) as ours:
         await ours.ask("rewrite/prompt", params(script))
         assert message in (await until_received(ours, "error"))["message"]
@@ -100,9 +95,7 @@ async def test_what_goes_wrong_is_the_one_end(
         assert "finished" not in types
 
 
-async def test_an_error_comes_when_the_client_has_applied_the_text(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_error_comes_when_the_client_has_applied_the_text(autojump_clock):
     async with current({**ON_SCRIPT, "retry": {"maxRetries": 0}}) as ours:
         await ours.ask("rewrite/prompt", params("say x\nfail overloaded"))
         await until_received(ours, "text")
@@ -111,9 +104,7 @@ async def test_an_error_comes_when_the_client_has_applied_the_text(
         assert trio.current_time() - before > 0.1
 
 
-async def test_an_answer_without_end_is_ended_though_it_is_blank(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_answer_without_end_is_ended_though_it_is_blank(monkeypatch):
     monkeypatch.setattr(rewriting, "MOST_CHARACTERS", 20)
     async with (
         Provider([reply(text("x" + " " * 20), wait("never"))]) as provider,
@@ -123,7 +114,7 @@ async def test_an_answer_without_end_is_ended_though_it_is_blank(
         assert "longer than 20" in (await until_received(ours, "error"))["message"]
 
 
-async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone() -> None:
+async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone():
     async with (
         Provider([reply(text("one"), wait("never")), reply(text("a"))]) as provider,
         current(provider_config(provider.url)) as ours,
@@ -139,7 +130,7 @@ async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone() -> None
         assert [each["type"] for each in contents_of(ours)] == ["started", "text", "error"]
 
 
-async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older() -> None:
+async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older():
     async with (
         Provider([reply(text("old"), wait("never")), reply(text("new"))]) as provider,
         current(provider_config(provider.url)) as ours,
@@ -155,7 +146,7 @@ async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older() -> 
         assert "error" not in again
 
 
-async def test_the_model_is_sent_the_surrounding_text_and_no_chat(tmp_path: Path) -> None:
+async def test_the_model_is_sent_the_surrounding_text_and_no_chat(tmp_path):
     file = tmp_path / "a.py"
     file.write_text("import the_zen\nx = 1\nprint(x, the_zen)\n")
     answer = reply(
@@ -182,9 +173,7 @@ async def test_the_model_is_sent_the_surrounding_text_and_no_chat(tmp_path: Path
         assert "secret" not in shown
 
 
-async def test_what_cannot_be_begun_is_an_error_for_the_user(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_cannot_be_begun_is_an_error_for_the_user(monkeypatch):
     monkeypatch.setattr(rewriting, "MOST_AT_ONCE", 1)
     async with current({**ON_SCRIPT, "rewrite": {"model": "no/such"}}) as ours:
         error = await refused(ours, "rewrite/prompt", params("say x"))

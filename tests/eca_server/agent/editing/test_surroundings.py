@@ -19,7 +19,5 @@ CONTENT = "".join(f"{number}\nx\n" for number in range(10))
         ("changed since", 1, 9, Surroundings()),
     ],
 )
-def test_a_selection_is_found_where_it_begins(
-    content: str, line: int, most_lines: int, expected: Surroundings
-) -> None:
+def test_a_selection_is_found_where_it_begins(content, line, most_lines, expected):
     assert around(content, "x\n", line=line, most_lines=most_lines) == expected

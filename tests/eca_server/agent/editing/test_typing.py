@@ -68,9 +68,7 @@ TYPED = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(TYPED)
-def test_the_newest_alone_is_asked_for_and_everyone_is_answered(
-    typed: list[tuple[float, float]],
-) -> None:
+def test_the_newest_alone_is_asked_for_and_everyone_is_answered(typed):
     backend = Slow([seconds for _, seconds in typed])
     answers: dict[int, tuple[float, str]] = {}
     came: dict[int, float] = {}

@@ -17,8 +17,6 @@ from eca_server.agent.hooks.hooks import Hooks
 from eca_server.agent.hooks.outcome import parse_outcome
 from eca_server.config.hook_settings import Hook
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 EVENTS = ("sessionStart", "sessionEnd", "chatEnd", "chatStatusChanged")
 HOOKS = Hooks(
     hooks={event: Hook(type=event) for event in EVENTS},
@@ -56,9 +54,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return log
 
 
-async def test_only_the_newest_pending_status_is_reported_and_none_twice(
-    log: Log, nursery: trio.Nursery
-) -> None:
+async def test_only_the_newest_pending_status_is_reported_and_none_twice(log, nursery):
     background = BackgroundHooks(nursery, pytest.fail)
     for state in (1, 2, 1):
         background.fire(HOOKS, "chatStatusChanged", {"state": state}, "c")
@@ -73,17 +69,10 @@ async def test_only_the_newest_pending_status_is_reported_and_none_twice(
     background.fire(HOOKS, "chatEnd", {"chat": "c"}, "c")
     log.end.set()
     await trio.testing.wait_all_tasks_blocked()
-    assert log.events[1:] == [
-        ("chatStatusChanged", 2),
-        ("chatStatusChanged", 4),
-        ("chatEnd", "c"),
-    ]
+    assert log.events[1:] == [("chatStatusChanged", 2), ("chatStatusChanged", 4), ("chatEnd", "c")]
 
 
-@pytest.mark.requirement("W-24")
-async def test_a_status_is_reported_again_for_a_chat_with_the_id_of_a_deleted_one(
-    log: Log, nursery: trio.Nursery
-) -> None:
+async def test_a_status_is_reported_again_for_a_chat_with_the_id_of_a_deleted_one(log, nursery):
     background, runs = BackgroundHooks(nursery, pytest.fail), {"status": "running"}
     for _ in range(2):
         background.fire(HOOKS, "chatStatusChanged", runs, "c")
@@ -96,9 +85,7 @@ async def test_a_status_is_reported_again_for_a_chat_with_the_id_of_a_deleted_on
     assert log.events == [("chatStatusChanged", "running")] * 2
 
 
-async def test_few_chats_run_hooks_at_once_and_all_after_session_start(
-    log: Log, nursery: trio.Nursery
-) -> None:
+async def test_few_chats_run_hooks_at_once_and_all_after_session_start(log, nursery):
     background = BackgroundHooks(nursery, pytest.fail)
     background.fire(HOOKS, "sessionStart", {})
     for number in range(MAX_CHATS + 1):
@@ -116,8 +103,8 @@ async def test_few_chats_run_hooks_at_once_and_all_after_session_start(
 
 
 async def test_a_failing_hook_is_named_once_and_an_internal_error_stops_no_other(
-    log: Log, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    log, nursery, monkeypatch
+):
     warned: list[str] = []
     background = BackgroundHooks(nursery, warned.append)
     log.status = 2
@@ -139,8 +126,7 @@ async def test_a_failing_hook_is_named_once_and_an_internal_error_stops_no_other
     assert log.events[-1] == ("chatStatusChanged", 4)
 
 
-@pytest.mark.requirement("W-13")
-async def test_session_end_hooks_run_last(log: Log, nursery: trio.Nursery) -> None:
+async def test_session_end_hooks_run_last(log, nursery):
     background = BackgroundHooks(nursery, pytest.fail)
     background.fire(HOOKS, "chatEnd", {}, "c")
     background.fire(HOOKS, "sessionStart", {})
@@ -153,10 +139,9 @@ async def test_session_end_hooks_run_last(log: Log, nursery: trio.Nursery) -> No
         end.set()
 
 
-@pytest.mark.requirement("W-13")
 async def test_at_the_sessions_end_hooks_have_a_second_and_none_starts_after_it(
-    log: Log, nursery: trio.Nursery, autojump_clock: object
-) -> None:
+    log, nursery, autojump_clock
+):
     background = BackgroundHooks(nursery, pytest.fail)
     background.fire(HOOKS, "sessionStart", {})
     begun = trio.current_time()

@@ -89,9 +89,7 @@ HERE = {"PATH": os.environ["PATH"]}
         ),
     ],
 )
-def test_an_exit_code_and_output_have_one_outcome(
-    event: Any, result: ActionResult, expected: Any
-) -> None:
+def test_an_exit_code_and_output_have_one_outcome(event, result, expected):
     outcome = parse_outcome(event, result)
     match expected:
         case Outcome():
@@ -118,9 +116,7 @@ _MEMBERS = sorted({member for members in EVENTS.values() for member in members})
     st.sampled_from([0, 0, 0, 1, 2, -15]),
     st.dictionaries(st.sampled_from(_MEMBERS), _VALUES | st.sampled_from(["allow", "ask", "deny"])),
 )
-def test_whatever_a_hook_writes_gives_a_legal_decision(
-    event: Any, status: int, written: dict[str, Any]
-) -> None:
+def test_whatever_a_hook_writes_gives_a_legal_decision(event, status, written):
     outcome = parse_outcome(event, ActionResult(status=status, stdout=json.dumps(written)))
     results = HookResults(payload={"prompt": "p", "tool_input": {}})
     results.add("a", Outcome(output={"approval": "ask"}))
@@ -156,7 +152,7 @@ def rule(**matchers: tuple[str, ...]) -> ApprovalRule:
         ("(.*)*(.*)*x", False),
     ],
 )
-def test_a_matcher_selects_the_calls_that_run_a_hook(matcher: Any, matches: bool) -> None:
+def test_a_matcher_selects_the_calls_that_run_a_hook(matcher, matches):
     call = ToolCallEvent(server="eca", tool="write_file", arguments={"path": "src/a.py"})
     hook = Hook(type="preToolCall", matcher=matcher)
     assert matches_event(hook, "preToolCall", call) is matches
@@ -167,12 +163,12 @@ def test_a_matcher_selects_the_calls_that_run_a_hook(matcher: Any, matches: bool
     ("matcher", "matches"),
     [(None, True), ("auto", True), ("manual", False), ("a.*", False), ({"auto": rule()}, True)],
 )
-def test_a_matcher_selects_the_compactions_that_run_a_hook(matcher: Any, matches: bool) -> None:
+def test_a_matcher_selects_the_compactions_that_run_a_hook(matcher, matches):
     hook = Hook(type="preCompact", matcher=matcher)
     assert matches_event(hook, "preCompact", triggered="auto") is matches
 
 
-def test_a_failed_call_runs_only_hooks_with_run_on_error() -> None:
+def test_a_failed_call_runs_only_hooks_with_run_on_error():
     call = ToolCallEvent(server="eca", tool="grep", arguments={}, failed=True)
     assert not matches_event(Hook(type="postToolCall"), "postToolCall", call)
     assert matches_event(Hook(type="postToolCall", run_on_error=True), "postToolCall", call)
@@ -186,8 +182,7 @@ async def run_shell(
     return await run_action(action, payload, directory=where, environment=HERE, timeout=timeout)
 
 
-@pytest.mark.trio
-async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path: Path) -> None:
+async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path):
     assert await run_shell("cat; echo why >&2; exit 2", b'{"a": 1}') == ActionResult(
         status=2, stdout='{"a": 1}', stderr="why\n"
     )
@@ -211,10 +206,7 @@ async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path: Path) 
     assert "null byte" in no_name.stderr
 
 
-@pytest.mark.trio
-async def test_a_hanging_action_is_killed_in_time_with_its_children(
-    tmp_path: Path, mock_clock: trio.testing.MockClock
-) -> None:
+async def test_a_hanging_action_is_killed_in_time_with_its_children(tmp_path, mock_clock):
     ready = tmp_path / "ready"
     os.mkfifo(ready)
     result: list[ActionResult] = []
@@ -230,9 +222,8 @@ async def test_a_hanging_action_is_killed_in_time_with_its_children(
     assert_gone({pid})
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("W-38")
-async def test_a_bounded_part_of_an_actions_output_is_stored() -> None:
+async def test_a_bounded_part_of_an_actions_output_is_stored():
     result = await run_shell("yes | head -c 200000; yes | head -c 70000 >&2", timeout=60)
     assert (result.status, result.is_cut) == (0, True)
     assert result.stdout == "y\n" * 32 * 1024 + "\n... cut, 134464 bytes left out ..."
@@ -258,8 +249,7 @@ class Reporter:
         self.shown.append(("said", text))
 
 
-@pytest.mark.trio
-async def test_a_hook_matches_the_arguments_that_another_hook_wrote() -> None:
+async def test_a_hook_matches_the_arguments_that_another_hook_wrote():
     def hook(shell: str, matcher: Any = None) -> Hook:
         return Hook(type="preToolCall", actions=(HookAction(shell=shell),), matcher=matcher)
 
@@ -278,8 +268,7 @@ async def test_a_hook_matches_the_arguments_that_another_hook_wrote() -> None:
     assert results.approval == ("deny", "none")
 
 
-@pytest.mark.trio
-async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_rest() -> None:
+async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_rest():
     def hook(*shells: str, **more: Any) -> Hook:
         actions = tuple(HookAction(shell=each) for each in shells)
         return Hook(type="preRequest", actions=actions, **more)

@@ -19,8 +19,6 @@ from eca_server.agent.jobs.jobs import JobRefused, Jobs
 from eca_server.agent.jobs.shell import start_shell
 from tests.eca_server.processes import assert_gone
 
-pytestmark = pytest.mark.trio
-
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 

@@ -27,9 +27,7 @@ PIECES = st.lists(
 
 @settings(max_examples=100)
 @given(PIECES)
-def test_read_and_missed_bytes_are_all_that_was_written(
-    pieces: list[tuple[Stream, bytes, bool]],
-) -> None:
+def test_read_and_missed_bytes_are_all_that_was_written(pieces):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"MAX_LINES": 10, "MAX_BYTES": 100, "MAX_LINE_BYTES": 20}.items():
             patch.setattr(output_module, name, value)
@@ -55,7 +53,7 @@ def counted(page: Page) -> int:
     return page.missed_bytes + sum(line.end - line.offset for line in page.lines)
 
 
-def test_lines_of_both_streams_are_in_the_order_in_which_they_ended() -> None:
+def test_lines_of_both_streams_are_in_the_order_in_which_they_ended():
     output = JobOutput()
     output.write("stdout", b"be")
     output.write("stderr", b"oops\r\n")
@@ -67,7 +65,7 @@ def test_lines_of_both_streams_are_in_the_order_in_which_they_ended() -> None:
     assert output.page(12, lines=9, size=99).lines[0].text == "more"
 
 
-def test_a_character_is_not_split_and_invalid_bytes_are_shown() -> None:
+def test_a_character_is_not_split_and_invalid_bytes_are_shown():
     output = JobOutput()
     output.write("stdout", b"x" + "é".encode() * MAX_LINE_BYTES + b"\n\xff\n")
     texts = [line.text for line in output.last(9)]
@@ -75,7 +73,7 @@ def test_a_character_is_not_split_and_invalid_bytes_are_shown() -> None:
 
 
 @pytest.mark.parametrize("data", [b"y\n" * 32_768, b"y" * 65_536])
-def test_a_flood_costs_little_time(data: bytes) -> None:
+def test_a_flood_costs_little_time(data):
     output = JobOutput()
     begun = time.process_time()
     for _ in range(20):

@@ -24,8 +24,6 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, web_server
 
-pytestmark = pytest.mark.trio
-
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
 OAUTH = "/.well-known/oauth-authorization-server"
 
@@ -146,7 +144,7 @@ async def guarded(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Guarde
             nursery.cancel_scope.cancel()
 
 
-async def test_a_login_begins_with_a_link_and_ends_with_a_session(guarded: Guarded):
+async def test_a_login_begins_with_a_link_and_ends_with_a_session(guarded):
     query = await guarded.log_in()
     async with guarded.session() as session:
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
@@ -165,7 +163,7 @@ async def test_a_login_begins_with_a_link_and_ends_with_a_session(guarded: Guard
     assert form["redirect_uri"] == query["redirect_uri"]
 
 
-async def test_a_login_is_stored_for_the_next_start(guarded: Guarded, nursery: trio.Nursery):
+async def test_a_login_is_stored_for_the_next_start(guarded, nursery):
     await guarded.log_in()
     guarded.login = guarded.new_login(nursery)
     async with guarded.session() as session:
@@ -173,9 +171,7 @@ async def test_a_login_is_stored_for_the_next_start(guarded: Guarded, nursery: t
     assert len(guarded.forms()) == 1
 
 
-async def test_a_start_that_waits_for_the_keyring_can_be_stopped(
-    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_start_that_waits_for_the_keyring_can_be_stopped(guarded, monkeypatch):
     is_open, asked, waited = threading.Event(), trio.Event(), []
 
     def ask(_: Logins) -> bool:
@@ -194,7 +190,7 @@ async def test_a_start_that_waits_for_the_keyring_can_be_stopped(
         is_open.set()
 
 
-async def test_a_token_that_is_refused_is_renewed_and_the_request_made_again(guarded: Guarded):
+async def test_a_token_that_is_refused_is_renewed_and_the_request_made_again(guarded):
     await guarded.log_in()
     async with guarded.session() as session:
         guarded.good = "token-2"
@@ -205,16 +201,14 @@ async def test_a_token_that_is_refused_is_renewed_and_the_request_made_again(gua
     assert second["resource"] == first["resource"]
 
 
-async def test_a_token_that_is_refused_right_after_its_renewal_is_not_renewed_again(
-    guarded: Guarded,
-):
+async def test_a_token_that_is_refused_right_after_its_renewal_is_not_renewed_again(guarded):
     await guarded.log_in()
     guarded.accepted = "nothing"
     assert (await guarded.error()).kind == "login"
     assert len(guarded.forms()) == 2
 
 
-async def test_a_login_that_is_over_is_asked_for_again(guarded: Guarded):
+async def test_a_login_that_is_over_is_asked_for_again(guarded):
     await guarded.log_in()
     guarded.good, guarded.returned = "token-2", trio.Event()
     stored = json.loads(guarded.logins.path.read_text())
@@ -226,7 +220,7 @@ async def test_a_login_that_is_over_is_asked_for_again(guarded: Guarded):
         await session.list_tools()
 
 
-async def test_one_login_waits_however_often_the_server_is_started(guarded: Guarded):
+async def test_one_login_waits_however_often_the_server_is_started(guarded):
     first, second = await guarded.error(), await guarded.error()
     assert first.url == second.url
     guarded.scopes = "read write"
@@ -235,7 +229,7 @@ async def test_one_login_waits_however_often_the_server_is_started(guarded: Guar
     assert parse_qs(urlsplit(third.url).query)["scope"] == ["read write"]
 
 
-async def test_a_cancelled_login_frees_its_port(guarded: Guarded, nursery: trio.Nursery):
+async def test_a_cancelled_login_frees_its_port(guarded, nursery):
     first = await guarded.error()
     query = dict(parse_qsl(urlsplit(first.url or "").query))
     port = urlsplit(query["redirect_uri"]).port
@@ -246,9 +240,7 @@ async def test_a_cancelled_login_frees_its_port(guarded: Guarded, nursery: trio.
     assert second.url != first.url
 
 
-async def test_a_logout_during_the_storing_of_a_login_wins(
-    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_logout_during_the_storing_of_a_login_wins(guarded, monkeypatch):
     begun, store = trio.Event(), guarded.logins.store
 
     def slowly(*given: Any) -> Any:
@@ -266,7 +258,7 @@ async def test_a_logout_during_the_storing_of_a_login_wins(
     assert not guarded.returned.is_set()
 
 
-async def test_more_is_asked_for_where_a_token_is_not_enough(guarded: Guarded):
+async def test_more_is_asked_for_where_a_token_is_not_enough(guarded):
     await guarded.log_in()
     async with guarded.session() as session:
         challenge = 'Bearer error="insufficient_scope", scope="write"'
@@ -291,11 +283,7 @@ BASIC = f"Basic {base64.b64encode(b'my+id:client%2Fsecret').decode()}"
     ],
 )
 async def test_a_configured_client_is_not_registered_and_authenticates(
-    guarded: Guarded,
-    nursery: trio.Nursery,
-    methods: list[str] | None,
-    in_form: dict[str, str],
-    in_header: str | None,
+    guarded, nursery, methods, in_form, in_header
 ):
     _of(guarded, OAUTH, **{METHODS: methods})
     secret = Secret("client/secret")
@@ -332,11 +320,7 @@ async def test_a_configured_client_is_not_registered_and_authenticates(
     ],
 )
 async def test_a_client_is_registered_for_the_servers_authentication_method(
-    guarded: Guarded,
-    methods: list[str] | None,
-    answered: dict[str, str],
-    asked_for: str,
-    proof: str | None,
+    guarded, methods, answered, asked_for, proof
 ):
     _of(guarded, OAUTH, **{METHODS: methods})
     guarded.registered = answered
@@ -352,7 +336,7 @@ DOCUMENT = "https://me.example/client.json"
 
 @pytest.mark.parametrize("reads_documents", [True, False, "true"])
 async def test_a_metadata_document_is_the_client_id_where_servers_read_it(
-    guarded: Guarded, nursery: trio.Nursery, reads_documents: object
+    guarded, nursery, reads_documents
 ):
     _of(guarded, OAUTH, client_id_metadata_document_supported=reads_documents)
     guarded.login = guarded.new_login(nursery, client_metadata_url=DOCUMENT)
@@ -366,7 +350,7 @@ async def test_a_metadata_document_is_the_client_id_where_servers_read_it(
     assert guarded.proofs == [None]
 
 
-async def test_a_server_that_is_never_content_is_not_believed_for_ever(guarded: Guarded):
+async def test_a_server_that_is_never_content_is_not_believed_for_ever(guarded):
     challenge = 'Bearer error="insufficient_scope", scope="write"'
     guarded.server.on["tools/call"] = lambda e: e.text(403, "never", www_authenticate=challenge)
     await guarded.log_in()
@@ -385,7 +369,7 @@ async def test_a_server_that_is_never_content_is_not_believed_for_ever(guarded: 
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
 
 
-async def test_a_login_is_shared_by_those_of_one_scope(guarded: Guarded, nursery: trio.Nursery):
+async def test_a_login_is_shared_by_those_of_one_scope(guarded, nursery):
     guarded.login = guarded.new_login(nursery, shared_by="work")
     await guarded.log_in()
     guarded.login = guarded.new_login(nursery, shared_by="home")
@@ -395,7 +379,7 @@ async def test_a_login_is_shared_by_those_of_one_scope(guarded: Guarded, nursery
         await session.list_tools()
 
 
-async def test_a_login_is_had_of_this_machine_however_it_is_called(guarded: Guarded):
+async def test_a_login_is_had_of_this_machine_however_it_is_called(guarded):
     for place in (RESOURCE, OAUTH):
         text = json.dumps(guarded.documents[place])
         guarded.documents[place] = json.loads(text.replace("127.0.0.1", "localhost"))
@@ -406,9 +390,7 @@ async def test_a_login_is_had_of_this_machine_however_it_is_called(guarded: Guar
         await session.list_tools()
 
 
-async def test_a_redirect_of_a_different_server_is_refused(
-    guarded: Guarded, caplog: pytest.LogCaptureFixture
-):
+async def test_a_redirect_of_a_different_server_is_refused(guarded, caplog):
     error = await guarded.error()
     assert error.url is not None
     await guarded.come_back(error.url, iss="https://evil.example")
@@ -418,7 +400,7 @@ async def test_a_redirect_of_a_different_server_is_refused(
     assert "a different authorization server" in caplog.text
 
 
-async def test_a_redirect_without_the_state_is_refused(guarded: Guarded):
+async def test_a_redirect_without_the_state_is_refused(guarded):
     error = await guarded.error()
     assert error.url is not None
     assert await guarded.come_back(error.url, state="guessed") == 404
@@ -444,9 +426,7 @@ def _of(guarded: Guarded, place: str, **changes: Any) -> None:
         (OAUTH, {"registration_endpoint": None}, "set `clientId`"),
     ],
 )
-async def test_metadata_that_lies_or_lacks_something_ends_the_login(
-    guarded: Guarded, place: str, changes: dict[str, Any], words: str
-):
+async def test_metadata_that_lies_or_lacks_something_ends_the_login(guarded, place, changes, words):
     _of(guarded, place, **changes)
     error = await guarded.error()
     assert error.kind == "start"
@@ -454,16 +434,14 @@ async def test_metadata_that_lies_or_lacks_something_ends_the_login(
     assert guarded.forms() == []
 
 
-async def test_a_server_without_metadata_is_its_own_authorization_server(
-    guarded: Guarded,
-):
+async def test_a_server_without_metadata_is_its_own_authorization_server(guarded):
     guarded.documents.clear()
     error = await guarded.error()
     assert error.url is not None
     assert error.url.startswith(f"{guarded.server.at.url}/authorize?")
 
 
-async def test_no_login_is_begun_where_an_authorization_is_configured(guarded: Guarded):
+async def test_no_login_is_begun_where_an_authorization_is_configured(guarded):
     with pytest.raises(MCPError) as raised:
         async with session_at(
             guarded.server.url,
@@ -476,9 +454,7 @@ async def test_no_login_is_begun_where_an_authorization_is_configured(guarded: G
     assert raised.value.url is None
 
 
-async def test_no_secret_of_a_login_is_in_the_log(
-    guarded: Guarded, caplog: pytest.LogCaptureFixture
-):
+async def test_no_secret_of_a_login_is_in_the_log(guarded, caplog):
     caplog.set_level("DEBUG", logger="eca_server")
     query = await guarded.log_in()
     async with guarded.session() as session:
@@ -498,9 +474,7 @@ async def test_no_secret_of_a_login_is_in_the_log(
         ('Basic realm="a, scope=no", Bearer scope="x\\"y"', None, ('x"y',), None),
     ],
 )
-async def test_a_challenge_is_read_in_every_spelling(
-    header: str, metadata_url: str | None, scopes: tuple[str, ...], error: str | None
-):
+async def test_a_challenge_is_read_in_every_spelling(header, metadata_url, scopes, error):
     demand = parse_bearer_challenge(header)
     assert (demand.metadata_url, demand.scopes, demand.error) == (metadata_url, scopes, error)
 
@@ -513,5 +487,5 @@ async def test_a_challenge_is_read_in_every_spelling(
         ("https://example.com/mcp#part", "https://example.com/mcp"),
     ],
 )
-async def test_a_resource_has_one_name(url: str, name: str):
+async def test_a_resource_has_one_name(url, name):
     assert canonical_url(url) == name

@@ -23,8 +23,6 @@ from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.scripted import SERVER
 
-pytestmark = pytest.mark.trio
-
 DEAF: dict[str, Any] = {"at_start": [["hang"]]}
 LINE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}\n'
 FLOODING = """
@@ -92,9 +90,7 @@ def _flooding() -> ServerSettings:
 
 
 @pytest.mark.long
-async def test_many_servers_are_started_one_in_a_step_and_floods_are_read_in_slices(
-    steps: Steps, sizes: dict[str, list[int]]
-) -> None:
+async def test_many_servers_are_started_one_in_a_step_and_floods_are_read_in_slices(steps, sizes):
     kinds = {"good": 16, "deaf": 6, "flood": 2}
 
     def connect_to(name: str, settings: MCPServer) -> Connect:
@@ -129,7 +125,7 @@ async def test_many_servers_are_started_one_in_a_step_and_floods_are_read_in_sli
     assert max(sizes["errors"]) <= MOST_BYTES
 
 
-async def test_a_flood_comes_in_slices_with_a_checkpoint_before_each_and_nothing_is_lost() -> None:
+async def test_a_flood_comes_in_slices_with_a_checkpoint_before_each_and_nothing_is_lost():
     flood = LINE * 800
     script = json.dumps({"at_start": [["raw", flood], ["hang"]]})
     arguments = ("-S", "-E", str(SERVER), script)

@@ -19,8 +19,6 @@ from eca_server.agent.mcp.messages import TextContent
 from eca_server.agent.mcp.server_log import ServerLog
 from tests.eca_server.agent.mcp.scripted import child_of, is_gone, session_with
 
-pytestmark = pytest.mark.trio
-
 
 def pid_of(log: ServerLog) -> int:
     """Return the process id that the server's script has logged."""
@@ -192,7 +190,6 @@ async def test_ten_servers_stop_at_once_within_a_second():
     assert time.monotonic() - started < 1
 
 
-@pytest.mark.requirement("W-13a")
 async def test_the_ladder_leaves_time_for_the_rest_of_a_shutdown():
     ladder = stdio.LADDER
     in_all = ladder.after_stdin + ladder.after_term + ladder.after_kill

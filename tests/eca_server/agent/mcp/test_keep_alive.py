@@ -13,8 +13,6 @@ from eca_server.agent.mcp.keep_alive import PING_SECONDS, RETRY_SECONDS, keep_al
 from tests.eca_server.agent.mcp.scripted import session_with
 from tests.eca_server.agent.mcp.web import session_at, web_server
 
-pytestmark = pytest.mark.trio
-
 
 class Watched:
     """A server that answers pings as a test says: `ok`, or the kind of a fault."""
@@ -47,9 +45,7 @@ class Watched:
         (["timeout", "timeout"], [30, 90], 90 + PING_SECONDS),
     ],
 )
-async def test_a_session_ends_only_after_two_unanswered_pings(
-    autojump_clock: Any, answers: list[str], pings: list[float], ends: float | None
-):
+async def test_a_session_ends_only_after_two_unanswered_pings(autojump_clock, answers, pings, ends):
     watched = Watched(*answers)
     begun = trio.current_time()
     with trio.move_on_after(105):
@@ -63,7 +59,7 @@ async def test_a_session_ends_only_after_two_unanswered_pings(
         assert (round(at - begun), error.kind) == (ends, "closed")
 
 
-async def test_a_busy_server_is_not_pinged(autojump_clock: Any):
+async def test_a_busy_server_is_not_pinged(autojump_clock):
     watched = Watched("timeout", "timeout")
     watched.is_busy = True
     with trio.move_on_after(1000):
@@ -72,7 +68,7 @@ async def test_a_busy_server_is_not_pinged(autojump_clock: Any):
     assert watched.given_up is None
 
 
-async def test_a_call_that_begins_while_a_ping_waits_is_no_death(autojump_clock: Any):
+async def test_a_call_that_begins_while_a_ping_waits_is_no_death(autojump_clock):
     class Calling(Watched):
         async def ping(self, seconds: float) -> None:
             try:
@@ -86,7 +82,7 @@ async def test_a_call_that_begins_while_a_ping_waits_is_no_death(autojump_clock:
     assert watched.given_up is None
 
 
-async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clock: Any):
+async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clock):
     watched = Watched()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keep_alive, watched, math.inf)

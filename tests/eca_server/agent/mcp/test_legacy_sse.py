@@ -14,8 +14,6 @@ from eca_server.agent.mcp.messages import TextContent
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
 from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, until_left, web_server
 
-pytestmark = pytest.mark.trio
-
 
 class OldServer:
     """A server of the older transport, with one stream."""

@@ -13,8 +13,6 @@ from eca_server.agent.mcp.server_log import ServerLog
 from tests.eca_server.agent.mcp.scripted import session_with
 from tests.eca_server.agent.mcp.scripted_server import INFO
 
-pytestmark = pytest.mark.trio
-
 
 def page(*names: Any, **more: Any) -> dict[str, Any]:
     return {"tools": [{"name": name} for name in names], **more}

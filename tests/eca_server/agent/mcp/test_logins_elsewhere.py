@@ -15,8 +15,6 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 
-pytestmark = pytest.mark.trio
-
 URL = "https://mcp.example.com/mcp"
 A_LOGIN = TokenSet(
     access=Secret("access-1"),
@@ -37,7 +35,7 @@ def elsewhere(folder: Path) -> Logins:
     return Logins({"XDG_DATA_HOME": str(folder)})
 
 
-async def test_a_login_made_elsewhere_counts_here(login: Login, tmp_path: Path) -> None:
+async def test_a_login_made_elsewhere_counts_here(login, tmp_path):
     assert await login.token() is None
     assert not login.is_known
     elsewhere(tmp_path).store(login.key, A_LOGIN)
@@ -45,9 +43,7 @@ async def test_a_login_made_elsewhere_counts_here(login: Login, tmp_path: Path) 
     assert login.is_known
 
 
-async def test_a_new_login_of_another_process_replaces_a_refused_one(
-    login: Login, tmp_path: Path
-) -> None:
+async def test_a_new_login_of_another_process_replaces_a_refused_one(login, tmp_path):
     elsewhere(tmp_path).store(login.key, A_LOGIN)
     assert await login.token() == A_LOGIN.access
     assert not await login.renew_refused(A_LOGIN.access)
@@ -63,9 +59,7 @@ async def test_a_new_login_of_another_process_replaces_a_refused_one(
     assert await login.token() == new.access
 
 
-async def test_the_file_is_read_again_only_if_it_has_changed(
-    login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_file_is_read_again_only_if_it_has_changed(login, tmp_path, monkeypatch):
     reads = []
     read = Logins.read
     monkeypatch.setattr(Logins, "read", lambda logins: reads.append(1) or read(logins))
@@ -75,9 +69,7 @@ async def test_the_file_is_read_again_only_if_it_has_changed(
     assert len(reads) == 1
 
 
-async def test_a_logout_wins_over_a_concurrent_read_of_the_file(
-    login: Login, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_logout_wins_over_a_concurrent_read_of_the_file(login, tmp_path, monkeypatch):
     elsewhere(tmp_path).store(login.key, A_LOGIN)
     is_read, may_go_on, read = trio.Event(), trio.Event(), Logins.read
 

@@ -16,8 +16,6 @@ from eca_server.agent.mcp.server import Server
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import Place
 
-pytestmark = pytest.mark.trio
-
 A, B, C = (MCPServer(command=name) for name in "abc")
 
 
@@ -61,7 +59,7 @@ class Rounds(trio.abc.Instrument):
         self.number += 1
 
 
-async def test_each_server_is_spawned_in_its_own_step_of_the_event_loop() -> None:
+async def test_each_server_is_spawned_in_its_own_step_of_the_event_loop():
     rounds, spawned = Rounds(), []
 
     class Spawning(Place):
@@ -79,7 +77,7 @@ async def test_each_server_is_spawned_in_its_own_step_of_the_event_loop() -> Non
     assert len(spawned) == len(set(spawned)) == 50
 
 
-async def test_servers_start_at_the_same_time(autojump_clock: Any) -> None:
+async def test_servers_start_at_the_same_time(autojump_clock):
     async with house() as ours:
         for name in "abc":
             ours.places[name].opening = 1
@@ -89,7 +87,7 @@ async def test_servers_start_at_the_same_time(autojump_clock: Any) -> None:
         assert [server.name for server in ours.manager.running] == ["a", "b", "c"]
 
 
-async def test_a_disabled_server_starts_when_the_user_says_so(autojump_clock: Any) -> None:
+async def test_a_disabled_server_starts_when_the_user_says_so(autojump_clock):
     async with house() as ours:
         ours.manager.configure({"a": MCPServer(command="a", disabled=True)})
         await trio.sleep(1)
@@ -99,13 +97,13 @@ async def test_a_disabled_server_starts_when_the_user_says_so(autojump_clock: An
         assert ours.of("a") == ["disabled", "starting", "running"]
 
 
-async def test_an_unknown_name_is_reported(autojump_clock: Any) -> None:
+async def test_an_unknown_name_is_reported(autojump_clock):
     async with house() as ours:
         assert not ours.manager.start("a")
         assert not ours.manager.stop("a")
 
 
-async def test_only_changed_servers_restart(autojump_clock: Any) -> None:
+async def test_only_changed_servers_restart(autojump_clock):
     async with house() as ours:
         ours.manager.configure({"a": A, "b": B, "c": C})
         await trio.sleep(1)
@@ -121,7 +119,7 @@ async def test_only_changed_servers_restart(autojump_clock: Any) -> None:
         assert ours.places["b"].attempts == 2
 
 
-async def test_a_new_server_starts_after_its_predecessor_has_ended(autojump_clock: Any) -> None:
+async def test_a_new_server_starts_after_its_predecessor_has_ended(autojump_clock):
     async with house() as ours:
         ours.places["a"].closing = 1
         ours.manager.configure({"a": A})
@@ -134,9 +132,7 @@ async def test_a_new_server_starts_after_its_predecessor_has_ended(autojump_cloc
 
 
 @pytest.mark.parametrize("between", [{"a": attrs.evolve(A, env={"X": "1"})}, {}])
-async def test_a_server_that_is_changed_twice_starts_once_more(
-    autojump_clock: Any, between: dict[str, MCPServer]
-) -> None:
+async def test_a_server_that_is_changed_twice_starts_once_more(autojump_clock, between):
     async with house() as ours:
         ours.places["a"].closing = 1
         ours.manager.configure({"a": A})
@@ -150,9 +146,7 @@ async def test_a_server_that_is_changed_twice_starts_once_more(
         assert (ours.places["a"].attempts, ours.places["a"].open) == (2, 1)
 
 
-async def test_a_server_stopped_before_its_delayed_start_does_not_start(
-    autojump_clock: Any,
-) -> None:
+async def test_a_server_stopped_before_its_delayed_start_does_not_start(autojump_clock):
     async with house() as ours:
         ours.places["a"].closing = 1
         ours.manager.configure({"a": A})
@@ -167,7 +161,7 @@ async def test_a_server_stopped_before_its_delayed_start_does_not_start(
         assert ours.places["a"].open == 1
 
 
-async def test_changed_limits_of_calls_restart_nothing(autojump_clock: Any) -> None:
+async def test_changed_limits_of_calls_restart_nothing(autojump_clock):
     async with house() as ours:
         ours.manager.configure({"a": A})
         await trio.sleep(1)
@@ -179,7 +173,7 @@ async def test_changed_limits_of_calls_restart_nothing(autojump_clock: Any) -> N
         assert ours.places["a"].session.calls[0][2] == 5
 
 
-async def test_one_that_is_switched_off_stops_and_is_disabled(autojump_clock: Any) -> None:
+async def test_one_that_is_switched_off_stops_and_is_disabled(autojump_clock):
     async with house() as ours:
         ours.manager.configure({"a": A})
         await trio.sleep(1)
@@ -189,7 +183,7 @@ async def test_one_that_is_switched_off_stops_and_is_disabled(autojump_clock: An
         assert ours.places["a"].open == 0
 
 
-async def test_a_prompt_waits_for_a_slow_server_once_and_a_moment(autojump_clock: Any) -> None:
+async def test_a_prompt_waits_for_a_slow_server_once_and_a_moment(autojump_clock):
     async with house() as ours:
         ours.places["a"].opening = 1_000
         ours.manager.configure({"a": A, "b": B})
@@ -199,7 +193,7 @@ async def test_a_prompt_waits_for_a_slow_server_once_and_a_moment(autojump_clock
         assert trio.current_time() == pytest.approx(START_WAIT_SECONDS)
 
 
-async def test_a_failing_server_delays_no_other(autojump_clock: Any) -> None:
+async def test_a_failing_server_delays_no_other(autojump_clock):
     async with house() as ours:
         ours.places["a"].refuses = MCPError("no", kind="start")
         ours.manager.configure({"a": A, "b": B})
@@ -208,7 +202,7 @@ async def test_a_failing_server_delays_no_other(autojump_clock: Any) -> None:
         assert [server.name for server in ours.manager.running] == ["b"]
 
 
-async def test_ten_servers_end_at_the_same_time(autojump_clock: Any) -> None:
+async def test_ten_servers_end_at_the_same_time(autojump_clock):
     async with house() as ours:
         servers = {str(number): MCPServer(command=str(number)) for number in range(10)}
         for name in servers:
@@ -221,7 +215,7 @@ async def test_ten_servers_end_at_the_same_time(autojump_clock: Any) -> None:
         assert {place.open for place in ours.places.values()} == {0}
 
 
-async def test_the_end_is_bounded_and_names_the_servers_that_remain(autojump_clock: Any) -> None:
+async def test_the_end_is_bounded_and_names_the_servers_that_remain(autojump_clock):
     async with house() as ours:
         ours.places["a"].closing = 1_000
         ours.manager.configure({"a": A, "b": B})
@@ -231,7 +225,7 @@ async def test_the_end_is_bounded_and_names_the_servers_that_remain(autojump_clo
         assert trio.current_time() - begun == pytest.approx(CLOSE_SECONDS)
 
 
-async def test_after_the_end_nothing_starts_any_more(autojump_clock: Any) -> None:
+async def test_after_the_end_nothing_starts_any_more(autojump_clock):
     async with house() as ours:
         ours.places["a"].closing = 1
         ours.manager.configure({"a": A})

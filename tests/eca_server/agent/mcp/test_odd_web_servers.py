@@ -10,8 +10,6 @@ from eca_server.agent.mcp.messages import TextContent
 from tests.eca_server.agent.mcp.scripted_server import DECENT
 from tests.eca_server.agent.mcp.web import QUICK, Exchange, session_at, until_left, web_server
 
-pytestmark = pytest.mark.trio
-
 CALLED = TextContent(text="called")
 
 

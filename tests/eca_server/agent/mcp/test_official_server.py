@@ -14,8 +14,6 @@ from eca_server.agent.mcp.messages import Progress, TextContent, ToolResult
 from eca_server.agent.mcp.session import Session
 from tests.eca_server.agent.mcp.web import session_at
 
-pytestmark = pytest.mark.trio
-
 
 class Official:
     """The server's process."""

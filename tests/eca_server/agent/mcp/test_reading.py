@@ -78,10 +78,7 @@ def test_pictures_are_detected_by_their_first_bytes(start, found):
         ("bare", TextContent(text="bare")),
         ({"type": "hologram", "x": 1}, TextContent(text='{"type":"hologram","x":1}')),
         ({"type": "resource"}, TextContent(text='{"type":"resource"}')),
-        (
-            {"type": "audio", "data": "AAE="},
-            AudioContent(data=b"\x00\x01", mime_type="audio/wav"),
-        ),
+        ({"type": "audio", "data": "AAE="}, AudioContent(data=b"\x00\x01", mime_type="audio/wav")),
         (
             {"type": "resource_link", "uri": "file:///a", "name": "a"},
             ResourceLink(uri="file:///a", name="a"),
@@ -269,12 +266,7 @@ JSON = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=6),
     lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(KEYS),
-            inner,
-            max_size=5,
-        )
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
     ),
     max_leaves=15,
 )

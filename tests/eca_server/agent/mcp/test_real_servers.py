@@ -30,8 +30,6 @@ from eca_server.agent.mcp.settings import ServerSettings
 from tests.eca_server.agent.mcp.scripted import talking_to
 from tests.node import node, node_modules
 
-pytestmark = pytest.mark.trio
-
 SECONDS = 20.0
 
 

@@ -63,11 +63,11 @@ def schema_of(schema: Mapping[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_invalid_parts_of_a_schema_are_fixed(given: Any, made: Any) -> None:
+def test_invalid_parts_of_a_schema_are_fixed(given, made):
     assert schema_of(given) == made
 
 
-def test_internal_references_are_resolved_and_others_never_fetched() -> None:
+def test_internal_references_are_resolved_and_others_never_fetched():
     schema = {
         "$defs": {"point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
         "properties": {
@@ -76,22 +76,18 @@ def test_internal_references_are_resolved_and_others_never_fetched() -> None:
         },
     }
     assert schema_of(schema)["properties"] == {
-        "a": {
-            "type": "object",
-            "properties": {"x": {"type": "integer"}},
-            "description": "where",
-        },
+        "a": {"type": "object", "properties": {"x": {"type": "integer"}}, "description": "where"},
         "b": {},
     }
 
 
-def test_a_schema_that_holds_itself_ends() -> None:
+def test_a_schema_that_holds_itself_ends():
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
     schema = {"$defs": {"node": node}, "properties": {"first": {"$ref": "#/$defs/node"}}}
     assert schema_of(schema)["properties"]["first"]["properties"]["next"] == {"type": "object"}
 
 
-def test_alternatives_at_the_top_are_put_together() -> None:
+def test_alternatives_at_the_top_are_put_together():
     schema = {
         "type": "object",
         "anyOf": [
@@ -111,14 +107,14 @@ def test_alternatives_at_the_top_are_put_together() -> None:
 
 
 @pytest.mark.parametrize("open_branch", [{}, True, {"description": "anything"}])
-def test_an_alternative_that_allows_anything_leaves_what_others_name_free(open_branch: Any) -> None:
+def test_an_alternative_that_allows_anything_leaves_what_others_name_free(open_branch):
     named = {"properties": {"a": STRING}, "required": ["a"]}
     schema = {"type": "object", "properties": {"b": STRING}, "anyOf": [open_branch, named]}
     made = schema_of(schema)
     assert (made["properties"], made.get("required", [])) == ({"b": STRING}, [])
 
 
-def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back() -> None:
+def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back():
     found = clean_schema(
         {"properties": {"a b": STRING, "a_b": STRING, "ä" * 70: STRING}, "required": ["a b"]}
     )
@@ -128,14 +124,14 @@ def test_names_of_properties_that_are_illegal_are_renamed_and_mapped_back() -> N
     assert found.arguments(given) == {"a_b": 1, "a b": 2, "ä" * 70: 3, "more": 4}
 
 
-def test_of_a_schema_that_is_too_large_anything_is_allowed() -> None:
+def test_of_a_schema_that_is_too_large_anything_is_allowed():
     assert schema_of({"properties": {"a": {"description": "x" * 200_000}}}) == {
         "type": "object",
         "properties": {},
     }
 
 
-def test_a_long_chain_of_references_and_a_wide_tree_end() -> None:
+def test_a_long_chain_of_references_and_a_wide_tree_end():
     chain = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}]} for n in range(5_000)}
     wide = {f"w{n}": {"anyOf": [{"$ref": f"#/$defs/w{n + 1}"}] * 4} for n in range(40)}
     schema = {
@@ -146,7 +142,7 @@ def test_a_long_chain_of_references_and_a_wide_tree_end() -> None:
 
 
 @given(JUNK)
-def test_every_cleaned_schema_is_valid_for_apis(junk: Any) -> None:
+def test_every_cleaned_schema_is_valid_for_apis(junk):
     schema = {"properties": {"a": junk}, "$defs": {"a": junk}, "anyOf": [junk]}
     if isinstance(junk, Mapping):
         schema = {**junk, **schema}
@@ -203,9 +199,7 @@ OBJECTS = st.builds(
 
 
 @given(OBJECTS, st.dictionaries(st.sampled_from("ab"), VALUES))
-def test_a_cleaned_schema_allows_all_that_the_servers_own_allows(
-    schema: dict[str, Any], arguments: dict[str, Any]
-) -> None:
+def test_a_cleaned_schema_allows_all_that_the_servers_own_allows(schema, arguments):
     if allows(schema, arguments, schema):
         assert allows(schema_of(schema), arguments, {})
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import pytest
 import trio
@@ -9,18 +7,10 @@ import trio.testing
 
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import Progress, ToolResult
-from eca_server.agent.mcp.server import (
-    LIST_PAUSE_SECONDS,
-    RESTART_SECONDS,
-    STABLE_SECONDS,
-    Server,
-)
+from eca_server.agent.mcp.server import LIST_PAUSE_SECONDS, RESTART_SECONDS, STABLE_SECONDS, Server
 from eca_server.agent.mcp.states import State
 from eca_server.config.mcp_settings import MCPServer
 from tests.eca_server.agent.mcp.fake import ECHO, Place, server_at
-
-pytestmark = pytest.mark.trio
-
 
 quiet = trio.testing.wait_all_tasks_blocked
 
@@ -31,7 +21,7 @@ async def started(server: Server) -> None:
     await quiet()
 
 
-async def test_a_starting_server_announces_its_status_and_its_tools(autojump_clock: Any) -> None:
+async def test_a_starting_server_announces_its_status_and_its_tools(autojump_clock):
     place = Place(instructions="Be kind.")
     async with server_at(place) as (server, told):
         await started(server)
@@ -43,9 +33,7 @@ async def test_a_starting_server_announces_its_status_and_its_tools(autojump_clo
 
 
 @pytest.mark.requirement("CONF-13")
-async def test_a_stopped_server_offers_nothing_and_announces_its_end(
-    autojump_clock: Any,
-) -> None:
+async def test_a_stopped_server_offers_nothing_and_announces_its_end(autojump_clock):
     place = Place()
     place.closing = 1.5
     async with server_at(place) as (server, told):
@@ -59,10 +47,7 @@ async def test_a_stopped_server_offers_nothing_and_announces_its_end(
         assert (server.tools, server.prompts, place.open) == ((), (), 0)
 
 
-@pytest.mark.requirement("CONF-13")
-async def test_a_list_that_arrives_at_a_stop_is_not_announced(
-    autojump_clock: Any,
-) -> None:
+async def test_a_list_that_arrives_at_a_stop_is_not_announced(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
@@ -79,7 +64,7 @@ async def test_a_list_that_arrives_at_a_stop_is_not_announced(
 
 @pytest.mark.requirement("W-36e")
 @pytest.mark.parametrize("before", [State.STOPPED, State.FAILED, State.DISABLED])
-async def test_every_idle_server_can_be_started(autojump_clock: Any, before: State) -> None:
+async def test_every_idle_server_can_be_started(autojump_clock, before):
     place = Place()
     async with server_at(place) as (server, told):
         server.state = before
@@ -88,9 +73,7 @@ async def test_every_idle_server_can_be_started(autojump_clock: Any, before: Sta
 
 
 @pytest.mark.requirement("W-36f")
-async def test_a_redundant_start_or_stop_announces_the_status_again(
-    autojump_clock: Any,
-) -> None:
+async def test_a_redundant_start_or_stop_announces_the_status_again(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         server.stop()
@@ -100,9 +83,7 @@ async def test_a_redundant_start_or_stop_announces_the_status_again(
         assert place.attempts == 1
 
 
-async def test_a_server_that_cannot_start_fails_at_once_and_is_not_tried_again(
-    autojump_clock: Any,
-) -> None:
+async def test_a_server_that_cannot_start_fails_at_once_and_is_not_tried_again(autojump_clock):
     place = Place()
     place.refuses = MCPError("no such program", kind="start")
     async with server_at(place) as (server, told):
@@ -114,9 +95,7 @@ async def test_a_server_that_cannot_start_fails_at_once_and_is_not_tried_again(
 
 
 @pytest.mark.parametrize("settings", [MCPServer(), MCPServer(command="x", is_damaged=True)])
-async def test_a_server_that_is_configured_wrongly_is_not_tried(
-    autojump_clock: Any, settings: MCPServer
-) -> None:
+async def test_a_server_that_is_configured_wrongly_is_not_tried(autojump_clock, settings):
     place = Place()
     async with server_at(place, settings) as (server, told):
         await started(server)
@@ -125,9 +104,7 @@ async def test_a_server_that_is_configured_wrongly_is_not_tried(
         assert place.attempts == 0
 
 
-async def test_a_server_that_requires_a_login_is_an_error_with_the_reason(
-    autojump_clock: Any,
-) -> None:
+async def test_a_server_that_requires_a_login_is_an_error_with_the_reason(autojump_clock):
     place = Place()
     place.refuses = MCPError("401", kind="login", url="https://x/login")
     async with server_at(place) as (server, told):
@@ -141,9 +118,7 @@ async def test_a_server_that_requires_a_login_is_an_error_with_the_reason(
         assert server.error is None
 
 
-async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(
-    autojump_clock: Any,
-) -> None:
+async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
@@ -163,7 +138,7 @@ async def test_a_crashed_server_is_started_again_ever_later_and_not_for_ever(
         assert place.attempts == 1 + len(RESTART_SECONDS)
 
 
-async def test_a_crash_after_a_long_run_counts_as_the_first(autojump_clock: Any) -> None:
+async def test_a_crash_after_a_long_run_counts_as_the_first(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         server.start()
@@ -174,7 +149,7 @@ async def test_a_crash_after_a_long_run_counts_as_the_first(autojump_clock: Any)
         assert told[-1] == "running"
 
 
-async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_clock: Any) -> None:
+async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
@@ -185,7 +160,7 @@ async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_cloc
         assert place.attempts == 2
 
 
-async def test_a_stop_ends_the_wait_before_another_start(autojump_clock: Any) -> None:
+async def test_a_stop_ends_the_wait_before_another_start(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
@@ -197,7 +172,7 @@ async def test_a_stop_ends_the_wait_before_another_start(autojump_clock: Any) ->
         assert place.attempts == 1
 
 
-async def test_a_stop_in_the_middle_of_a_start_counts_at_once(autojump_clock: Any) -> None:
+async def test_a_stop_in_the_middle_of_a_start_counts_at_once(autojump_clock):
     place = Place()
     place.opening = 50
     async with server_at(place) as (server, told):
@@ -209,7 +184,7 @@ async def test_a_stop_in_the_middle_of_a_start_counts_at_once(autojump_clock: An
         assert told == ["starting", "stopped"]
 
 
-async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock: Any) -> None:
+async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock):
     place = Place()
     place.closing = 1
     async with server_at(place) as (server, told):
@@ -222,7 +197,7 @@ async def test_a_start_while_it_stops_starts_it_when_it_has_ended(autojump_clock
 
 
 @pytest.mark.parametrize("given", ["stop", "start"])
-async def test_a_notification_at_the_end_does_no_harm(autojump_clock: Any, given: str) -> None:
+async def test_a_notification_at_the_end_does_no_harm(autojump_clock, given):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
@@ -232,7 +207,7 @@ async def test_a_notification_at_the_end_does_no_harm(autojump_clock: Any, given
         assert told[-1] == {"stop": "stopped", "start": "running"}[given]
 
 
-async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock: Any) -> None:
+async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock):
     place = Place()
     place.refuses = MCPError("no", kind="start")
     place.gate = trio.Event()
@@ -244,7 +219,7 @@ async def test_a_stop_in_the_instant_of_a_refusal_counts(autojump_clock: Any) ->
         assert told == ["starting", "stopped"]
 
 
-async def test_an_internal_error_affects_only_its_server(autojump_clock: Any) -> None:
+async def test_an_internal_error_affects_only_its_server(autojump_clock):
     place = Place()
     place.refuses = ZeroDivisionError()
     async with server_at(place) as (server, told):
@@ -253,7 +228,7 @@ async def test_an_internal_error_affects_only_its_server(autojump_clock: Any) ->
         assert "internal error" in str(server.error)
 
 
-async def test_slow_lists_of_prompts_and_resources_delay_nothing(autojump_clock: Any) -> None:
+async def test_slow_lists_of_prompts_and_resources_delay_nothing(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         server.start()
@@ -265,9 +240,7 @@ async def test_slow_lists_of_prompts_and_resources_delay_nothing(autojump_clock:
         assert told == ["starting", "running"]
 
 
-async def test_waiting_for_the_lists_of_a_stopped_server_returns_at_once(
-    autojump_clock: Any,
-) -> None:
+async def test_waiting_for_the_lists_of_a_stopped_server_returns_at_once(autojump_clock):
     place = Place()
     place.opening, place.refuses = 1, MCPError("no such program", kind="start")
     async with server_at(place) as (server, told):
@@ -278,7 +251,7 @@ async def test_waiting_for_the_lists_of_a_stopped_server_returns_at_once(
         assert told == ["starting", "failed"]
 
 
-async def test_many_changes_cause_one_update_of_the_lists(autojump_clock: Any) -> None:
+async def test_many_changes_cause_one_update_of_the_lists(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
@@ -298,9 +271,7 @@ async def test_many_changes_cause_one_update_of_the_lists(autojump_clock: Any) -
         assert [tool.name for tool in server.tools] == ["echo", "other"]
 
 
-async def test_endless_changes_of_lists_are_announced_at_a_limited_rate(
-    autojump_clock: Any,
-) -> None:
+async def test_endless_changes_of_lists_are_announced_at_a_limited_rate(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
@@ -311,14 +282,14 @@ async def test_endless_changes_of_lists_are_announced_at_a_limited_rate(
         assert len(told) <= 2 + 10 / LIST_PAUSE_SECONDS
 
 
-async def test_a_tool_with_a_too_long_name_is_left_out(autojump_clock: Any) -> None:
+async def test_a_tool_with_a_too_long_name_is_left_out(autojump_clock):
     place = Place(tools=(ECHO, attrs.evolve(ECHO, name="x" * 100_000)))
     async with server_at(place) as (server, _):
         await started(server)
         assert server.tools == (ECHO,)
 
 
-async def test_a_call_has_the_limit_of_its_tool(autojump_clock: Any) -> None:
+async def test_a_call_has_the_limit_of_its_tool(autojump_clock):
     place = Place()
     settings = MCPServer(command="x", call_timeout=7, tool_timeouts={"slow": 70})
     async with server_at(place, settings) as (server, _):
@@ -328,7 +299,7 @@ async def test_a_call_has_the_limit_of_its_tool(autojump_clock: Any) -> None:
         assert place.session.calls == [("echo", {"a": 1}, 7), ("slow", {}, 70)]
 
 
-async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: Any) -> None:
+async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock):
     place = Place()
     async with server_at(place, MCPServer(command="x", max_calls=2)) as (server, _):
         await started(server)
@@ -347,13 +318,13 @@ async def test_no_more_calls_run_at_once_than_the_server_takes(autojump_clock: A
         assert trio.current_time() - begun == pytest.approx(3)
 
 
-async def test_a_call_of_a_server_that_does_not_run_is_an_error(autojump_clock: Any) -> None:
+async def test_a_call_of_a_server_that_does_not_run_is_an_error(autojump_clock):
     async with server_at(Place()) as (server, _):
         with pytest.raises(MCPError, match="stopped"):
             await server.call_tool("echo", {})
 
 
-async def test_progress_is_reported_at_a_limited_rate(autojump_clock: Any) -> None:
+async def test_progress_is_reported_at_a_limited_rate(autojump_clock):
     place = Place()
     told: list[str] = []
     async with server_at(place) as (server, _):

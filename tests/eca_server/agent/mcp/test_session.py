@@ -22,8 +22,6 @@ from eca_server.agent.mcp.stdio import StdioTransport
 from tests.eca_server.agent.mcp.scripted import scripted, session_with, talking_to
 from tests.eca_server.agent.mcp.scripted_server import INFO
 
-pytestmark = pytest.mark.trio
-
 OK = {"content": [{"type": "text", "text": "ok"}]}
 ASKED = {"jsonrpc": "2.0", "id": 1}
 
@@ -175,10 +173,7 @@ async def test_half_a_line_costs_the_call_its_deadline_and_the_end_is_clean():
 async def test_an_abandoned_call_is_cancelled_at_the_server():
     log = ServerLog("bad")
     script = {
-        "on": {
-            "tools/call": [["stderr", "running"]],
-            "notifications/cancelled": [["echo_message"]],
-        }
+        "on": {"tools/call": [["stderr", "running"]], "notifications/cancelled": [["echo_message"]]}
     }
     async with session_with(script, log) as session, trio.open_nursery() as nursery:
         nursery.start_soon(call, session)
@@ -404,10 +399,7 @@ async def test_a_stateless_servers_question_for_roots_is_answered_in_a_new_reque
 async def test_an_unanswerable_question_of_a_stateless_server_is_an_error(result, words):
     discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     script = {
-        "on": {
-            "server/discover": [["result", discovered]],
-            "tools/call": [["result", result]],
-        }
+        "on": {"server/discover": [["result", discovered]], "tools/call": [["result", result]]}
     }
     async with session_with(script, revision="2026-07-28") as session:
         with pytest.raises(MCPError, match=words):

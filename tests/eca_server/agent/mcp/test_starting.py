@@ -28,8 +28,6 @@ from tests.eca_server.agent.mcp.scripted import (
 )
 from tests.eca_server.agent.mcp.scripted_server import INFO
 
-pytestmark = pytest.mark.trio
-
 STATELESS = "2026-07-28"
 INTRODUCTION = json.dumps({"jsonrpc": "2.0", "id": "$id", "result": INFO})
 

@@ -12,8 +12,6 @@ from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import TextContent
 from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, until_left, web_server
 
-pytestmark = pytest.mark.trio
-
 FOUND = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"tools": {}},
@@ -127,9 +125,7 @@ async def test_arguments_that_a_server_wants_as_headers_are_sent_so():
         {"a": {"anyOf": [marked("A"), {"type": "null"}]}},
     ],
 )
-async def test_a_tool_whose_headers_cannot_be_sent_is_left_out_alone(
-    properties: dict[str, Any], caplog: pytest.LogCaptureFixture
-):
+async def test_a_tool_whose_headers_cannot_be_sent_is_left_out_alone(properties, caplog):
     innocent = tool_with("innocent", **{"x-mcp-header": {"type": "string"}})
     tools = [tool_with("guilty", **properties), innocent]
     async with web_server() as server:

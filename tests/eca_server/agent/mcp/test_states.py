@@ -18,9 +18,7 @@ from tests.eca_server.agent.mcp.fake import Place, server_at
     ),
     closing=st.sampled_from([0.0, 0.5]),
 )
-def test_after_any_sequence_of_events_the_last_command_wins(
-    words: list[str], closing: float
-) -> None:
+def test_after_any_sequence_of_events_the_last_command_wins(words, closing):
     async def live() -> None:
         place = Place()
         place.closing = closing
@@ -58,13 +56,13 @@ def test_after_any_sequence_of_events_the_last_command_wins(
 
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("given", [Input.START, Input.STOP])
-def test_the_user_may_say_anything_at_any_time(state: State, given: Input) -> None:
+def test_the_user_may_say_anything_at_any_time(state, given):
     following = TRANSITIONS[state][given]
     assert following in TRANSITIONS
     if given is Input.STOP:
         assert following not in {State.STARTING, State.RUNNING}
 
 
-def test_every_state_can_be_reached_and_left() -> None:
+def test_every_state_can_be_reached_and_left():
     reached = {each for inputs in TRANSITIONS.values() for each in inputs.values()}
     assert reached | {State.DISABLED} == set(State) == set(TRANSITIONS)

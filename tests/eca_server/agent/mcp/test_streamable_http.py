@@ -21,8 +21,6 @@ from tests.eca_server.agent.mcp.web import (
     web_server,
 )
 
-pytestmark = pytest.mark.trio
-
 OK = {"content": [{"type": "text", "text": "ok"}]}
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
@@ -163,7 +161,7 @@ async def test_server_messages_are_received_and_their_stream_is_reopened():
 
 
 @pytest.mark.parametrize("status", [404, 405, 400, 501])
-async def test_a_server_need_not_have_anything_to_say_unasked(status: int):
+async def test_a_server_need_not_have_anything_to_say_unasked(status):
     async with web_server() as server:
         server.on["GET"] = lambda exchange: exchange.text(status)
         async with session_at(server.url) as session:
@@ -216,7 +214,7 @@ async def test_a_stream_that_brings_nothing_is_not_taken_up_for_ever():
 
 
 @pytest.mark.parametrize("cut", [None, b"", b'data: {"jsonrpc":'])
-async def test_a_call_with_a_lost_answer_is_not_repeated(cut: bytes | None):
+async def test_a_call_with_a_lost_answer_is_not_repeated(cut):
     async def breaks(exchange: Exchange) -> None:
         if cut is not None:
             await exchange.begin_events()
@@ -282,9 +280,7 @@ LOST = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "No v
 @pytest.mark.parametrize(
     ("status", "body"), [(404, None), (404, LOST), (400, LOST), (410, LOST), (409, LOST)]
 )
-async def test_a_forgotten_session_is_opened_again_and_the_call_is_made(
-    status: int, body: dict[str, Any] | None
-):
+async def test_a_forgotten_session_is_opened_again_and_the_call_is_made(status, body):
     changes: list[str] = []
     async with web_server() as server:
         async with session_at(server.url) as session:
@@ -344,7 +340,7 @@ async def test_an_error_with_our_id_is_an_answer_whatever_its_status():
         (lambda e: e.text(403, "no\x07 entry"), "status 403: no entry"),
     ],
 )
-async def test_an_invalid_answer_fails_the_call_at_once_with_the_reason(answer: Any, words: str):
+async def test_an_invalid_answer_fails_the_call_at_once_with_the_reason(answer, words):
     async with web_server() as server:
         server.on["tools/call"] = answer
         async with session_at(server.url) as session:
@@ -364,7 +360,7 @@ async def test_an_invalid_answer_fails_the_call_at_once_with_the_reason(answer: 
         ('{"jsonrpc":"2.0","id":"%d","result":%s}', "Application/JSON"),
     ],
 )
-async def test_an_answer_is_recognized_by_its_content(body: str, kind: str):
+async def test_an_answer_is_recognized_by_its_content(body, kind):
     async def answers(exchange: Exchange) -> None:
         text = body % (exchange.message["id"], json.dumps(OK))
         await exchange.text(200, text, content_type=kind)

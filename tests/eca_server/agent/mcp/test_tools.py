@@ -20,13 +20,7 @@ from eca_server.agent.mcp.messages import (
     ToolHints,
     ToolResult,
 )
-from eca_server.agent.mcp.tools import (
-    MAX_PICTURES,
-    CallTool,
-    ServerTool,
-    output_of,
-    server_tool,
-)
+from eca_server.agent.mcp.tools import MAX_PICTURES, CallTool, ServerTool, output_of, server_tool
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.attachments import MAX_IMAGE_BYTES
@@ -50,8 +44,7 @@ def texts(result: ToolResult, cap: Cap = CAP) -> list[str]:
     return [part.text for part in parts if isinstance(part, TextPart)]
 
 
-@pytest.mark.trio
-async def test_a_call_reaches_the_server_under_its_own_names() -> None:
+async def test_a_call_reaches_the_server_under_its_own_names():
     schema = {"properties": {"a b": {"type": "string"}}}
     prepared = await tool(input_schema=schema).prepare({"a_b": "x"})
     assert prepared.summary == "Calling 'log' (MCP server 'git')"
@@ -63,8 +56,7 @@ async def test_a_call_reaches_the_server_under_its_own_names() -> None:
     assert (await prepared.run()).parts == (TextPart("l\u2066og []"),)
 
 
-@pytest.mark.trio
-async def test_an_ended_server_is_an_error_of_the_call() -> None:
+async def test_an_ended_server_is_an_error_of_the_call():
     async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
         raise MCPError("exit code 1", kind="closed")
 
@@ -81,11 +73,11 @@ async def test_an_ended_server_is_an_error_of_the_call() -> None:
         ({}, "The tool log of git."),
     ],
 )
-def test_a_tool_always_has_a_description(members: dict[str, Any], description: str) -> None:
+def test_a_tool_always_has_a_description(members, description):
     assert tool(**members).description == description
 
 
-def test_a_long_description_is_cut() -> None:
+def test_a_long_description_is_cut():
     assert len(tool(description="x" * 10_000).description) < 4_200
 
 
@@ -102,16 +94,13 @@ def test_a_long_description_is_cut() -> None:
         (ToolHints(idempotent=True), "run", False),
     ],
 )
-@pytest.mark.trio
-async def test_a_servers_hints_can_only_tighten_approvals(
-    hints: ToolHints, effect: str, warns: bool
-) -> None:
+async def test_a_servers_hints_can_only_tighten_approvals(hints, effect, warns):
     made = tool(hints=hints)
     assert made.effect == effect
     assert ((await made.prepare({})).warning is not None) is warns
 
 
-def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
+def test_every_kind_of_content_becomes_something_a_model_can_read():
     contents = (
         TextContent(text="one"),
         PNG,
@@ -140,22 +129,22 @@ def test_every_kind_of_content_becomes_something_a_model_can_read() -> None:
     )
 
 
-def test_a_structured_result_is_given_where_there_is_no_text() -> None:
+def test_a_structured_result_is_given_where_there_is_no_text():
     assert texts(ToolResult(structured={"a": 1})) == ['{"a":1}']
     assert texts(ToolResult(structured={"a": 1}, content=(TextContent(text="a=1"),))) == ["a=1"]
 
 
-def test_a_result_is_never_empty() -> None:
+def test_a_result_is_never_empty():
     assert texts(ToolResult()) == ["(no output)"]
     assert texts(ToolResult(is_error=True)) == ["The tool failed without a message."]
     assert texts(ToolResult(content=(TextContent(text=""),))) == ["(no output)"]
 
 
-def test_an_error_is_one() -> None:
+def test_an_error_is_one():
     assert output_of(ToolResult(is_error=True), CAP).is_error
 
 
-def test_pictures_are_few_and_not_too_large() -> None:
+def test_pictures_are_few_and_not_too_large():
     large = ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
     output = output_of(ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
@@ -163,15 +152,14 @@ def test_pictures_are_few_and_not_too_large() -> None:
     assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
 
 
-@pytest.mark.requirement("W-38a")
-def test_a_cut_result_has_a_note() -> None:
+def test_a_cut_result_has_a_note():
     (shown,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
     assert "bytes left out" in shown
 
 
 @pytest.mark.requirement("W-38a")
 @pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
-def test_a_result_beyond_the_limit_has_a_note(cap: Cap) -> None:
+def test_a_result_beyond_the_limit_has_a_note(cap):
     content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
     first, *others = texts(ToolResult(content=content), cap)
     assert first == "... cut, 3 bytes left out ..."
@@ -179,13 +167,13 @@ def test_a_result_beyond_the_limit_has_a_note(cap: Cap) -> None:
 
 
 @given(st.lists(st.text(max_size=400).map(lambda text: TextContent(text=text * 5)), max_size=20))
-def test_all_texts_together_stay_within_the_cap(content: list[TextContent]) -> None:
+def test_all_texts_together_stay_within_the_cap(content):
     shown = texts(ToolResult(content=tuple(content)))
     assert sum(len(text.encode()) for text in shown) < CAP.size + 200
     json.dumps(shown)
 
 
-def test_halves_of_characters_are_replaced() -> None:
+def test_halves_of_characters_are_replaced():
     assert texts(ToolResult(content=(TextContent(text="a\ud83d"),))) == [
         "a\N{REPLACEMENT CHARACTER}"
     ]

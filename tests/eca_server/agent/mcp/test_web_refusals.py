@@ -20,8 +20,6 @@ from tests.eca_server.agent.mcp.web import (
     web_server,
 )
 
-pytestmark = pytest.mark.trio
-
 
 async def test_redirects_that_keep_the_body_are_followed_and_remembered():
     async def leads_on(exchange: Exchange) -> None:

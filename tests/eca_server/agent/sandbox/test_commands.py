@@ -32,8 +32,6 @@ from eca_server.config.tool_settings import (
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.sandbox.driver import World, needs_bubblewrap, run, texts
 
-pytestmark = pytest.mark.trio
-
 BROKEN = Capability(why_not="the kernel forbids it")
 
 
@@ -69,12 +67,12 @@ RULE = {"shell_command": ApprovalRule()}
 # ---- approval
 
 
-async def test_a_command_in_the_sandbox_runs_without_a_question(world: World) -> None:
+async def test_a_command_in_the_sandbox_runs_without_a_question(world):
     tool = world.tool(world.sandbox(detect=works))
     assert await verdict(tool) == "allow"
 
 
-async def test_a_command_outside_needs_the_usual_approval(world: World) -> None:
+async def test_a_command_outside_needs_the_usual_approval(world):
     tool = world.tool(world.sandbox(detect=works))
     arguments = {"command": "make", "outside_sandbox": True}
     assert await verdict(tool, arguments=arguments) == "ask"
@@ -92,13 +90,11 @@ async def test_a_command_outside_needs_the_usual_approval(world: World) -> None:
         (Config(tool_call=ToolCall(manual_approval=("shell_command",))), "ask"),
     ],
 )
-async def test_configured_approval_rules_apply_in_the_sandbox(
-    world: World, config: Config, expected: str
-) -> None:
+async def test_configured_approval_rules_apply_in_the_sandbox(world, config, expected):
     assert await verdict(world.tool(world.sandbox(detect=works)), config) == expected
 
 
-async def test_plan_is_as_strict_with_a_sandbox(world: World) -> None:
+async def test_plan_is_as_strict_with_a_sandbox(world):
     with_sandbox = world.tool(world.sandbox(detect=works))
     without = attrs.evolve(with_sandbox, sandbox=None)
     for command in ("make", "ls", "git status", "cat /etc/hosts"):
@@ -108,7 +104,7 @@ async def test_plan_is_as_strict_with_a_sandbox(world: World) -> None:
         )
 
 
-async def test_an_approval_for_the_session_does_not_let_a_command_out(world: World) -> None:
+async def test_an_approval_for_the_session_does_not_let_a_command_out(world):
     tool = world.tool(world.sandbox(detect=works))
     arguments = {"command": "echo done", "outside_sandbox": True}
     (part,) = (await tool.prepare(arguments)).parts
@@ -123,7 +119,7 @@ async def test_an_approval_for_the_session_does_not_let_a_command_out(world: Wor
 # ---- without a sandbox
 
 
-async def test_without_a_sandbox_auto_asks_and_says_why(world: World) -> None:
+async def test_without_a_sandbox_auto_asks_and_says_why(world):
     warnings: list[str] = []
     tool = world.tool(world.sandbox(detect=broken), warn=warnings.append)
     assert await verdict(tool) == "ask"
@@ -134,16 +130,14 @@ async def test_without_a_sandbox_auto_asks_and_says_why(world: World) -> None:
     assert texts(await call.run()) == "The command succeeded without output."
 
 
-async def test_without_a_sandbox_require_refuses(world: World) -> None:
+async def test_without_a_sandbox_require_refuses(world):
     tool = world.tool(world.sandbox(mode="require", detect=broken))
     for arguments in ({"command": "true"}, {"command": "true", "outside_sandbox": True}):
         with pytest.raises(ToolError, match="the kernel forbids it"):
             await tool.prepare(arguments)
 
 
-async def test_a_workspace_that_is_too_large_asks(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_workspace_that_is_too_large_asks(world, monkeypatch):
     for number in range(401):
         world.write(f"work/project/{number}/AGENTS.md")
     warnings: list[str] = []
@@ -159,7 +153,7 @@ def fake_bubblewrap(folder: Path, script: str) -> str:
     return str(program)
 
 
-async def test_a_failing_bubblewrap_is_not_used(tmp_path: Path) -> None:
+async def test_a_failing_bubblewrap_is_not_used(tmp_path):
     program = fake_bubblewrap(
         tmp_path, "echo 'bwrap: No permissions to create namespace' >&2; exit 1"
     )
@@ -169,7 +163,7 @@ async def test_a_failing_bubblewrap_is_not_used(tmp_path: Path) -> None:
     assert "user namespaces" in found.state
 
 
-async def test_an_older_bubblewrap_is_used_without_its_missing_option(tmp_path: Path) -> None:
+async def test_an_older_bubblewrap_is_used_without_its_missing_option(tmp_path):
     refuses = 'case "$*" in *--disable-userns*) exit 1;; esac'
     program = fake_bubblewrap(tmp_path, refuses)
     found = detection.probe_sandbox(platform="linux", find_program=lambda _: program)
@@ -177,14 +171,13 @@ async def test_an_older_bubblewrap_is_used_without_its_missing_option(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("platform", "text"),
-    [("linux", "install the package"), ("win32", "Linux and macOS only")],
+    ("platform", "text"), [("linux", "install the package"), ("win32", "Linux and macOS only")]
 )
-async def test_a_missing_program_is_the_reason(platform: str, text: str) -> None:
+async def test_a_missing_program_is_the_reason(platform, text):
     assert text in detection.probe_sandbox(platform=platform, find_program=lambda _: None).why_not
 
 
-async def test_the_probe_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_probe_runs_once(monkeypatch):
     trials: list[None] = []
 
     def probe_command() -> Capability:
@@ -197,7 +190,7 @@ async def test_the_probe_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(trials) == 1
 
 
-async def test_off_makes_no_sandbox_and_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_off_makes_no_sandbox_and_no_probe(monkeypatch):
     monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
     assert sandbox_for(SandboxSettings(), (), {}) is None
     made = sandbox_for(SandboxSettings(mode="auto", writable=("/x",)), (), {})
@@ -208,7 +201,7 @@ async def test_off_makes_no_sandbox_and_no_probe(monkeypatch: pytest.MonkeyPatch
 # ---- texts for the model and the user
 
 
-async def test_the_tool_description_names_the_sandbox(world: World) -> None:
+async def test_the_tool_description_names_the_sandbox(world):
     auto = world.tool()
     assert "no network" in auto.description
     assert "outside_sandbox" in auto.description
@@ -223,7 +216,7 @@ async def test_the_tool_description_names_the_sandbox(world: World) -> None:
     assert "outside_sandbox" not in off.parameters["properties"]
 
 
-async def test_the_summary_says_where_a_command_runs(world: World) -> None:
+async def test_the_summary_says_where_a_command_runs(world):
     tool = world.tool(world.sandbox(detect=works))
     inside = await tool.prepare({"command": "make"})
     assert inside.summary == "Running 'make' in the sandbox"
@@ -233,7 +226,7 @@ async def test_the_summary_says_where_a_command_runs(world: World) -> None:
 
 
 @needs_bubblewrap
-async def test_a_failure_in_the_sandbox_has_a_hint_to_leave_it(world: World) -> None:
+async def test_a_failure_in_the_sandbox_has_a_hint_to_leave_it(world):
     output = await world.run("touch ~/x")
     assert output.is_error
     assert "outside_sandbox: true" in texts(output)
@@ -243,16 +236,14 @@ async def test_a_failure_in_the_sandbox_has_a_hint_to_leave_it(world: World) -> 
 
 
 @needs_bubblewrap
-async def test_a_failure_hidden_by_a_pipeline_has_a_hint(world: World) -> None:
+async def test_a_failure_hidden_by_a_pipeline_has_a_hint(world):
     output = await world.run("touch ~/x 2>&1 | sort")
     assert not output.is_error
     assert "outside_sandbox: true" in texts(output)
 
 
 @needs_bubblewrap
-async def test_a_sandbox_is_created_again_if_a_hidden_socket_vanishes(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sandbox_is_created_again_if_a_hidden_socket_vanishes(world, monkeypatch):
     from eca_server.agent.sandbox import sandbox as module  # noqa: PLC0415
 
     gone = world.write("a.sock")
@@ -276,7 +267,7 @@ async def test_a_sandbox_is_created_again_if_a_hidden_socket_vanishes(
 
 
 @needs_bubblewrap
-async def test_a_job_runs_in_the_sandbox_and_reports_new_guarded_paths(world: World) -> None:
+async def test_a_job_runs_in_the_sandbox_and_reports_new_guarded_paths(world):
     async with trio.open_nursery() as nursery:
         jobs = Jobs(nursery, lambda: None)
         background = Background(jobs=jobs, chat_id="c", reader="c")
@@ -318,16 +309,14 @@ async def custom(world: World, mode: str) -> str:
 
 
 @needs_bubblewrap
-async def test_a_custom_tool_runs_in_the_sandbox_only_if_it_is_required(world: World) -> None:
+async def test_a_custom_tool_runs_in_the_sandbox_only_if_it_is_required(world):
     assert "sandbox=bubblewrap" in await custom(world, "require")
     assert not (world.home / "x").exists()
     assert await custom(world, "auto") == "sandbox=\n"
     assert (world.home / "x").exists()
 
 
-async def test_a_custom_tool_is_refused_if_the_required_sandbox_is_missing(
-    world: World,
-) -> None:
+async def test_a_custom_tool_is_refused_if_the_required_sandbox_is_missing(world):
     (tool,), _ = custom_commands(
         {"mine": CustomTool(command="true")},
         workspace=world.tool().workspace,
@@ -343,7 +332,7 @@ async def test_a_custom_tool_is_refused_if_the_required_sandbox_is_missing(
 # ---- reserved names
 
 
-async def test_a_name_is_reserved_until_its_last_command_has_ended(tmp_path: Path) -> None:
+async def test_a_name_is_reserved_until_its_last_command_has_ended(tmp_path):
     name = tmp_path / ".vscode"
     first, second = reserve([name]), reserve([name])
     assert first == second == (name,)
@@ -353,7 +342,7 @@ async def test_a_name_is_reserved_until_its_last_command_has_ended(tmp_path: Pat
     assert not name.exists()
 
 
-async def test_existing_paths_are_not_reserved_and_new_content_stays(tmp_path: Path) -> None:
+async def test_existing_paths_are_not_reserved_and_new_content_stays(tmp_path):
     there = tmp_path / ".vscode"
     there.mkdir()
     assert reserve([there]) == ()
@@ -363,7 +352,7 @@ async def test_existing_paths_are_not_reserved_and_new_content_stays(tmp_path: P
     assert (tmp_path / ".idea/x").exists()
 
 
-async def test_a_directory_that_a_crash_left_behind_is_reused(tmp_path: Path) -> None:
+async def test_a_directory_that_a_crash_left_behind_is_reused(tmp_path):
     left = tmp_path / ".envrc"
     left.mkdir()
     reserved = reserve([left])
@@ -373,7 +362,7 @@ async def test_a_directory_that_a_crash_left_behind_is_reused(tmp_path: Path) ->
 
 
 @needs_bubblewrap
-async def test_concurrent_commands_do_not_release_each_others_names(world: World) -> None:
+async def test_concurrent_commands_do_not_release_each_others_names(world):
     """The second command cannot create a `.vscode` after the first has ended."""
     ended = trio.Event()
 

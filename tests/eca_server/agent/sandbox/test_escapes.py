@@ -28,7 +28,7 @@ from tests.eca_server.agent.sandbox.driver import (
     texts,
 )
 
-pytestmark = [pytest.mark.trio, needs_bubblewrap]
+pytestmark = needs_bubblewrap
 
 
 def git(directory: Path, *arguments: str) -> None:
@@ -51,7 +51,7 @@ def tree(directory: Path) -> dict[str, str]:
 # ---- allowed access
 
 
-async def test_a_command_reads_other_files_and_writes_in_the_workspace(world: World) -> None:
+async def test_a_command_reads_other_files_and_writes_in_the_workspace(world):
     world.write("notes.txt", "a note")
     output = await world.run(
         "cat ~/notes.txt; mkdir -p a/b && echo new >a/b/file && rm -r a/b/.x; :"
@@ -60,13 +60,13 @@ async def test_a_command_reads_other_files_and_writes_in_the_workspace(world: Wo
     assert (world.root / "a/b/file").read_text() == "new\n"
 
 
-async def test_a_command_has_a_private_temporary_directory(world: World) -> None:
+async def test_a_command_has_a_private_temporary_directory(world):
     text = await world.output_of("cd /tmp && echo x >eca-own && ls; echo $TMPDIR")
     assert "eca-own" in text
     assert not Path("/tmp", "eca-own").exists()
 
 
-async def test_several_roots_are_writable_and_paths_between_them_are_not(world: World) -> None:
+async def test_several_roots_are_writable_and_paths_between_them_are_not(world):
     other = world.home / "work/other"
     other.mkdir()
     roots = (world.root, other)
@@ -75,14 +75,14 @@ async def test_several_roots_are_writable_and_paths_between_them_are_not(world: 
     assert not (world.home / "work/third").exists()
 
 
-async def test_a_configured_directory_is_writable(world: World) -> None:
+async def test_a_configured_directory_is_writable(world):
     cache = world.home / ".cache/pip"
     cache.mkdir(parents=True)
     await world.output_of(f"touch {cache}/yes {cache.parent}/no", writable=(cache,))
     assert [path.name for path in cache.parent.rglob("*")] == ["pip", "yes"]
 
 
-async def test_git_reads_a_repository(world: World) -> None:
+async def test_git_reads_a_repository(world):
     git(world.root, "init", "-q")
     git(world.root, "commit", "-q", "--allow-empty", "-m", "the first")
     assert "the first" in await world.output_of("git status && git log --oneline")
@@ -107,7 +107,7 @@ async def test_git_reads_a_repository(world: World) -> None:
         "chmod 777 ~ ; chmod u+w ~/.bashrc; echo x >~/.bashrc",
     ],
 )
-async def test_nothing_is_written_outside_of_the_workspace(world: World, command: str) -> None:
+async def test_nothing_is_written_outside_of_the_workspace(world, command):
     world.write(".bashrc", "as it was")
     world.write("work/project/kept", "here")
     await world.run(command)
@@ -116,7 +116,7 @@ async def test_nothing_is_written_outside_of_the_workspace(world: World, command
     assert world.root.is_dir()
 
 
-async def test_only_the_workspace_and_private_directories_are_writable(world: World) -> None:
+async def test_only_the_workspace_and_private_directories_are_writable(world):
     text = await world.output_of(
         python(
             "import os",
@@ -135,7 +135,7 @@ async def test_only_the_workspace_and_private_directories_are_writable(world: Wo
     assert wrote - {str(world.root)} <= private
 
 
-async def test_kernel_settings_cannot_be_changed(world: World) -> None:
+async def test_kernel_settings_cannot_be_changed(world):
     before = Path("/proc/sys/kernel/core_pattern").read_text()
     text = await world.output_of(
         "echo '|/bin/sh' >/proc/sys/kernel/core_pattern; echo h >/proc/sysrq-trigger; "
@@ -148,7 +148,7 @@ async def test_kernel_settings_cannot_be_changed(world: World) -> None:
 
 
 @pytest.mark.skipif(not capability().can_disable_userns, reason="this bubblewrap is older than 0.8")
-async def test_no_further_namespaces_are_made(world: World) -> None:
+async def test_no_further_namespaces_are_made(world):
     assert "made" not in await world.output_of("unshare -Ur true && echo made")
 
 
@@ -163,7 +163,7 @@ KEYS = [".ssh/id_ed25519", ".aws/credentials", ".gnupg/secring", ".netrc", ".con
 
 
 @pytest.mark.parametrize("path", KEYS)
-async def test_credentials_are_not_readable(world: World, path: str) -> None:
+async def test_credentials_are_not_readable(world, path):
     key = world.write(path, SECRET)
     (world.root / "link").symlink_to(key)
     (world.root / "hard").mkdir()
@@ -175,24 +175,20 @@ async def test_credentials_are_not_readable(world: World, path: str) -> None:
     assert not any(SECRET in text for name, text in tree(world.root).items() if name != "link")
 
 
-async def test_credentials_that_a_variable_or_the_configuration_names_are_hidden(
-    world: World,
-) -> None:
+async def test_credentials_that_a_variable_or_the_configuration_names_are_hidden(world):
     one, two = world.write("cloud/service.json", SECRET), world.write("own-netrc", SECRET)
     world.environ["GOOGLE_APPLICATION_CREDENTIALS"] = str(one)
     assert SECRET not in await world.output_of(f"cat {one} {two}", credential_files=(str(two),))
     assert SECRET in await world.output_of(f"cat {two}")
 
 
-async def test_a_linked_credential_path_is_hidden_at_its_target(world: World) -> None:
+async def test_a_linked_credential_path_is_hidden_at_its_target(world):
     key = world.write("dotfiles/ssh/id", SECRET)
     (world.home / ".ssh").symlink_to(key.parent)
     assert SECRET not in await world.output_of(f"cat ~/.ssh/id {key}")
 
 
-async def test_a_workspace_in_a_hidden_directory_is_visible_alone(
-    world: World,
-) -> None:
+async def test_a_workspace_in_a_hidden_directory_is_visible_alone(world):
     world.write(".config/eca/config.json", SECRET)
     root = world.home / ".config/eca/rules"
     root.mkdir()
@@ -201,14 +197,14 @@ async def test_a_workspace_in_a_hidden_directory_is_visible_alone(
     assert (root / "rule.md").read_text() == "x\n"
 
 
-async def test_a_home_that_is_the_workspace_is_not_writable(world: World) -> None:
+async def test_a_home_that_is_the_workspace_is_not_writable(world):
     world.write(".ssh/id", SECRET)
     text = await world.output_of("cat .ssh/id; touch .bashrc x", roots=(world.home,))
     assert SECRET not in text
     assert sorted(tree(world.home)) == [".ssh/id"]
 
 
-async def test_the_memory_and_environment_of_other_processes_cannot_be_read(world: World) -> None:
+async def test_the_memory_and_environment_of_other_processes_cannot_be_read(world):
     sleeper = subprocess.Popen(["sleep", "60"], env={"KEY": SECRET, "PATH": os.environ["PATH"]})
     try:
         text = await world.output_of(
@@ -222,9 +218,7 @@ async def test_the_memory_and_environment_of_other_processes_cannot_be_read(worl
         sleeper.wait()
 
 
-async def test_a_running_command_cannot_swap_a_link_under_the_next_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_running_command_cannot_swap_a_link_under_the_next_one(world, monkeypatch):
     """The first command replaces a guarded directory by a link after the next one's survey."""
     from eca_server.agent.sandbox import sandbox as module  # noqa: PLC0415
 
@@ -255,7 +249,7 @@ async def test_a_running_command_cannot_swap_a_link_under_the_next_one(
     assert SECRET not in text
 
 
-async def test_variables_that_lead_outside_are_removed(world: World) -> None:
+async def test_variables_that_lead_outside_are_removed(world):
     tool = world.tool(more={"SSH_AUTH_SOCK": "/x/agent", "TMUX": "/x/tmux", "KEPT": "yes"})
     text = texts(await run(tool, "env"))
     assert "SSH_AUTH_SOCK" not in text
@@ -263,7 +257,7 @@ async def test_variables_that_lead_outside_are_removed(world: World) -> None:
     assert "KEPT=yes" in text
 
 
-async def test_no_descriptor_is_inherited(world: World) -> None:
+async def test_no_descriptor_is_inherited(world):
     key = world.write("somewhere", SECRET)
     with key.open() as file:
         os.set_inheritable(file.fileno(), True)
@@ -300,7 +294,7 @@ def connecting(family: str, address: object) -> str:
     )
 
 
-async def test_the_network_is_closed_even_on_loopback_unless_it_is_allowed(world: World) -> None:
+async def test_the_network_is_closed_even_on_loopback_unless_it_is_allowed(world):
     with socket.create_server(("127.0.0.1", 0)) as server:
         answering(server)
         command = connecting("AF_INET", server.getsockname())
@@ -308,7 +302,7 @@ async def test_the_network_is_closed_even_on_loopback_unless_it_is_allowed(world
         assert SECRET in await world.output_of(command, network=True)
 
 
-async def test_an_abstract_socket_is_not_reached(world: World) -> None:
+async def test_an_abstract_socket_is_not_reached(world):
     name = f"\0eca-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(name)
@@ -318,9 +312,7 @@ async def test_an_abstract_socket_is_not_reached(world: World) -> None:
 
 @pytest.mark.parametrize("network", [False, True])
 @pytest.mark.parametrize("place", ["some/agent.sock", "work/project/dev.sock", "run.sock"])
-async def test_a_socket_with_a_path_is_not_reached(
-    world: World, place: str, network: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_socket_with_a_path_is_not_reached(world, place, network, monkeypatch):
     path = world.write(place)
     path.unlink()
     with socket.socket(socket.AF_UNIX) as server:
@@ -384,7 +376,7 @@ def guarded_files(root: Path) -> dict[str, str]:
         "mkdir -p .devcontainer && echo x >.devcontainer/devcontainer.json",
     ],
 )
-async def test_guarded_paths_stay_unchanged(repository: Path, world: World, command: str) -> None:
+async def test_guarded_paths_stay_unchanged(repository, world, command):
     before = guarded_files(repository)
     await world.run(command)
     after = guarded_files(repository)
@@ -405,23 +397,21 @@ async def test_guarded_paths_stay_unchanged(repository: Path, world: World, comm
         ("mkdir d && echo x >d/tasks.json && mv d src/.idea", "src/.idea"),
     ],
 )
-async def test_guarded_paths_that_a_command_creates_are_renamed(
-    repository: Path, world: World, command: str, path: str
-) -> None:
+async def test_guarded_paths_that_a_command_creates_are_renamed(repository, world, command, path):
     output = await world.run(command)
     assert not os.path.lexists(repository / path)
     assert os.path.lexists(repository / f"{path}.withheld")
     assert str(repository / path) in texts(output)
 
 
-async def test_a_guarded_path_is_renamed_even_if_its_new_name_is_taken(world: World) -> None:
+async def test_a_guarded_path_is_renamed_even_if_its_new_name_is_taken(world):
     world.write("work/project/sub/kept")
     await world.run("cd sub; ln -s /etc .idea.withheld; mkdir .idea; echo x >.idea/x")
     assert not (world.root / "sub/.idea").exists()
     assert (world.root / "sub/.idea.withheld-1/x").exists()
 
 
-async def test_the_repository_of_a_linked_work_tree_is_read_only(world: World) -> None:
+async def test_the_repository_of_a_linked_work_tree_is_read_only(world):
     main = world.home / "main"
     git(world.home, "init", "-q", str(main))
     git(main, "commit", "-q", "--allow-empty", "-m", "first")
@@ -438,7 +428,7 @@ async def test_the_repository_of_a_linked_work_tree_is_read_only(world: World) -
     assert (root / ".git").read_text().startswith("gitdir: ")
 
 
-async def test_nothing_of_the_sandbox_stays_in_the_workspace(world: World) -> None:
+async def test_nothing_of_the_sandbox_stays_in_the_workspace(world):
     world.write("work/project/file")
     text = await world.output_of("ls -A")
     assert ".vscode" in text
@@ -467,7 +457,7 @@ async def until_gone(mark: str) -> None:
             await trio.sleep(0.005)
 
 
-async def test_a_daemon_does_not_outlive_its_command(world: World) -> None:
+async def test_a_daemon_does_not_outlive_its_command(world):
     mark = f"{os.getpid()}.125"
     await world.run(f"setsid sleep {mark} </dev/null >/dev/null 2>&1 & (setsid sleep {mark} &) ; :")
     await until_gone(mark)
@@ -476,7 +466,7 @@ async def test_a_daemon_does_not_outlive_its_command(world: World) -> None:
 DAEMONS = "trap '' TERM; (trap '' TERM; setsid sleep {0}) & setsid setsid sleep {0} & sleep {0}"
 
 
-async def test_a_stop_ends_everything_in_the_sandbox(world: World) -> None:
+async def test_a_stop_ends_everything_in_the_sandbox(world):
     mark = f"{os.getpid()}.25"
     call = await world.tool().prepare({"command": DAEMONS.format(mark)})
     async with trio.open_nursery() as nursery:
@@ -489,7 +479,7 @@ async def test_a_stop_ends_everything_in_the_sandbox(world: World) -> None:
     assert list(world.root.iterdir()) == []
 
 
-async def test_commands_end_with_a_server_that_is_killed(world: World) -> None:
+async def test_commands_end_with_a_server_that_is_killed(world):
     mark = f"{os.getpid()}.5"
     code = (
         "import sys, trio\n"
@@ -516,7 +506,7 @@ async def test_commands_end_with_a_server_that_is_killed(world: World) -> None:
     await until_gone(mark)
 
 
-async def test_a_command_has_no_terminal(world: World) -> None:
+async def test_a_command_has_no_terminal(world):
     text = await world.output_of(
         python(
             "import fcntl, os, termios",
@@ -536,7 +526,7 @@ _SESSION = -3
 
 
 @pytest.mark.skipif(_ADD_KEY is None, reason="the numbers of its system calls are not known here")
-async def test_the_sessions_keyring_cannot_be_reached(world: World) -> None:
+async def test_the_sessions_keyring_cannot_be_reached(world):
     assert _ADD_KEY is not None
     libc = ctypes.CDLL(None, use_errno=True)
     secret = SECRET.encode()

@@ -5,22 +5,14 @@ from __future__ import annotations
 import pytest
 
 from eca_server.agent.sandbox import detect as detection
-from tests.eca_server.agent.chat.agent_session import (
-    calls,
-    of_calls,
-    order,
-    results,
-    session,
-)
-from tests.eca_server.agent.sandbox.driver import World, needs_bubblewrap
-
-pytestmark = pytest.mark.trio
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, order, results, session
+from tests.eca_server.agent.sandbox.driver import needs_bubblewrap
 
 AUTO = {"toolCall": {"sandbox": "auto"}}
 
 
 @needs_bubblewrap
-async def test_only_a_command_that_leaves_the_sandbox_needs_approval(world: World) -> None:
+async def test_only_a_command_that_leaves_the_sandbox_needs_approval(world):
     inside = calls(("eca_shell_command", {"command": "echo $ECA_SANDBOX; touch made ../no"}))
     outside = calls(
         ("eca_shell_command", {"command": "echo sandbox=$ECA_SANDBOX", "outside_sandbox": True})
@@ -43,9 +35,7 @@ async def test_only_a_command_that_leaves_the_sandbox_needs_approval(world: Worl
     assert not (world.root.parent / "no").exists()
 
 
-async def test_without_a_sandbox_the_user_is_warned_once_and_asked(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_sandbox_the_user_is_warned_once_and_asked(world, monkeypatch):
     monkeypatch.setattr(detection, "_known", [detection.Capability(why_not="it is forbidden")])
     script = [calls(("eca_shell_command", {"command": f"touch {n}"})) for n in "ab"]
     async with session(world.root, *script, **AUTO) as (ours, _):
@@ -61,9 +51,7 @@ async def test_without_a_sandbox_the_user_is_warned_once_and_asked(
     assert (world.root / "b").exists()
 
 
-async def test_nothing_is_probed_if_the_sandbox_is_off(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_is_probed_if_the_sandbox_is_off(world, monkeypatch):
     monkeypatch.setattr(detection, "_known", [])
     monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
     one = calls(("eca_shell_command", {"command": "true"}))

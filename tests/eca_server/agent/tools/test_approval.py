@@ -44,19 +44,17 @@ def verdict(approval: Approval, call: Call) -> str:
         (Call(tool="read_file", effect="read", outside=("/etc/passwd",)), "ask"),
     ],
 )
-def test_by_default_reading_in_the_workspace_runs_and_the_rest_asks(
-    call: Call, expected: str
-) -> None:
+def test_by_default_reading_in_the_workspace_runs_and_the_rest_asks(call, expected):
     assert Policy().decide(call).verdict == expected
 
 
 @pytest.mark.parametrize("call", [READ, WRITE, shell("make"), GITHUB])
-def test_allow_by_default_covers_writes_and_commands(call: Call) -> None:
+def test_allow_by_default_covers_writes_and_commands(call):
     decision = Policy(common=Approval(by_default="allow")).decide(call)
     assert decision.verdict == "allow"
 
 
-def test_deny_by_default_still_lets_the_workspace_be_read() -> None:
+def test_deny_by_default_still_lets_the_workspace_be_read():
     policy = Policy(common=Approval(by_default="deny"))
     assert policy.decide(READ).verdict == "allow"
     assert policy.decide(WRITE) == Decision(verdict="deny", rule="toolCall.approval.byDefault")
@@ -66,14 +64,13 @@ def test_deny_by_default_still_lets_the_workspace_be_read() -> None:
 @pytest.mark.requirement("W-33e")
 @pytest.mark.parametrize("selector", SPELLINGS)
 @pytest.mark.parametrize("given", ["deny", "ask", "allow"])
-def test_a_native_tool_is_matched_in_each_spelling(selector: str, given: str) -> None:
+def test_a_native_tool_is_matched_in_each_spelling(selector, given):
     approval = Approval(by_default="deny", **{given: {selector: ApprovalRule()}})
     assert verdict(approval, READ) == given
 
 
-@pytest.mark.requirement("W-33e")
 @pytest.mark.parametrize("selector", [*SPELLINGS, "eca", "ECA"])
-def test_a_tool_is_disabled_in_each_spelling(selector: str) -> None:
+def test_a_tool_is_disabled_in_each_spelling(selector):
     policy = policy_of(Config(disabled_tools=(selector,)), "agent")
     assert policy.withheld(server="eca", tool="read_file", effect="read") == "disabledTools"
     assert policy.decide(READ).verdict == "deny"
@@ -92,19 +89,17 @@ def test_a_tool_is_disabled_in_each_spelling(selector: str) -> None:
         ("git__(x+x+)+y", "x" * 5_000, True),
     ],
 )
-def test_a_selector_may_be_a_pattern_for_the_whole_name(
-    selector: str, tool: str, is_disabled: bool
-) -> None:
+def test_a_selector_may_be_a_pattern_for_the_whole_name(selector, tool, is_disabled):
     policy = policy_of(Config(disabled_tools=(selector,)), "agent")
     assert bool(policy.withheld(server="git", tool=tool, effect="read")) is is_disabled
 
 
 @pytest.mark.parametrize("selector", ["github", "github__create_issue"])
-def test_a_tool_of_another_server_is_matched_by_server_or_by_both(selector: str) -> None:
+def test_a_tool_of_another_server_is_matched_by_server_or_by_both(selector):
     assert verdict(Approval(allow={selector: ApprovalRule()}), GITHUB) == "allow"
 
 
-def test_a_tool_of_another_server_never_passes_for_a_native_one() -> None:
+def test_a_tool_of_another_server_never_passes_for_a_native_one():
     approval = Approval(allow={name: ApprovalRule() for name in (*SPELLINGS, "eca", "ECA")})
     for server in ("evil", "read_file_", "eca_"):
         assert verdict(approval, Call(server=server, tool="read_file", effect="read")) == "ask"
@@ -129,9 +124,7 @@ def test_a_tool_of_another_server_never_passes_for_a_native_one() -> None:
     ],
     ids=range(12),
 )
-def test_the_most_specific_rule_counts_and_deny_beats_all(
-    approval: Approval, expected: str
-) -> None:
+def test_the_most_specific_rule_counts_and_deny_beats_all(approval, expected):
     assert verdict(approval, WRITE) == expected
 
 
@@ -148,9 +141,7 @@ def test_the_most_specific_rule_counts_and_deny_beats_all(
         ("rm x", "ls; rm x", "ask"),
     ],
 )
-def test_a_deny_sees_the_whole_text_and_each_of_its_lines(
-    pattern: str, command: str, expected: str
-) -> None:
+def test_a_deny_sees_the_whole_text_and_each_of_its_lines(pattern, command, expected):
     approval = Approval(deny=rules(shell_command={"command": [pattern]}))
     assert verdict(approval, shell(command)) == expected
     approval = Approval(
@@ -169,30 +160,30 @@ def test_a_deny_sees_the_whole_text_and_each_of_its_lines(
         ("(?s)make.*", "make\ntest", "allow"),
     ],
 )
-def test_an_allow_ends_with_its_line(pattern: str, command: str, expected: str) -> None:
+def test_an_allow_ends_with_its_line(pattern, command, expected):
     approval = Approval(allow=rules(shell_command={"command": [pattern]}))
     assert verdict(approval, shell(command)) == expected
 
 
-def test_an_allow_must_fit_every_argument_it_names_and_a_deny_only_one() -> None:
+def test_an_allow_must_fit_every_argument_it_names_and_a_deny_only_one():
     matchers = {"path": [".*py"], "content": ["y"]}
     assert verdict(Approval(allow=rules(write_file=matchers)), WRITE) == "ask"
     assert verdict(Approval(deny=rules(write_file=matchers)), WRITE) == "deny"
 
 
-def test_an_argument_that_is_not_there_fits_nothing() -> None:
+def test_an_argument_that_is_not_there_fits_nothing():
     for matchers in ({"other": [".*"]}, {"path": []}):
         assert verdict(Approval(allow=rules(write_file=matchers)), WRITE) == "ask"
         assert verdict(Approval(deny=rules(write_file=matchers)), WRITE) == "ask"
 
 
-def test_an_argument_that_is_no_text_is_matched_as_json() -> None:
+def test_an_argument_that_is_no_text_is_matched_as_json():
     call = Call(server="s", tool="t", effect="run", arguments={"a": {"b": [1, "x"]}, "c": None})
     assert verdict(Approval(deny=rules(s__t={"a": [r'.*\[1,"x"\].*']})), call) == "deny"
     assert verdict(Approval(deny=rules(s__t={"c": [".*"]})), call) == "ask"
 
 
-def test_a_damaged_rule_allows_nothing_and_denies_every_call() -> None:
+def test_a_damaged_rule_allows_nothing_and_denies_every_call():
     damaged = {"write_file": ApprovalRule(args_matchers={"path": ("z",)}, is_damaged=True)}
     assert verdict(Approval(allow=damaged), WRITE) == "ask"
     assert verdict(Approval(deny=damaged), WRITE) == "deny"
@@ -207,15 +198,13 @@ def test_a_damaged_rule_allows_nothing_and_denies_every_call() -> None:
         (Approval(allow=rules(shell_command={"command": ["(x+x+)+y"]})), "ask"),
     ],
 )
-def test_a_pattern_that_takes_for_ever_loosens_nothing_and_ends_soon(
-    approval: Approval, expected: str
-) -> None:
+def test_a_pattern_that_takes_for_ever_loosens_nothing_and_ends_soon(approval, expected):
     started = time.monotonic()
     assert verdict(approval, shell("x" * 5_000)) == expected
     assert time.monotonic() - started < 5
 
 
-def test_a_path_outside_asks_whatever_is_allowed() -> None:
+def test_a_path_outside_asks_whatever_is_allowed():
     approval = Approval(
         by_default="allow", allow=rules(eca={}, write_file={}, read_file={"path": [".*"]})
     )
@@ -234,14 +223,14 @@ def test_a_path_outside_asks_whatever_is_allowed() -> None:
         assert outside == Decision(verdict="ask", rule="outside the workspace: /etc/passwd")
 
 
-def test_the_rule_of_a_path_outside_is_short_however_many_there_are() -> None:
+def test_the_rule_of_a_path_outside_is_short_however_many_there_are():
     call = shell("x", outside=tuple(f"/{'a' * 500}{n}" for n in range(50)))
     rule = Policy().decide(call).rule
     assert len(rule) < 700
     assert rule.endswith("and 47 more")
 
 
-def test_the_deciding_rule_is_named_as_the_configuration_names_it() -> None:
+def test_the_deciding_rule_is_named_as_the_configuration_names_it():
     config = Config(
         tool_call=ToolCall(
             approval=Approval(by_default="allow", deny=rules(grep={"pattern": ["x"]}))
@@ -256,7 +245,7 @@ def test_the_deciding_rule_is_named_as_the_configuration_names_it() -> None:
     assert "reading" in policy.decide(READ).rule
 
 
-def test_a_behaviours_rules_are_added_to_the_common_ones() -> None:
+def test_a_behaviours_rules_are_added_to_the_common_ones():
     config = Config(
         tool_call=ToolCall(
             approval=Approval(
@@ -292,15 +281,13 @@ def test_a_behaviours_rules_are_added_to_the_common_ones() -> None:
         (("move_file",), Call(tool="move_file", effect="write"), "allow"),
     ],
 )
-def test_the_older_manual_approval_asks_where_no_rule_allows(
-    manual: bool | tuple[str, ...], call: Call, expected: str
-) -> None:
+def test_the_older_manual_approval_asks_where_no_rule_allows(manual, call, expected):
     approval = Approval(by_default="allow", allow=rules(move_file={}))
     policy = Policy(common=approval, manual=manual)
     assert policy.decide(call).verdict == expected
 
 
-def test_what_is_denied_outright_is_not_offered_and_what_depends_is() -> None:
+def test_what_is_denied_outright_is_not_offered_and_what_depends_is():
     approval = Approval(deny=rules(grep={}, github={}, shell_command={"command": ["rm.*"]}))
     policy = Policy(common=approval)
     assert policy.withheld(server="eca", tool="grep", effect="read")
@@ -309,7 +296,7 @@ def test_what_is_denied_outright_is_not_offered_and_what_depends_is() -> None:
     assert policy.withheld(server="eca", tool="write_file", effect="write") is None
 
 
-def test_the_preview_belongs_to_plan_unless_agent_is_configured_otherwise() -> None:
+def test_the_preview_belongs_to_plan_unless_agent_is_configured_otherwise():
     tool: Any = {"server": "eca", "tool": "preview_file_change", "effect": "read"}
     usual = Config()
     assert policy_of(usual, "agent").withheld(**tool) == "behavior.agent.disabledTools"
@@ -319,14 +306,14 @@ def test_the_preview_belongs_to_plan_unless_agent_is_configured_otherwise() -> N
 
 
 @pytest.mark.parametrize("effect", ["read", "write", "run"])
-def test_plan_offers_no_tool_that_writes(effect: Any) -> None:
+def test_plan_offers_no_tool_that_writes(effect):
     allowing = Config(tool_call=ToolCall(approval=Approval(by_default="allow")))
     for config in (Config(), allowing):
         withheld = policy_of(config, "plan").withheld(server="eca", tool="x", effect=effect)
         assert (withheld is not None) == (effect == "write")
 
 
-def test_plan_denies_writes_and_what_is_not_known_to_only_read_whatever_is_allowed() -> None:
+def test_plan_denies_writes_and_what_is_not_known_to_only_read_whatever_is_allowed():
     allowed = Approval(by_default="allow", allow=rules(eca={}, write_file={}, shell_command={}))
     plan = Policy(common=allowed, behavior="plan")
     assert plan.decide(WRITE).verdict == "deny"
@@ -336,7 +323,7 @@ def test_plan_denies_writes_and_what_is_not_known_to_only_read_whatever_is_allow
     assert plan.decide(READ).verdict == "allow"
 
 
-def test_plan_asks_for_a_command_that_only_reads_as_ever() -> None:
+def test_plan_asks_for_a_command_that_only_reads_as_ever():
     plan = Policy(behavior="plan")
     assert plan.decide(shell("ls")).verdict == "ask"
     assert (
@@ -346,12 +333,12 @@ def test_plan_asks_for_a_command_that_only_reads_as_ever() -> None:
     )
 
 
-def test_plan_asks_for_a_tool_that_may_do_anything() -> None:
+def test_plan_asks_for_a_tool_that_may_do_anything():
     plan = Policy(common=Approval(by_default="allow", allow=rules(github={})), behavior="plan")
     assert plan.decide(GITHUB).verdict == "ask"
 
 
-def test_a_policy_reports_its_rules_and_what_counts_without_one() -> None:
+def test_a_policy_reports_its_rules_and_what_counts_without_one():
     approval = Approval(
         by_default="allow",
         deny={"shell_command": ApprovalRule(args_matchers={"command": ("rm .*",)})},
@@ -374,7 +361,7 @@ def test_a_policy_reports_its_rules_and_what_counts_without_one() -> None:
     assert lines == ["everything else needs approval (toolCall.manualApproval)"]
 
 
-def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them() -> None:
+def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them():
     config = Config(
         enabled_tools=("read_file", "eca_grep", "git", "docs__.*"),
         behaviors={"small": Behavior(enabled_tools=("read_file", "shell_command"))},
@@ -400,7 +387,7 @@ def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them() -> None:
     assert policy_of(Config(enabled_tools=()), "agent").decide(READ).verdict == "deny"
 
 
-def test_a_pattern_that_takes_too_long_neither_enables_nor_spares_a_tool() -> None:
+def test_a_pattern_that_takes_too_long_neither_enables_nor_spares_a_tool():
     slow = r"(?:a|a|aa)+b__y"
     tool = {"server": "a" * 60, "tool": "y", "effect": "run"}
     with pytest.MonkeyPatch.context() as patch:

@@ -27,7 +27,7 @@ def approved(policy: Policy, call: Call) -> set[Memo]:
     return set(decision.memos)
 
 
-def test_a_tool_approved_for_the_session_does_not_ask_again() -> None:
+def test_a_tool_approved_for_the_session_does_not_ask_again():
     policy = Policy()
     remembered = approved(policy, EDIT)
     again = policy.decide(attrs.evolve(EDIT, arguments={"path": "b"}), remembered)
@@ -46,25 +46,23 @@ def test_a_tool_approved_for_the_session_does_not_ask_again() -> None:
         (EDIT, "ask"),
     ],
 )
-def test_of_a_command_without_parts_its_exact_text_is_remembered_and_never_more(
-    call: Call, expected: str
-) -> None:
+def test_of_a_command_without_parts_its_exact_text_is_remembered_and_never_more(call, expected):
     policy = Policy()
     assert policy.decide(call, approved(policy, shell("make"))).verdict == expected
 
 
-def test_what_is_remembered_never_covers_a_path_outside() -> None:
+def test_what_is_remembered_never_covers_a_path_outside():
     policy = Policy()
     remembered = approved(policy, EDIT)
     assert policy.decide(OUTSIDE, remembered).verdict == "ask"
 
 
-def test_an_approval_of_a_path_outside_cannot_be_remembered() -> None:
+def test_an_approval_of_a_path_outside_cannot_be_remembered():
     assert Policy().decide(OUTSIDE).memos == ()
     assert Policy(common=Approval(by_default="allow")).decide(OUTSIDE).memos == ()
 
 
-def test_what_is_remembered_never_beats_a_deny() -> None:
+def test_what_is_remembered_never_beats_a_deny():
     remembered = approved(Policy(), EDIT)
     for policy in (
         Policy(common=Approval(deny={"edit_file": ApprovalRule()})),
@@ -75,7 +73,7 @@ def test_what_is_remembered_never_beats_a_deny() -> None:
         assert policy.decide(EDIT, remembered).verdict == "deny"
 
 
-def test_a_yes_to_one_question_is_no_yes_to_another() -> None:
+def test_a_yes_to_one_question_is_no_yes_to_another():
     rule = ApprovalRule(args_matchers={"path": (".*secret",)})
     policy = Policy(common=Approval(ask={"edit_file": rule}))
     secret = attrs.evolve(EDIT, arguments={"path": "my.secret"})
@@ -85,6 +83,6 @@ def test_a_yes_to_one_question_is_no_yes_to_another() -> None:
     assert policy.decide(secret, to_secret).verdict == "allow"
 
 
-def test_a_configured_ask_about_a_whole_tool_can_be_answered_for_the_session() -> None:
+def test_a_configured_ask_about_a_whole_tool_can_be_answered_for_the_session():
     policy = Policy(common=Approval(by_default="allow", ask={"edit_file": ApprovalRule()}))
     assert policy.decide(EDIT, approved(policy, EDIT)).verdict == "allow"

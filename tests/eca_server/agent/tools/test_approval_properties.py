@@ -45,9 +45,7 @@ def everything(call: Call) -> set[Memo]:
 
 
 @given(approvals, approvals, behaviors, calls)
-def test_a_path_outside_or_guarded_never_runs_silently(
-    own: Approval, common: Approval, behavior: str, call: Call
-) -> None:
+def test_a_path_outside_or_guarded_never_runs_silently(own, common, behavior, call):
     policy = Policy(own=own, common=common, behavior=behavior)
     outside = attrs.evolve(call, outside=("/etc/passwd",))
     assert policy.decide(outside, everything(call)).verdict != "allow"
@@ -56,15 +54,7 @@ def test_a_path_outside_or_guarded_never_runs_silently(
 
 
 @given(approvals, approvals, behaviors, calls, selectors, one_rule, st.booleans())
-def test_one_deny_more_never_loosens(
-    own: Approval,
-    common: Approval,
-    behavior: str,
-    call: Call,
-    selector: str,
-    rule: ApprovalRule,
-    is_own: bool,
-) -> None:
+def test_one_deny_more_never_loosens(own, common, behavior, call, selector, rule, is_own):
     before = Policy(own=own, common=common, behavior=behavior)
     changed = own if is_own else common
     # A rule that is replaced is not one more.
@@ -80,9 +70,7 @@ def test_one_deny_more_never_loosens(
 
 
 @given(approvals, approvals, behaviors, calls, st.booleans())
-def test_a_deny_of_the_tool_always_wins(
-    own: Approval, common: Approval, behavior: str, call: Call, by_server: bool
-) -> None:
+def test_a_deny_of_the_tool_always_wins(own, common, behavior, call, by_server):
     selector = call.server if by_server else f"{call.server}__{call.tool}"
     common = attrs.evolve(common, deny={**common.deny, selector: ApprovalRule()})
     policy = Policy(own=own, common=common, behavior=behavior)
@@ -92,8 +80,8 @@ def test_a_deny_of_the_tool_always_wins(
 
 @given(approvals, approvals, behaviors, calls, st.booleans())
 def test_a_deny_of_these_arguments_wins_whatever_is_more_specific(
-    own: Approval, common: Approval, behavior: str, call: Call, by_server: bool
-) -> None:
+    own, common, behavior, call, by_server
+):
     selector = call.server if by_server else f"{call.server}__{call.tool}"
     rule = ApprovalRule(args_matchers={"p": (".*",)})
     common = attrs.evolve(common, deny={**common.deny, selector: rule})
@@ -103,7 +91,7 @@ def test_a_deny_of_these_arguments_wins_whatever_is_more_specific(
 
 
 @given(approvals, approvals, calls)
-def test_plan_never_runs_what_writes(own: Approval, common: Approval, call: Call) -> None:
+def test_plan_never_runs_what_writes(own, common, call):
     policy = Policy(own=own, common=common, behavior="plan")
     writing = attrs.evolve(call, effect="write")
     assert policy.decide(writing, everything(call)).verdict == "deny"
@@ -112,9 +100,7 @@ def test_plan_never_runs_what_writes(own: Approval, common: Approval, call: Call
 
 
 @given(approvals, approvals, behaviors, calls)
-def test_what_is_remembered_only_answers_questions(
-    own: Approval, common: Approval, behavior: str, call: Call
-) -> None:
+def test_what_is_remembered_only_answers_questions(own, common, behavior, call):
     policy = Policy(own=own, common=common, behavior=behavior)
     before, after = policy.decide(call), policy.decide(call, everything(call))
     assert before.rule
@@ -125,8 +111,8 @@ def test_what_is_remembered_only_answers_questions(
 
 @given(approvals, approvals, behaviors, calls, st.sampled_from([(), (".eca/config.json",)]))
 def test_trust_answers_every_question_but_those_about_what_must_be_asked(
-    own: Approval, common: Approval, behavior: str, call: Call, guarded: tuple[str, ...]
-) -> None:
+    own, common, behavior, call, guarded
+):
     policy = Policy(own=own, common=common, behavior=behavior)
     call = attrs.evolve(call, guarded=guarded)
     before, after = policy.decide(call), policy.decide(call, is_trusted=True)

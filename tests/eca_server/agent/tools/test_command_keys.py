@@ -103,9 +103,7 @@ def keys(machine: Path, command: str, path: str = "") -> list[str | None]:
         ("npm test > log; ls", [None, "ls"]),
     ],
 )
-def test_a_part_is_remembered_by_program_and_subcommand(
-    machine: Path, command: str, expected: list[str | None]
-) -> None:
+def test_a_part_is_remembered_by_program_and_subcommand(machine, command, expected):
     assert keys(machine, command) == expected
 
 
@@ -161,7 +159,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("command", ATTACKS)
-def test_what_may_hide_another_command_is_never_covered(machine: Path, command: str) -> None:
+def test_what_may_hide_another_command_is_never_covered(machine, command):
     assert None in keys(machine, command)
 
 
@@ -177,12 +175,12 @@ STATE = [
 
 
 @pytest.mark.parametrize("command", STATE)
-def test_a_part_has_no_key_behind_what_may_change_its_meaning(machine: Path, command: str) -> None:
+def test_a_part_has_no_key_behind_what_may_change_its_meaning(machine, command):
     assert keys(machine, "git status") == ["git status"]
     assert "git status" not in keys(machine, command.replace("KEY", "git status"))
 
 
-def test_a_part_behind_a_cd_is_remembered_for_that_folder(machine: Path) -> None:
+def test_a_part_behind_a_cd_is_remembered_for_that_folder(machine):
     root = (machine / "ws").resolve()
     found = parts(machine, "cd sub && npm test | head")
     assert [(part.key, part.folder) for part in found] == [
@@ -193,12 +191,12 @@ def test_a_part_behind_a_cd_is_remembered_for_that_folder(machine: Path) -> None
     assert [part.folder for part in parts(machine, "npm test")] == [str(root)]
 
 
-def test_a_cd_over_a_link_counts_as_the_folder_it_leads_to(machine: Path) -> None:
+def test_a_cd_over_a_link_counts_as_the_folder_it_leads_to(machine):
     (machine / "ws" / "link").symlink_to("sub")
     assert parts(machine, "cd link && npm test")[1].folder.endswith("/ws/sub")
 
 
-def test_a_program_that_lies_in_the_workspace_is_never_covered(machine: Path) -> None:
+def test_a_program_that_lies_in_the_workspace_is_never_covered(machine):
     own = machine / "ws" / "bin"
     make_programs(own, "git", "foo", "pytest", "ls")
     path = f"{own}{os.pathsep}{machine / 'bin'}"
@@ -207,7 +205,7 @@ def test_a_program_that_lies_in_the_workspace_is_never_covered(machine: Path) ->
     assert keys(machine, "pytest -x; npm test; pwd", path) == ["pytest", "npm test", "pwd"]
 
 
-def test_a_link_between_the_workspace_and_a_program_is_never_covered(machine: Path) -> None:
+def test_a_link_between_the_workspace_and_a_program_is_never_covered(machine):
     inside, outside = machine / "ws" / "links", machine / "links"
     inside.mkdir()
     outside.mkdir()
@@ -218,23 +216,23 @@ def test_a_link_between_the_workspace_and_a_program_is_never_covered(machine: Pa
     assert keys(machine, "foo x", str(outside)) == [NOTHING]
 
 
-def test_a_relative_entry_of_the_path_finds_nothing(machine: Path) -> None:
+def test_a_relative_entry_of_the_path_finds_nothing(machine):
     assert keys(machine, "git status", "bin:.") == [NOTHING]
 
 
-def test_what_cannot_be_judged_is_one_part_that_is_shown_short() -> None:
+def test_what_cannot_be_judged_is_one_part_that_is_shown_short():
     (part,) = command_parts("a" * 9000 + " &", folder="/", workspace=Workspace([]), path="")
     assert part.key is None
     assert len(part.words) == 1
     assert len(part.words[0]) < 300
 
 
-def test_a_part_is_shown_without_what_a_screen_would_obey(machine: Path) -> None:
+def test_a_part_is_shown_without_what_a_screen_would_obey(machine):
     (part,) = parts(machine, "foo 'a\nb\x1b[2J' $x")
     assert part.words == ("foo", "a\\nb\\x1b[2J", "$...")
 
 
-def test_no_listed_program_is_barred() -> None:
+def test_no_listed_program_is_barred():
     assert not NEVER & (ANY_ARGUMENTS | FORMS.keys()) - {"false", "true"}
 
 
@@ -270,7 +268,7 @@ TEXTS = st.lists(
 @given(TEXTS)
 @example("jq . $(sh x)")
 @example("ls `sh x` && foo x\nls;npm test || git status | jq .")
-def test_a_covered_command_runs_no_program_but_those_it_shows(machine: Path, text: str) -> None:
+def test_a_covered_command_runs_no_program_but_those_it_shows(machine, text):
     """Compare the parts with the commands that bash itself would run, word for word."""
     parts_of_text = parts(machine, text)
     if not all(part.key for part in parts_of_text):

@@ -19,8 +19,6 @@ from eca_server.config.tool_settings import CustomTool
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace
 
-pytestmark = pytest.mark.trio
-
 SCHEMA = {
     "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
     "required": ["name"],
@@ -49,7 +47,7 @@ async def run(tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
     return await (await tool.prepare(arguments)).run()
 
 
-async def test_a_configured_command_is_offered_as_a_tool(tmp_path: Path) -> None:
+async def test_a_configured_command_is_offered_as_a_tool(tmp_path):
     [tool], problems = offered({"greet": GREET}, tmp_path)
     assert not problems
     assert (tool.name, tool.description, tool.effect) == ("greet", "Greet somebody.", "run")
@@ -57,7 +55,7 @@ async def test_a_configured_command_is_offered_as_a_tool(tmp_path: Path) -> None
     assert tool.summary({}) == "Running greet"
 
 
-async def test_it_runs_in_the_workspace_with_its_arguments(tmp_path: Path) -> None:
+async def test_it_runs_in_the_workspace_with_its_arguments(tmp_path):
     tools, _ = offered({"greet": GREET, "where": CustomTool(command="pwd; cat; exit 2")}, tmp_path)
     greet, where = tools
     assert (await run(greet, {"name": "Ann", "count": 2})).parts == (
@@ -70,7 +68,7 @@ async def test_it_runs_in_the_workspace_with_its_arguments(tmp_path: Path) -> No
     assert output.is_error
 
 
-async def test_a_hostile_argument_is_a_word_and_the_rules_see_it(tmp_path: Path) -> None:
+async def test_a_hostile_argument_is_a_word_and_the_rules_see_it(tmp_path):
     [tool], _ = offered(
         {"show": CustomTool(command="echo {{name}} '{{name}}'", parameters=SCHEMA)}, tmp_path
     )
@@ -84,7 +82,7 @@ async def test_a_hostile_argument_is_a_word_and_the_rules_see_it(tmp_path: Path)
     )
 
 
-async def test_a_value_that_cannot_be_given_is_reported(tmp_path: Path) -> None:
+async def test_a_value_that_cannot_be_given_is_reported(tmp_path):
     [tool], _ = offered({"show": CustomTool(command="echo {{name}}", parameters=SCHEMA)}, tmp_path)
     with pytest.raises(ToolError, match="null byte"):
         await run(tool, {"name": "a\0b"})
@@ -92,7 +90,7 @@ async def test_a_value_that_cannot_be_given_is_reported(tmp_path: Path) -> None:
         await run(tool, {"name": "x" * 200_000})
 
 
-async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
+async def test_a_custom_tools_output_is_cut(tmp_path):
     [tool], _ = offered({"many": CustomTool(command="seq 100")}, tmp_path, cap=Cap(lines=4))
     [part] = (await run(tool, {})).parts
     assert isinstance(part, TextPart)
@@ -126,9 +124,7 @@ async def test_a_custom_tools_output_is_cut(tmp_path: Path) -> None:
         ),
     ],
 )
-async def test_what_cannot_be_offered_is_left_out_with_a_sentence(
-    tmp_path: Path, name: str, tool: CustomTool, reason: str
-) -> None:
+async def test_what_cannot_be_offered_is_left_out_with_a_sentence(tmp_path, name, tool, reason):
     tools, [problem] = offered({name: tool, "other": CustomTool(command="true")}, tmp_path)
     assert [each.name for each in tools] == ["other"]
     assert problem.startswith(f"The custom tool {name!r} was left out: ")

@@ -19,8 +19,6 @@ from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Editor, editor
 
-pytestmark = pytest.mark.trio
-
 CAN = {"codeAssistant": {"chat": True, "editor": {"diagnostics": True}}}
 
 
@@ -39,11 +37,7 @@ def finding(**members: Any) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def editor_and_tool(
-    root: Path,
-    *,
-    client: str = "somebody",
-    capabilities: Mapping[str, Any] = CAN,
-    **options: Any,
+    root: Path, *, client: str = "somebody", capabilities: Mapping[str, Any] = CAN, **options: Any
 ) -> AsyncIterator[tuple[Editor, EditorDiagnostics]]:
     """Connect an editor of that name, and create the tool."""
     roots, _ = parse_roots([WorkspaceFolder(uri=uri_of(root))])
@@ -80,7 +74,7 @@ async def shown(tool_and: tuple[Editor, EditorDiagnostics], *findings: Any) -> s
 
 
 @pytest.mark.requirement("EDIT-2")
-async def test_a_finding_is_a_line(tmp_path: Path) -> None:
+async def test_a_finding_is_a_line(tmp_path):
     async with editor_and_tool(tmp_path) as both:
         text, params = await result(
             *both,
@@ -95,7 +89,7 @@ async def test_a_finding_is_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("EDIT-1")
 @pytest.mark.parametrize("path", ["src/a b.py", "./src/../src/a b.py"])
-async def test_one_file_is_asked_for_by_its_uri(tmp_path: Path, path: str) -> None:
+async def test_one_file_is_asked_for_by_its_uri(tmp_path, path):
     async with editor_and_tool(tmp_path) as (ours, tool):
         assert (await tool.prepare({"path": path})).paths == (path,)
         text, params = await result(ours, tool, {"result": {"diagnostics": []}}, path=path)
@@ -103,9 +97,7 @@ async def test_one_file_is_asked_for_by_its_uri(tmp_path: Path, path: str) -> No
     assert text == "No diagnostics."
 
 
-async def test_a_file_swapped_for_a_link_after_the_decision_is_not_asked_about(
-    tmp_path: Path,
-) -> None:
+async def test_a_file_swapped_for_a_link_after_the_decision_is_not_asked_about(tmp_path):
     (tmp_path / "a.py").write_text("")
     async with editor_and_tool(tmp_path) as (_, tool):
         call = await tool.prepare({"path": "a.py"})
@@ -131,8 +123,8 @@ async def test_a_file_swapped_for_a_link_after_the_decision_is_not_asked_about(
 )
 @pytest.mark.parametrize("capabilities", [CAN, CURRENT])
 async def test_positions_count_from_one_whatever_the_editor_counts_from(
-    tmp_path: Path, client: str, source: str | None, place: str, capabilities: Mapping[str, Any]
-) -> None:
+    tmp_path, client, source, place, capabilities
+):
     async with editor_and_tool(tmp_path, client=client, capabilities=capabilities) as both:
         assert f".py:{place}: error" in await shown(both, finding(source=source))
 
@@ -149,14 +141,11 @@ async def test_positions_count_from_one_whatever_the_editor_counts_from(
         ({"uri": "untitled:Untitled-1"}, "untitled:Untitled-1:3:7: error: [E1] It is wrong."),
     ],
 )
-async def test_what_editors_really_send_is_read(
-    tmp_path: Path, members: dict[str, Any], line: str
-) -> None:
+async def test_what_editors_really_send_is_read(tmp_path, members, line):
     async with editor_and_tool(tmp_path) as both:
         assert (await shown(both, finding(**members))).endswith(line)
 
 
-@pytest.mark.requirement("W-42e")
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -167,9 +156,7 @@ async def test_what_editors_really_send_is_read(
         ({"error": {"code": -32601, "message": "no such method"}}, "no such method"),
     ],
 )
-async def test_an_answer_that_makes_no_sense_is_a_no(
-    tmp_path: Path, reply: dict[str, Any], why: str
-) -> None:
+async def test_an_answer_that_makes_no_sense_is_a_no(tmp_path, reply, why):
     async with editor_and_tool(tmp_path) as (ours, tool):
         text, _ = await result(ours, tool, reply)
         assert text.startswith("fault: Could not get the diagnostics from the editor: ")
@@ -177,10 +164,7 @@ async def test_an_answer_that_makes_no_sense_is_a_no(
         assert (await ours.turn("still there?"))[-1]["state"] == "finished"
 
 
-@pytest.mark.requirement("W-42d")
-async def test_an_editor_that_never_answers_is_not_waited_for(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_an_editor_that_never_answers_is_not_waited_for(tmp_path, autojump_clock):
     async with editor_and_tool(tmp_path, timeout=30) as (_, tool):
         call = await tool.prepare({})
         begun = trio.current_time()
@@ -189,7 +173,7 @@ async def test_an_editor_that_never_answers_is_not_waited_for(
         assert trio.current_time() - begun == pytest.approx(30)
 
 
-async def test_an_editor_that_goes_away_ends_the_wait(tmp_path: Path) -> None:
+async def test_an_editor_that_goes_away_ends_the_wait(tmp_path):
     async with editor_and_tool(tmp_path) as (ours, tool):
         call = await tool.prepare({})
         async with trio.open_nursery() as nursery:
@@ -213,9 +197,7 @@ async def _expect_fault(run: Callable[[], Awaitable[object]]) -> None:
         {"codeAssistant": {"editor": {"diagnostics": False}}},
     ],
 )
-async def test_an_editor_that_did_not_say_it_can_is_not_asked(
-    tmp_path: Path, capabilities: dict[str, Any]
-) -> None:
+async def test_an_editor_that_did_not_say_it_can_is_not_asked(tmp_path, capabilities):
     async with editor_and_tool(tmp_path, capabilities=capabilities) as (ours, tool):
         assert not editor_has_diagnostics(tool.session)
         with pytest.raises(ToolError, match="does not support diagnostics"):
@@ -225,20 +207,20 @@ async def test_an_editor_that_did_not_say_it_can_is_not_asked(
         assert editor_has_diagnostics(tool.session)
 
 
-async def test_a_path_that_is_none_is_refused(tmp_path: Path) -> None:
+async def test_a_path_that_is_none_is_refused(tmp_path):
     async with editor_and_tool(tmp_path) as (_, tool):
         with pytest.raises(ToolError, match="NUL"):
             await tool.prepare({"path": "a\0b"})
 
 
-async def test_thousands_of_findings_are_cut(tmp_path: Path) -> None:
+async def test_thousands_of_findings_are_cut(tmp_path):
     async with editor_and_tool(tmp_path, cap=Cap(lines=2)) as both:
         lines = (await shown(both, *[finding()] * 5)).splitlines()
     assert len(lines) == 3
     assert lines[2].startswith("... cut, ")
 
 
-async def test_a_summary_says_what_is_asked_about(tmp_path: Path) -> None:
+async def test_a_summary_says_what_is_asked_about(tmp_path):
     async with editor_and_tool(tmp_path) as (_, tool):
         assert tool.summary({}) == "Checking diagnostics"
         assert tool.summary({"path": "a.py"}) == "Checking diagnostics of a.py"

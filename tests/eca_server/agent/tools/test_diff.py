@@ -140,7 +140,6 @@ def test_texts_that_are_costly_to_compare_are_still_reported_whole() -> None:
     assert applied(diff(before, after), before) == after
 
 
-@pytest.mark.requirement("W-6b", "W-38a")
 def test_a_long_diff_is_cut_and_its_counts_are_not() -> None:
     change = file_change("f", "", "some line\n" * 9_000, cap=Cap(lines=2_000, size=1_000))
     *lines, mark = change.diff.split("\n")

@@ -22,8 +22,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 
 def made(folder: Path, *names: str) -> DirectoryTree:
     for name in names:
@@ -32,7 +30,7 @@ def made(folder: Path, *names: str) -> DirectoryTree:
     return DirectoryTree(files=files_in(folder))
 
 
-async def test_a_tree_is_indented_and_counted(tmp_path: Path) -> None:
+async def test_a_tree_is_indented_and_counted(tmp_path):
     tool = made(tmp_path, "b.txt", "a.txt", "src/x/deep.py", "src/y.py", ".hidden")
     call = await prepare(tool, path=".")
     assert call.paths == (".",)
@@ -43,7 +41,7 @@ async def test_a_tree_is_indented_and_counted(tmp_path: Path) -> None:
     )
 
 
-async def test_a_directory_that_is_not_opened_says_how_many_files_it_holds(tmp_path: Path) -> None:
+async def test_a_directory_that_is_not_opened_says_how_many_files_it_holds(tmp_path):
     tool = made(tmp_path, "a/b/c", "a/b/d", "a/e", "f")
     assert await output_text(tool, path=str(tmp_path), max_depth=1) == (
         f"{tmp_path}/\n a/ (3 files)\n f\n\n2 directories, 4 files"
@@ -53,7 +51,7 @@ async def test_a_directory_that_is_not_opened_says_how_many_files_it_holds(tmp_p
     )
 
 
-async def test_what_git_ignores_is_left_out_and_named_shown(tmp_path: Path) -> None:
+async def test_what_git_ignores_is_left_out_and_named_shown(tmp_path):
     tool = made(tmp_path, "kept.py", "build/lib/x.o", "sub/notes.log", "sub/forced.log")
     (tmp_path / ".gitignore").write_text("build/\n*.log\n")
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
@@ -66,12 +64,11 @@ async def test_what_git_ignores_is_left_out_and_named_shown(tmp_path: Path) -> N
     )
 
 
-async def test_an_empty_directory_is_empty(tmp_path: Path) -> None:
+async def test_an_empty_directory_is_empty(tmp_path):
     assert await output_text(made(tmp_path), path=".") == f"{tmp_path}/\n\n0 directories, 0 files"
 
 
-@pytest.mark.requirement("W-6b", "W-38a")
-async def test_a_tree_that_does_not_fit_loses_its_deepest_levels(tmp_path: Path) -> None:
+async def test_a_tree_that_does_not_fit_loses_its_deepest_levels(tmp_path):
     made(tmp_path, *(f"{one}/{two}/{three}" for one in "ab" for two in "ab" for three in "abc"))
     tool = DirectoryTree(files=files_in(tmp_path, cap=Cap(lines=10, size=10_000)))
     assert await output_text(tool, path=".") == (
@@ -81,7 +78,7 @@ async def test_a_tree_that_does_not_fit_loses_its_deepest_levels(tmp_path: Path)
     )
 
 
-async def test_one_level_that_does_not_fit_is_cut(tmp_path: Path) -> None:
+async def test_one_level_that_does_not_fit_is_cut(tmp_path):
     made(tmp_path, *(f"{n:03}" for n in range(100)))
     tool = DirectoryTree(files=files_in(tmp_path, cap=Cap(lines=10, size=10_000)))
     text = await output_text(tool, path=".")
@@ -90,15 +87,13 @@ async def test_one_level_that_does_not_fit_is_cut(tmp_path: Path) -> None:
     assert text.endswith("0 directories, 100 files")
 
 
-async def test_more_files_than_are_listed_are_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_more_files_than_are_listed_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(directory_tree, "_MOST", 3)
     text = await output_text(made(tmp_path, "a", "b", "c", "d"), path=".")
     assert "3 files; only the first 3 files were listed" in text
 
 
-async def test_hostile_names_and_kinds_do_no_harm(tmp_path: Path) -> None:
+async def test_hostile_names_and_kinds_do_no_harm(tmp_path):
     tool = made(tmp_path, "a\nb", "dir/x")
     (tmp_path / os.fsdecode(b"bad\xff")).write_text("")
     (tmp_path / "loop").symlink_to(".")
@@ -112,12 +107,12 @@ async def test_hostile_names_and_kinds_do_no_harm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "words"), [("f", "got a file"), ("missing", "got nothing"), ("", "empty")]
 )
-async def test_what_is_no_directory_is_refused(tmp_path: Path, path: str, words: str) -> None:
+async def test_what_is_no_directory_is_refused(tmp_path, path, words):
     with pytest.raises(ToolError, match=words):
         await run(made(tmp_path, "f"), path=path)
 
 
-async def test_a_stop_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_ends_it(tmp_path, monkeypatch):
     call = await prepare(made(tmp_path, "f"), path=".")
     with trio.CancelScope() as scope:
         stop_at_checkpoints(monkeypatch, directory_tree, scope)

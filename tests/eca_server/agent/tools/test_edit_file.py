@@ -25,8 +25,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 TEXT = "one\ntwo\nthree\n"
 
 
@@ -40,9 +38,7 @@ def edit_arguments(original: str, new: str, **more: object) -> dict[str, object]
     return {"path": "f", "original_content": original, "new_content": new, **more}
 
 
-async def test_a_passage_is_replaced_and_its_change_shown_before_and_after(
-    tool: EditFile, tmp_path: Path
-) -> None:
+async def test_a_passage_is_replaced_and_its_change_shown_before_and_after(tool, tmp_path):
     call = await prepare(tool, **edit_arguments("two", "2"))
     assert (tmp_path / "f").read_text() == TEXT
     assert call.summary == "Editing file f"
@@ -53,7 +49,7 @@ async def test_a_passage_is_replaced_and_its_change_shown_before_and_after(
     assert change_of(output) == change_of(call)
 
 
-async def test_what_was_done_is_reported(tool: EditFile) -> None:
+async def test_what_was_done_is_reported(tool):
     text = await output_text(tool, **edit_arguments("e", "E", all_occurrences=True))
     assert text.endswith("/f: 2 lines added, 2 removed. 3 occurrences were replaced.")
     assert "differs from original_content in whitespace" in await output_text(
@@ -83,9 +79,7 @@ def files(draw: st.DrawFn) -> tuple[bytes, str]:
 
 
 @given(files(), st.sampled_from(["", "é", "a\nb\n"]))
-async def test_encoding_mark_line_ends_and_final_line_end_are_preserved(
-    file: tuple[bytes, str], new: str
-) -> None:
+async def test_encoding_mark_line_ends_and_final_line_end_are_preserved(file, new):
     data, newline = file
     text = decode(data)
     with tempfile.TemporaryDirectory() as name:
@@ -114,8 +108,8 @@ async def test_encoding_mark_line_ends_and_final_line_end_are_preserved(
     ],
 )
 async def test_an_edit_that_cannot_be_done_is_refused_with_a_reason(
-    tool: EditFile, tmp_path: Path, arguments: dict[str, object], words: str
-) -> None:
+    tool, tmp_path, arguments, words
+):
     (tmp_path / "binary").write_bytes(b"one\0")
     (tmp_path / "latin").write_bytes(b"one caf\xe9\n")
     with pytest.raises(ToolError, match=words):
@@ -124,8 +118,8 @@ async def test_an_edit_that_cannot_be_done_is_refused_with_a_reason(
 
 
 async def test_of_a_file_outside_nothing_is_sent_before_the_user_was_asked(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+    tmp_path, tmp_path_factory
+):
     outside = tmp_path_factory.mktemp("outside") / "f"
     outside.write_text("the secret is 1234\n")
     wrong = edit_arguments("the secret is 1\n", "x", path=str(outside))
@@ -139,18 +133,14 @@ async def test_of_a_file_outside_nothing_is_sent_before_the_user_was_asked(
         await prepare(EditFile(files=files), **wrong)
 
 
-async def test_it_refuses_if_the_file_changed_since_the_model_read_it(
-    tool: EditFile, tmp_path: Path
-) -> None:
+async def test_it_refuses_if_the_file_changed_since_the_model_read_it(tool, tmp_path):
     await run(ReadFile(files=tool.files), path="f", limit=1)
     (tmp_path / "f").write_text(TEXT + "more\n")
     with pytest.raises(ToolError, match="read it again"):
         await prepare(tool, **edit_arguments("two", "2"))
 
 
-async def test_it_refuses_if_the_file_changed_while_approval_waited(
-    tool: EditFile, tmp_path: Path
-) -> None:
+async def test_it_refuses_if_the_file_changed_while_approval_waited(tool, tmp_path):
     call = await prepare(tool, **edit_arguments("two", "2"))
     (tmp_path / "f").write_text(TEXT + "more\n")
     with pytest.raises(ToolError, match="has changed"):
@@ -158,9 +148,7 @@ async def test_it_refuses_if_the_file_changed_while_approval_waited(
     assert (tmp_path / "f").read_text() == TEXT + "more\n"
 
 
-async def test_it_refuses_if_another_edit_was_done_since_it_was_looked_at(
-    tool: EditFile, tmp_path: Path
-) -> None:
+async def test_it_refuses_if_another_edit_was_done_since_it_was_looked_at(tool, tmp_path):
     calls = [await prepare(tool, **edit_arguments(each, each.upper())) for each in ("one", "two")]
     await calls[0].run()
     with pytest.raises(ToolError, match="has changed"):
@@ -168,7 +156,7 @@ async def test_it_refuses_if_another_edit_was_done_since_it_was_looked_at(
     assert (tmp_path / "f").read_text() == "ONE\ntwo\nthree\n"
 
 
-async def test_it_returns_what_is_needed_to_undo_it(tool: EditFile, tmp_path: Path) -> None:
+async def test_it_returns_what_is_needed_to_undo_it(tool, tmp_path):
     (tmp_path / "f").chmod(0o640)
     (tmp_path / "link").symlink_to("f")
     call = await prepare(tool, **edit_arguments("two", "2", path="link"))
@@ -180,18 +168,14 @@ async def test_it_returns_what_is_needed_to_undo_it(tool: EditFile, tmp_path: Pa
     assert change.after == Fingerprint.of((tmp_path / "f").read_bytes())
 
 
-async def test_a_file_behind_a_link_in_the_workspace_is_edited_and_the_link_stays(
-    tool: EditFile, tmp_path: Path
-) -> None:
+async def test_a_file_behind_a_link_in_the_workspace_is_edited_and_the_link_stays(tool, tmp_path):
     (tmp_path / "link").symlink_to("f")
     await run(tool, **edit_arguments("two", "2", path="link"))
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "f").read_text() == "one\n2\nthree\n"
 
 
-async def test_a_stop_leaves_the_file_as_it_was(
-    tool: EditFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_leaves_the_file_as_it_was(tool, tmp_path, monkeypatch):
     call = await prepare(tool, **edit_arguments("two", "2"))
     with trio.CancelScope() as scope:
         stop_at_checkpoints(monkeypatch, edit_file, scope)
@@ -200,9 +184,7 @@ async def test_a_stop_leaves_the_file_as_it_was(
     assert (tmp_path / "f").read_text() == TEXT
 
 
-async def test_a_preview_shows_the_change_and_writes_nothing(
-    tool: EditFile, tmp_path: Path
-) -> None:
+async def test_a_preview_shows_the_change_and_writes_nothing(tool, tmp_path):
     preview = PreviewFileChange(files=tool.files)
     call = await prepare(preview, **edit_arguments("two", "2"))
     output = await call.run()
@@ -215,7 +197,7 @@ async def test_a_preview_shows_the_change_and_writes_nothing(
     assert (tmp_path / "f").read_text() == TEXT
 
 
-async def test_a_preview_of_a_new_file_has_no_original(tool: EditFile, tmp_path: Path) -> None:
+async def test_a_preview_of_a_new_file_has_no_original(tool, tmp_path):
     preview = PreviewFileChange(files=tool.files)
     text = await output_text(preview, **edit_arguments("", "a\nb\n", path="new"))
     assert text.endswith("2 lines would be added, 0 removed:\n@@ -0,0 +1,2 @@\n+a\n+b")

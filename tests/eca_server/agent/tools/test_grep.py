@@ -29,8 +29,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 RIPGREP = shutil.which(
     "rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
 )
@@ -63,15 +61,13 @@ def init(folder: Path, *forced: str) -> None:
         subprocess.run(["git", "add", "-f", *forced], cwd=folder, check=True)
 
 
-async def test_lines_come_with_path_and_number_in_order(tool: Grep, tmp_path: Path) -> None:
+async def test_lines_come_with_path_and_number_in_order(tool, tmp_path):
     write(tmp_path, b="x\nfoo 1\n\nfoo 2", a__c="no foo\n", a__b="FOO\n")
     assert await output_text(tool, path=".", pattern="foo") == "a/c:1:no foo\nb:2:foo 1\nb:4:foo 2"
     assert await output_text(tool, path="./", pattern="(?i)^foo$") == "a/b:1:FOO"
 
 
-async def test_paths_are_written_as_the_model_wrote_the_directory(
-    tool: Grep, tmp_path: Path
-) -> None:
+async def test_paths_are_written_as_the_model_wrote_the_directory(tool, tmp_path):
     write(tmp_path, a__b="foo\n")
     assert await output_text(tool, path="a", pattern="foo") == "a/b:1:foo"
     assert await output_text(tool, path="a/", pattern="foo") == "a/b:1:foo"
@@ -81,7 +77,7 @@ async def test_paths_are_written_as_the_model_wrote_the_directory(
     assert await output_text(tool, path="link", pattern="foo") == "link:1:foo"
 
 
-async def test_what_the_call_does_is_reported(tool: Grep) -> None:
+async def test_what_the_call_does_is_reported(tool):
     call = await prepare(tool, path=".", pattern="a pattern of some length")
     assert call.summary == "Searching for 'a pattern of some leng...'"
     assert call.paths == (".",)
@@ -104,16 +100,14 @@ async def test_what_the_call_does_is_reported(tool: Grep) -> None:
         ("nothing", []),
     ],
 )
-async def test_include_says_which_files(
-    tool: Grep, tmp_path: Path, include: str, names: list[str]
-) -> None:
+async def test_include_says_which_files(tool, tmp_path, include, names):
     for name in ("a.py", "src/b.py", "src/deep/c.py", "src/d.ts"):
         write(tmp_path, **{name.replace("/", "__"): "foo\n"})
     expected = "\n".join(f"{name}:1:foo" for name in names) or "No line matches."
     assert await output_text(tool, path=".", pattern="foo", include=include) == expected
 
 
-async def test_what_git_ignores_is_left_out_as_git_says(tool: Grep, tmp_path: Path) -> None:
+async def test_what_git_ignores_is_left_out_as_git_says(tool, tmp_path):
     init(tmp_path)
     write(
         tmp_path,
@@ -137,33 +131,27 @@ async def test_what_git_ignores_is_left_out_as_git_says(tool: Grep, tmp_path: Pa
     assert await output_text(tool, path="build", pattern="foo") == "build/c:1:foo"
 
 
-async def test_rules_hold_without_a_repository_but_not_those_above(
-    tool: Grep, tmp_path: Path
-) -> None:
+async def test_rules_hold_without_a_repository_but_not_those_above(tool, tmp_path):
     write(tmp_path, **{".gitignore": "*\n", "sub__.gitignore": "*.o\n"}, sub__a="foo\n")
     write(tmp_path, **{"sub__b.o": "foo\n"})
     assert await output_text(tool, path="sub", pattern="foo") == "sub/a:1:foo"
 
 
-async def test_rules_of_the_repository_hold_in_its_directories(tool: Grep, tmp_path: Path) -> None:
+async def test_rules_of_the_repository_hold_in_its_directories(tool, tmp_path):
     init(tmp_path)
     write(tmp_path, **{".gitignore": "*.o\n/sub/x\n", "sub__b.o": "foo\n"}, sub__x="foo\n")
     write(tmp_path, sub__a="foo\n")
     assert await output_text(tool, path="sub", pattern="foo") == "sub/a:1:foo"
 
 
-async def test_everything_is_searched_if_the_configuration_says_so(
-    engine: str, tmp_path: Path
-) -> None:
+async def test_everything_is_searched_if_the_configuration_says_so(engine, tmp_path):
     init(tmp_path)
     write(tmp_path, **{".gitignore": "a\n"}, a="foo\n")
     tool = Grep(files=files_in(tmp_path, gitignore=False))
     assert await output_text(tool, path=".", pattern="foo") == "a:1:foo"
 
 
-async def test_a_tree_that_is_hostile_is_searched_all_the_same(
-    tool: Grep, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+async def test_a_tree_that_is_hostile_is_searched_all_the_same(tool, tmp_path, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     write(outside, secret="foo\n")
     init(tmp_path)
@@ -209,7 +197,7 @@ async def test_a_tree_that_is_hostile_is_searched_all_the_same(
     assert long == f"long:1:{'x' * 100}foo{'y' * 297} ... cut, 19603 bytes left out ..."
 
 
-async def test_a_directory_of_a_thousand_levels_ends(tool: Grep, tmp_path: Path) -> None:
+async def test_a_directory_of_a_thousand_levels_ends(tool, tmp_path):
     here = os.open(tmp_path, os.O_RDONLY)
     try:
         for _ in range(300):
@@ -254,9 +242,7 @@ async def both(folder: Path, pattern: str, include: str | None) -> list[str]:
     st.booleans(),
     st.sampled_from(["\n", "\r\n"]),
 )
-async def test_both_searches_find_the_same(
-    tree: dict[str, list[str]], pattern: str, include: str | None, repository: bool, newline: str
-) -> None:
+async def test_both_searches_find_the_same(tree, pattern, include, repository, newline):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, lines in tree.items():
@@ -270,14 +256,13 @@ async def test_both_searches_find_the_same(
         assert ours == theirs
 
 
-async def test_no_match_is_no_error(tool: Grep, tmp_path: Path) -> None:
+async def test_no_match_is_no_error(tool, tmp_path):
     write(tmp_path, a="foo\nbar\n")
     assert await output_text(tool, path=".", pattern="nothing") == "No line matches."
     assert "cannot span lines" in await output_text(tool, path=".", pattern=r"foo\nbar")
 
 
-@pytest.mark.requirement("W-6b", "W-38a")
-async def test_more_lines_than_wanted_are_cut_and_counted(tool: Grep, tmp_path: Path) -> None:
+async def test_more_lines_than_wanted_are_cut_and_counted(tool, tmp_path):
     write(tmp_path, a="foo\n" * 8, b="foo\n" * 2)
     assert await output_text(tool, path=".", pattern="foo", max_results=2) == (
         "a:1:foo\na:2:foo\n... cut, 63 bytes left out ... (10 lines in 2 files match; to see the "
@@ -287,15 +272,13 @@ async def test_more_lines_than_wanted_are_cut_and_counted(tool: Grep, tmp_path: 
     assert (await output_text(small, path=".", pattern="foo")).startswith("a:1:foo\n... cut")
 
 
-async def test_a_pattern_that_matches_everywhere_is_ended(
-    tool: Grep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pattern_that_matches_everywhere_is_ended(tool, tmp_path, monkeypatch):
     monkeypatch.setattr(grep, "MOST_MATCHES", 100)
     write(tmp_path, **{f"f{n}": "foo\n" * 50 for n in range(10)})
     assert "more than 100 lines" in await output_text(tool, path=".", pattern="^", max_results=1)
 
 
-async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> None:
+async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
     assert RIPGREP is not None
     write(tmp_path, a="foo\n" * 30_000)
     pattern, everywhere = Pattern("foo"), Include(None)
@@ -322,25 +305,19 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path: Path) -> N
         ({"include": "{a,b}" * 10}, "alternatives"),
     ],
 )
-async def test_what_cannot_be_searched_is_refused_with_a_reason(
-    tool: Grep, arguments: dict[str, str], words: str
-) -> None:
+async def test_what_cannot_be_searched_is_refused_with_a_reason(tool, arguments, words):
     with pytest.raises(ToolError, match=words):
         await run(tool, **{"path": ".", "pattern": "foo", **arguments})
 
 
-async def test_a_pattern_that_takes_for_ever_is_ended(
-    tool: Grep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pattern_that_takes_for_ever_is_ended(tool, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "_SECONDS", 0.02)
     write(tmp_path, **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
     with pytest.raises(ToolError, match="takes too long on line 2 of 'a b'"):
         await run(tool, path="a b", pattern="(a+)+$")
 
 
-async def test_a_search_that_takes_too_long_says_what_it_found(
-    tool: Grep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_search_that_takes_too_long_says_what_it_found(tool, tmp_path, monkeypatch):
     monkeypatch.setattr(grep, "_SECONDS", -1.0)
     write(tmp_path, a="foo\n")
     text = await output_text(tool, path=".", pattern="foo")
@@ -349,7 +326,7 @@ async def test_a_search_that_takes_too_long_says_what_it_found(
     )
 
 
-async def test_a_stop_ends_it(tool: Grep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_ends_it(tool, tmp_path, monkeypatch):
     write(tmp_path, a="foo\n")
     call = await prepare(tool, path=".", pattern="foo")
     with trio.CancelScope() as scope:
@@ -367,20 +344,15 @@ def fake(folder: Path, script: str) -> str:
 
 @pytest.mark.parametrize("script", ["exit 2", "kill -9 $$", "echo '{}'; exit 0"])
 async def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own_search(
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    script: str,
-) -> None:
+    tmp_path, tmp_path_factory, monkeypatch, script
+):
     program = fake(tmp_path_factory.mktemp("bin"), script)
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     write(tmp_path, a="foo\n")
     assert await output_text(Grep(files=files_in(tmp_path)), path=".", pattern="foo") == "a:1:foo"
 
 
-async def test_a_stop_ends_ripgrep(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_ends_ripgrep(tmp_path, tmp_path_factory, monkeypatch):
     notes = tmp_path_factory.mktemp("notes") / "pid"
     program = fake(notes.parent, f"echo $$ > {notes}.new; mv {notes}.new {notes}; exec sleep 60")
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
@@ -396,9 +368,7 @@ async def test_a_stop_ends_ripgrep(
 
 
 @pytest.mark.parametrize("directory", ["", "bin"], ids=["a relative directory", "an absolute one"])
-async def test_only_a_ripgrep_named_by_an_absolute_path_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str
-) -> None:
+async def test_only_a_ripgrep_named_by_an_absolute_path_is_run(tmp_path, monkeypatch, directory):
     (tmp_path / "bin").mkdir()
     program = fake(tmp_path / "bin", "exit 0")
     monkeypatch.chdir(tmp_path)
@@ -406,7 +376,7 @@ async def test_only_a_ripgrep_named_by_an_absolute_path_is_run(
     assert find_ripgrep() == (program if directory else None)
 
 
-async def test_quick_and_thorough_looks_at_a_text_agree() -> None:
+async def test_quick_and_thorough_looks_at_a_text_agree():
     for text in PATTERNS:
         pattern = search.Pattern(text)
         for line in ("foo", "foo bar", "", "a1.ü", "{ }", "aab", "fn() {"):

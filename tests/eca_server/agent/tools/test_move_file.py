@@ -12,8 +12,6 @@ from eca_server.agent.tools.tool import FileChange, ToolError
 from eca_server.agent.tools.write_file import WriteFile
 from tests.eca_server.agent.tools.file_tools import files_in, output_text, prepare, run
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def tool(tmp_path: Path) -> MoveFile:
@@ -21,9 +19,7 @@ def tool(tmp_path: Path) -> MoveFile:
     return MoveFile(files=files_in(tmp_path))
 
 
-async def test_a_file_moves_and_directories_it_needs_are_made(
-    tool: MoveFile, tmp_path: Path
-) -> None:
+async def test_a_file_moves_and_directories_it_needs_are_made(tool, tmp_path):
     call = await prepare(tool, source="f", destination="a/b/g")
     assert call.paths == ("f", "a/b/g")
     assert call.summary == "Moving f to a/b/g"
@@ -37,7 +33,7 @@ async def test_a_file_moves_and_directories_it_needs_are_made(
     assert (tmp_path / "a/b/g").read_text() == "text"
 
 
-async def test_what_was_done_is_reported(tool: MoveFile, tmp_path: Path) -> None:
+async def test_what_was_done_is_reported(tool, tmp_path):
     text = await output_text(tool, source="f", destination="g")
     assert text == f"Moved {tmp_path / 'f'} to {tmp_path / 'g'}."
 
@@ -53,8 +49,8 @@ async def test_what_was_done_is_reported(tool: MoveFile, tmp_path: Path) -> None
     ],
 )
 async def test_a_move_that_cannot_be_done_is_refused_with_a_reason(
-    tool: MoveFile, tmp_path: Path, source: str, destination: str, words: str
-) -> None:
+    tool, tmp_path, source, destination, words
+):
     (tmp_path / "there").write_text("precious")
     (tmp_path / "folder").mkdir()
     with pytest.raises(ToolError, match=words):
@@ -63,9 +59,7 @@ async def test_a_move_that_cannot_be_done_is_refused_with_a_reason(
     assert (tmp_path / "there").read_text() == "precious"
 
 
-async def test_a_name_taken_while_approval_waited_is_not_replaced(
-    tool: MoveFile, tmp_path: Path
-) -> None:
+async def test_a_name_taken_while_approval_waited_is_not_replaced(tool, tmp_path):
     call = await prepare(tool, source="f", destination="g")
     (tmp_path / "g").write_text("by the user")
     with pytest.raises(ToolError, match="already exists"):
@@ -73,7 +67,7 @@ async def test_a_name_taken_while_approval_waited_is_not_replaced(
     assert (tmp_path / "g").read_text() == "by the user"
 
 
-async def test_what_the_model_knows_moves_along(tool: MoveFile, tmp_path: Path) -> None:
+async def test_what_the_model_knows_moves_along(tool, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/f").write_text("old")
     await run(ReadFile(files=tool.files), path="folder/f")

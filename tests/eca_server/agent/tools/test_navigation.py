@@ -19,8 +19,6 @@ from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Editor, editor
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def autojump_clock() -> trio.testing.MockClock:
@@ -87,8 +85,8 @@ FOUND = {"result": {"status": "success", "locations": []}}
     ],
 )
 async def test_a_place_is_a_line_and_utf_16_units_that_count_from_one(
-    tmp_path: Path, arguments: dict[str, Any], character: int
-) -> None:
+    tmp_path, arguments, character
+):
     async with editor_and_tool(tmp_path) as both:
         text, request = await result(*both, FOUND, **arguments)
     assert request["method"] == "editor/getDefinition"
@@ -99,7 +97,7 @@ async def test_a_place_is_a_line_and_utf_16_units_that_count_from_one(
     assert text == "No location found."
 
 
-async def test_each_place_is_shown_with_what_is_there_in_the_workspace(tmp_path: Path) -> None:
+async def test_each_place_is_shown_with_what_is_there_in_the_workspace(tmp_path):
     outside = tmp_path / "out"
     outside.write_text("secret\n")
     (tmp_path / "in").mkdir()
@@ -123,7 +121,6 @@ async def test_each_place_is_shown_with_what_is_there_in_the_workspace(tmp_path:
     ]
 
 
-@pytest.mark.requirement("W-42e")
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -135,19 +132,16 @@ async def test_each_place_is_shown_with_what_is_there_in_the_workspace(tmp_path:
         ({"error": {"code": -32601, "message": "no such method"}}, "no such method"),
     ],
 )
-async def test_an_answer_that_is_none_is_a_no(
-    tmp_path: Path, reply: dict[str, Any], why: str
-) -> None:
+async def test_an_answer_that_is_none_is_a_no(tmp_path, reply, why):
     async with editor_and_tool(tmp_path) as both:
         text, _ = await result(*both, reply)
     assert text.startswith(("fault: The editor could not", "fault: Could not ask the editor"))
     assert why in text
 
 
-@pytest.mark.requirement("W-42d")
 async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_deadline(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+    tmp_path, autojump_clock
+):
     starting = {"jsonrpc": "2.0", "result": {"status": "starting"}}
 
     async with editor_and_tool(tmp_path, timeout=5) as (ours, tool):
@@ -172,17 +166,14 @@ async def test_an_editor_whose_language_server_starts_is_asked_again_within_the_
     assert len(times) == 5
 
 
-@pytest.mark.requirement("W-42d")
-async def test_an_editor_that_never_answers_is_not_waited_for(
-    tmp_path: Path, autojump_clock: object
-) -> None:
+async def test_an_editor_that_never_answers_is_not_waited_for(tmp_path, autojump_clock):
     async with editor_and_tool(tmp_path, timeout=30) as (_, tool):
         call = await tool.prepare({"path": "a.py", "line": 2, "symbol": "tau"})
         with pytest.raises(ToolError, match="timed out after 30 s"):
             await call.run()
 
 
-async def test_a_name_that_is_missing_there_is_refused_with_the_line(tmp_path: Path) -> None:
+async def test_a_name_that_is_missing_there_is_refused_with_the_line(tmp_path):
     where = {"path": "a.py", "line": 2, "symbol": "tau"}
     async with editor_and_tool(tmp_path) as (_, tool):
         assert (await tool.prepare(where)).paths == ("a.py",)
@@ -200,8 +191,7 @@ async def test_a_name_that_is_missing_there_is_refused_with_the_line(tmp_path: P
                 await call.run()
 
 
-@pytest.mark.requirement("W-42d")
-async def test_only_an_editor_that_outputs_so_in_an_edition_that_has_it_is_asked() -> None:
+async def test_only_an_editor_that_outputs_so_in_an_edition_that_has_it_is_asked():
     async with editor(started=False) as ours:
         await ours.start(capabilities={"codeAssistant": {"editor": {"references": True}}})
         session = ours.connection.session
@@ -217,9 +207,7 @@ async def test_only_an_editor_that_outputs_so_in_an_edition_that_has_it_is_asked
         assert "eca_editor_diagnostics" in names
 
 
-async def test_a_folder_swapped_for_a_link_after_the_decision_is_not_asked_about(
-    tmp_path: Path,
-) -> None:
+async def test_a_folder_swapped_for_a_link_after_the_decision_is_not_asked_about(tmp_path):
     for name in ("src", "outside"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "b.py").write_text(TEXT)

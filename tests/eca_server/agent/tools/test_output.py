@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +33,6 @@ def test_what_fits_stays_as_it_is_and_nothing_else_does(text: str, cap: Cap) -> 
         assert (cut == text) is fits(text, cap)
 
 
-@pytest.mark.requirement("W-38a")
 @given(texts, caps)
 def test_the_mark_counts_every_byte_that_is_missing(text: str, cap: Cap) -> None:
     for cut in (cut_end(text, cap), cut_middle(text, cap), buffered(text.encode(), cap).text()):

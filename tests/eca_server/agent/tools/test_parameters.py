@@ -17,7 +17,6 @@ from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.preview import PreviewFileChange
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.shell_command import ShellCommand
-from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.view_image import ViewImage
 from eca_server.agent.tools.write_file import WriteFile
 from eca_server.workspace.boundary import Workspace
@@ -47,9 +46,7 @@ IN_BACKGROUND = attrs.evolve(SHELL, background=Background(jobs=JOBS, chat_id="c"
         (EditorDiagnostics, "editor_diagnostics", "path", 0, "read"),
     ],
 )
-def test_names_parameters_and_effect(
-    tool: Tool | type[Tool], name: str, parameters: str, required: int, effect: str
-) -> None:
+def test_names_parameters_and_effect(tool, name, parameters, required, effect):
     names = parameters.split()
     assert (tool.name, tool.effect) == (name, effect)
     assert tool.parameters["type"] == "object"

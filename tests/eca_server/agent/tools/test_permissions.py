@@ -25,7 +25,7 @@ GIT_STATUS = Approval(
 )
 EVERYTHING = Approval(by_default="allow")
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
-pytestmark = [pytest.mark.trio, pytest.mark.skipif(GIT is None, reason="there is no git")]
+pytestmark = pytest.mark.skipif(GIT is None, reason="there is no git")
 
 
 @pytest.fixture
@@ -77,9 +77,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("arguments", HOSTILE)
-async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(
-    root: Path, arguments: Mapping[str, Any]
-) -> None:
+async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(root, arguments):
     for approval in (GIT_STATUS, EVERYTHING):
         policy = Policy(common=approval)
         decision = await decided(root, policy, arguments)
@@ -93,16 +91,14 @@ async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(
 
 
 @pytest.mark.parametrize("where", [{}, {"working_directory": "docs"}])
-async def test_git_in_an_ordinary_repository_runs_by_its_rule(
-    root: Path, where: Mapping[str, str]
-) -> None:
+async def test_git_in_an_ordinary_repository_runs_by_its_rule(root, where):
     arguments = {"command": "git status", **where}
     assert (await decided(root, Policy(common=GIT_STATUS), arguments)).verdict == "allow"
     plan = Policy(common=EVERYTHING, reads_only=True)
     assert (await decided(root, plan, arguments)).verdict == "allow"
 
 
-async def test_a_work_tree_whose_configuration_names_a_program_asks(root: Path) -> None:
+async def test_a_work_tree_whose_configuration_names_a_program_asks(root):
     with (root / ".git" / "config").open("a") as config:
         config.write("[diff]\n\texternal = ./x\n")
     arguments = {"command": "git status"}
@@ -115,7 +111,7 @@ async def test_a_work_tree_whose_configuration_names_a_program_asks(root: Path) 
     assert (await decided(root, Policy(common=EVERYTHING), {"command": "ls"})).verdict == "allow"
 
 
-async def test_the_program_of_a_bare_repository_does_not_run_after_an_approval(root: Path) -> None:
+async def test_the_program_of_a_bare_repository_does_not_run_after_an_approval(root):
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
     environment = git_environment(root.parent)
     for variables, runs in ((harden_environment(environment), False), (environment, True)):
@@ -126,9 +122,7 @@ async def test_the_program_of_a_bare_repository_does_not_run_after_an_approval(r
 
 
 @pytest.mark.parametrize("path", ["AGENTS.md", "sub/.vscode/tasks.json", ".github/workflows/x.yml"])
-async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(
-    root: Path, path: str
-) -> None:
+async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(root, path):
     arguments = {"command": f"echo x > {path}"}
     memos = {
         Memo(server="eca", tool="shell_command", command="echo", folder=str(root.resolve())),
@@ -144,7 +138,7 @@ async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(
         assert path in decision.rule
 
 
-async def test_a_change_inside_of_a_bare_repository_asks(root: Path) -> None:
+async def test_a_change_inside_of_a_bare_repository_asks(root):
     for command, verdict in (
         ("echo x > docs/store/hooks/pre-commit", "ask"),
         ("cat docs/store/description", "allow"),
@@ -154,7 +148,7 @@ async def test_a_change_inside_of_a_bare_repository_asks(root: Path) -> None:
         assert decision.verdict == verdict, command
 
 
-async def test_a_custom_tool_is_judged_by_its_command_as_well(root: Path) -> None:
+async def test_a_custom_tool_is_judged_by_its_command_as_well(root):
     workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
     tools, problems = custom_commands(
         {

@@ -25,8 +25,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
@@ -47,7 +45,7 @@ async def refusal(tool: ReadFile, path: str, **arguments: int) -> str:
     return str(fault.value)
 
 
-async def test_a_text_comes_as_it_is(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_text_comes_as_it_is(tool, tmp_path):
     written(tmp_path, "one\n\ttwo\n\nfour")
     assert await output_text(tool, path="file.txt") == "one\n\ttwo\n\nfour"
 
@@ -62,14 +60,11 @@ async def test_a_text_comes_as_it_is(tool: ReadFile, tmp_path: Path) -> None:
     ],
     ids=["utf-8", "with a mark", "utf-16", "latin-1"],
 )
-async def test_every_encoding_we_know_is_read(tool: ReadFile, tmp_path: Path, data: bytes) -> None:
+async def test_every_encoding_we_know_is_read(tool, tmp_path, data):
     assert await output_text(tool, path=written(tmp_path, data)) == "grüße\nok"
 
 
-@pytest.mark.requirement("W-38a")
-async def test_a_part_says_what_was_left_out_and_how_to_continue(
-    tool: ReadFile, tmp_path: Path
-) -> None:
+async def test_a_part_says_what_was_left_out_and_how_to_continue(tool, tmp_path):
     path = written(tmp_path, "".join(f"{n}\n" for n in range(1, 6)))
     assert await output_text(tool, path=path, line_offset=1, limit=2) == (
         "2\n3\n... cut, 4 bytes left out ... "
@@ -78,7 +73,7 @@ async def test_a_part_says_what_was_left_out_and_how_to_continue(
     assert await output_text(tool, path=path, line_offset=3, limit=2) == "4\n5"
 
 
-async def test_pieces_read_one_after_another_are_the_whole_file(tmp_path: Path) -> None:
+async def test_pieces_read_one_after_another_are_the_whole_file(tmp_path):
     lines = [f"line {n} of it, {'x' * (n % 50)}" for n in range(3_000)]
     path = written(tmp_path, "\n".join(lines))
     tool = ReadFile(files=files_in(tmp_path, cap=Cap(lines=400, size=4_000)))
@@ -96,7 +91,7 @@ async def test_pieces_read_one_after_another_are_the_whole_file(tmp_path: Path) 
 
 
 @pytest.mark.requirement("W-6b")
-async def test_an_output_stays_within_lines_and_bytes(tmp_path: Path) -> None:
+async def test_an_output_stays_within_lines_and_bytes(tmp_path):
     path = written(tmp_path, "a line\n" * 10_000)
     for options in (
         {"cap": Cap(lines=50, size=10_000)},
@@ -108,7 +103,7 @@ async def test_an_output_stays_within_lines_and_bytes(tmp_path: Path) -> None:
         assert "lines 1 to 50 of 10000" in text
 
 
-async def test_a_line_longer_than_the_cap_is_cut_inside(tmp_path: Path) -> None:
+async def test_a_line_longer_than_the_cap_is_cut_inside(tmp_path):
     path = written(tmp_path, "ü" * 1_000 + "\nnext\n")
     tool = ReadFile(files=files_in(tmp_path, cap=Cap(lines=10, size=101)))
     text = await output_text(tool, path=path)
@@ -117,11 +112,11 @@ async def test_a_line_longer_than_the_cap_is_cut_inside(tmp_path: Path) -> None:
     assert await output_text(tool, path=path, line_offset=1) == "next"
 
 
-async def test_an_empty_file_is_reported_as_empty(tool: ReadFile, tmp_path: Path) -> None:
+async def test_an_empty_file_is_reported_as_empty(tool, tmp_path):
     assert await output_text(tool, path=written(tmp_path, "")) == "(the file is empty)"
 
 
-async def test_an_offset_behind_the_end_is_refused(tool: ReadFile, tmp_path: Path) -> None:
+async def test_an_offset_behind_the_end_is_refused(tool, tmp_path):
     assert "got 2" in await refusal(tool, written(tmp_path, "1\n2\n"), line_offset=2)
 
 
@@ -134,16 +129,14 @@ async def test_an_offset_behind_the_end_is_refused(tool: ReadFile, tmp_path: Pat
         (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
     ],
 )
-async def test_a_picture_is_reported_by_its_content(
-    tool: ReadFile, tmp_path: Path, data: bytes, media_type: str
-) -> None:
+async def test_a_picture_is_reported_by_its_content(tool, tmp_path, data, media_type):
     words, picture = (await run(tool, path=written(tmp_path, data, "no-name"))).parts
     assert isinstance(words, TextPart)
     assert media_type in words.text
     assert picture == ImagePart(media_type=media_type, data=data)
 
 
-async def test_a_document_is_given_to_the_model_as_it_is(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_document_is_given_to_the_model_as_it_is(tool, tmp_path):
     data = b"%PDF-1.7\n\x00\xff"
     words, document = (await run(tool, path=written(tmp_path, data, "a.pdf"))).parts
     assert isinstance(words, TextPart)
@@ -151,12 +144,12 @@ async def test_a_document_is_given_to_the_model_as_it_is(tool: ReadFile, tmp_pat
     assert document == FilePart(name="a.pdf", media_type="application/pdf", data=data)
 
 
-async def test_a_picture_too_large_for_a_model_is_refused(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_picture_too_large_for_a_model_is_refused(tool, tmp_path):
     path = written(tmp_path, PNG + b"\0" * 6_000_000)
     assert "type image/png of at most 3,700,000 bytes" in await refusal(tool, path)
 
 
-async def test_what_is_no_text_file_is_named(tool: ReadFile, tmp_path: Path) -> None:
+async def test_what_is_no_text_file_is_named(tool, tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
@@ -180,7 +173,7 @@ async def test_what_is_no_text_file_is_named(tool: ReadFile, tmp_path: Path) -> 
         assert re.search(words, await refusal(tool, name)), name
 
 
-async def test_a_huge_file_is_refused_unread(tool: ReadFile, tmp_path: Path) -> None:
+async def test_a_huge_file_is_refused_unread(tool, tmp_path):
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 30)
     message = await refusal(tool, "huge")
@@ -188,9 +181,7 @@ async def test_a_huge_file_is_refused_unread(tool: ReadFile, tmp_path: Path) -> 
     assert "grep" in message
 
 
-async def test_a_file_we_may_not_read_is_named(
-    tool: ReadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_we_may_not_read_is_named(tool, tmp_path, monkeypatch):
     path = written(tmp_path, "secret")
     real = os.open
 
@@ -203,9 +194,7 @@ async def test_a_file_we_may_not_read_is_named(
     assert await refusal(tool, path) == f"Permission denied: {path!r}."
 
 
-async def test_a_file_outside_is_read_and_named_for_approval(
-    tmp_path: Path,
-) -> None:
+async def test_a_file_outside_is_read_and_named_for_approval(tmp_path):
     (tmp_path / "root").mkdir()
     tool = ReadFile(files=files_in(tmp_path / "root"))
     written(tmp_path, "outside")
@@ -214,9 +203,7 @@ async def test_a_file_outside_is_read_and_named_for_approval(
     assert (await call.run()).parts == (TextPart("outside"),)
 
 
-async def test_the_model_knows_what_it_read_and_that_a_file_is_gone(
-    tool: ReadFile, tmp_path: Path
-) -> None:
+async def test_the_model_knows_what_it_read_and_that_a_file_is_gone(tool, tmp_path):
     path = Path(written(tmp_path, "text")).resolve()
     await run(tool, path=str(path), limit=1)
     assert tool.files.ledger.known_content(path) == Fingerprint.of(b"text")
@@ -225,9 +212,7 @@ async def test_the_model_knows_what_it_read_and_that_a_file_is_gone(
     assert tool.files.ledger.known_content(path) is None
 
 
-async def test_a_stop_ends_it_at_the_next_piece(
-    tool: ReadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_ends_it_at_the_next_piece(tool, tmp_path, monkeypatch):
     call = await prepare(tool, path=written(tmp_path, "x" * 5_000_000))
     with trio.CancelScope() as scope:
         stop_at_checkpoints(monkeypatch, read_file, scope)
@@ -235,7 +220,7 @@ async def test_a_stop_ends_it_at_the_next_piece(
     assert scope.cancelled_caught
 
 
-async def test_the_summary_names_the_file_once_there_is_a_name(tool: ReadFile) -> None:
+async def test_the_summary_names_the_file_once_there_is_a_name(tool):
     assert tool.summary({}) == "Reading file"
     assert tool.summary({"path": "src/a\nb.py"}) == "Reading file a\\nb.py"
     assert tool.summary({"path": "x" * 1_000_000}) == f"Reading file {'x' * 80}..."

@@ -53,12 +53,12 @@ NOT_READING = [
 
 
 @pytest.mark.parametrize("command", READING)
-def test_a_command_that_only_reads_is_known_as_such(command: str) -> None:
+def test_a_command_that_only_reads_is_known_as_such(command):
     assert why_not_read_only(command) is None
 
 
 @pytest.mark.parametrize("command", NOT_READING)
-def test_a_command_that_may_write_is_refused_with_the_reason(command: str) -> None:
+def test_a_command_that_may_write_is_refused_with_the_reason(command):
     assert why_not_read_only(command)
 
 
@@ -66,7 +66,7 @@ def test_a_command_that_may_write_is_refused_with_the_reason(command: str) -> No
     ("command", "word"),
     [("ls; rm x", "rm"), ("ls > x", ">"), ("ls $(x)", "$("), ("ls '", "quote"), ("git gc", "git")],
 )
-def test_the_reason_names_what_is_in_the_way(command: str, word: str) -> None:
+def test_the_reason_names_what_is_in_the_way(command, word):
     assert word in (why_not_read_only(command) or "")
 
 
@@ -78,7 +78,7 @@ writing = st.sampled_from(
 
 
 @given(st.lists(pieces, min_size=1, max_size=4), st.data())
-def test_what_only_reads_stays_so_when_joined(commands: list[str], data: st.DataObject) -> None:
+def test_what_only_reads_stays_so_when_joined(commands, data):
     text = commands[0]
     for command in commands[1:]:
         text += data.draw(joins) + command
@@ -87,9 +87,7 @@ def test_what_only_reads_stays_so_when_joined(commands: list[str], data: st.Data
 
 
 @given(st.lists(pieces, max_size=3), st.lists(pieces, max_size=3), writing, st.data())
-def test_one_writing_command_in_any_place_is_found(
-    before: list[str], after: list[str], bad: str, data: st.DataObject
-) -> None:
+def test_one_writing_command_in_any_place_is_found(before, after, bad, data):
     text = ""
     for command in before:
         text += command + data.draw(joins)
@@ -100,6 +98,6 @@ def test_one_writing_command_in_any_place_is_found(
 
 
 @given(st.text(st.sampled_from("ls rm;|&<>(){}$`'\"\\\n#*-=~/!"), max_size=30))
-def test_no_text_makes_the_judge_fail(command: str) -> None:
+def test_no_text_makes_the_judge_fail(command):
     why = why_not_read_only(command)
     assert why is None or why

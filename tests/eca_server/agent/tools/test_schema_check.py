@@ -48,7 +48,7 @@ def wrong(**arguments: Any) -> str:
     return str(raised.value)
 
 
-def test_what_fits_is_given_on_unchanged() -> None:
+def test_what_fits_is_given_on_unchanged():
     arguments = {
         "path": "",
         "limit": 10,
@@ -64,7 +64,7 @@ def test_what_fits_is_given_on_unchanged() -> None:
     assert check_arguments({"path": "a", "ratio": 0.5}, SCHEMA) == {"path": "a", "ratio": 0.5}
 
 
-def test_everything_that_is_missing_or_wrong_is_reported_at_once() -> None:
+def test_everything_that_is_missing_or_wrong_is_reported_at_once():
     assert wrong(limit="5", range={}, lines=[1, "x", True]) == (
         "Invalid arguments: path is missing; "
         'limit: expected integer, got "5"; '
@@ -90,17 +90,15 @@ def test_everything_that_is_missing_or_wrong_is_reported_at_once() -> None:
         ({"mode": "x" * 61}, "got a string of 61 characters"),
     ],
 )
-def test_a_misfit_is_reported_with_what_was_expected(
-    arguments: dict[str, Any], sentence: str
-) -> None:
+def test_a_misfit_is_reported_with_what_was_expected(arguments, sentence):
     assert f"{sentence}" in wrong(**{"path": "a", **arguments})
 
 
-def test_an_optional_null_is_the_same_as_nothing() -> None:
+def test_an_optional_null_is_the_same_as_nothing():
     assert check_arguments({"path": "a", "limit": None, "range": None}, SCHEMA) == {"path": "a"}
 
 
-def test_a_flood_of_misfits_is_reported_in_part() -> None:
+def test_a_flood_of_misfits_is_reported_in_part():
     told = wrong(path="a", lines=["x"] * 1000)
     assert told.count("expected") == 20
     assert told.endswith("; and more.")
@@ -117,7 +115,7 @@ def test_a_flood_of_misfits_is_reported_in_part() -> None:
         {"properties": {"a": {"enum": "x", "minimum": "2", "items": 3}}},
     ],
 )
-def test_unknown_keywords_of_a_schema_are_passed_over(schema: dict[str, Any]) -> None:
+def test_unknown_keywords_of_a_schema_are_passed_over(schema):
     arguments = {"a": 1, "b": [2]}
     assert check_arguments(arguments, schema) == arguments
 
@@ -126,7 +124,7 @@ def test_unknown_keywords_of_a_schema_are_passed_over(schema: dict[str, Any]) ->
     st.dictionaries(st.sampled_from([*SCHEMA["properties"], "other"]), VALUES),
     st.integers() | VALUES,
 )
-def test_what_is_found_fitting_is_fitting(arguments: dict[str, Any], limit: object) -> None:
+def test_what_is_found_fitting_is_fitting(arguments, limit):
     try:
         once = check_arguments({"path": "a", **arguments, "limit": limit}, SCHEMA)
     except ToolError:
@@ -140,14 +138,14 @@ def test_what_is_found_fitting_is_fitting(arguments: dict[str, Any], limit: obje
     assert 1 <= once.get("limit", 1) <= 10
 
 
-def test_unknown_arguments_of_a_closed_tool_are_named_with_those_it_supports() -> None:
+def test_unknown_arguments_of_a_closed_tool_are_named_with_those_it_supports():
     with pytest.raises(ToolError) as raised:
         check_arguments({"path": "a", "lines": [], "depth": 1, "x": None}, SCHEMA, is_closed=True)
     assert 'unknown: "depth", "x" (supported: path, limit, ratio' in str(raised.value)
     assert check_arguments({"path": "a", "depth": 1}, SCHEMA) == {"path": "a", "depth": 1}
 
 
-def test_a_schema_that_forbids_more_properties_is_closed_at_every_level() -> None:
+def test_a_schema_that_forbids_more_properties_is_closed_at_every_level():
     inner = {"type": "object", "properties": {"a": {}}, "additionalProperties": False}
     schema = {"type": "object", "properties": {"in": inner}}
     with pytest.raises(ToolError, match=r'unknown in in: "b" \(supported: a\)'):
@@ -156,6 +154,6 @@ def test_a_schema_that_forbids_more_properties_is_closed_at_every_level() -> Non
     assert check_arguments({"xb": 1}, patterns) == {"xb": 1}
 
 
-def test_many_unknown_arguments_are_counted() -> None:
+def test_many_unknown_arguments_are_counted():
     with pytest.raises(ToolError, match=r'"a19" and 30 more \(supported: none\)'):
         check_arguments({f"a{n}": 1 for n in range(50)}, {"type": "object"}, is_closed=True)

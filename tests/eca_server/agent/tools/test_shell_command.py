@@ -25,8 +25,6 @@ from eca_server.agent.tools.tool import Tool, ToolError, ToolOutput
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace
 
-pytestmark = pytest.mark.trio
-
 PYTHON = f"{shlex.quote(sys.executable)} -S -c"
 ENVIRONMENT = {"PATH": os.environ["PATH"], "WORD": "given"}
 
@@ -91,18 +89,18 @@ async def stopped(tool: Tool, command: str, notes: Path, *, pids: int) -> tuple[
     return time.monotonic() - begun, numbers(notes)
 
 
-async def test_what_a_command_writes_comes_back(tool: ShellCommand, root: Path) -> None:
+async def test_what_a_command_writes_comes_back(tool, root):
     output = await run(tool, "pwd; echo $WORD; echo 'two  words'")
     assert texts(output) == [f"{root}\ngiven\ntwo  words\n"]
     assert not output.is_error
 
 
-async def test_a_command_is_a_whole_script_for_bash(tool: ShellCommand) -> None:
+async def test_a_command_is_a_whole_script_for_bash(tool):
     output = await run(tool, "words=(a b)\nfor word in ${words[@]}; do\n  echo $word\ndone")
     assert texts(output) == ["a\nb\n"]
 
 
-async def test_without_bash_there_is_sh(root: Path, tmp_path: Path) -> None:
+async def test_without_bash_there_is_sh(root, tmp_path):
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/bin/sh")
     roots, _ = parse_roots([WorkspaceFolder(uri=uri_of(root))])
@@ -110,67 +108,59 @@ async def test_without_bash_there_is_sh(root: Path, tmp_path: Path) -> None:
     assert texts(await run(tool, "echo $0")) == [f"{tmp_path}/bin/sh\n"]
 
 
-async def test_errors_of_a_command_that_succeeds_are_shown_after_its_output(
-    tool: ShellCommand,
-) -> None:
+async def test_errors_of_a_command_that_succeeds_are_shown_after_its_output(tool):
     output = await run(tool, "echo warning >&2; echo fine")
     assert texts(output) == ["fine\n", "Stderr:\nwarning\n"]
     assert not output.is_error
 
 
-async def test_a_command_without_output_says_so(tool: ShellCommand) -> None:
+async def test_a_command_without_output_says_so(tool):
     assert texts(await run(tool, "true")) == ["The command succeeded without output."]
 
 
-async def test_a_failure_reports_code_errors_and_output(tool: ShellCommand) -> None:
+async def test_a_failure_reports_code_errors_and_output(tool):
     output = await run(tool, "echo half; echo why >&2; exit 3")
     assert texts(output) == ["Exit code 3", "Stderr:\nwhy\n", "Stdout:\nhalf\n"]
     assert output.is_error
     assert texts(await run(tool, "exit 1")) == ["Exit code 1"]
 
 
-async def test_a_signal_that_ended_a_command_is_named(tool: ShellCommand) -> None:
+async def test_a_signal_that_ended_a_command_is_named(tool):
     output = await run(tool, "kill -SEGV $$")
     assert texts(output) == ["Ended by SIGSEGV"]
     assert output.is_error
 
 
-async def test_a_command_reads_nothing_and_has_no_terminal(tool: ShellCommand) -> None:
+async def test_a_command_reads_nothing_and_has_no_terminal(tool):
     output = await run(tool, "cat; tty; (exec < /dev/tty) 2> /dev/null || echo none")
     assert texts(output) == ["not a tty\nnone\n"]
 
 
-async def test_colours_of_a_command_are_taken_out(tool: ShellCommand) -> None:
+async def test_colours_of_a_command_are_taken_out(tool):
     script = r"printf '\033[31mred\033[0m\n'; printf '\033]0;x\007\033[1mbold\033[m\n' >&2"
     assert texts(await run(tool, script)) == ["red\n", "Stderr:\nbold\n"]
 
 
-async def test_bytes_that_are_no_text_are_replaced(tool: ShellCommand) -> None:
+async def test_bytes_that_are_no_text_are_replaced(tool):
     assert texts(await run(tool, r"printf 'caf\351\n'")) == ["caf\ufffd\n"]
 
 
-async def test_a_directory_may_be_named(tool: ShellCommand, root: Path, tmp_path: Path) -> None:
+async def test_a_directory_may_be_named(tool, root, tmp_path):
     (root / "below").mkdir()
-    for where, path in [
-        ("below", root / "below"),
-        (str(tmp_path), tmp_path),
-        ("..", tmp_path),
-    ]:
+    for where, path in [("below", root / "below"), (str(tmp_path), tmp_path), ("..", tmp_path)]:
         call = await tool.prepare({"command": "pwd -P", "working_directory": where})
         assert call.paths == (where,)
         assert texts(await call.run()) == [f"{path.resolve()}\n"]
 
 
 @pytest.mark.parametrize("where", ["missing", "file", "", "a\0b"])
-async def test_what_is_no_directory_is_refused(tool: ShellCommand, root: Path, where: str) -> None:
+async def test_what_is_no_directory_is_refused(tool, root, where):
     (root / "file").touch()
     with pytest.raises(ToolError, match="working_directory: "):
         await run(tool, "pwd", working_directory=where)
 
 
-async def test_without_a_folder_commands_run_at_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_folder_commands_run_at_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert texts(await run(tool_in(), "pwd -P")) == [f"{tmp_path.resolve()}\n"]
 
@@ -179,14 +169,12 @@ async def test_without_a_folder_commands_run_at_home(
     ("command", "reason"),
     [(" \n", "blank"), ("echo a\0b", "null byte"), ("x" * 200_000, "too long")],
 )
-async def test_what_cannot_start_says_why(tool: ShellCommand, command: str, reason: str) -> None:
+async def test_what_cannot_start_says_why(tool, command, reason):
     with pytest.raises(ToolError, match=reason):
         await run(tool, command)
 
 
-async def test_a_directory_that_vanished_since_the_approval_is_reported(
-    tool: ShellCommand, root: Path
-) -> None:
+async def test_a_directory_that_vanished_since_the_approval_is_reported(tool, root):
     (root / "below").mkdir()
     call = await tool.prepare({"command": "pwd", "working_directory": "below"})
     (root / "below").rmdir()
@@ -194,7 +182,7 @@ async def test_a_directory_that_vanished_since_the_approval_is_reported(
         await call.run()
 
 
-async def test_a_summary_is_one_short_line(tool: ShellCommand) -> None:
+async def test_a_summary_is_one_short_line(tool):
     assert tool.summary({}) == "Running a command"
     assert tool.summary({"command": 7}) == "Running a command"
     assert tool.summary({"command": "git status\n"}) == "Running 'git status'"
@@ -203,9 +191,7 @@ async def test_a_summary_is_one_short_line(tool: ShellCommand) -> None:
     assert tool.summary({"command": "ls", "working_directory": "a"}) == "Running 'ls' in a"
 
 
-async def test_a_summary_names_the_directory_unless_it_is_the_root(
-    root: Path, tmp_path: Path
-) -> None:
+async def test_a_summary_names_the_directory_unless_it_is_the_root(root, tmp_path):
     (root / "a" / "b\x1b[2J\u202e").mkdir(parents=True)
     other = tmp_path / "other"
     (other / "c").mkdir(parents=True)
@@ -222,14 +208,14 @@ async def test_a_summary_names_the_directory_unless_it_is_the_root(
     assert await summary(str(tmp_path)) == f"Running 'ls' in {tmp_path}"
 
 
-async def test_the_whole_command_is_there_to_be_judged(tool: ShellCommand) -> None:
+async def test_the_whole_command_is_there_to_be_judged(tool):
     command = f"echo {'x' * 100}\nrm -rf /"
     call = await tool.prepare({"command": command})
     assert call.command == command
     assert call.paths == ()
 
 
-async def test_a_timeout_is_reported_with_the_output_so_far(tool: ShellCommand, root: Path) -> None:
+async def test_a_timeout_is_reported_with_the_output_so_far(tool, root):
     output = await run(tool, "echo begun; echo $$ > pid; sleep 60", timeout=200)
     assert texts(output) == ["Timed out after 0.2 s and was stopped.", "Stdout:\nbegun\n"]
     assert output.is_error
@@ -237,30 +223,28 @@ async def test_a_timeout_is_reported_with_the_output_so_far(tool: ShellCommand, 
 
 
 @pytest.mark.parametrize(
-    ("timeout", "reason"),
-    [(0, "1 or more"), (600_001, "600000 or less"), ("5", "integer")],
+    ("timeout", "reason"), [(0, "1 or more"), (600_001, "600000 or less"), ("5", "integer")]
 )
-async def test_a_timeout_has_its_bounds(tool: ShellCommand, timeout: object, reason: str) -> None:
+async def test_a_timeout_has_its_bounds(tool, timeout, reason):
     with pytest.raises(ToolError, match=f"timeout: expected {reason}"):
         await run(tool, "true", timeout=timeout)
 
 
-async def test_a_flood_takes_no_memory(tool: ShellCommand) -> None:
+async def test_a_flood_takes_no_memory(tool):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     [text] = texts(await run(tool, "head -c 100000000 /dev/zero | tr '\\0' x"))
     assert "... cut, 99948800 bytes left out ..." in text
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
 
 
-@pytest.mark.requirement("W-38a")
-async def test_of_a_flood_beginning_and_end_are_retained(root: Path) -> None:
+async def test_of_a_flood_beginning_and_end_are_retained(root):
     tool = tool_in(root, cap=Cap(lines=10, size=1000))
     [text] = texts(await run(tool, "seq 100000"))
     assert text.startswith("1\n2\n3\n4\n5\n... cut, 588854 bytes left out ... (")
     assert text.endswith(")\n99996\n99997\n99998\n99999\n100000\n")
 
 
-async def test_errors_leave_space_for_the_output_and_the_output_for_errors(root: Path) -> None:
+async def test_errors_leave_space_for_the_output_and_the_output_for_errors(root):
     tool = tool_in(root, cap=Cap(lines=10, size=1000))
     stdout, stderr = texts(await run(tool, "seq 1000; seq 1000 >&2"))
     assert len(stdout.splitlines()) == 5 + 1
@@ -272,9 +256,7 @@ async def test_errors_leave_space_for_the_output_and_the_output_for_errors(root:
     assert len(stderr.splitlines()) == 9 + 1 + 1
 
 
-async def test_a_daemon_that_holds_the_output_delays_nothing(
-    tool: ShellCommand, root: Path
-) -> None:
+async def test_a_daemon_that_holds_the_output_delays_nothing(tool, root):
     daemon = "import os, time; os.fork() and os._exit(0); os.setsid(); "
     daemon += "open('pid', 'w').write(str(os.getpid())); time.sleep(60)"
     begun = time.monotonic()
@@ -285,9 +267,7 @@ async def test_a_daemon_that_holds_the_output_delays_nothing(
     os.kill(pid, 9)
 
 
-async def test_what_was_left_in_the_background_ends_with_the_command(
-    tool: ShellCommand, root: Path
-) -> None:
+async def test_what_was_left_in_the_background_ends_with_the_command(tool, root):
     output = await run(
         tool, "sleep 60 & echo $! > pid; set -m; sleep 60 > /dev/null & echo $! >> pid; echo up"
     )
@@ -296,9 +276,7 @@ async def test_what_was_left_in_the_background_ends_with_the_command(
     await gone(*numbers(root / "pid"))
 
 
-async def test_a_stop_ends_the_whole_tree_at_once(
-    tool: ShellCommand, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_ends_the_whole_tree_at_once(tool, root, monkeypatch):
     monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 30)  # so that KILL would be seen
     seconds, pids = await stopped(
         tool,
@@ -311,7 +289,7 @@ async def test_a_stop_ends_the_whole_tree_at_once(
     await gone(*pids)
 
 
-async def test_a_stop_lets_a_tool_clean_up(tool: ShellCommand, root: Path) -> None:
+async def test_a_stop_lets_a_tool_clean_up(tool, root):
     tidy = (
         "import os, signal, sys, time\n"
         "def leave(*_):\n    time.sleep(0.05); open('tidy', 'w').close(); sys.exit()\n"
@@ -338,21 +316,19 @@ STUBBORN = "trap '' TERM; echo $$ >> pid; while :; do sleep 60; done"
     ],
     ids=["itself", "a child", "a child in its own group", "a child in its own session"],
 )
-async def test_a_tool_that_ignores_a_stop_is_killed_within_a_second(
-    tool: ShellCommand, root: Path, command: str
-) -> None:
+async def test_a_tool_that_ignores_a_stop_is_killed_within_a_second(tool, root, command):
     seconds, pids = await stopped(tool, command, root / "pid", pids=1)
     assert seconds < 5
     await gone(*pids)
 
 
-async def test_a_timeout_ends_a_tool_that_ignores_it(tool: ShellCommand, root: Path) -> None:
+async def test_a_timeout_ends_a_tool_that_ignores_it(tool, root):
     output = await run(tool, STUBBORN, timeout=200)
     assert texts(output)[0] == "Timed out after 0.2 s and was stopped."
     await gone(*numbers(root / "pid"))
 
 
-async def test_a_stop_leaves_no_descriptors(tool: ShellCommand, root: Path) -> None:
+async def test_a_stop_leaves_no_descriptors(tool, root):
     await run(tool, "true")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(3):
@@ -361,7 +337,7 @@ async def test_a_stop_leaves_no_descriptors(tool: ShellCommand, root: Path) -> N
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-async def test_a_flood_can_be_stopped(tool: ShellCommand, root: Path) -> None:
+async def test_a_flood_can_be_stopped(tool, root):
     seconds, pids = await stopped(tool, "echo $$ > pid; yes", root / "pid", pids=1)
     assert seconds < 5
     await gone(*pids)

@@ -94,12 +94,12 @@ def judged(root: Path, command: str, folder: Path | None = None) -> TouchedPaths
 
 
 @pytest.mark.parametrize("command", [*OF_THE_ISSUE, *OTHERS])
-def test_a_command_that_may_lead_out_asks(house: Path, command: str) -> None:
+def test_a_command_that_may_lead_out_asks(house, command):
     assert judged(house, command).outside
 
 
 @pytest.mark.parametrize("command", INSIDE)
-def test_a_command_that_stays_inside_does_not_ask(house: Path, command: str) -> None:
+def test_a_command_that_stays_inside_does_not_ask(house, command):
     assert judged(house, command) == TouchedPaths(outside=(), guarded=())
 
 
@@ -112,16 +112,16 @@ def test_a_command_that_stays_inside_does_not_ask(house: Path, command: str) -> 
         "echo x >> sub/deep/Claude.md",
     ],
 )  # fmt: skip
-def test_a_command_that_may_change_a_guarded_path_asks(house: Path, command: str) -> None:
+def test_a_command_that_may_change_a_guarded_path_asks(house, command):
     assert judged(house, command).guarded
 
 
 @pytest.mark.parametrize("command", ["cat AGENTS.md", "git diff .github", "ls .vscode | head -3"])
-def test_a_command_that_only_reads_guarded_paths_does_not_ask(house: Path, command: str) -> None:
+def test_a_command_that_only_reads_guarded_paths_does_not_ask(house, command):
     assert judged(house, command) == TouchedPaths(outside=(), guarded=())
 
 
-def test_a_glob_asks_for_the_guarded_files_it_matches(tmp_path: Path) -> None:
+def test_a_glob_asks_for_the_guarded_files_it_matches(tmp_path):
     assert judged(tmp_path, "sed -i s/a/b/ *.md") == TouchedPaths(outside=(), guarded=())
     (tmp_path / "AGENTS.md").touch()
     assert judged(tmp_path, "sed -i s/a/b/ *.md").guarded == (f"{tmp_path}/AGENTS.md",)
@@ -158,9 +158,7 @@ words = st.lists(st.sampled_from(PIECES), min_size=1, max_size=6).map("".join)
     st.tuples(words, words, words),
     st.sampled_from([".", "sub", "sub/deep"]),
 )
-def test_nothing_judged_as_inside_leads_bash_outside(
-    house: Path, shape: str, given_words: tuple[str, str, str], start: str
-) -> None:
+def test_nothing_judged_as_inside_leads_bash_outside(house, shape, given_words, start):
     command = shape.format(*given_words)
     folder = house / start
     if judged(house, command, folder).outside:
@@ -189,7 +187,7 @@ def opened_by_bash(root: Path, command: str, folder: Path) -> list[str]:
 
 
 @needs_bash
-def test_bash_is_recorded_as_it_opens_files(house: Path) -> None:
+def test_bash_is_recorded_as_it_opens_files(house):
     opened = opened_by_bash(house, "cd sub; cat {.,x} $(echo y); bash -c 'cat z'", house)
     assert opened == [f"{house}/sub/{name}" for name in (".", "x", "y", "z")]
 
@@ -197,7 +195,7 @@ def test_bash_is_recorded_as_it_opens_files(house: Path) -> None:
 @needs_bash
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from("{},.ab13"), min_size=1, max_size=14))
-def test_braces_become_every_word_that_bash_makes_of_them(text: str) -> None:
+def test_braces_become_every_word_that_bash_makes_of_them(text):
     assert BASH is not None
     (word,) = tokenize(text)
     assert isinstance(word, Word)
@@ -218,11 +216,11 @@ def test_braces_become_every_word_that_bash_makes_of_them(text: str) -> None:
         (".[!.]*", False), (".x*", False), ("*", False), ("..", False),
     ],
 )  # fmt: skip
-def test_a_glob_that_may_match_the_parent_folder_is_known(pattern: str, expected: bool) -> None:
+def test_a_glob_that_may_match_the_parent_folder_is_known(pattern, expected):
     assert matches_parent(pattern) is expected
 
 
-def test_a_glob_matches_what_is_there_and_has_a_limit(tmp_path: Path) -> None:
+def test_a_glob_matches_what_is_there_and_has_a_limit(tmp_path):
     for name in ("a.py", "b.py", ".c.py"):
         (tmp_path / name).touch()
     assert sorted(glob_matches(f"{tmp_path}/*.py")) == [f"{tmp_path}/a.py", f"{tmp_path}/b.py"]

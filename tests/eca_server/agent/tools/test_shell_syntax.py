@@ -65,9 +65,7 @@ def operators(command: str) -> list[str]:
         ("${X:-/etc}", [f"{UNKNOWN}{{X:-/etc}}"]),
     ],
 )
-def test_a_command_is_cut_into_words_as_the_shell_cuts_it(
-    command: str, expected: list[str]
-) -> None:
+def test_a_command_is_cut_into_words_as_the_shell_cuts_it(command, expected):
     assert words(command) == expected
 
 
@@ -83,7 +81,7 @@ def test_a_command_is_cut_into_words_as_the_shell_cuts_it(
         ("a # b\nc", ["#", "\n"]),
     ],
 )
-def test_operators_are_separate_and_quoted_ones_are_not(command: str, expected: list[str]) -> None:
+def test_operators_are_separate_and_quoted_ones_are_not(command, expected):
     assert operators(command) == expected
 
 
@@ -103,7 +101,7 @@ def test_operators_are_separate_and_quoted_ones_are_not(command: str, expected: 
         ("x$", ""),
     ],
 )
-def test_a_word_says_what_in_it_the_shell_would_expand(command: str, active: str) -> None:
+def test_a_word_says_what_in_it_the_shell_would_expand(command, active):
     (word,) = tokenize(command)
     assert isinstance(word, Word)
     assert word.active == frozenset(active)
@@ -119,7 +117,7 @@ def test_a_word_says_what_in_it_the_shell_would_expand(command: str, active: str
         ("<<E\na $(b) c\nE", ["b"]),
     ],
 )
-def test_the_code_in_a_word_is_cut_as_well(command: str, inner: list[str]) -> None:
+def test_the_code_in_a_word_is_cut_as_well(command, inner):
     nested = [
         code for token in tokenize(command) if isinstance(token, Word) for code in token.nested
     ]
@@ -135,13 +133,13 @@ def test_the_code_in_a_word_is_cut_as_well(command: str, inner: list[str]) -> No
         "cat <<E\na\\\nE\nb", "cat <<E $(a\nb)\nE",
     ],
 )  # fmt: skip
-def test_what_is_too_involved_is_not_guessed_at(command: str) -> None:
+def test_what_is_too_involved_is_not_guessed_at(command):
     with pytest.raises(Unreadable):
         tokenize(command, VARIABLES)
 
 
 @pytest.mark.parametrize("command", ["'a", '"a', '"a\\"', "$'a", "a\0b", "a" * 200_000, "x '\n"])
-def test_what_is_no_command_is_not_guessed_at(command: str) -> None:
+def test_what_is_no_command_is_not_guessed_at(command):
     with pytest.raises(Unreadable):
         tokenize(command)
 
@@ -150,7 +148,7 @@ ALPHABET = " \t'\"\\ab$#/.-=*~2"
 
 
 @given(st.text(st.sampled_from(ALPHABET + ";|&<>(){}`\n!"), max_size=40))
-def test_no_text_makes_it_fail_otherwise(command: str) -> None:
+def test_no_text_makes_it_fail_otherwise(command):
     try:
         tokens = tokenize(command, VARIABLES)
     except Unreadable:
@@ -160,7 +158,7 @@ def test_no_text_makes_it_fail_otherwise(command: str) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from(" \t'\"\\ab#/.-=2"), max_size=25))
-def test_words_are_cut_as_a_real_shell_cuts_them(command: str) -> None:
+def test_words_are_cut_as_a_real_shell_cuts_them(command):
     shell = shutil.which("bash") or "sh"
     script = f"set -f\nprintf '%s\\0' x {command}"
     real = subprocess.run([shell, "-c", script], capture_output=True, check=False)

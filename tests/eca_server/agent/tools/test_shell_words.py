@@ -57,22 +57,22 @@ INSIDE = [
 
 
 @pytest.mark.parametrize("command", OUTSIDE)
-def test_a_path_that_leads_out_is_found(command: str) -> None:
+def test_a_path_that_leads_out_is_found(command):
     assert lexically_outside(command)
 
 
 @pytest.mark.parametrize("command", INSIDE)
-def test_what_stays_inside_is_not_taken_for_more(command: str) -> None:
+def test_what_stays_inside_is_not_taken_for_more(command):
     assert not lexically_outside(command)
 
 
-def test_a_relative_word_counts_from_where_the_command_starts() -> None:
+def test_a_relative_word_counts_from_where_the_command_starts():
     assert not lexically_outside("cat ../x", "/ws/sub")
     assert lexically_outside("cat ../../x", "/ws/sub")
     assert "/ws/sub/a" in named("cat a", "/ws/sub").paths
 
 
-def test_what_cannot_be_cut_or_is_too_much_is_reported() -> None:
+def test_what_cannot_be_cut_or_is_too_much_is_reported():
     assert "quote" in named("cat 'a").unknown[0]
     assert named(" ".join(f"a{n}" for n in range(2_000))).unknown
     assert named("cd $X; X=1").unknown
@@ -81,7 +81,7 @@ def test_what_cannot_be_cut_or_is_too_much_is_reported() -> None:
 @pytest.mark.parametrize(
     "part", ["a.", "$a ", "'a' ", "cd a;", "a=", "[", "(", "a://", "-", "$'", "../", "#", "~", ".*"]
 )
-def test_a_long_command_costs_no_more_than_its_length(part: str) -> None:
+def test_a_long_command_costs_no_more_than_its_length(part):
     started = time.monotonic()
     named(part * (30_000 // len(part)))
     assert time.monotonic() - started < 3  # minutes, if each part were compared with the others
@@ -96,9 +96,7 @@ shapes = st.sampled_from(
 
 
 @given(st.lists(innocent, max_size=3), st.lists(innocent, max_size=3), shapes, places, st.data())
-def test_one_path_outside_is_found_in_any_place(
-    before: list[str], after: list[str], shape: str, place: str, data: st.DataObject
-) -> None:
+def test_one_path_outside_is_found_in_any_place(before, after, shape, place, data):
     commands = [*before, shape.format(place), *after]
     text = commands[0]
     for command in commands[1:]:
@@ -109,7 +107,7 @@ def test_one_path_outside_is_found_in_any_place(
 
 
 @given(st.text(st.sampled_from(" ab/.~$'\"\\;|&<>(){}*\n=-"), max_size=40))
-def test_no_text_makes_it_fail(command: str) -> None:
+def test_no_text_makes_it_fail(command):
     found = named(command)
     assert all(path.startswith(("/", "~")) for path in found.paths)
 
@@ -138,18 +136,18 @@ def outside(root: Path, *paths: str, command: str | None = None) -> tuple[str, .
     return judged(root, *paths, command=command).outside
 
 
-def test_the_paths_of_a_call_are_judged_by_where_they_lead(house: Path) -> None:
+def test_the_paths_of_a_call_are_judged_by_where_they_lead(house):
     assert outside(house, "sub/a", "new", str(house / "x")) == ()
     assert outside(house, "sub/a", "../x", "link/x", "/etc", "../x") == ("../x", "link/x", "/etc")
 
 
-def test_a_path_that_leads_nowhere_counts_as_outside(house: Path) -> None:
+def test_a_path_that_leads_nowhere_counts_as_outside(house):
     (house / "circle").symlink_to("circle")
     command = f"cat circle {'a' * 5_000}"
     assert outside(house, command=command) == (f"{house}/circle", f"{house}/{'a' * 5_000}")
 
 
-def test_a_place_is_judged_as_it_was_found(house: Path) -> None:
+def test_a_place_is_judged_as_it_was_found(house):
     """The call opens the judged path, even if the path has changed."""
     workspace = Workspace([Root(name="ws", uri="", path=house, real_path=house.resolve())])
     places = [workspace.locate("link/x"), workspace.locate("sub/x")]
@@ -161,7 +159,7 @@ def test_a_place_is_judged_as_it_was_found(house: Path) -> None:
     assert found.outside == ("link/x",)
 
 
-def test_the_words_of_a_command_are_judged_by_where_they_lead(house: Path) -> None:
+def test_the_words_of_a_command_are_judged_by_where_they_lead(house):
     assert outside(house, command="cat sub/a && make > log 2>&1") == ()
     assert outside(house, command="cat link") == (f"{house}/link",)
     assert outside(house, command="cd sub && cat ../link/x") == (f"{house}/sub/../link/x",)
@@ -169,14 +167,14 @@ def test_the_words_of_a_command_are_judged_by_where_they_lead(house: Path) -> No
     assert "cd to an unknown folder" in outside(house, "sub", command="cd $(pwd)")
 
 
-def test_a_workspace_without_roots_has_nothing_inside() -> None:
+def test_a_workspace_without_roots_has_nothing_inside():
     workspace = Workspace([])
     places = [workspace.locate("/a")]
     found = touched_paths(workspace, places, command="ls", folder="/home", variables={}).outside
     assert found == ("/a", "/home/ls")
 
 
-def test_what_decides_on_calls_is_distinguished_however_it_is_named(house: Path) -> None:
+def test_what_decides_on_calls_is_distinguished_however_it_is_named(house):
     (house / ".eca").mkdir()
     (house / "settings").symlink_to(".eca")
     paths = (".eca/config.json", "settings/x", "sub/.GIT/hooks/a", "a.git", "sub/.ecarc")

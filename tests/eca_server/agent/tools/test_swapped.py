@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,8 +34,6 @@ from eca_server.workspace.opening import open_directory
 from tests.eca_server.agent.tools.file_tools import files_in, prepare, run, text_of
 from tests.eca_server.agent.tools.test_grep import RIPGREP, fake
 from tests.eca_server.workspace.conftest import swapped_all_the_time
-
-pytestmark = pytest.mark.trio
 
 ROUNDS = 40
 LIES = "changed after it was checked"
@@ -115,8 +112,8 @@ async def decide(tool: Tool, call: PreparedCall, files: Files, **arguments: Any)
 @pytest.mark.parametrize("swapped", ["src/in", "src"])
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
-    project: Path, engine: None, name: str, swapped: str
-) -> None:
+    project, engine, name, swapped
+):
     make, arguments = CALLS[name]
     files = files_in(project)
     tool = make(files)
@@ -133,9 +130,7 @@ async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
 @pytest.mark.parametrize(
     "name", [name for name in CALLS if name.split("_")[0] not in {"write", "edit"}]
 )
-async def test_a_link_turned_inwards_for_the_decision_does_not_change_it(
-    project: Path, name: str
-) -> None:
+async def test_a_link_turned_inwards_for_the_decision_does_not_change_it(project, name):
     make, arguments = CALLS[name]
     files = files_in(project)
     shutil.copy(project / "src" / "in" / "f", project / "src" / "f")
@@ -153,7 +148,7 @@ async def test_a_link_turned_inwards_for_the_decision_does_not_change_it(
     assert decision.rule.startswith("outside the workspace: link/in")
 
 
-async def test_a_preview_is_judged_where_it_was_made(project: Path) -> None:
+async def test_a_preview_is_judged_where_it_was_made(project):
     files = files_in(project)
     (project / "link").symlink_to(project.parent / "outside")
     arguments = {"path": "link/new", "original_content": "", "new_content": "x"}
@@ -168,19 +163,12 @@ async def test_a_preview_is_judged_where_it_was_made(project: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "make", "arguments"),
-    [
-        (directory_tree, DirectoryTree, {"path": "."}),
-        (grep, Grep, {"path": ".", "pattern": "."}),
-    ],
+    [(directory_tree, DirectoryTree, {"path": "."}), (grep, Grep, {"path": ".", "pattern": "."})],
     ids=["directory_tree", "grep"],
 )
 async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    module: ModuleType,
-    make: Callable[..., Tool],
-    arguments: dict[str, str],
-) -> None:
+    project, monkeypatch, module, make, arguments
+):
     monkeypatch.setattr(grep, "find_ripgrep", lambda: None)
     looks = 0
 
@@ -200,8 +188,8 @@ async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(
 
 
 async def test_what_ripgrep_found_behind_a_link_is_not_shown(
-    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    project, tmp_path_factory, monkeypatch
+):
     """Simulate that `src` was a link to the outside only while ripgrep walked."""
     there = tmp_path_factory.mktemp("bin")
     (there / "src").symlink_to(project.parent / "outside")
@@ -213,9 +201,7 @@ async def test_what_ripgrep_found_behind_a_link_is_not_shown(
     assert text == ("src/in/f:1:same\nSome files changed during the search: search again.")
 
 
-async def test_lines_are_confirmed_however_they_are_encoded_and_ended(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_lines_are_confirmed_however_they_are_encoded_and_ended(project, monkeypatch):
     files = {
         "bom": b"\xef\xbb\xbfsame 1\r\nsame 2\r\n",
         "carriage": b"a\rsame 3\r\r\nb\n",
@@ -236,9 +222,7 @@ async def test_lines_are_confirmed_however_they_are_encoded_and_ended(
 
 
 @pytest.mark.parametrize("name", ["directory_tree", "grep, a folder", "grep, a file", "read_file"])
-async def test_a_link_that_flips_all_the_time_never_wins(
-    project: Path, engine: None, name: str
-) -> None:
+async def test_a_link_that_flips_all_the_time_never_wins(project, engine, name):
     make, arguments = CALLS[name]
     files = files_in(project)
     tool = make(files)
@@ -255,7 +239,7 @@ async def test_a_link_that_flips_all_the_time_never_wins(
     assert not any("secret" in text for text in outcomes)
 
 
-async def test_a_command_never_starts_where_a_flipping_link_leads(project: Path) -> None:
+async def test_a_command_never_starts_where_a_flipping_link_leads(project):
     files = files_in(project)
     make, arguments = CALLS["shell_command"]
     tool = make(files)
@@ -270,9 +254,7 @@ async def test_a_command_never_starts_where_a_flipping_link_leads(project: Path)
                 continue
 
 
-async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(
-    project: Path,
-) -> None:
+async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(project):
     call = await prepare(shell(files_in(project)), command="pwd")
     with trio.fail_after(10):
         assert text_of(await call.run()).strip() == str(project)
@@ -283,9 +265,7 @@ async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(
 
 
 @pytest.mark.parametrize("name", ["directory_tree", "grep, a folder", "shell_command"])
-async def test_a_platform_without_descriptors_looks_before(
-    project: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+async def test_a_platform_without_descriptors_looks_before(project, monkeypatch, name):
     monkeypatch.setattr(opening, "_STEPS", False)
     make, arguments = CALLS[name]
     tool = make(files_in(project))
@@ -297,9 +277,7 @@ async def test_a_platform_without_descriptors_looks_before(
         await call.run()
 
 
-async def test_a_platform_without_descriptors_looks_afterwards(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_platform_without_descriptors_looks_afterwards(project, monkeypatch):
     monkeypatch.setattr(opening, "_STEPS", False)
 
     def checkpoint() -> None:
@@ -312,7 +290,7 @@ async def test_a_platform_without_descriptors_looks_afterwards(
         await run(tool, path="src/in")
 
 
-async def test_a_name_that_leads_up_has_no_lines(project: Path) -> None:
+async def test_a_name_that_leads_up_has_no_lines(project):
     """A manipulated index may make Git print any name."""
     with open_directory(project) as folder:
         names = ["../outside/in/secret", "src/../../outside/in/secret", "src/in/f"]

@@ -65,15 +65,13 @@ def below(files: IgnoredAndTracked, folder: Path) -> list[str]:
         return sorted(files.below(opened, checkpoint=lambda: None))
 
 
-def test_they_are_named_relative_to_the_folder(repository: Path) -> None:
+def test_they_are_named_relative_to_the_folder(repository):
     files = IgnoredAndTracked()
     assert below(files, repository) == ["a.log", "sub/d.log"]
     assert below(files, repository / "sub") == ["d.log"]
 
 
-def test_git_is_not_asked_again_while_nothing_changed(
-    repository: Path, listed_directories: list[Path], clock: Clock
-) -> None:
+def test_git_is_not_asked_again_while_nothing_changed(repository, listed_directories, clock):
     files = IgnoredAndTracked()
     for now in (0.0, 30.0, 59.0):
         clock.now = now
@@ -84,9 +82,7 @@ def test_git_is_not_asked_again_while_nothing_changed(
     assert listed_directories == [repository] * 2
 
 
-def test_a_change_of_the_index_or_of_the_rules_is_seen_at_once(
-    repository: Path, clock: Clock
-) -> None:
+def test_a_change_of_the_index_or_of_the_rules_is_seen_at_once(repository, clock):
     files = IgnoredAndTracked()
     below(files, repository)
     add(repository, "b.log")
@@ -97,9 +93,7 @@ def test_a_change_of_the_index_or_of_the_rules_is_seen_at_once(
     assert below(files, repository) == ["a.log", "c"]
 
 
-def test_many_folders_are_not_all_remembered(
-    repository: Path, listed_directories: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_folders_are_not_all_remembered(repository, listed_directories, monkeypatch):
     monkeypatch.setattr(tracked, "_MOST_FOLDERS", 1)
     files = IgnoredAndTracked()
     for folder in (repository, repository / "sub", repository):
@@ -107,9 +101,7 @@ def test_many_folders_are_not_all_remembered(
     assert len(listed_directories) == 3
 
 
-def test_where_git_cannot_say_there_are_none(
-    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_git_cannot_say_there_are_none(repository, tmp_path_factory, monkeypatch):
     assert below(IgnoredAndTracked(), tmp_path_factory.mktemp("bare")) == []
     monkeypatch.setenv("PATH", os.devnull)
     assert below(IgnoredAndTracked(), repository) == []

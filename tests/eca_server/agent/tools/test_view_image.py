@@ -14,8 +14,6 @@ from eca_server.models.history import ImagePart, TextPart
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, session
 from tests.eca_server.agent.tools.file_tools import files_in, prepare, run
 
-pytestmark = pytest.mark.trio
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 PICTURES = {
     "image/png": PNG,
@@ -31,9 +29,7 @@ def tool(tmp_path: Path) -> ViewImage:
 
 
 @pytest.mark.parametrize("media_type", PICTURES)
-async def test_a_picture_is_shown_by_its_content(
-    tool: ViewImage, tmp_path: Path, media_type: str
-) -> None:
+async def test_a_picture_is_shown_by_its_content(tool, tmp_path, media_type):
     (tmp_path / "shot.txt").write_bytes(PICTURES[media_type])
     text, picture = (await run(tool, path="shot.txt")).parts
     assert isinstance(text, TextPart)
@@ -49,15 +45,13 @@ async def test_a_picture_is_shown_by_its_content(
     ],
     ids=["text", "PDF", "too large"],
 )
-async def test_what_is_no_picture_is_refused(
-    tool: ViewImage, tmp_path: Path, data: bytes, message: str
-) -> None:
+async def test_what_is_no_picture_is_refused(tool, tmp_path, data, message):
     (tmp_path / "a.png").write_bytes(data)
     with pytest.raises(ToolError, match=message):
         await run(tool, path="a.png")
 
 
-async def test_the_place_that_is_judged_is_the_place_that_is_opened(tmp_path: Path) -> None:
+async def test_the_place_that_is_judged_is_the_place_that_is_opened(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -69,7 +63,7 @@ async def test_the_place_that_is_judged_is_the_place_that_is_opened(tmp_path: Pa
 
 
 @pytest.mark.parametrize("sees", [True, False])
-async def test_only_models_with_image_input_are_offered_it(tmp_path: Path, *, sees: bool) -> None:
+async def test_only_models_with_image_input_are_offered_it(tmp_path, *, sees):
     (tmp_path / "a.png").write_bytes(PNG)
     script = calls(("eca_view_image", {"path": "a.png"}))
     async with session(tmp_path, script) as (ours, provider):
@@ -82,7 +76,7 @@ async def test_only_models_with_image_input_are_offered_it(tmp_path: Path, *, se
         assert of_calls(ours)[-1]["error"] is not sees
 
 
-async def test_a_picture_outside_the_workspace_asks(tmp_path: Path) -> None:
+async def test_a_picture_outside_the_workspace_asks(tmp_path):
     inside = tmp_path / "in"
     inside.mkdir()
     (tmp_path / "a.png").write_bytes(PNG)

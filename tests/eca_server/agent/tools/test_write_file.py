@@ -21,8 +21,6 @@ from tests.eca_server.agent.tools.file_tools import (
     stop_at_checkpoints,
 )
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def tool(tmp_path: Path) -> WriteFile:
@@ -35,7 +33,7 @@ async def refusal(tool: WriteFile, path: str, content: str = "new") -> str:
     return str(fault.value)
 
 
-async def test_a_new_file_is_created_with_its_directories(tool: WriteFile, tmp_path: Path) -> None:
+async def test_a_new_file_is_created_with_its_directories(tool, tmp_path):
     call = await prepare(tool, path="a/b/new.txt", content="one\ntwo\n")
     assert not (tmp_path / "a").exists()
     assert call.paths == ("a/b/new.txt",)
@@ -49,9 +47,7 @@ async def test_a_new_file_is_created_with_its_directories(tool: WriteFile, tmp_p
     assert (change.lines_added, change.lines_removed) == (2, 0)
 
 
-async def test_an_existing_file_is_compared_with_what_it_was(
-    tool: WriteFile, tmp_path: Path
-) -> None:
+async def test_an_existing_file_is_compared_with_what_it_was(tool, tmp_path):
     (tmp_path / "f").write_text("one\ntwo\n")
     change = change_of(await run(tool, path="f", content="one\n2\n"))
     assert change.diff == "@@ -1,2 +1,2 @@\n one\n-two\n+2"
@@ -70,23 +66,21 @@ async def test_an_existing_file_is_compared_with_what_it_was(
     ids=["line ends kept", "line ends given", "mark kept", "encoding kept", "encoding too small"],
 )
 async def test_encoding_and_line_ends_are_preserved_where_possible(
-    tool: WriteFile, tmp_path: Path, before: bytes, content: str, after: bytes
-) -> None:
+    tool, tmp_path, before, content, after
+):
     (tmp_path / "f").write_bytes(before)
     await run(tool, path="f", content=content)
     assert (tmp_path / "f").read_bytes() == after
 
 
-async def test_the_mode_is_preserved(tool: WriteFile, tmp_path: Path) -> None:
+async def test_the_mode_is_preserved(tool, tmp_path):
     (tmp_path / "run").write_text("old")
     (tmp_path / "run").chmod(0o751)
     await run(tool, path="run", content="new")
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o751
 
 
-async def test_it_refuses_if_the_file_changed_while_approval_waited(
-    tool: WriteFile, tmp_path: Path
-) -> None:
+async def test_it_refuses_if_the_file_changed_while_approval_waited(tool, tmp_path):
     (tmp_path / "f").write_text("old")
     over_a_file = await prepare(tool, path="f", content="new")
     new_file = await prepare(tool, path="g", content="new")
@@ -98,9 +92,7 @@ async def test_it_refuses_if_the_file_changed_while_approval_waited(
     assert [(tmp_path / name).read_text() for name in "fg"] == ["by the user"] * 2
 
 
-async def test_it_refuses_if_the_file_changed_since_the_model_read_it(
-    tool: WriteFile, tmp_path: Path
-) -> None:
+async def test_it_refuses_if_the_file_changed_since_the_model_read_it(tool, tmp_path):
     read = ReadFile(files=tool.files)
     (tmp_path / "f").write_text("old")
     await run(read, path="f")
@@ -113,9 +105,7 @@ async def test_it_refuses_if_the_file_changed_since_the_model_read_it(
     assert (tmp_path / "f").read_text() == "newer"
 
 
-async def test_a_file_that_is_gone_since_it_was_read_is_reported_once(
-    tool: WriteFile, tmp_path: Path
-) -> None:
+async def test_a_file_that_is_gone_since_it_was_read_is_reported_once(tool, tmp_path):
     (tmp_path / "f").write_text("old")
     await run(ReadFile(files=tool.files), path="f")
     (tmp_path / "f").unlink()
@@ -124,7 +114,7 @@ async def test_a_file_that_is_gone_since_it_was_read_is_reported_once(
     assert (tmp_path / "f").read_text() == "new"
 
 
-async def test_what_is_no_text_is_not_overwritten(tool: WriteFile, tmp_path: Path) -> None:
+async def test_what_is_no_text_is_not_overwritten(tool, tmp_path):
     (tmp_path / "binary").write_bytes(b"\0\1")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -134,7 +124,7 @@ async def test_what_is_no_text_is_not_overwritten(tool: WriteFile, tmp_path: Pat
     assert (tmp_path / "binary").read_bytes() == b"\0\1"
 
 
-async def test_a_link_that_leads_out_is_refused_before_the_user_is_asked(tmp_path: Path) -> None:
+async def test_a_link_that_leads_out_is_refused_before_the_user_is_asked(tmp_path):
     (tmp_path / "root").mkdir()
     (tmp_path / "out").write_text("precious")
     (tmp_path / "root/link").symlink_to(tmp_path / "out")
@@ -142,13 +132,11 @@ async def test_a_link_that_leads_out_is_refused_before_the_user_is_asked(tmp_pat
         await prepare(WriteFile(files=files_in(tmp_path / "root")), path="link", content="x")
 
 
-async def test_half_a_surrogate_pair_is_no_content(tool: WriteFile) -> None:
+async def test_half_a_surrogate_pair_is_no_content(tool):
     assert "half a surrogate pair" in await refusal(tool, "f", "\ud800")
 
 
-async def test_a_full_disk_is_reported_and_leaves_nothing(
-    tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_is_reported_and_leaves_nothing(tool, tmp_path, monkeypatch):
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -157,9 +145,7 @@ async def test_a_full_disk_is_reported_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-async def test_a_stop_leaves_the_file_as_it_was(
-    tool: WriteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_leaves_the_file_as_it_was(tool, tmp_path, monkeypatch):
     (tmp_path / "f").write_text("old")
     call = await prepare(tool, path="f", content="new")
     with trio.CancelScope() as scope:
@@ -170,7 +156,7 @@ async def test_a_stop_leaves_the_file_as_it_was(
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
-async def test_it_returns_what_is_needed_to_undo_it(tool: WriteFile, tmp_path: Path) -> None:
+async def test_it_returns_what_is_needed_to_undo_it(tool, tmp_path):
     for before, content in ((None, "old"), (b"old", "new")):
         call = await prepare(tool, path="a/f", content=content)
         (change,) = call.changes

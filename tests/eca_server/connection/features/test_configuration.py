@@ -97,17 +97,11 @@ async def project(
         ),
         (
             {"providers": {"p": P | NAMES}},
-            {
-                "models": ["p/m", "p/n", "simulator/echo", "simulator/script"],
-                "selectModel": "p/m",
-            },
+            {"models": ["p/m", "p/n", "simulator/echo", "simulator/script"], "selectModel": "p/m"},
         ),
     ],
 )
-@pytest.mark.trio
-async def test_a_change_is_announced_and_nothing_else(
-    tmp_path: Path, content: dict[str, Any], expected: dict[str, Any]
-) -> None:
+async def test_a_change_is_announced_and_nothing_else(tmp_path, content, expected):
     async with project(tmp_path) as ours:
         ours.write(content)
         assert await ours.chat_told() == expected
@@ -121,8 +115,7 @@ async def test_a_change_is_announced_and_nothing_else(
 @pytest.mark.parametrize(
     "content", [{"lspTimeoutSeconds": 7}, '// only a comment\n{"defaultModel": "simulator/echo"}']
 )
-@pytest.mark.trio
-async def test_an_unchanged_value_is_not_announced(tmp_path: Path, content: Any) -> None:
+async def test_an_unchanged_value_is_not_announced(tmp_path, content):
     async with project(tmp_path, {"defaultModel": "simulator/echo"}) as ours:
         models = ours.editor.connection.models
         ours.write(content)
@@ -130,8 +123,7 @@ async def test_an_unchanged_value_is_not_announced(tmp_path: Path, content: Any)
         assert (ours.editor.connection.models is models) == isinstance(content, str)
 
 
-@pytest.mark.trio
-async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) -> None:
+async def test_a_file_that_is_just_being_written_does_not_count(tmp_path):
     async with project(tmp_path, {"welcomeMessage": "one", "defaultBehavior": "plan"}) as ours:
         for half in ("", "{}", '{"welcomeMessage": "t', '{"welcomeMessage": "two"'):
             ours.write(half)
@@ -140,10 +132,7 @@ async def test_a_file_that_is_just_being_written_does_not_count(tmp_path: Path) 
         assert await ours.chat_told() == {"welcomeMessage": "three"}
 
 
-@pytest.mark.trio
-async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fixed(
-    tmp_path: Path,
-) -> None:
+async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fixed(tmp_path):
     async with project(tmp_path, {"welcomeMessage": "one", "disabledTools": ["grep"]}) as ours:
         before = ours.editor.connection.config
         ours.write('{\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
@@ -160,8 +149,7 @@ async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fi
         assert len(await ours.unsolicited()) == 1
 
 
-@pytest.mark.trio
-async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
+async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path):
     async with project(tmp_path, {"welcomeMessage": "one"}) as ours:
         ours.file.unlink()
         os.mkfifo(ours.file)
@@ -172,8 +160,7 @@ async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path: Path) -> None:
         assert await ours.chat_told() == {"welcomeMessage": "two"}
 
 
-@pytest.mark.trio
-async def test_a_value_that_does_not_fit_is_reported_with_its_place(tmp_path: Path) -> None:
+async def test_a_value_that_does_not_fit_is_reported_with_its_place(tmp_path):
     async with project(tmp_path) as ours:
         ours.write('{\n "welcomeMessage": 3,\n "lspTimeOut": 4\n}')
         error, warning = [each["params"] for each in await ours.unsolicited()]
@@ -184,10 +171,7 @@ async def test_a_value_that_does_not_fit_is_reported_with_its_place(tmp_path: Pa
 
 
 @pytest.mark.requirement("W-33b")
-@pytest.mark.trio
-async def test_tools_are_announced_again_when_the_configuration_disables_others(
-    tmp_path: Path,
-) -> None:
+async def test_tools_are_announced_again_when_the_configuration_disables_others(tmp_path):
     async with project(tmp_path) as ours:
         ours.write({"disabledTools": ["eca_grep"], "customTools": {"hi": {"command": "true"}}})
         (update,) = await ours.unsolicited()
@@ -199,11 +183,7 @@ async def test_tools_are_announced_again_when_the_configuration_disables_others(
         assert await ours.unsolicited() == []
 
 
-@pytest.mark.requirement("W-33b", "W-28b")
-@pytest.mark.trio
-async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behaviour(
-    tmp_path: Path,
-) -> None:
+async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behaviour(tmp_path):
     async with editor() as ours:
         for behavior, times in (("agent", 1), ("plan", 2), ("plan", 2), ("agent", 3)):
             await ours.turn("hi", model="simulator/echo", behavior=behavior)
@@ -213,8 +193,7 @@ async def test_tools_are_announced_again_when_a_prompt_comes_with_another_behavi
 
 
 @pytest.mark.requirement("W-10e")
-@pytest.mark.trio
-async def test_before_the_handshake_a_client_is_sent_nothing_unasked() -> None:
+async def test_before_the_handshake_a_client_is_sent_nothing_unasked():
     async with editor(started=False) as ours:
         await ours.ask("initialize", {"capabilities": {}})
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
@@ -229,11 +208,7 @@ async def test_before_the_handshake_a_client_is_sent_nothing_unasked() -> None:
         assert len(update["params"]["chat"]) == 7
 
 
-@pytest.mark.requirement("W-28b")
-@pytest.mark.trio
-async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
-    tmp_path: Path,
-) -> None:
+async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(tmp_path):
     behaviors = {"plan": {"defaultModel": "simulator/script"}}
     async with project(tmp_path, {"behavior": behaviors}) as ours:
         await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
@@ -241,8 +216,7 @@ async def test_what_the_client_selected_itself_is_not_sent_back_with_a_change(
         assert await ours.chat_told() == {"welcomeMessage": "x"}
 
 
-@pytest.mark.trio
-async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
+async def test_a_behaviour_that_is_gone_is_replaced(tmp_path):
     async with project(tmp_path, {"behavior": {"review": {}}}) as ours:
         await ours.editor.tell("chat/selectedBehaviorChanged", {"behavior": "review"})
         ours.write({"defaultBehavior": "plan"})
@@ -255,8 +229,7 @@ async def test_a_behaviour_that_is_gone_is_replaced(tmp_path: Path) -> None:
         }
 
 
-@pytest.mark.trio
-async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) -> None:
+async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path):
     async with project(tmp_path, {"providers": {"p": P | NAMES}}) as ours:
         await ours.editor.prompt("/costs", model="p/n")
         await ours.editor.expect_finished()
@@ -268,10 +241,7 @@ async def test_a_model_that_was_asked_and_is_gone_is_replaced(tmp_path: Path) ->
         }
 
 
-@pytest.mark.trio
-async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(
-    tmp_path: Path,
-) -> None:
+async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_one(tmp_path):
     (tmp_path / "a.txt").write_text("what stands there\n")
     look = tool_call("eca_read_file", '{"path": "a.txt"}', call_id="1")
     provider = Provider([reply(wait("now"), look, finish("tool_calls"))], otherwise=reply("end"))
@@ -297,8 +267,7 @@ async def test_a_running_turn_keeps_its_configuration_and_the_next_has_the_new_o
     assert [offers(0), offers(1), offers(-1)] == [True, True, False]
 
 
-@pytest.mark.trio
-async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> None:
+async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path):
     key = tmp_path / "key"
     key.write_text("sk-the-first-key-0123456789")
     provider = Provider(otherwise=reply("a"))
@@ -319,8 +288,7 @@ async def test_a_key_in_a_file_is_taken_anew_when_it_changes(tmp_path: Path) -> 
     assert keys == ["Bearer sk-the-first-key-0123456789", "Bearer sk-the-second-key-0123456789"]
 
 
-@pytest.mark.trio
-async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> None:
+async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path):
     async with configured(tmp_path) as ours:
         models = ours.editor.connection.parts.models
         assert models.child_variables.keys() >= {"PATH", "XDG_CONFIG_HOME"}
@@ -330,8 +298,7 @@ async def test_children_do_not_see_the_variable_of_a_new_key(tmp_path: Path) -> 
         assert "XDG_CONFIG_HOME" in models.child_variables
 
 
-@pytest.mark.trio
-async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path: Path) -> None:
+async def test_what_git_ignores_is_left_out_or_not_as_configured(tmp_path):
     async with configured(tmp_path) as ours:
         index = ours.editor.connection.index
         assert index.gitignore
@@ -366,10 +333,9 @@ CONFIGS = st.fixed_dictionaries(
 SELECTIONS = st.sampled_from(["agent", "plan", "review", "novel"])
 
 
-@pytest.mark.requirement("CONF-3", "W-11g")
 @given(steps=st.lists(CONFIGS | SELECTIONS, max_size=6))
 @example(steps=[{"behavior": {"review": {}}, "defaultBehavior": "review"}, "agent", {}])
-def test_what_was_announced_adds_up_to_the_state(steps: list[Any]) -> None:
+def test_what_was_announced_adds_up_to_the_state(steps):
     """The merged updates are equal to the announcement to a new client."""
 
     async def scenario() -> None:
@@ -420,8 +386,7 @@ def tool_names() -> Iterator[str]:
                 yield each.name
 
 
-@pytest.mark.trio
-async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_path: Path) -> None:
+async def test_no_custom_tool_takes_the_name_of_a_native_one_of_any_package(tmp_path):
     names = {*tool_names()}
     assert {"read_file", "ask_user", "bg_job", "skill", "spawn_agent", "task"} <= names
     content = {"customTools": {name: {"command": "true"} for name in (*names, "mine")}}

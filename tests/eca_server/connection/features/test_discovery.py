@@ -14,8 +14,6 @@ from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
 from tests.eca_server.agent.chat.editor import Editor, editor
 
-pytestmark = pytest.mark.trio
-
 KEY = "sk-not-a-real-key-0123456789"
 OURS = ["simulator/echo", "simulator/script"]
 
@@ -53,10 +51,7 @@ def first_told(ours: Editor) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.requirement("W-11g", "CONF-3")
-async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(
-    tmp_path: Path,
-) -> None:
+async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(tmp_path):
     listed = ("m", "n", "text-embedding-3-small")
     async with Provider(models=listed, otherwise=reply("Hi")) as there:
         p = provider(there.url, models={"m": {}})
@@ -69,9 +64,7 @@ async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(
     assert (asked.target, asked.headers["authorization"]) == ("/v1/models", f"Bearer {KEY}")
 
 
-async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_chose(
-    tmp_path: Path,
-) -> None:
+async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_chose(tmp_path):
     async with Provider(models=["m"]) as there:
         async with discovering(tmp_path, p=provider(there.url)) as ours:
             assert await told(ours) == {"models": ["p/m", *OURS], "selectModel": "p/m"}
@@ -82,19 +75,14 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
             await listening.wait()
             await responder.respond(200, b'{"data": [{"id": "m"}]}')
 
-        async with (
-            serve(answer) as slow,
-            discovering(tmp_path, p=provider(slow.url)) as ours,
-        ):
+        async with serve(answer) as slow, discovering(tmp_path, p=provider(slow.url)) as ours:
             await ours.turn("hi", model="simulator/script")
             listening.set()
             assert await told(ours) == {"models": ["p/m", *OURS]}
             assert ours.connection.parts.selection.client_model == "simulator/script"
 
 
-async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, monkeypatch):
     monkeypatch.setattr("eca_server.models.discovery.is_local", lambda _: False)
     async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
         async with discovering(tmp_path, p=provider(there.url)) as ours:
@@ -106,7 +94,7 @@ async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(
     assert len(there.other_requests) == 1
 
 
-async def test_nothing_waits_for_an_endpoint_that_does_not_answer(tmp_path: Path) -> None:
+async def test_nothing_waits_for_an_endpoint_that_does_not_answer(tmp_path):
     asked = trio.Event()
 
     async def never(request: HTTPRequest, responder: Responder) -> None:
@@ -123,7 +111,7 @@ async def test_nothing_waits_for_an_endpoint_that_does_not_answer(tmp_path: Path
                 await ours.ask("shutdown")
 
 
-async def test_an_answer_that_is_no_list_changes_nothing(tmp_path: Path) -> None:
+async def test_an_answer_that_is_no_list_changes_nothing(tmp_path):
     answered = trio.Event()
 
     async def answer(request: HTTPRequest, responder: Responder) -> None:
@@ -141,7 +129,7 @@ async def test_an_answer_that_is_no_list_changes_nothing(tmp_path: Path) -> None
         assert ours.connection.models.names == ("q/m", *OURS)
 
 
-async def test_a_changed_configuration_is_looked_at_again(tmp_path: Path) -> None:
+async def test_a_changed_configuration_is_looked_at_again(tmp_path):
     async with (
         Provider(models=["m"]) as there,
         Provider(models=["n"]) as other,
@@ -156,7 +144,7 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path: Path) -> Non
         assert (await told(ours))["models"] == ["p/n", *OURS]
 
 
-async def test_who_is_not_to_be_asked_is_not(tmp_path: Path) -> None:
+async def test_who_is_not_to_be_asked_is_not(tmp_path):
     async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
         p = provider(there.url, fetchModels=False)
         async with discovering(tmp_path, p=p, q=provider(other.url)) as ours:
@@ -165,7 +153,7 @@ async def test_who_is_not_to_be_asked_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
-async def test_ollama_is_looked_for_without_being_configured(tmp_path: Path, variable: str) -> None:
+async def test_ollama_is_looked_for_without_being_configured(tmp_path, variable):
     async def answer(request: HTTPRequest, responder: Responder) -> None:
         model = b'{"model": "qwen3:8b", "name": "qwen3:8b"}'
         await responder.respond(200, b'{"models": [%s]}' % model)
@@ -179,9 +167,7 @@ async def test_ollama_is_looked_for_without_being_configured(tmp_path: Path, var
 
 
 @pytest.mark.requirement("LIFE-16")
-async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it(
-    tmp_path: Path,
-) -> None:
+async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it(tmp_path):
     asked, go_on = trio.Event(), trio.Event()
 
     async def answer(request: HTTPRequest, responder: Responder) -> None:
@@ -220,7 +206,7 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
     assert told == ({"context": 70000, "output": 5}, "10.00")
 
 
-async def test_without_the_option_no_user_is_asked() -> None:
+async def test_without_the_option_no_user_is_asked():
     async with (
         Provider(models=["n"]) as there,
         editor({"providers": {"p": provider(there.url)}}) as ours,

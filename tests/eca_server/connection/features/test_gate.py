@@ -17,8 +17,6 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import lifecycle
 from tests.eca_server.agent.chat.editor import editor, provider_config
 
-pytestmark = pytest.mark.trio
-
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:

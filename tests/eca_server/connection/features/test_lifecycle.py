@@ -10,11 +10,8 @@ import pytest
 from tests.eca_server.agent.chat.editor import editor
 
 
-@pytest.mark.trio
 @pytest.mark.requirement("W-14a")
-async def test_a_client_s_process_is_watched_without_a_descriptor_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_client_s_process_is_watched_without_a_descriptor_for_it(monkeypatch):
     monkeypatch.delattr(os, "pidfd_open")
     monkeypatch.setattr("eca_protocol.process.WATCH_SECONDS", 0.01)
     with subprocess.Popen(["sleep", "60"]) as client:

@@ -27,8 +27,6 @@ from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor,
 from tests.eca_server.agent.mcp.fake import Place
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
-pytestmark = pytest.mark.trio
-
 SECRET = "planted-0123456789-secret"
 
 
@@ -63,9 +61,7 @@ class Home:
             folders = [{"uri": uri_of(root), "name": root.name} for root in roots or self.roots[:1]]
             options = {"protocolRevision": "current", "workspaceTrusted": True, **options}
             await ours.start(
-                workspaceFolders=folders,
-                initializationOptions=options,
-                clientInfo={"name": client},
+                workspaceFolders=folders, initializationOptions=options, clientInfo={"name": client}
             )
             yield ours
 
@@ -103,7 +99,7 @@ async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
     return found
 
 
-async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(home: Home) -> None:
+async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(home):
     theirs = json.dumps({"mcpServers": {"s": server()}})
     home.user.write_text(theirs)
     async with home.editor() as ours:
@@ -120,7 +116,7 @@ async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(ho
     assert home.user.read_text() == theirs
 
 
-async def test_switched_off_and_on_in_one_breath_it_runs(home: Home) -> None:
+async def test_switched_off_and_on_in_one_breath_it_runs(home):
     home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
     async with home.editor() as ours:
         await status(ours, "s", "running")
@@ -132,7 +128,7 @@ async def test_switched_off_and_on_in_one_breath_it_runs(home: Home) -> None:
         await status(ours, "s", "running")
 
 
-async def test_a_server_is_added_changed_and_removed(home: Home) -> None:
+async def test_a_server_is_added_changed_and_removed(home):
     async with home.editor() as ours:
         given = server(env={"API_KEY": SECRET, "DEBUG": "1", "OTHER_KEY": "${env:PATH}"})
         answer = await ours.ask("mcp/addServer", {"name": "new", **given})
@@ -161,9 +157,7 @@ async def test_a_server_is_added_changed_and_removed(home: Home) -> None:
     assert SECRET not in logins.read_text()
 
 
-async def test_what_others_configured_is_removed_for_good_and_has_no_part_in_a_new_one(
-    home: Home,
-) -> None:
+async def test_what_others_configured_is_removed_for_good_and_has_no_part_in_a_new_one(home):
     theirs = json.dumps({"mcpServers": {"s": server(disabled=True, env={"A": "b"}, cwd="/tmp")}})
     home.user.write_text(theirs)
     async with home.editor() as ours:
@@ -177,7 +171,7 @@ async def test_what_others_configured_is_removed_for_good_and_has_no_part_in_a_n
     assert home.user.read_text() == theirs
 
 
-async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: Home) -> None:
+async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home):
     one, two = home.roots
     (one / ".eca").mkdir()
     (one / ".eca" / "config.json").write_text(
@@ -225,9 +219,7 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home: H
         ("mcp/removeServer", {}, "name"),
     ],
 )
-async def test_what_cannot_be_is_an_error_that_says_why(
-    home: Home, method: str, params: dict[str, Any], says: str
-) -> None:
+async def test_what_cannot_be_is_an_error_that_says_why(home, method, params, says):
     home.user.write_text(json.dumps({"mcpServers": {"there": {"command": "x", "disabled": True}}}))
     async with home.editor() as ours:
         error = await refused(ours, method, params)
@@ -236,10 +228,10 @@ async def test_what_cannot_be_is_an_error_that_says_why(
     assert not (home.data / "eca-python" / "settings.json").exists()
 
 
-@pytest.mark.requirement("W-36c", "W-36d")
+@pytest.mark.requirement("W-36c")
 async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_connected(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    home, monkeypatch
+):
     url = "https://mcp.example/mcp"
     link = "https://login.example/page"
     tokens = TokenSet(
@@ -286,8 +278,8 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
 
 @pytest.mark.parametrize("client", ["emacs", "VsCode"])
 async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_clicked(
-    home: Home, monkeypatch: pytest.MonkeyPatch, client: str
-) -> None:
+    home, monkeypatch, client
+):
     link = "https://login.example/page?a=(b)"
     opened: list[str] = []
 
@@ -319,9 +311,7 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
         assert link in text([each for _, each in contents(ours.seen[begun:])])
 
 
-async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(home, monkeypatch):
     @asynccontextmanager
     async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
         raise MCPError("it wants a login", kind="login", url="https://login.example/page")
@@ -344,9 +334,7 @@ async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(
         assert len(given_up) == 2
 
 
-async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported(
-    home: Home,
-) -> None:
+async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported(home):
     pure = {"pureConfig": True, "mcpServers": {"s": server()}}
     async with home.editor(**pure) as ours:
         await status(ours, "s", "running")
@@ -358,9 +346,7 @@ async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported
     assert not list(home.data.rglob("*.json"))
 
 
-async def test_a_layer_that_cannot_be_written_is_reported_and_the_server_stays_as_it_was(
-    home: Home,
-) -> None:
+async def test_a_layer_that_cannot_be_written_is_reported_and_the_server_stays_as_it_was(home):
     home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
     (home.data / "eca-python").mkdir(parents=True)
     (home.data / "eca-python" / "settings.json").write_text("{")
@@ -377,9 +363,7 @@ async def test_a_layer_that_cannot_be_written_is_reported_and_the_server_stays_a
 
 
 @pytest.mark.parametrize("damage", [[], {"s": 5}])
-async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(
-    home: Home, damage: Any
-) -> None:
+async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(home, damage):
     home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
     (home.data / "eca-python").mkdir(parents=True)
     layer = {"version": 1, "everywhere": {"mcpServers": damage}}
@@ -396,9 +380,7 @@ async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(
     assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
 
 
-async def test_a_bug_of_ours_costs_the_change_and_nothing_else(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug_of_ours_costs_the_change_and_nothing_else(home, monkeypatch):
     def break_down(*_: Any, **__: Any) -> None:
         raise RuntimeError("planted")
 
@@ -412,9 +394,7 @@ async def test_a_bug_of_ours_costs_the_change_and_nothing_else(
         assert (error["code"], "planted" in error["message"]) == (-32603, False)
 
 
-async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets(
-    home: Home,
-) -> None:
+async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets(home):
     given = {"url": "https://mcp.example", "scope": "workspace", "disabled": True}
     for root in home.roots:
         async with home.editor(root) as ours:
@@ -444,9 +424,7 @@ async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets
         {"url": "https://x", "clientId": "i", "clientSecret": SECRET},
     ],
 )
-async def test_what_looks_like_a_secret_is_stored_with_the_logins(
-    home: Home, settings: dict[str, Any]
-) -> None:
+async def test_what_looks_like_a_secret_is_stored_with_the_logins(home, settings):
     async with home.editor() as ours:
         await ours.ask("mcp/addServer", {"name": "s", "disabled": True, **settings})
         found = ours.connection.config.mcp_servers["s"]
@@ -467,8 +445,8 @@ async def test_what_looks_like_a_secret_is_stored_with_the_logins(
     ],
 )
 async def test_a_server_is_announced_with_its_references_as_they_were_written(
-    home: Home, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
-) -> None:
+    home, monkeypatch, settings
+):
     def refuse(*_: object, **__: object) -> Never:
         raise MCPError(f"it said: what is {SECRET}?", kind="start")
 
@@ -490,9 +468,7 @@ async def test_a_server_is_announced_with_its_references_as_they_were_written(
         ({"command": "~nobody-here/y"}, "~nobody-here/y is not an executable file"),
     ],
 )
-async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(
-    tmp_path: Path, settings: dict[str, Any], why: str
-) -> None:
+async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(tmp_path, settings, why):
     home = Home(tmp_path)
     home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
     async with home.editor() as ours:
@@ -502,7 +478,7 @@ async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(
         assert "~nobody-here/y" in shown["params"]["message"]
 
 
-async def test_what_another_server_has_decided_meanwhile_is_not_undone(home: Home) -> None:
+async def test_what_another_server_has_decided_meanwhile_is_not_undone(home):
     async with home.editor() as one, home.editor() as other:
         new = {"name": "t", **server(disabled=True, headers={"K": SECRET})}
         await one.ask("mcp/addServer", new)
@@ -516,7 +492,7 @@ async def test_what_another_server_has_decided_meanwhile_is_not_undone(home: Hom
     assert home.stored["everywhere"] == {}
 
 
-async def test_a_change_of_another_server_is_followed(home: Home) -> None:
+async def test_a_change_of_another_server_is_followed(home):
     home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
     async with home.editor() as one, home.editor() as other:
         for ours in (one, other):
@@ -533,9 +509,7 @@ async def test_a_change_of_another_server_is_followed(home: Home) -> None:
         await other.until(lambda each: each.get("method") == "tool/serverRemoved")
 
 
-async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(home, monkeypatch):
     keyring = FakeKeyring()
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     home.user.write_text(json.dumps({"keyring": True}))
@@ -553,7 +527,7 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(
     assert keyring.stored == {}
 
 
-async def test_no_server_is_started_after_a_shutdown(home: Home) -> None:
+async def test_no_server_is_started_after_a_shutdown(home):
     async with home.editor() as ours:
         await ours.ask("shutdown", None)
         home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))

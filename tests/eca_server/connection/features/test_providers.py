@@ -18,8 +18,6 @@ from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 KEY = "planted-0123456789-key"
 BEGUN = {
     "device_code": "device-code-planted",
@@ -73,7 +71,7 @@ def stored(folder: Path) -> dict[str, Any]:
     return found["providers"]
 
 
-async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path: Path) -> None:
+async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path):
     model = {"cost": {"input": 1, "output": 2.5}, "imageInput": False}
     config = {
         "providers": {
@@ -107,7 +105,7 @@ async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_p
     assert "simulator" not in keys
 
 
-async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path: Path) -> None:
+async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path):
     async with page(tmp_path) as ours:
         assert (await providers(ours))["openai"]["auth"]["status"] == "unauthenticated"
         asked = await ours.ask("providers/login", {"provider": "openai"})
@@ -128,7 +126,7 @@ async def test_a_key_is_typed_in_counts_at_once_and_is_forgotten_again(tmp_path:
     assert stored(tmp_path) == {}
 
 
-async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path: Path) -> None:
+async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path):
     async with login_server() as server:
         server.says["/device"] = [(200, BEGUN)]
         server.says["/token"] = [(200, {"error": "authorization_pending"})] * 3
@@ -152,7 +150,7 @@ async def test_a_login_with_a_code_continues_behind_the_answer(tmp_path: Path) -
                 assert secret not in json.dumps(ours.seen)
 
 
-async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path: Path) -> None:
+async def test_a_login_in_the_browser_that_is_begun_again_counts_once(tmp_path):
     async with login_server() as server, HTTPClient() as browser:
         config = with_auth(server, authorizeUrl="https://login.example/authorize")
         async with page(tmp_path, config) as ours:
@@ -175,9 +173,7 @@ def way_back(begun: dict[str, Any]) -> str:
     return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
 
 
-async def test_a_bug_of_ours_in_a_login_ends_that_login_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_bug_of_ours_in_a_login_ends_that_login_alone(tmp_path, monkeypatch):
     def break_down(*_: Any) -> None:
         raise RuntimeError("planted")
 
@@ -203,9 +199,7 @@ async def test_a_bug_of_ours_in_a_login_ends_that_login_alone(
         ("shutdown", None, {}),
     ],
 )
-async def test_a_login_that_is_no_longer_wanted_is_abandoned(
-    tmp_path: Path, method: str, params: Any, left: dict[str, Any]
-) -> None:
+async def test_a_login_that_is_no_longer_wanted_is_abandoned(tmp_path, method, params, left):
     async with login_server() as server, HTTPClient() as browser:
         config = with_auth(server, authorizeUrl="https://login.example/authorize")
         async with page(tmp_path, config) as ours:
@@ -221,8 +215,7 @@ async def test_a_login_that_is_no_longer_wanted_is_abandoned(
     assert (stored(tmp_path) if file.exists() else {}) == left
 
 
-@pytest.mark.requirement("W-13a")
-async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path: Path) -> None:
+async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path):
     async with login_server() as server:
         asked, answers = trio.Event(), trio.Event()
 
@@ -242,7 +235,7 @@ async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path:
         answers.set()
 
 
-async def test_a_login_that_fails_is_reported(tmp_path: Path) -> None:
+async def test_a_login_that_fails_is_reported(tmp_path):
     async with login_server() as server:
         config = with_auth(server, deviceUrl=f"{server.url}/device")
         login = {"provider": "p", "method": "device-code"}
@@ -256,9 +249,7 @@ async def test_a_login_that_fails_is_reported(tmp_path: Path) -> None:
         assert not (tmp_path / "eca-python" / "logins.json").exists()
 
 
-async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_providers(
-    tmp_path: Path,
-) -> None:
+async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_providers(tmp_path):
     async with page(tmp_path) as ours:
         await ours.turn(f"/login groq {KEY}")
         assert "providers/updated" not in [each.get("method") for each in ours.seen]
@@ -282,8 +273,6 @@ async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_provide
         ("logout", {"provider": "anthropic"}, "its key is in ANTHROPIC_API_KEY"),
     ],
 )
-async def test_what_cannot_be_is_an_error_that_says_why(
-    tmp_path: Path, method: str, params: dict[str, Any], says: str
-) -> None:
+async def test_what_cannot_be_is_an_error_that_says_why(tmp_path, method, params, says):
     async with page(tmp_path, ANTHROPIC_API_KEY=KEY) as ours:
         assert says in await refused(ours, f"providers/{method}", params)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import trio
 import trio.testing
 
 from eca_server.connection.features.settings import Turnstile
-
-pytestmark = pytest.mark.trio
 
 
 async def test_an_abandoned_wait_lets_no_second_holder_in() -> None:

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import mcp
@@ -15,8 +13,6 @@ from eca_server.connection.features.settings import Watcher
 from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.agent.mcp.fake import Place
-
-pytestmark = pytest.mark.trio
 
 
 def folder(path: Path) -> dict[str, Any]:
@@ -31,9 +27,7 @@ async def change(ours: Editor, added: list[Path], removed: list[Path]) -> None:
     await ours.tell("workspace/didChangeWorkspaceFolders", {"event": event})
 
 
-async def test_new_folders_are_searched_configured_and_announced_from_the_next_turn_on(
-    tmp_path: Path,
-) -> None:
+async def test_new_folders_are_searched_configured_and_announced_from_the_next_turn_on(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for root in (one, two):
         (root / ".eca").mkdir(parents=True)
@@ -64,7 +58,7 @@ async def test_new_folders_are_searched_configured_and_announced_from_the_next_t
     assert "Instructions of two." in second
 
 
-async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path: Path) -> None:
+async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path):
     async with editor(started=False) as ours:
         await ours.start(workspaceFolders=[folder(tmp_path)])
         workspace = ours.connection.workspace
@@ -76,9 +70,7 @@ async def test_what_changes_nothing_or_is_no_folder_is_no_change(tmp_path: Path)
         assert ours.connection.workspace is workspace
 
 
-async def test_servers_that_run_are_notified_of_other_folders(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_servers_that_run_are_notified_of_other_folders(tmp_path, monkeypatch):
     place = Place()
     monkeypatch.setattr(mcp, "connect", lambda *_, **__: place.connect())
     async with editor({"mcpServers": GIT}, started=False) as ours:
@@ -90,7 +82,7 @@ async def test_servers_that_run_are_notified_of_other_folders(
         assert place.session.roots_changes == 1
 
 
-async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path: Path) -> None:
+async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     async with editor(started=False) as ours:
@@ -102,7 +94,7 @@ async def test_a_folder_that_is_gone_can_be_taken_away(tmp_path: Path) -> None:
         assert [root.path for root in ours.connection.session.roots] == [tmp_path]
 
 
-async def test_the_files_of_folders_that_are_gone_do_not_count_again(tmp_path: Path) -> None:
+async def test_the_files_of_folders_that_are_gone_do_not_count_again(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     for root in (one, two):
         (root / ".eca").mkdir(parents=True)

@@ -43,8 +43,6 @@ from tests.eca_server.models.anthropic.scripted import (
 )
 from tests.eca_server.models.reading import HELLO, ask, failure
 
-pytestmark = pytest.mark.trio
-
 US = Origin(api="anthropic", provider="test", model="claude-opus-4-7")
 INVALID = "invalid_request_error"
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})

@@ -26,8 +26,6 @@ from eca_server.models.credentials.redirect import redirect_page
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 
 class User:
     """The user who logs in: reads instructions, and opens pages in a browser."""
@@ -94,7 +92,7 @@ async def outcome(flow: Flow, user: User, meanwhile) -> Secret | TokenSet:
     return got[0]
 
 
-async def test_a_browser_login_is_a_code_grant_with_pkce(user, server) -> None:
+async def test_a_browser_login_is_a_code_grant_with_pkce(user, server):
     sent: dict[str, str] = {}
 
     async def meanwhile() -> None:
@@ -125,7 +123,7 @@ async def test_a_browser_login_is_a_code_grant_with_pkce(user, server) -> None:
     assert sent["redirect_uri"].startswith("http://127.0.0.1:")
 
 
-async def test_only_the_logins_own_state_is_let_in_and_only_once(user, server) -> None:
+async def test_only_the_logins_own_state_is_let_in_and_only_once(user, server):
     async with redirect_page() as page:
         for strange in ("?code=x", "?state=&code=x", "?state=guess&code=x", "/x?code=x"):
             assert (await user.open(page.url + strange))[0] == 404
@@ -137,13 +135,13 @@ async def test_only_the_logins_own_state_is_let_in_and_only_once(user, server) -
         assert await page.code() == Secret("right")
 
 
-async def test_two_logins_have_states_and_ports_of_their_own() -> None:
+async def test_two_logins_have_states_and_ports_of_their_own():
     async with redirect_page() as one, redirect_page() as two:
         assert one.state != two.state
         assert one.url != two.url
 
 
-async def test_an_abandoned_login_ends(autojump_clock) -> None:
+async def test_an_abandoned_login_ends(autojump_clock):
     async with redirect_page() as page:
         began = trio.current_time()
         with pytest.raises(OAuthError, match="in 5 minutes"):
@@ -151,7 +149,7 @@ async def test_an_abandoned_login_ends(autojump_clock) -> None:
         assert trio.current_time() - began == pytest.approx(300)
 
 
-async def test_a_taken_port_is_reported(server) -> None:
+async def test_a_taken_port_is_reported(server):
     port = urlsplit(server.url).port
     with pytest.raises(OAuthError, match=f"port {port}"):
         async with redirect_page(port=port or 0):
@@ -167,7 +165,7 @@ async def test_a_taken_port_is_reported(server) -> None:
         ("code=a%0Ab", "control character"),
     ],
 )
-async def test_what_is_no_code_ends_the_login(user, server, query, words) -> None:
+async def test_what_is_no_code_ends_the_login(user, server, query, words):
     async def meanwhile() -> None:
         _, fields = await user.page()
         url = f"{fields['redirect_uri']}?state={fields['state']}&{query}"
@@ -178,7 +176,7 @@ async def test_what_is_no_code_ends_the_login(user, server, query, words) -> Non
     assert server.requests == []
 
 
-async def test_a_key_from_the_browser_comes_back_with_its_state_in_the_path(user, server) -> None:
+async def test_a_key_from_the_browser_comes_back_with_its_state_in_the_path(user, server):
     server.says["/keys"] = [(200, {"key": "sk-or-planted", "user_id": "u"})]
     flow = KeyFromBrowser(authorize_url="https://or.example/auth", key_url=f"{server.url}/keys")
 
@@ -217,7 +215,7 @@ def pending(code: str) -> tuple[int, dict[str, str]]:
 
 async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
     user, server, monkeypatch
-) -> None:
+):
     waits: list[float] = []
     sleep = trio.sleep
 
@@ -247,14 +245,14 @@ async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
 @pytest.mark.parametrize(
     "code", ["expired_token", "access_denied", "incorrect_device_code", "device_flow_disabled"]
 )
-async def test_a_refused_device_login_is_over(user, server, code) -> None:
+async def test_a_refused_device_login_is_over(user, server, code):
     server.says["/device"] = [(200, SOON)]
     server.says["/token"] = [pending(code)]
     with pytest.raises(OAuthError, match=f"it is {code}"):
         await device_login(server).run(user.http, user.tell)
 
 
-async def test_a_device_login_ends_with_its_code(user, server) -> None:
+async def test_a_device_login_ends_with_its_code(user, server):
     server.says["/device"] = [(200, SOON | {"expires_in": 0.1})]
     server.says["/token"] = [pending("authorization_pending")] * 99
     with pytest.raises(OAuthError, match="not entered in time"):
@@ -262,16 +260,14 @@ async def test_a_device_login_ends_with_its_code(user, server) -> None:
     assert len(server.requests) > 2
 
 
-async def test_an_expiring_token_of_a_device_login_is_stored_with_what_renews_it(
-    user, server
-) -> None:
+async def test_an_expiring_token_of_a_device_login_is_stored_with_what_renews_it(user, server):
     server.says["/device"] = [(200, SOON)]
     tokens = await device_login(server).run(user.http, user.tell)
     assert isinstance(tokens, TokenSet)
     assert tokens.refresh == Secret("refresh-1")
 
 
-async def test_an_odd_answer_to_a_device_login_is_reported(user, server) -> None:
+async def test_an_odd_answer_to_a_device_login_is_reported(user, server):
     server.says["/device"] = [(200, {"device_code": "x", "user_code": 7})]
     with pytest.raises(OAuthError, match="verification_uri"):
         await device_login(server).run(user.http, user.tell)
@@ -282,13 +278,13 @@ async def test_an_odd_answer_to_a_device_login_is_reported(user, server) -> None
 )
 async def test_whatever_an_answer_calls_a_number_of_seconds_the_login_continues(
     user, server, number
-) -> None:
+):
     server.says["/device"] = [(200, SOON | {"expires_in": number})]
     server.says["/token"] = [(200, {"access_token": "a", "expires_in": number})]
     assert await device_login(server).run(user.http, user.tell)
 
 
-async def test_flows_are_what_is_documented_for_others_and_what_is_configured() -> None:
+async def test_flows_are_what_is_documented_for_others_and_what_is_configured():
     assert isinstance(flow_of("openrouter", Auth()), KeyFromBrowser)
     for name in ("anthropic", "openai", "github-copilot", "own"):
         assert flow_of(name, Auth()) is None
@@ -299,7 +295,7 @@ async def test_flows_are_what_is_documented_for_others_and_what_is_configured() 
 
 
 @pytest.mark.parametrize("host", ["https://github.com", "https://git.corp.example"])
-async def test_github_is_known_on_every_host(host) -> None:
+async def test_github_is_known_on_every_host(host):
     url = None if host == "https://github.com" else f"{host}/"
     flow = flow_of("github-copilot", Auth(client_id="c", url=url))
     assert flow == DeviceLogin(

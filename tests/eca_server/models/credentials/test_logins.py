@@ -25,7 +25,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_stored_key_is_read_back_and_removed(logins: Logins) -> None:
+def test_a_stored_key_is_read_back_and_removed(logins):
     assert logins.read().keys == {}
     logins.store("openai", Secret(KEY))
     logins.store("groq", Secret("another"))
@@ -36,7 +36,7 @@ def test_a_stored_key_is_read_back_and_removed(logins: Logins) -> None:
     assert logins.read().keys == {"openai": Secret(KEY)}
 
 
-def test_only_the_user_can_read_it(logins: Logins) -> None:
+def test_only_the_user_can_read_it(logins):
     before = os.umask(0)
     try:
         logins.store("openai", Secret(KEY))
@@ -52,7 +52,7 @@ def test_only_the_user_can_read_it(logins: Logins) -> None:
 @pytest.mark.parametrize(
     "damaged", ["{", "[]", "{}", '{"version": 1, "providers": []}', "[" * 9999]
 )
-def test_a_damaged_file_is_reported_and_set_aside(logins: Logins, damaged: str) -> None:
+def test_a_damaged_file_is_reported_and_set_aside(logins, damaged):
     logins.path.parent.mkdir(parents=True)
     logins.path.write_text(damaged)
     stored = logins.read()
@@ -69,7 +69,7 @@ def test_a_damaged_file_is_reported_and_set_aside(logins: Logins, damaged: str) 
     assert logins.store("openai", Secret(KEY)) is None
 
 
-def test_the_file_of_another_version_stays_as_it_is(logins: Logins) -> None:
+def test_the_file_of_another_version_stays_as_it_is(logins):
     logins.path.parent.mkdir(parents=True)
     later = '{"version": 2, "providers": {}}'
     logins.path.write_text(later)
@@ -78,7 +78,7 @@ def test_the_file_of_another_version_stays_as_it_is(logins: Logins) -> None:
     assert logins.path.read_text() == later
 
 
-def test_a_token_set_is_read_back_as_it_was(logins: Logins) -> None:
+def test_a_token_set_is_read_back_as_it_was(logins):
     tokens = TokenSet(
         access=Secret(KEY),
         refresh=Secret("refreshing"),
@@ -104,7 +104,7 @@ def test_a_token_set_is_read_back_as_it_was(logins: Logins) -> None:
         {"access": KEY, "refresh": None, "expiresAt": 10**400},
     ],
 )
-def test_an_entry_that_is_no_login_is_passed_over(logins: Logins, entry: object) -> None:
+def test_an_entry_that_is_no_login_is_passed_over(logins, entry):
     logins.store("good", Secret(KEY))
     content = json.loads(logins.path.read_text())
     content["providers"]["odd"] = entry
@@ -112,7 +112,7 @@ def test_an_entry_that_is_no_login_is_passed_over(logins: Logins, entry: object)
     assert logins.read() == StoredKeys(keys={"good": Secret(KEY)})
 
 
-def test_what_it_does_not_know_is_left_alone(logins: Logins) -> None:
+def test_what_it_does_not_know_is_left_alone(logins):
     logins.path.parent.mkdir(parents=True)
     later = {"version": 1, "more": [1], "providers": {"x": {"token": "t"}, "y": {"key": "a\nb"}}}
     logins.path.write_text(json.dumps(later))
@@ -122,7 +122,7 @@ def test_what_it_does_not_know_is_left_alone(logins: Logins) -> None:
     assert json.loads(logins.path.read_text()) == later
 
 
-def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(tmp_path: Path) -> None:
+def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(tmp_path):
     (tmp_path / "data").write_text("no folder")
     logins = Logins({"XDG_DATA_HOME": str(tmp_path / "data")})
     with pytest.raises(LoginsError) as raised:
@@ -131,9 +131,7 @@ def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(tmp_pat
     assert (tmp_path / "data").read_text() == "no folder"
 
 
-def test_a_failed_write_leaves_the_file_as_it_was(
-    logins: Logins, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_file_as_it_was(logins, monkeypatch):
     logins.store("openai", Secret("before"))
 
     def full(_: int) -> None:
@@ -150,7 +148,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(
     ]
 
 
-def test_two_servers_do_not_lose_each_others_logins(logins: Logins) -> None:
+def test_two_servers_do_not_lose_each_others_logins(logins):
     def store(first: int) -> None:
         for number in range(first, first + 10):
             logins.store(f"p{number}", Secret(KEY))

@@ -30,11 +30,11 @@ KEY = "planted-0123456789-key"
         ("-odd-", "ODD_API_KEY"),
     ],
 )
-def test_a_providers_variable_is_its_name_in_capitals(provider: str, variable: str) -> None:
+def test_a_providers_variable_is_its_name_in_capitals(provider, variable):
     assert variable_of(provider, "KEY") == variable
 
 
-def test_a_key_is_looked_for_in_the_documented_order() -> None:
+def test_a_key_is_looked_for_in_the_documented_order():
     environ = {"NAMED": "from-named", "MY_CORP_API_KEY": "from-own"}
     configured = Provider(key=Secret("from-config"), key_env="NAMED")
     credentials = [
@@ -53,7 +53,7 @@ def test_a_key_is_looked_for_in_the_documented_order() -> None:
 
 
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
-def test_a_blank_variable_is_no_key(blank: str) -> None:
+def test_a_blank_variable_is_no_key(blank):
     credential = find_key(
         "p", Provider(key_env="NAMED"), {"NAMED": blank, "P_API_KEY": f" {KEY}\n"}
     )
@@ -61,7 +61,7 @@ def test_a_blank_variable_is_no_key(blank: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [f"{KEY}\n{KEY}", f"{KEY}\x7f{KEY}", f"ключ-{KEY}"])
-def test_a_key_that_cannot_be_sent_is_a_problem_that_does_not_show_it(bad: str) -> None:
+def test_a_key_that_cannot_be_sent_is_a_problem_that_does_not_show_it(bad):
     environ = {"NAMED": bad, "P_API_KEY": "another"}
     credential = find_key("p", Provider(key_env="NAMED"), environ)
     assert credential.key is None
@@ -71,7 +71,7 @@ def test_a_key_that_cannot_be_sent_is_a_problem_that_does_not_show_it(bad: str) 
     assert KEY not in repr(credential) + str(credential.problem)
 
 
-def test_a_url_is_looked_for_in_the_documented_order() -> None:
+def test_a_url_is_looked_for_in_the_documented_order():
     environ = {"NAMED": " http://named ", "P_API_URL": "http://own", "BLANK": " "}
     assert find_url("p", Provider(url="http://a", url_env="NAMED"), environ) == Location(
         provider="p", url="http://a", source="providers.p.url"
@@ -81,14 +81,14 @@ def test_a_url_is_looked_for_in_the_documented_order() -> None:
     assert find_url("p", Provider(), {}) == Location(provider="p")
 
 
-def test_nothing_found_shows_a_key() -> None:
+def test_nothing_found_shows_a_key():
     url = f"https://user:{KEY}@host/?key={KEY}"
     shown = repr(find_key("p", Provider(), {"P_API_KEY": KEY}))
     shown += repr(find_url("p", Provider(url=url), {}))
     assert KEY not in shown
 
 
-def test_a_child_process_gets_no_key_of_ours() -> None:
+def test_a_child_process_gets_no_key_of_ours():
     environ = {
         "PATH": "/bin",
         "ECA_CONFIG": "{}",
@@ -110,9 +110,7 @@ def test_a_child_process_gets_no_key_of_ours() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()), st.text(min_size=1))
-def test_no_variable_of_a_child_holds_the_key_that_was_found(
-    environ: dict[str, str], name: str
-) -> None:
+def test_no_variable_of_a_child_holds_the_key_that_was_found(environ, name):
     environ["NAMED"] = KEY
     credential = find_key(name, Provider(key_env="NAMED"), environ)
     rest = child_environment(environ, [credential])
@@ -120,7 +118,7 @@ def test_no_variable_of_a_child_holds_the_key_that_was_found(
     assert rest.items() <= harden_environment(environ).items()
 
 
-def test_a_stored_login_goes_before_the_environment_and_after_the_configuration() -> None:
+def test_a_stored_login_goes_before_the_environment_and_after_the_configuration():
     environ, login = {"P_API_KEY": "from-own", "NAMED": "from-named"}, Secret("from-login")
     credential = find_key("p", Provider(key_env="NAMED"), environ, stored=login)
     assert (credential.key, credential.source) == (login, LOGIN)

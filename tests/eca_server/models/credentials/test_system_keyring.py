@@ -28,7 +28,7 @@ def logins(tmp_path: Path) -> Logins:
     return Logins({"XDG_DATA_HOME": str(tmp_path)}, in_keyring=lambda: True)
 
 
-def test_the_file_shows_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: Path) -> None:
+def test_the_file_shows_only_that_there_is_a_login(fake, tmp_path):
     ours = logins(tmp_path)
     ours.store("openai", Secret(KEY))
     assert ours.read().keys == {"openai": Secret(KEY)}
@@ -46,7 +46,7 @@ def test_the_file_shows_only_that_there_is_a_login(fake: FakeKeyring, tmp_path: 
     assert not logins(tmp_path).is_locked
 
 
-def test_a_login_that_the_user_took_away_is_none(fake: FakeKeyring, tmp_path: Path) -> None:
+def test_a_login_that_the_user_took_away_is_none(fake, tmp_path):
     logins(tmp_path).store("openai", Secret(KEY))
     fake.stored.clear()
     later = logins(tmp_path)
@@ -55,9 +55,7 @@ def test_a_login_that_the_user_took_away_is_none(fake: FakeKeyring, tmp_path: Pa
     assert later.remove("openai")
 
 
-def test_a_keyring_that_fails_is_reported_and_nothing_is_stored(
-    fake: FakeKeyring, tmp_path: Path
-) -> None:
+def test_a_keyring_that_fails_is_reported_and_nothing_is_stored(fake, tmp_path):
     def refuse(*_: str) -> None:
         raise RuntimeError("it is locked")
 
@@ -68,9 +66,7 @@ def test_a_keyring_that_fails_is_reported_and_nothing_is_stored(
     assert not ours.path.exists()
 
 
-def test_a_keyring_that_hangs_is_not_waited_for(
-    fake: FakeKeyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_keyring_that_hangs_is_not_waited_for(fake, tmp_path, monkeypatch):
     logins(tmp_path).store("openai", Secret(KEY))
     go_on = threading.Event()
     monkeypatch.setattr(system_keyring, "SECONDS", 0.05)
@@ -80,7 +76,7 @@ def test_a_keyring_that_hangs_is_not_waited_for(
     go_on.set()
 
 
-def test_a_missing_package_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(LoginsError, match=r"eca-protocol\[keyring\]"):
         logins(tmp_path).store("openai", Secret(KEY))

@@ -22,8 +22,6 @@ from eca_server.models.credentials.tokens import Tokens
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-pytestmark = pytest.mark.trio
-
 NOW = 1_000_000.0
 OLD, NEW = Secret("access-0"), Secret("access-1")
 

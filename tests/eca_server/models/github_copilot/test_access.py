@@ -27,8 +27,6 @@ from eca_server.models.history import (
 from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
 
-pytestmark = pytest.mark.trio
-
 HELLO = Message(role="user", parts=(TextPart("Hello"),))
 PICTURE = ImagePart(media_type="image/png", data=b"x")
 CALL = ToolCallPart(id="c", name="t", raw="{}", arguments={})
@@ -58,11 +56,7 @@ class Copilot:
 
 @asynccontextmanager
 async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIterator[Copilot]:
-    async with (
-        Provider(script) as provider,
-        github(provider.url) as shop,
-        HTTPClient() as http,
-    ):
+    async with Provider(script) as provider, github(provider.url) as shop, HTTPClient() as http:
         hidden: set[Secret] = set()
         config = LoginAccessConfig(
             http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
@@ -213,11 +207,7 @@ async def test_what_github_refuses_is_reported_without_the_login(refuses, kind, 
             {"error": {"code": "model_max_prompt_tokens_exceeded", "message": "no"}},
             "context_overflow",
         ),
-        (
-            400,
-            {"error": {"message": "missing Editor-Version header for IDE auth"}},
-            "permission",
-        ),
+        (400, {"error": {"message": "missing Editor-Version header for IDE auth"}}, "permission"),
     ],
 )
 async def test_copilots_errors_have_their_class(status, body, kind) -> None:

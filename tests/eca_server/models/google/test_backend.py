@@ -30,8 +30,6 @@ from tests.eca_server.models.google.scripted import reply as gemini
 from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import ask, failure
 
-pytestmark = pytest.mark.trio
-
 USER = Message(role="user", parts=(TextPart("Hello"),))
 TOOL = Tool(name="f", description="d", parameters={"properties": {"n": {"type": "integer"}}})
 KEY = "AIzaPlantedKey"
@@ -252,10 +250,7 @@ async def test_tools_are_declared_in_openapi_where_json_schema_is_not_known():
         await ask(backend, Request(messages=[USER], tools=[TOOL]))
         _, second = provider.requests
     [declared] = second.body["tools"][0]["functionDeclarations"]
-    assert declared["parameters"] == {
-        "type": "OBJECT",
-        "properties": {"n": {"type": "INTEGER"}},
-    }
+    assert declared["parameters"] == {"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}}
 
 
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
@@ -310,11 +305,7 @@ async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monke
         first, second = await backend.models()
         assert (first.name, second.name) == ("gemini-x", "gemini-y")
         facts = first.facts
-        assert (facts.context, facts.output, facts.reasoning) == (
-            1000,
-            100,
-            True,
-        )
+        assert (facts.context, facts.output, facts.reasoning) == (1000, 100, True)
         pages["/models?pageSize=1000"] = {"publisherModels": [{"name": "publishers/g/models/z"}]}
         assert [each.name for each in await backend.models()] == ["z"]
         pages["/models?pageSize=1000"] = {"error": "odd"}

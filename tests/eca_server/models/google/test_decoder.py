@@ -36,11 +36,7 @@ from tests.eca_server.models.google.scripted import (
     text_part,
     thought,
 )
-from tests.eca_server.models.reading import (
-    new_keys,
-    only,
-    text_of,
-)
+from tests.eca_server.models.reading import new_keys, only, text_of
 
 SIGNED = {"thoughtSignature": SIGNATURE}
 

@@ -234,11 +234,7 @@ def test_results_are_objects_that_distinguish_errors():
 
 @pytest.mark.parametrize(
     ("known", "images", "inside", "behind", "word"),
-    [
-        (NEW, True, 1, 0, None),
-        (OLD, True, 0, 1, "shown after"),
-        (NEW, False, 0, 0, "omitted"),
-    ],
+    [(NEW, True, 1, 0, None), (OLD, True, 0, 1, "shown after"), (NEW, False, 0, 0, "omitted")],
 )
 def test_a_picture_from_a_tool_is_where_the_model_takes_it(known, images, inside, behind, word):
     history = [

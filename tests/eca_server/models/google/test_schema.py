@@ -26,10 +26,7 @@ def prop(schema, **root) -> dict:
             {"type": ["string", "integer"], "description": "d"},
             {"description": "d", "anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]},
         ),
-        (
-            {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            {"type": "INTEGER", "nullable": True},
-        ),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"type": "INTEGER", "nullable": True}),
         (
             {"oneOf": [{"type": "integer"}, {"type": "string"}]},
             {"anyOf": [{"type": "INTEGER"}, {"type": "STRING"}]},

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.models.backend import BackendError
-from eca_server.models.events import (
-    ServerTool,
-)
+from eca_server.models.events import ServerTool
 from eca_server.models.google.decoder import MODEL_ERRORS, GeminiDecoder
 from eca_server.models.history import Origin
 from tests.eca_server.models.google.scripted import (

@@ -33,8 +33,6 @@ from tests.eca_server.models.ollama.scripted import (
 )
 from tests.eca_server.models.reading import HELLO, ask, failure
 
-pytestmark = pytest.mark.trio
-
 US = Origin(api="ollama", provider="test", model="qwen3:8b")
 TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 ABLE = Reply(body=shown("completion", "tools", "thinking", "vision"))
@@ -307,10 +305,7 @@ async def test_a_model_that_has_to_be_loaded_says_so_at_once():
 
 async def test_a_model_may_have_left_memory_after_a_while(mock_clock):
     ps = {"/api/ps": AWAKE_NOW, "/api/show": ABLE}
-    async with (
-        Provider([reply(text("a"))] * 3, others=ps) as provider,
-        HTTPClient() as http,
-    ):
+    async with Provider([reply(text("a"))] * 3, others=ps) as provider, HTTPClient() as http:
         backend = backend_at(provider.url, http)
         await ask(backend)
         ps["/api/ps"] = ASLEEP

@@ -88,12 +88,7 @@ def test_calls_and_results_are_in_order_with_their_names():
             {"id": "b", "function": {"index": 1, "name": "tool_b", "arguments": {"n": 1}}},
         ],
     }
-    assert first == {
-        "role": "tool",
-        "content": "done",
-        "tool_name": "tool_a",
-        "tool_call_id": "a",
-    }
+    assert first == {"role": "tool", "content": "done", "tool_name": "tool_a", "tool_call_id": "a"}
     assert (second["tool_name"], second["tool_call_id"]) == ("tool_b", "b")
 
 
@@ -189,11 +184,7 @@ def test_a_request_has_all_that_keeps_ollama_from_cutting_silently():
         "tools": [
             {
                 "type": "function",
-                "function": {
-                    "name": "f",
-                    "description": "d",
-                    "parameters": {"type": "object"},
-                },
+                "function": {"name": "f", "description": "d", "parameters": {"type": "object"}},
             }
         ],
     }

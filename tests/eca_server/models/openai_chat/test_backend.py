@@ -36,18 +36,11 @@ from eca_server.models.events import (
     Started,
     TextDelta,
 )
-from eca_server.models.history import (
-    Message,
-    Origin,
-    TextPart,
-    ToolResultPart,
-)
+from eca_server.models.history import Message, Origin, TextPart, ToolResultPart
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.openai_chat.profiles import PROFILES
 from eca_server.secret import Secret
 from tests.eca_server.models.reading import HELLO, ask, failure
-
-pytestmark = pytest.mark.trio
 
 
 def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
@@ -243,7 +236,6 @@ async def test_models_are_listed():
         assert caught.value.kind == "protocol"
 
 
-@pytest.mark.requirement("W-23")
 async def test_a_hundred_turns_stopped_at_once_close_a_hundred_connections():
     def script(request) -> Reply:
         return reply("last") if "last" in str(request.body) else reply("x", wait("never"))

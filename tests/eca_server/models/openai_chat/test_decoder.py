@@ -26,50 +26,14 @@ from eca_server.models.events import (
     TextDelta,
     Usage,
 )
-from eca_server.models.openai_chat.decoder import ChatDecoder
-from tests.eca_server.models.reading import (
-    calls_of,
-    new_keys,
-    text_of,
-    thoughts_of,
-)
-
-
-def decoder(**options) -> ChatDecoder:
-    return ChatDecoder(new_key=new_keys(), **options)
-
-
-def delta(finish=None, /, **fields) -> dict:
-    return {"id": "r1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
-
-
-def play(*chunks, done=True, **options) -> list:
-    """Return the events of a complete stream of these chunks."""
-    decoding = decoder(**options)
-    events = []
-    for chunk in chunks:
-        data = chunk if isinstance(chunk, str) else json.dumps(chunk)
-        events += decoding.feed(SSEvent(event="message", data=data))
-    if done:
-        events += decoding.feed(SSEvent(event="message", data="[DONE]"))
-    return events + decoding.close()
+from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play
+from tests.eca_server.models.reading import calls_of, text_of, thoughts_of
 
 
 def failure(*chunks, **options) -> BackendError:
     with pytest.raises(BackendError) as caught:
         play(*chunks, **options)
     return caught.value
-
-
-def tool(*fragments) -> dict:
-    return delta(tool_calls=list(fragments))
-
-
-def fragment(arguments="", name=None, **fields) -> dict:
-    return {**fields, "function": {"name": name, "arguments": arguments}}
-
-
-STOP = delta("stop")
 
 
 def test_a_plain_answer_is_started_text_usage_and_finished():

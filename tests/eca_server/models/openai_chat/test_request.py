@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from eca_server.models.backend import Request, Tool
 from eca_server.models.encoding import HistoryEncoder, encoded
-from eca_server.models.history import (
-    ImagePart,
-    Message,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models.history import ImagePart, Message, TextPart, ToolCallPart, ToolResultPart
 from eca_server.models.http_backend import refused_parameter
 from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile

@@ -10,46 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.sse import SSEvent
 from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError
-from eca_server.models.events import (
-    ToolCallFinished,
-)
+from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Origin, ToolCallPart
 from eca_server.models.openai_chat.decoder import ChatDecoder
-from tests.eca_server.models.reading import (
-    check_grammar,
-    decode,
-    odd_values,
-    read,
-    text_of,
-)
-
-
-def delta(finish=None, /, **fields) -> dict:
-    return {"id": "r1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
-
-
-def tool(arguments="", name=None, **fields) -> dict:
-    function = {"name": name, "arguments": arguments}
-    return delta(tool_calls=[{**fields, "function": function}])
-
-
-def play(*chunks, **options) -> list:
-    decoding = ChatDecoder(**options)
-    datas = [*map(json.dumps, chunks), "[DONE]"]
-    fed = [decoding.feed(SSEvent(event="message", data=data)) for data in datas]
-    return [*itertools.chain(*fed), *decoding.close()]
-
+from tests.eca_server.models.openai_chat.scripted import delta, fragment, play, tool
+from tests.eca_server.models.reading import check_grammar, decode, odd_values, read, text_of
 
 STREAM = [
     delta(role="assistant", content=""),
     delta(reasoning_content="Hm\u2028m"),
     delta(content="a\u0085b\u2028c"),
-    tool(name="f", index=0, id="a"),
-    tool('{"n"', index=0),
-    tool(":1}", index=0),
+    tool(fragment(name="f", index=0, id="a")),
+    tool(fragment('{"n"', index=0)),
+    tool(fragment(":1}", index=0)),
     delta("tool_calls"),
     {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
 ]
@@ -92,7 +67,9 @@ def test_a_page_in_place_of_an_answer_is_reported_by_its_type_and_its_beginning(
 
 
 def test_one_json_object_in_place_of_a_stream_is_the_same_answer():
-    message = tool('{"n":1}', "f", index=0, id="a")["choices"][0]["delta"] | {"content": "Hi"}
+    message = tool(fragment('{"n":1}', "f", index=0, id="a"))["choices"][0]["delta"] | {
+        "content": "Hi"
+    }
     whole = {"id": "r", "choices": [{"message": message, "finish_reason": "tool_calls"}]}
     events, error = decode(ChatDecoder(), [b" \n", json.dumps(whole).encode()])
     assert error is None
@@ -120,7 +97,7 @@ pieces = st.one_of(
     st.builds(lambda text: delta(content=text), st.text(min_size=1, max_size=5)),
     st.builds(lambda text: delta(reasoning=text), st.text(min_size=1, max_size=5)),
     st.builds(
-        lambda at, text: tool(text, f"f{at}", index=at, id=f"i{at}"),
+        lambda at, text: tool(fragment(text, f"f{at}", index=at, id=f"i{at}")),
         st.integers(0, 2),
         st.sampled_from(["", "{", "}", '{"a":1}', "x"]),
     ),

@@ -1,39 +1,11 @@
 """Tool calls with all labels that servers use, and their arguments."""
 
-import itertools
-import json
-
 import pytest
 
-from eca_protocol.sse import SSEvent
 from eca_server.models.backend import BackendError
 from eca_server.models.events import Block, ToolCallArguments, ToolCallFinished, ToolCallStarted
-from eca_server.models.openai_chat.decoder import ChatDecoder
-from tests.eca_server.models.reading import (
-    calls_of,
-    new_keys,
-)
-
-
-def delta(finish=None, /, **fields) -> dict:
-    return {"id": "r1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
-
-
-def tool(*fragments) -> dict:
-    return delta(tool_calls=list(fragments))
-
-
-def fragment(arguments="", name=None, **fields) -> dict:
-    return {**fields, "function": {"name": name, "arguments": arguments}}
-
-
-def play(*chunks) -> list:
-    decoding = ChatDecoder(new_key=new_keys())
-    datas = [*map(json.dumps, chunks), "[DONE]"]
-    return [*itertools.chain(*[decoding.feed(SSEvent(event="", data=data)) for data in datas])]
-
-
-STOP = delta("stop")
+from tests.eca_server.models.openai_chat.scripted import STOP, delta, fragment, play, tool
+from tests.eca_server.models.reading import calls_of
 
 
 @pytest.mark.parametrize(
@@ -61,14 +33,10 @@ STOP = delta("stop")
             id="interleaved",
         ),
         pytest.param(
-            [fragment('{"n":1}', "f", id="a"), fragment('{"n":2}', "f", id="b")],
-            id="no index",
+            [fragment('{"n":1}', "f", id="a"), fragment('{"n":2}', "f", id="b")], id="no index"
         ),
         pytest.param(
-            [
-                fragment('{"n":1}', "f", index=0, id="a"),
-                fragment('{"n":2}', "f", index=0, id="b"),
-            ],
+            [fragment('{"n":1}', "f", index=0, id="a"), fragment('{"n":2}', "f", index=0, id="b")],
             id="all index 0",
         ),
         pytest.param(

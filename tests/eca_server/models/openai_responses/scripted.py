@@ -76,11 +76,7 @@ def refusal(*pieces: str) -> Item:
                 {"type": "response.refusal.delta", "content_index": 0, "delta": piece}
                 for piece in pieces
             ),
-            {
-                "type": "response.refusal.done",
-                "content_index": 0,
-                "refusal": whole["refusal"],
-            },
+            {"type": "response.refusal.done", "content_index": 0, "refusal": whole["refusal"]},
         )
 
     return at
@@ -103,11 +99,7 @@ def reasoning(*parts: str, encrypted: str | None = "gAAA") -> Item:
                 {"type": delta, **where, "delta": part[:half]},
                 {"type": delta, **where, "delta": part[half:]},
                 {"type": "response.reasoning_summary_text.done", **where, "text": part},
-                {
-                    "type": "response.reasoning_summary_part.done",
-                    **where,
-                    "part": summary[number],
-                },
+                {"type": "response.reasoning_summary_part.done", **where, "part": summary[number]},
             ]
         return item_events(
             place,

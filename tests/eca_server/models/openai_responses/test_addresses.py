@@ -11,8 +11,6 @@ from eca_server.secret import Secret
 from tests.eca_server.models.openai_responses.scripted import message, reply
 from tests.eca_server.models.providers import models_of
 
-pytestmark = pytest.mark.trio
-
 HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 DATED = "?api-version=2025-04-01"
 
@@ -72,11 +70,7 @@ async def test_azure_has_a_form_without_and_one_with_a_date(url, path, target):
     ("url", "path", "target"),
     [
         ("", None, "/openai/v1/chat/completions"),
-        (
-            f"/openai/deployments/d{DATED}",
-            None,
-            f"/openai/deployments/d/chat/completions{DATED}",
-        ),
+        (f"/openai/deployments/d{DATED}", None, f"/openai/deployments/d/chat/completions{DATED}"),
         (
             "",
             f"/openai/deployments/d/chat/completions{DATED}",

@@ -24,8 +24,6 @@ from tests.eca_server.models.openai_responses.scripted import (
 )
 from tests.eca_server.models.reading import HELLO, ask, failure
 
-pytestmark = pytest.mark.trio
-
 USER = Message(role="user", parts=(TextPart("Hello"),))
 
 
@@ -113,11 +111,7 @@ async def test_a_refusal_of_reasoning_that_was_not_sent_is_an_error():
             {"reasoning"},
         ),
         (
-            refused(
-                400,
-                "Encrypted content is not supported with this model.",
-                param="include",
-            ),
+            refused(400, "Encrypted content is not supported with this model.", param="include"),
             {"include"},
         ),
         (refused(400, "Unknown parameter: 'prompt_cache_key'."), {"prompt_cache_key"}),

@@ -41,11 +41,7 @@ from tests.eca_server.models.openai_responses.scripted import (
     response,
     search,
 )
-from tests.eca_server.models.reading import (
-    new_keys,
-    only,
-    text_of,
-)
+from tests.eca_server.models.reading import new_keys, only, text_of
 
 
 def play(events, **options) -> list:
@@ -244,11 +240,7 @@ def test_arguments_are_read_exactly_and_their_absence_is_none():
 
 @pytest.mark.parametrize(
     ("reason", "ours"),
-    [
-        ("max_output_tokens", "length"),
-        ("content_filter", "content_filter"),
-        ("steered", "other"),
-    ],
+    [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("steered", "other")],
 )
 def test_an_incomplete_answer_ends_with_its_reason(reason, ours):
     events = play(cut(message("so far"), reason=reason))

@@ -66,11 +66,7 @@ blocks = st.sampled_from(
 provider_ids = st.sampled_from([None, "", "call_1", "call_1", "a", "x" * 65, "functions.f:0"])
 their_calls = st.builds(
     lambda part, provider_id: ToolCallPart(
-        id=part.id,
-        name=part.name,
-        raw=part.raw,
-        arguments=part.arguments,
-        provider_id=provider_id,
+        id=part.id, name=part.name, raw=part.raw, arguments=part.arguments, provider_id=provider_id
     ),
     calls,
     provider_ids,
@@ -146,12 +142,7 @@ def test_items_go_back_in_their_order_with_what_the_model_wants_of_them():
     summary = [{"type": "summary_text", "text": "why"}]
     assert items[1:] == [
         {"type": "reasoning", "id": "rs_0", "summary": summary, "encrypted_content": "gAAA"},
-        {
-            "type": "message",
-            "phase": "commentary",
-            "role": "assistant",
-            "content": "I look.",
-        },
+        {"type": "message", "phase": "commentary", "role": "assistant", "content": "I look."},
         {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "gBBB"},
         {
             "type": "function_call",

@@ -24,13 +24,7 @@ from tests.eca_server.models.openai_responses.scripted import (
     refusal,
     search,
 )
-from tests.eca_server.models.reading import (
-    check_grammar,
-    decode,
-    new_keys,
-    odd_values,
-    read,
-)
+from tests.eca_server.models.reading import check_grammar, decode, new_keys, odd_values, read
 
 EVENTS = answer(
     reasoning("Hm\u2028m", "so"),

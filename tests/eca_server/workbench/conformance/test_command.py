@@ -178,7 +178,6 @@ class _Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.trio
 async def test_the_time_advances_while_no_case_ends(autojump_clock, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress.time, "monotonic", trio.current_time)
@@ -193,7 +192,6 @@ async def test_the_time_advances_while_no_case_ends(autojump_clock, monkeypatch)
     ]
 
 
-@pytest.mark.trio
 async def test_progress_is_for_terminals_only():
     out = io.StringIO()
     shown = Progress(out, 7)

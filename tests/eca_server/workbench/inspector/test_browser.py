@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from eca_server.workbench.inspector.command import write_page
-from tests.eca_server.conftest import SERVE, Start
+from tests.eca_server.conftest import SERVE
 from tests.eca_server.ecp.browser import Browser, opened
 from tests.eca_server.stranger import message
 from tests.eca_server.workbench.inspector.records import long_record
@@ -50,7 +50,7 @@ def search(browser: Browser, text: str) -> None:
     browser.value(f"{box}.value = {json.dumps(text)}; {box}.dispatchEvent(new Event('input'))")
 
 
-def test_a_hundred_thousand_messages(browser: Browser, tmp_path: Path) -> None:
+def test_a_hundred_thousand_messages(browser, tmp_path):
     record = tmp_path / "long.jsonl"
     odd = b'{"jsonrpc":"2.0","method":"chat/contentReceived","params":{"needle":1}}'
     long_record(record, 100_000, odd_at=77_777, odd=odd)
@@ -116,10 +116,7 @@ def test_a_hundred_thousand_messages(browser: Browser, tmp_path: Path) -> None:
     browser.until(SELECTED, "50000")
 
     frames = browser.call(
-        "Runtime.evaluate",
-        expression=FRAMES,
-        awaitPromise=True,
-        returnByValue=True,
+        "Runtime.evaluate", expression=FRAMES, awaitPromise=True, returnByValue=True
     )["result"]["value"]
     assert sorted(frames)[60] < 100, f"frames took {frames} ms while the list was scrolled"
     assert browser.faults() == []
@@ -143,7 +140,7 @@ new Promise((done) => {
 """
 
 
-def test_a_hostile_record_is_shown_and_runs_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_a_hostile_record_is_shown_and_runs_nothing(browser, tmp_path):
     attack = (
         "<img src=x onerror=\"document.title='owned'\"></script><script>alert(1)</script>\u202e"
     )
@@ -172,9 +169,7 @@ def test_a_hostile_record_is_shown_and_runs_nothing(browser: Browser, tmp_path: 
     assert browser.requests() == [url]
 
 
-def test_a_conversation_is_shown_while_it_runs(
-    browser: Browser, start_server: Start, tmp_path: Path
-) -> None:
+def test_a_conversation_is_shown_while_it_runs(browser, start_server, tmp_path):
     record = tmp_path / "live.jsonl"
     tap = ("tap", "--unmasked", "--out", str(record), "--inspect", "--no-open", "--")
     server = start_server(command=(*SERVE[:-1], *tap, *SERVE), env={"TMPDIR": str(tmp_path)})

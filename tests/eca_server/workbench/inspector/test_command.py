@@ -17,7 +17,7 @@ from tests.eca_server.stranger import environment
 RECORD = Path("tests/data/transcripts/real_job.jsonl").resolve()
 
 
-def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path: Path) -> None:
+def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path):
     record = tmp_path / "kept.jsonl"
     record.write_bytes(RECORD.read_bytes() + b'{"at":9.0,"exit":0}\n')
     command = [sys.executable, "-P", "-m", "eca_server", "inspect", str(record), "--no-open"]
@@ -60,12 +60,8 @@ def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path: Pat
     ],
 )
 def test_an_unusable_transcript_is_an_error_of_one_line(
-    arguments: list[str],
-    why: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    arguments, why, tmp_path, monkeypatch, capfd
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert run(arguments) in {1, 2}
@@ -75,15 +71,13 @@ def test_an_unusable_transcript_is_an_error_of_one_line(
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "9" * 5000])
-def test_an_invalid_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_refused(port, capsys):
     with pytest.raises(SystemExit, match="2"):
         run([str(RECORD), f"--port={port}"])
     assert f"expected a port from 0 to 65535, got '{port[:20]}'" in capsys.readouterr().err
 
 
-def test_without_a_name_the_newest_transcript_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_name_the_newest_transcript_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     transcripts = tmp_path / "eca-python" / "transcripts"
     transcripts.mkdir(parents=True)

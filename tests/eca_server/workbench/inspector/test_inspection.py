@@ -39,7 +39,7 @@ def rows_of(parts: list[dict[str, Any]]) -> list[Any]:
     return rows
 
 
-def test_a_transcript_in_pieces_gives_the_same_rows_as_in_one() -> None:
+def test_a_transcript_in_pieces_gives_the_same_rows_as_in_one():
     whole = inspected(RECORD)
     pieces = inspected(*(RECORD[at : at + 5000] for at in range(0, len(RECORD), 5000)))
     assert rows_of(pieces) == rows_of(whole)
@@ -48,7 +48,7 @@ def test_a_transcript_in_pieces_gives_the_same_rows_as_in_one() -> None:
     assert sum("shapes" in part for part in pieces) == 1
 
 
-def test_a_finding_has_the_row_that_breaks_the_requirement() -> None:
+def test_a_finding_has_the_row_that_breaks_the_requirement():
     mark = b'"type": "progress", "state": "finished", "text": ""'
     lines = RECORD.splitlines(keepends=True)
     (place,) = [number for number, each in enumerate(lines) if mark in each][:1]
@@ -62,7 +62,7 @@ def test_a_finding_has_the_row_that_breaks_the_requirement() -> None:
     assert row[1:] == ["Rulings: chat", "must", "server"]
 
 
-def test_an_unmasked_transcript_is_masked_on_the_page() -> None:
+def test_an_unmasked_transcript_is_masked_on_the_page():
     prompt = {"id": 1, "method": "chat/prompt", "params": {"message": f"/login openai {KEY}"}}
     junk = f'{{"at":0.1,"from":"server","raw":"debug: {KEY}"}}\n'
     record = HEAD + line("client", prompt) + junk
@@ -71,7 +71,7 @@ def test_an_unmasked_transcript_is_masked_on_the_page() -> None:
     assert parts.count("***") == 6  # the command, both texts and summaries, and a finding
 
 
-def test_a_secret_in_pieces_is_masked_in_findings() -> None:
+def test_a_secret_in_pieces_is_masked_in_findings():
     started = [
         line("client", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}),
         line("server", {"jsonrpc": "2.0", "id": 0, "result": {"chatWelcomeMessage": "Hello"}}),
@@ -116,7 +116,7 @@ class _Data(HTMLParser):
 @pytest.mark.parametrize(
     "text", ["</script><script>x()</script>", "<!--<script>", "\u2028\u2029", "\\u003c", "\x00<"]
 )
-def test_no_text_ends_the_data_of_a_page(text: str) -> None:
+def test_no_text_ends_the_data_of_a_page(text):
     message = {"method": text, "params": {"message": text}}
     parts = inspected((HEAD + line("client", message)).encode())
     page = _Data(render_file_page(text, (json.dumps(part).encode() for part in parts)))
@@ -125,13 +125,13 @@ def test_no_text_ends_the_data_of_a_page(text: str) -> None:
     assert page.tags == _Data(render_file_page("x", [b"{}"])).tags
 
 
-def test_a_file_page_loads_nothing_and_a_live_page_only_from_its_server() -> None:
+def test_a_file_page_loads_nothing_and_a_live_page_only_from_its_server():
     assert "connect-src" not in render_file_page("x", [])
     assert "connect-src 'self'" in render_live_page("x")
     assert 'id="data"' not in render_live_page("x").split("<script>")[0]
 
 
-def test_the_lines_before_an_invalid_one_are_shown() -> None:
+def test_the_lines_before_an_invalid_one_are_shown():
     good = line("client", {"method": "exit"})
     (part, last) = inspected((HEAD + good * 2 + "nonsense\n" + good).encode())
     assert len(rows_of([part])) == 2
@@ -139,7 +139,7 @@ def test_the_lines_before_an_invalid_one_are_shown() -> None:
     assert last == {"findings": [], "edition": "2025-10"}
 
 
-def test_a_page_is_readable_by_its_user_only(tmp_path: Path) -> None:
+def test_a_page_is_readable_by_its_user_only(tmp_path):
     record, out = tmp_path / "kept.jsonl", tmp_path / "kept.html"
     record.write_bytes(RECORD)
     out.touch(mode=0o644)
@@ -168,8 +168,8 @@ CONTINUES = "has no end yet; it is still being written"
     ],
 )
 def test_a_page_reports_a_missing_end_and_a_transcript_in_progress(
-    lines: str, is_written: bool, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    lines, is_written, why, tmp_path, capsys
+):
     record = tmp_path / "kept.jsonl"
     with record.open("w") as writer:
         if is_written:
@@ -189,9 +189,7 @@ def test_a_page_reports_a_missing_end_and_a_transcript_in_progress(
         (b"no\n", ":1: expected a transcript, got"),
     ],
 )
-def test_an_invalid_transcript_is_refused(
-    record: bytes, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_transcript_is_refused(record, why, tmp_path, capsys):
     path = tmp_path / "x.jsonl"
     path.write_bytes(record)
     assert write_page(path, tmp_path / "out.html") == 2
@@ -199,9 +197,7 @@ def test_an_invalid_transcript_is_refused(
     assert not (tmp_path / "out.html").exists()
 
 
-def test_a_page_is_not_written_over_its_transcript(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_is_not_written_over_its_transcript(tmp_path, capsys):
     record, other = tmp_path / "x.jsonl", tmp_path / "other.jsonl"
     record.write_bytes(RECORD)
     other.symlink_to(record)

@@ -93,7 +93,7 @@ CONVERSATION: list[tuple[Entry, int, int | None, str | None]] = [
 ]
 
 
-def test_each_message_has_its_lane_and_its_latency() -> None:
+def test_each_message_has_its_lane_and_its_latency():
     rows = rows_of(*(entry for entry, *_ in CONVERSATION))
     actual = [(row.packed()[6], row.earlier, row.latency) for row in rows]
     expectations = [tuple(expected) for _, *expected in CONVERSATION]
@@ -129,15 +129,13 @@ DELETED: list[tuple[Entry, int | None, str | None]] = [
 
 
 @pytest.mark.parametrize("conversation", [REFUSED, DELETED])
-def test_no_latency_is_measured_from_a_refused_prompt_or_one_of_a_deleted_chat(
-    conversation: list[tuple[Entry, int | None, str | None]],
-) -> None:
+def test_no_latency_is_measured_from_a_refused_prompt_or_one_of_a_deleted_chat(conversation):
     rows = rows_of(*(entry for entry, *_ in conversation))
     actual = [(row.earlier, row.latency) for row in rows]
     assert actual == [tuple(expected) for _, *expected in conversation]
 
 
-def test_a_row_summarizes_its_message() -> None:
+def test_a_row_summarizes_its_message():
     prompt, error, called, exited = rows_of(
         request("7", "chat/prompt", chatId="c", message="Hello"),
         passed("server", {"id": "7", "error": {"code": -32603, "message": "no"}}),
@@ -157,7 +155,7 @@ def test_a_row_summarizes_its_message() -> None:
     assert exited.summary == "The server ended by signal 9."
 
 
-def test_bytes_are_shown_unchanged() -> None:
+def test_bytes_are_shown_unchanged():
     body = b'{"method":"exit"}'
     odd = b"content-length: 17\r\n\r\n" + body
     plain, header, junk = rows_of(
@@ -170,7 +168,7 @@ def test_bytes_are_shown_unchanged() -> None:
     assert (junk.kind, junk.text, junk.summary) == ("bytes", "print\\xff\n", "print\\xff\n")
 
 
-def test_only_the_beginning_of_a_giant_message_is_shown() -> None:
+def test_only_the_beginning_of_a_giant_message_is_shown():
     (row,) = rows_of(DataEntry(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5)))
     assert (len(row.text), row.omitted) == (rows_module.LONGEST, 5)
 
@@ -190,7 +188,7 @@ strange = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(st.sampled_from(["client", "server"]), strange), max_size=3))
-def test_any_message_has_a_row(messages: list[tuple[Side, Any]]) -> None:
+def test_any_message_has_a_row(messages):
     rows = rows_of(*(passed(side, message) for side, message in messages))
     assert [row.side for row in rows] == [side for side, _ in messages]
     assert all(row.earlier is None or row.earlier < number for number, row in enumerate(rows))

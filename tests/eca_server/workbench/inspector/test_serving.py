@@ -14,8 +14,6 @@ from eca_server.workbench.inspector.command import Follower
 from eca_server.workbench.inspector.inspection import Inspection
 from eca_server.workbench.inspector.serving import Feed, Site
 
-pytestmark = pytest.mark.trio
-
 HEAD = b'{"transcript":1,"started":"2026-01-02T03:04:05+00:00","command":["eca"]}\n'
 ENTRY = b'{"at":0.1,"from":"client","message":{"jsonrpc":"2.0","method":"exit"}}\n'
 EXIT = b'{"at":0.2,"exit":0}\n'

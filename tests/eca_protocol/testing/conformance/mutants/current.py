@@ -8,10 +8,7 @@ from typing import Any, ClassVar
 
 from eca_protocol.revisions import Revision
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
-from tests.eca_protocol.testing.conformance.reference.current import (
-    CurrentMCPServer,
-    CurrentServer,
-)
+from tests.eca_protocol.testing.conformance.reference.current import CurrentMCPServer, CurrentServer
 from tests.eca_protocol.testing.conformance.reference.current_chat import (
     CurrentChat,
     CurrentToolbox,

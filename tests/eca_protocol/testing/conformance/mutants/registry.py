@@ -43,8 +43,7 @@ _OCTOBER = Parts()
 def parts_with(own: type[Any], parts: Parts = _OCTOBER) -> Parts:
     """Return the reference server's parts with one that is a subclass of its own."""
     return attrs.evolve(
-        parts,
-        **{part.name: own for part in attrs.fields(Parts) if issubclass(own, part.default)},
+        parts, **{part.name: own for part in attrs.fields(Parts) if issubclass(own, part.default)}
     )
 
 

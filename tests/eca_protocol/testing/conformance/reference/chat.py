@@ -92,10 +92,7 @@ class Chat:
             pieces.extend(choice["delta"].get("content") or "" for choice in choices)
 
         instruction = "Answer with a title of a few words for what the user writes."
-        messages = [
-            {"role": "system", "content": instruction},
-            {"role": "user", "content": text},
-        ]
+        messages = [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
         with scope:
             try:
                 await model.ask(messages, self.title_tools(), take)

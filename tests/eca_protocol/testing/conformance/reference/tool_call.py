@@ -143,13 +143,7 @@ class ToolCall:
     def called(self, output: str, *, error: bool) -> None:
         took = int((anyio.current_time() - self._began) * 1000) if self._began else 0
         outputs = [{"type": "text", "text": output}]
-        self.close(
-            output,
-            "toolCalled",
-            error=error,
-            outputs=outputs,
-            totalTimeMs=took,
-        )
+        self.close(output, "toolCalled", error=error, outputs=outputs, totalTimeMs=took)
 
     def rejected(self, reason: str) -> None:
         self.close("The call was rejected.", "toolCallRejected", reason=reason)

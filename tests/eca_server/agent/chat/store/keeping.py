@@ -126,8 +126,7 @@ def turn(name: str, *, filler: str = "") -> tuple[StoredMessage, ...]:
             origin=origin,
         ),
         Message(
-            role="tool",
-            parts=(ToolResultPart(call_id=f"call-{name}", parts=(TextPart("done"),)),),
+            role="tool", parts=(ToolResultPart(call_id=f"call-{name}", parts=(TextPart("done"),)),)
         ),
         Message(role="assistant", parts=(TextPart(f"{name} answered"),), origin=origin),
     )

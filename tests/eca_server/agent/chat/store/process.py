@@ -104,12 +104,7 @@ async def begin_at_once(kept: Kept, name: str) -> None:
 
 ROLES: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
     each.__name__: each
-    for each in (
-        write_until_killed,
-        fill_the_disk,
-        write_where_it_is_forbidden,
-        begin_at_once,
-    )
+    for each in (write_until_killed, fill_the_disk, write_where_it_is_forbidden, begin_at_once)
 }
 
 

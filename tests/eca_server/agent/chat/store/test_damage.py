@@ -15,8 +15,6 @@ from eca_server.agent.chat.store import schema
 from eca_server.agent.chat.store.rows import TurnUsage
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, said
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 async def path(tmp_path: Path) -> Path:
@@ -77,9 +75,7 @@ UNTYPED = 6
         ("UPDATE chat SET title = CAST(x'ff' AS TEXT) WHERE id = 'bad'", 2, ""),
     ],
 )
-async def test_a_damaged_row_hides_no_other_chat(
-    path: Path, statement: str, listed: int, words: str
-) -> None:
+async def test_a_damaged_row_hides_no_other_chat(path, statement, listed, words):
     damage(path, statement)
     async with opened(path) as ours:
         assert len(await ours.store.list(WORKSPACE, 9)) == listed
@@ -88,7 +84,7 @@ async def test_a_damaged_row_hides_no_other_chat(
         assert words in "".join(ours.problems)
 
 
-async def test_a_chat_whose_id_is_damaged_is_left_out_and_named(path: Path) -> None:
+async def test_a_chat_whose_id_is_damaged_is_left_out_and_named(path):
     damage(path, "UPDATE chat SET id = x'01' WHERE id = 'bad'")
     damage(path, "UPDATE message SET chat = x'01' WHERE chat = 'bad'")
     async with opened(path) as ours:
@@ -98,7 +94,7 @@ async def test_a_chat_whose_id_is_damaged_is_left_out_and_named(path: Path) -> N
 
 
 @pytest.mark.parametrize("cost", ["'junk'", "x'ff'", "'NaN'"])
-async def test_a_damaged_cost_leaves_the_history_readable(path: Path, cost: str) -> None:
+async def test_a_damaged_cost_leaves_the_history_readable(path, cost):
     damage(path, f"UPDATE usage SET cost = {cost} WHERE chat = 'bad'")
     async with opened(path) as ours:
         chat = await ours.store.load("bad")
@@ -110,9 +106,7 @@ async def test_a_damaged_cost_leaves_the_history_readable(path: Path, cost: str)
 
 @pytest.mark.parametrize("value", ["'junk'", "x'ff'", "1.5", "9223372036854775807", "-7"])
 @pytest.mark.parametrize("version", [0, UNTYPED])
-async def test_a_damaged_place_of_a_message_costs_no_message(
-    path: Path, value: str, version: int
-) -> None:
+async def test_a_damaged_place_of_a_message_costs_no_message(path, value, version):
     async with opened(path) as ours:
         assert await ours.store.append("bad", WORKSPACE, said("second", "third"))
     statement = f"UPDATE message SET sequence = {value} WHERE id = 'third'"
@@ -129,7 +123,7 @@ async def test_a_damaged_place_of_a_message_costs_no_message(
 
 
 @pytest.mark.skipif(sqlite3.sqlite_version_info < (3, 37), reason="it knows no STRICT tables")
-async def test_an_older_file_gets_strict_tables_whatever_its_rows_hold(path: Path) -> None:
+async def test_an_older_file_gets_strict_tables_whatever_its_rows_hold(path):
     damage(
         path,
         "UPDATE chat SET title = x'6f6e65', created = 'soon' WHERE id = 'bad'",
@@ -176,7 +170,7 @@ class Dying:
         return self.connection.execute(*statement)
 
 
-async def test_an_update_killed_at_any_statement_leaves_the_older_file(path: Path) -> None:
+async def test_an_update_killed_at_any_statement_leaves_the_older_file(path):
     damage(path, "UPDATE chat SET title = x'ff' WHERE id = 'bad'", version=UNTYPED)
     before = strict_tables(path)
     for statements in range(1, 200):
@@ -194,9 +188,7 @@ async def test_an_update_killed_at_any_statement_leaves_the_older_file(path: Pat
     assert 20 < statements < 199
 
 
-async def test_a_sqlite_without_strict_tables_leaves_those_of_a_newer_one_alone(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sqlite_without_strict_tables_leaves_those_of_a_newer_one_alone(path, monkeypatch):
     damage(path, version=UNTYPED)
     before = strict_tables(path)
     with monkeypatch.context() as patch:
@@ -213,7 +205,7 @@ async def test_a_sqlite_without_strict_tables_leaves_those_of_a_newer_one_alone(
     assert not [*path.parent.glob("*.corrupt-*")]
 
 
-async def test_a_schema_that_is_no_utf8_is_set_aside(path: Path) -> None:
+async def test_a_schema_that_is_no_utf8_is_set_aside(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute(

@@ -24,8 +24,6 @@ from tests.eca_server.agent.chat.store.keeping import (
     said,
 )
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -79,7 +77,7 @@ def left(path: Path, chats: set[int] = DELETED) -> set[tuple[str, int]]:
     }
 
 
-async def test_nothing_is_left_after_close(path: Path) -> None:
+async def test_nothing_is_left_after_close(path):
     fill(path)
     async with opened(path) as ours:
         await delete_all(ours)
@@ -87,7 +85,7 @@ async def test_nothing_is_left_after_close(path: Path) -> None:
     assert {chat for _, chat in left(path, set(range(CHATS)))} == set(range(CHATS)) - DELETED
 
 
-async def test_nothing_is_left_although_another_server_continues(path: Path) -> None:
+async def test_nothing_is_left_although_another_server_continues(path):
     fill(path)
     async with opened(path) as theirs:
         await theirs.store.append("theirs", WORKSPACE, said("theirs"))
@@ -98,7 +96,7 @@ async def test_nothing_is_left_although_another_server_continues(path: Path) -> 
         assert theirs.problems == []
 
 
-async def test_what_a_killed_server_left_goes_when_the_next_one_closes(path: Path) -> None:
+async def test_what_a_killed_server_left_goes_when_the_next_one_closes(path):
     fill(path)
     files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
     async with opened(path) as ours:
@@ -111,7 +109,7 @@ async def test_what_a_killed_server_left_goes_when_the_next_one_closes(path: Pat
     assert left(path) == set()
 
 
-async def test_nothing_is_left_of_what_was_never_written(path: Path) -> None:
+async def test_nothing_is_left_of_what_was_never_written(path):
     path.parent.write_text("in the way")
     async with opened(path) as ours:
         await ours.store.append("chat 1", WORKSPACE, said(mark(1)))
@@ -123,9 +121,7 @@ async def test_nothing_is_left_of_what_was_never_written(path: Path) -> None:
     assert {chat for _, chat in left(path, {1, 2})} == {2}
 
 
-async def test_the_file_is_rewritten_while_nothing_is_asked_for(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_file_is_rewritten_while_nothing_is_asked_for(path, monkeypatch):
     rewritten = trio.Event()
     token = trio.lowlevel.current_trio_token()
     tidy = ChatFile.tidy
@@ -144,7 +140,7 @@ async def test_the_file_is_rewritten_while_nothing_is_asked_for(
         assert left(path) == set()
 
 
-async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(path: Path) -> None:
+async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(path):
     fill(path)
     async with opened(path, rewrite=0) as ours:
         await delete_all(ours)

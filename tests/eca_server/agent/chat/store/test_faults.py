@@ -30,8 +30,6 @@ from tests.eca_server.agent.chat.store.keeping import (
 )
 from tests.eca_server.agent.chat.store.process import spawn
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -14,8 +14,6 @@ from eca_server.agent.chat.store import wal
 from eca_server.agent.chat.store.file import ChatFile
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, append, opened, opened_file, said
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 CHATS = [f"{number}" for number in range(6)]
 
 
@@ -55,9 +53,7 @@ def chats_without_log(path: Path) -> int:
             return 0
 
 
-async def test_an_idle_store_has_all_chats_in_the_file_itself(
-    path: Path, emptied: Callable[[], trio.Event]
-) -> None:
+async def test_an_idle_store_has_all_chats_in_the_file_itself(path, emptied):
     async with opened(path, idle=0.05, log=3600) as ours:
         for name in CHATS:
             assert await ours.store.append(name, WORKSPACE, said(name))
@@ -69,9 +65,7 @@ async def test_an_idle_store_has_all_chats_in_the_file_itself(
         assert Path(f"{path}-wal").stat().st_size == 0
 
 
-async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
-    path: Path, emptied: Callable[[], trio.Event]
-) -> None:
+async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(path, emptied):
     async with opened(path, idle=3600, log=0) as ours:
         for number, name in enumerate(CHATS, 1):
             done = emptied()
@@ -81,9 +75,7 @@ async def test_a_store_that_is_never_idle_has_older_chats_in_the_file_itself(
             assert chats_without_log(path) == number
 
 
-async def test_a_log_that_another_server_reads_is_no_error_and_waits(
-    path: Path, emptied: Callable[[], trio.Event]
-) -> None:
+async def test_a_log_that_another_server_reads_is_no_error_and_waits(path, emptied):
     async with opened(path, idle=0.02, log=0.05) as ours:
         assert await ours.store.append("0", WORKSPACE, said("0"))
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:
@@ -141,9 +133,7 @@ HEADER, FRAME = 32, 24 + 4096
 
 @pytest.mark.parametrize("is_indexed", [True, False])
 @pytest.mark.parametrize("place", ["header", "salt", "checksum", "text", "number"])
-async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(
-    path: Path, place: str, is_indexed: bool
-) -> None:
+async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(path, place, is_indexed):
     killed_server(path)
     second = HEADER + FRAME * 20
     offset = {
@@ -167,7 +157,7 @@ async def test_a_flipped_byte_in_the_log_loses_no_chat_and_is_announced(
     assert await found(path) == (CHATS, [], [aside])
 
 
-async def test_a_damaged_end_of_the_log_is_noticed_by_the_index(path: Path) -> None:
+async def test_a_damaged_end_of_the_log_is_noticed_by_the_index(path):
     killed_server(path)
     flip(path, -10)
     listed, [problem], _ = await found(path)
@@ -176,8 +166,8 @@ async def test_a_damaged_end_of_the_log_is_noticed_by_the_index(path: Path) -> N
 
 
 async def test_a_log_that_cannot_be_repaired_is_cut_and_what_is_lost_is_announced(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    path, monkeypatch
+):
     killed_server(path)
     broken = flip(path, offset_of(path, CHATS[3] * 3000))
     monkeypatch.setattr(wal, "LARGEST_FILE", 0)
@@ -188,7 +178,7 @@ async def test_a_log_that_cannot_be_repaired_is_cut_and_what_is_lost_is_announce
     assert await found(path) == (CHATS[:3], [], [aside])
 
 
-async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path: Path) -> None:
+async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path):
     killed_server(path)
     place = Path(f"{path}-wal")
     content = place.read_bytes()
@@ -203,7 +193,7 @@ async def test_the_log_of_a_killed_server_is_no_damage_wherever_it_was_cut(path:
         assert place.read_bytes() == content[:length]
 
 
-async def test_the_log_of_a_server_that_runs_is_not_looked_at(path: Path) -> None:
+async def test_the_log_of_a_server_that_runs_is_not_looked_at(path):
     async with opened(path) as theirs:
         assert await theirs.store.append("c", WORKSPACE, said("one"))
         broken = flip(path, HEADER + FRAME + 100)
@@ -211,9 +201,7 @@ async def test_the_log_of_a_server_that_runs_is_not_looked_at(path: Path) -> Non
         assert Path(f"{path}-wal").read_bytes() == broken
 
 
-async def test_checksums_are_those_of_sqlite_and_frames_of_an_earlier_log_are_no_damage(
-    path: Path,
-) -> None:
+async def test_checksums_are_those_of_sqlite_and_frames_of_an_earlier_log_are_no_damage(path):
     with opened_file(path) as kept:
         for number in range(3):
             append(kept, f"{number}", *said("x" * (90_000 // (number + 1))))

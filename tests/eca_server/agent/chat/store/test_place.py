@@ -6,11 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from eca_server.agent.chat.store.place import store_path, workspace_key
-
-pytestmark = pytest.mark.requirement
 
 
 def test_sqlite_is_not_imported_before_the_first_call() -> None:

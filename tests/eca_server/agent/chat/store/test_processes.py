@@ -19,8 +19,6 @@ from eca_server.models.history import ToolCallPart, ToolResultPart, repair
 from tests.eca_server.agent.chat.store.keeping import PATIENT, WORKSPACE, opened, texts_of, turn
 from tests.eca_server.agent.chat.store.process import spawn
 
-pytestmark = pytest.mark.requirement
-
 
 def turns_of(chat: StoredChat | None) -> list[str]:
     """The names of a chat's turns; each is whole, and none mixes with another."""
@@ -108,7 +106,7 @@ def kill_two_at_random_points(path: Path, names: tuple[str, str], chance: random
     assert all(map(is_sendable, chats.values()))
 
 
-def test_killed_at_random_points_it_loses_at_most_the_turn_in_flight(tmp_path: Path) -> None:
+def test_killed_at_random_points_it_loses_at_most_the_turn_in_flight(tmp_path):
     chance = random.Random(5)
     for number in range(2):
         kill_two_at_random_points(tmp_path / "a", (f"{number}a", f"{number}b"), chance)
@@ -117,15 +115,13 @@ def test_killed_at_random_points_it_loses_at_most_the_turn_in_flight(tmp_path: P
 
 @pytest.mark.long
 @pytest.mark.parametrize("life", range(15))
-def test_killed_at_hundreds_of_random_points_it_loses_at_most_the_turn_in_flight(
-    tmp_path: Path, life: int
-) -> None:
+def test_killed_at_hundreds_of_random_points_it_loses_at_most_the_turn_in_flight(tmp_path, life):
     chance = random.Random()
     for number in range(10):
         kill_two_at_random_points(tmp_path / "c", (f"{number}a", f"{number}b"), chance)
 
 
-def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path: Path) -> None:
+def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path):
     names = ("a", "b", "c")
     path = tmp_path / "new" / "chats.sqlite"
     with ExitStack() as stack:
@@ -146,7 +142,7 @@ def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path: 
     assert all(line == "\n" or "The messages of both servers" in line for line in told)
 
 
-def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
+def test_a_new_file_may_be_opened_by_several_at_once(tmp_path):
     together = threading.Barrier(4)
     faults: list[str] = []
 
@@ -166,8 +162,7 @@ def test_a_new_file_may_be_opened_by_several_at_once(tmp_path: Path) -> None:
     assert faults == []
 
 
-@pytest.mark.trio
-async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path: Path) -> None:
+async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path):
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
         for name in "abc":
             assert await ours.store.append("c", WORKSPACE, turn(f"{name}-0"), title="Same")
@@ -183,8 +178,7 @@ async def test_a_turn_of_another_server_in_between_is_reported_once(tmp_path: Pa
         assert len(theirs.problems) == 1
 
 
-@pytest.mark.trio
-async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_path: Path) -> None:
+async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_path):
     async with opened(tmp_path / "c") as ours, opened(tmp_path / "c") as theirs:
         await ours.store.append("c", WORKSPACE, turn("a"))
         await theirs.store.delete("c")
@@ -194,8 +188,7 @@ async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_
         assert problem.startswith("Another server deleted messages of the chat c.")
 
 
-@pytest.mark.trio
-async def test_one_server_waits_while_another_writes(tmp_path: Path) -> None:
+async def test_one_server_waits_while_another_writes(tmp_path):
     stores = [Store(tmp_path / "c", on_problem=pytest.fail, limits=PATIENT) for _ in range(3)]
     async with trio.open_nursery() as nursery:
         for number, each in enumerate(stores):

@@ -37,8 +37,6 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
-pytestmark = pytest.mark.requirement
-
 texts = st.text(max_size=20)
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()

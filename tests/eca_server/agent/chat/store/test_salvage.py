@@ -16,8 +16,6 @@ from tests.eca_server.agent.chat.store.keeping import WORKSPACE, Kept, image, op
 from tests.eca_server.agent.chat.store.test_log import CHATS as IN_LOG
 from tests.eca_server.agent.chat.store.test_log import killed_server
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 CHATS = [f"chat {number:02}" for number in range(30)]
 PLACES = [f"{number}" for number in range(5)]
 PAGE = 4096

@@ -17,8 +17,6 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ImagePart, Message, TextPart
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
 
-pytestmark = [pytest.mark.trio, pytest.mark.requirement]
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
