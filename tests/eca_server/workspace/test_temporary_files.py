@@ -34,7 +34,8 @@ RECORD = "0123456789abcdef"
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from eca_server.workspace import Workspace, replace_file
+from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.writing import replace_file
 from eca_protocol.server.roots import Root
 from eca_server.workspace.temporary_files import TemporaryFiles
 
