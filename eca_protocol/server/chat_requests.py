@@ -15,6 +15,7 @@ import anyio.abc
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Peer
 from eca_protocol.server.chat import ServerChat
@@ -52,29 +53,31 @@ class ChatRequests:
 
     def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
         """Return the handlers of chats."""
-        return {
-            "chat/prompt": self._prompt,
-            "chat/promptStop": self._stop,
-            "chat/promptSteer": self._steer,
-            "chat/promptSteerRemove": self._remove_steers,
-            "chat/toolCallApprove": self._approve,
-            "chat/toolCallReject": self._reject,
-            "chat/selectedModelChanged": self._select_model,
-            "chat/selectedAgentChanged": lambda params: self.selection.select_agent(
-                params.agent, params.chat_id
-            ),
-            "chat/selectedBehaviorChanged": lambda params: self.selection.select_agent(
-                params.behavior
-            ),
-            "chat/delete": self._delete,
-            "chat/clear": self._clear,
-            "chat/update": self._update,
-            "chat/list": self._list,
-            "chat/open": self._open,
-            "chat/history": self._page,
-            "chat/rollback": self._roll_back,
-            "chat/fork": self._fork,
-        }
+        return dict(
+            (
+                methods.CHAT_PROMPT.handled_by(self._prompt),
+                methods.CHAT_PROMPT_STOP.handled_by(self._stop),
+                methods.CHAT_PROMPT_STEER.handled_by(self._steer),
+                methods.CHAT_PROMPT_STEER_REMOVE.handled_by(self._remove_steers),
+                methods.CHAT_TOOL_CALL_APPROVE.handled_by(self._approve),
+                methods.CHAT_TOOL_CALL_REJECT.handled_by(self._reject),
+                methods.CHAT_SELECTED_MODEL_CHANGED.handled_by(self._select_model),
+                methods.CHAT_SELECTED_AGENT_CHANGED.handled_by(
+                    lambda params: self.selection.select_agent(params.agent, params.chat_id)
+                ),
+                methods.CHAT_SELECTED_BEHAVIOR_CHANGED.handled_by(
+                    lambda params: self.selection.select_agent(params.behavior)
+                ),
+                methods.CHAT_DELETE.handled_by(self._delete),
+                methods.CHAT_CLEAR.handled_by(self._clear),
+                methods.CHAT_UPDATE.handled_by(self._update),
+                methods.CHAT_LIST.handled_by(self._list),
+                methods.CHAT_OPEN.handled_by(self._open),
+                methods.CHAT_HISTORY.handled_by(self._page),
+                methods.CHAT_ROLLBACK.handled_by(self._roll_back),
+                methods.CHAT_FORK.handled_by(self._fork),
+            )
+        )
 
     def meet(self, client: ConnectedClient, *, agent: object) -> None:
         """Take the client, and the agent that its user prefers."""

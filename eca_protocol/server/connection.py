@@ -10,7 +10,7 @@ import anyio
 import anyio.abc
 
 from eca_protocol import messages as m
-from eca_protocol import platforms
+from eca_protocol import methods, platforms
 from eca_protocol.errors import ConnectionClosed
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.message_transport import StreamTransport
@@ -102,14 +102,20 @@ class Connection:
         await self._peer.cancel_requests(seconds=1.0, but="shutdown")
 
     def _handlers(self) -> Mapping[str, Callable[[Any], Any]]:
-        return {
-            "initialize": self._initialize,
-            "initialized": lambda _: self._introduce(),
-            "shutdown": lambda _: self._shut_down(),
-            "mcp/startServer": lambda params: self._warn_of_server(params.name),
-            "mcp/stopServer": lambda params: self._warn_of_server(params.name),
-            "exit": lambda _: self._peer.close("the client said exit"),
-        }
+        return dict(
+            (
+                methods.INITIALIZE.handled_by(self._initialize),
+                methods.INITIALIZED.handled_by(lambda _: self._introduce()),
+                methods.SHUTDOWN.handled_by(lambda _: self._shut_down()),
+                methods.MCP_START_SERVER.handled_by(
+                    lambda params: self._warn_of_server(params.name)
+                ),
+                methods.MCP_STOP_SERVER.handled_by(
+                    lambda params: self._warn_of_server(params.name)
+                ),
+                methods.EXIT.handled_by(lambda _: self._peer.close("the client said exit")),
+            )
+        )
 
     def _initialize(self, params: m.InitializeParams) -> m.InitializeResponse:
         greeting = self._greeting

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.server.connected_client import ConnectedClient
 from eca_protocol.server.declarations import Declarations
 from eca_protocol.server.values import ContextQuery, ContextQueryHandler
@@ -28,11 +29,13 @@ class Queries:
 
     def handlers(self) -> Mapping[str, Callable[[Any], Any]]:
         """Return the handlers of queries."""
-        return {
-            "chat/queryContext": self._query_context,
-            "chat/queryFiles": self._query_files,
-            "chat/queryCommands": self._query_commands,
-        }
+        return dict(
+            (
+                methods.CHAT_QUERY_CONTEXT.handled_by(self._query_context),
+                methods.CHAT_QUERY_FILES.handled_by(self._query_files),
+                methods.CHAT_QUERY_COMMANDS.handled_by(self._query_commands),
+            )
+        )
 
     async def _query_context(self, params: m.ChatQueryContextParams) -> m.ChatQueryContextResponse:
         contexts = await self._find(params.query, params.chat_id, params.contexts)

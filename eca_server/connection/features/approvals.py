@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.peer import Handler
 
 if TYPE_CHECKING:
@@ -60,4 +61,9 @@ def make_handlers(chats: Chats, approvals: Approvals) -> Mapping[str, Handler]:
         if call is not None:
             call.reject()
 
-    return {"chat/toolCallApprove": approve, "chat/toolCallReject": reject}
+    return dict(
+        (
+            methods.CHAT_TOOL_CALL_APPROVE.handled_by(approve),
+            methods.CHAT_TOOL_CALL_REJECT.handled_by(reject),
+        )
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_server.connection.features import approvals, steering
 from eca_server.connection.features.agents import Agents
@@ -65,8 +66,12 @@ def make_handlers(parts: Composition) -> Mapping[str, Handler]:
         requests.delete,
     )
     return {
-        "chat/prompt": prompts.begin,
-        "chat/promptStop": _make_stop(parts),
+        **dict(
+            (
+                methods.CHAT_PROMPT.handled_by(prompts.begin),
+                methods.CHAT_PROMPT_STOP.handled_by(_make_stop(parts)),
+            )
+        ),
         **InlinePrompts(settings, models, chats, views, prompts).handlers(),
         **steering.make_handlers(chats, prompts, parts.host.nursery),
         **Queries(session, settings, parts.folders, parts.servers).handlers(),

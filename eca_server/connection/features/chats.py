@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats
@@ -54,17 +55,19 @@ class ChatRequests:
             self.delete(params.chat_id or "")
             return m.ChatDeleteResponse()
 
-        return {
-            "chat/list": self._list,
-            "chat/open": self._open,
-            "chat/history": self._history,
-            "chat/clear": self._clear,
-            "chat/update": self._update,
-            "chat/addFlag": self._add_flag,
-            "chat/removeFlag": self._remove_flag,
-            "chat/delete": delete,
-            "chat/fork": self._fork,
-        }
+        return dict(
+            (
+                methods.CHAT_LIST.handled_by(self._list),
+                methods.CHAT_OPEN.handled_by(self._open),
+                methods.CHAT_HISTORY.handled_by(self._history),
+                methods.CHAT_CLEAR.handled_by(self._clear),
+                methods.CHAT_UPDATE.handled_by(self._update),
+                methods.CHAT_ADD_FLAG.handled_by(self._add_flag),
+                methods.CHAT_REMOVE_FLAG.handled_by(self._remove_flag),
+                methods.CHAT_DELETE.handled_by(delete),
+                methods.CHAT_FORK.handled_by(self._fork),
+            )
+        )
 
     async def _open(self, params: m.ChatOpenParams) -> m.ChatOpenResponse:
         chat = await self.chats.find(params.chat_id)

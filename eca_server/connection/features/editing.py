@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.editing.completing import Completions
@@ -58,7 +59,12 @@ class Editing:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of completions and rewrites."""
-        return {"completion/inline": self._complete, "rewrite/prompt": self._rewrite}
+        return dict(
+            (
+                methods.COMPLETION_INLINE.handled_by(self._complete),
+                methods.REWRITE_PROMPT.handled_by(self._rewrite),
+            )
+        )
 
     def _complete(
         self, params: m.CompletionInlineParams

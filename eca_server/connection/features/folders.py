@@ -14,6 +14,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_protocol.server.roots import Root, parse_roots, path_of
 from eca_server.agent.skills.files import SkillFiles
@@ -63,7 +64,9 @@ class Folders:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of workspace changes."""
-        return {"workspace/didChangeWorkspaceFolders": self._folders_changed}
+        return dict(
+            (methods.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS.handled_by(self._folders_changed),)
+        )
 
     def _folders_changed(self, params: m.WorkspaceDidChangeWorkspaceFoldersParams) -> None:
         added, problems = parse_roots(params.event.added)

@@ -12,6 +12,7 @@ import attrs
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats, Prompt, Turn
@@ -42,7 +43,7 @@ class InlinePrompts:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of inline prompts."""
-        return {"chat/inlinePrompt": self._inline_prompt}
+        return dict([methods.CHAT_INLINE_PROMPT.handled_by(self._inline_prompt)])
 
     def _inline_prompt(
         self, params: m.ChatInlinePromptParams

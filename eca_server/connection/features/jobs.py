@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chats
@@ -44,7 +45,13 @@ def make_handlers(jobs: Jobs, chats: Chats) -> Mapping[str, Handler]:
         jobs.notify()
         return m.JobsKillResult(killed=True)
 
-    return {"jobs/list": list_jobs, "jobs/readOutput": read_output, "jobs/kill": kill}
+    return dict(
+        (
+            methods.JOBS_LIST.handled_by(list_jobs),
+            methods.JOBS_READ_OUTPUT.handled_by(read_output),
+            methods.JOBS_KILL.handled_by(kill),
+        )
+    )
 
 
 def summaries(jobs: Jobs, chats: Chats) -> Iterator[m.JobSummary]:

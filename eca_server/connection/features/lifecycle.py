@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from eca_protocol import platforms
+from eca_protocol import methods, platforms
 from eca_protocol.codec import MessageCodec
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
 from eca_protocol.messages import InitializationOptions, InitializeParams, InitializeResponse
@@ -84,7 +84,13 @@ class Connection:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of the lifecycle."""
-        return {"initialize": self._initialize, "shutdown": self._shut_down, "exit": self._exit}
+        return dict(
+            (
+                methods.INITIALIZE.handled_by(self._initialize),
+                methods.SHUTDOWN.handled_by(self._shut_down),
+                methods.EXIT.handled_by(self._exit),
+            )
+        )
 
     def _initialize(self, params: InitializeParams) -> InitializeResponse:
         options = params.initialization_options or InitializationOptions()

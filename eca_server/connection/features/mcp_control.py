@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCError
 from eca_protocol.peer import Handler
 from eca_protocol.server.roots import path_of
@@ -60,17 +61,19 @@ class MCPControl:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of requests about MCP servers."""
-        return {
-            "mcp/startServer": self._start,
-            "mcp/stopServer": self._stop,
-            "mcp/connectServer": self._connect,
-            "mcp/logoutServer": self._soon(self._log_out),
-            "mcp/enableServer": self._soon(partial(self._switch, on=True)),
-            "mcp/disableServer": self._soon(partial(self._switch, on=False)),
-            "mcp/addServer": partial(self._in_turn, self._add),
-            "mcp/updateServer": partial(self._in_turn, self._update),
-            "mcp/removeServer": partial(self._in_turn, self._remove),
-        }
+        return dict(
+            (
+                methods.MCP_START_SERVER.handled_by(self._start),
+                methods.MCP_STOP_SERVER.handled_by(self._stop),
+                methods.MCP_CONNECT_SERVER.handled_by(self._connect),
+                methods.MCP_LOGOUT_SERVER.handled_by(self._soon(self._log_out)),
+                methods.MCP_ENABLE_SERVER.handled_by(self._soon(partial(self._switch, on=True))),
+                methods.MCP_DISABLE_SERVER.handled_by(self._soon(partial(self._switch, on=False))),
+                methods.MCP_ADD_SERVER.handled_by(partial(self._in_turn, self._add)),
+                methods.MCP_UPDATE_SERVER.handled_by(partial(self._in_turn, self._update)),
+                methods.MCP_REMOVE_SERVER.handled_by(partial(self._in_turn, self._remove)),
+            )
+        )
 
     def _start(self, params: m.MCPStartServerParams | m.MCPConnectServerParams) -> None:
         if self._awaits_trust(params.name):

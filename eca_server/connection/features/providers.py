@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, HTTPError, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.commands.login import key_problem, login_flows
@@ -53,12 +54,14 @@ class Providers:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of providers."""
-        return {
-            "providers/list": self._list,
-            "providers/login": self._login,
-            "providers/loginInput": self._login_input,
-            "providers/logout": self._logout,
-        }
+        return dict(
+            (
+                methods.PROVIDERS_LIST.handled_by(self._list),
+                methods.PROVIDERS_LOGIN.handled_by(self._login),
+                methods.PROVIDERS_LOGIN_INPUT.handled_by(self._login_input),
+                methods.PROVIDERS_LOGOUT.handled_by(self._logout),
+            )
+        )
 
     def _list(self, _: m.ProvidersListParams) -> m.ProvidersListResult:
         self.announcer.providers = self._statuses

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_server.agent.commands import CommandFiles, matching_commands
 from eca_server.agent.context.queries import query_contexts
@@ -30,11 +31,13 @@ class Queries:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handlers of queries."""
-        return {
-            "chat/queryContext": self._query_context,
-            "chat/queryFiles": self._query_files,
-            "chat/queryCommands": self._query_commands,
-        }
+        return dict(
+            (
+                methods.CHAT_QUERY_CONTEXT.handled_by(self._query_context),
+                methods.CHAT_QUERY_FILES.handled_by(self._query_files),
+                methods.CHAT_QUERY_COMMANDS.handled_by(self._query_commands),
+            )
+        )
 
     def _query_context(
         self, params: m.ChatQueryContextParams

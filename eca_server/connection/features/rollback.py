@@ -13,6 +13,7 @@ import attrs
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, RPCError
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats
@@ -52,7 +53,7 @@ class Rollbacks:
 
     def handlers(self) -> Mapping[str, Handler]:
         """Return the handler of rollbacks."""
-        return {"chat/rollback": self._rollback}
+        return dict([methods.CHAT_ROLLBACK.handled_by(self._rollback)])
 
     def _rollback(self, params: m.ChatRollbackParams) -> Awaitable[m.ChatRollbackResponse]:
         if self.chats.subagent(params.chat_id) is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_server.agent.chat import Chat, Chats
 from eca_server.agent.chat.outlet import Outlet
@@ -45,11 +46,13 @@ class Selecting:
         def agent_selected(params: m.ChatSelectedAgentChanged) -> None:
             self._agent_selected(params.agent, params.chat_id)
 
-        return {
-            "chat/selectedBehaviorChanged": behavior_selected,
-            "chat/selectedAgentChanged": agent_selected,
-            "chat/selectedModelChanged": self._model_selected,
-        }
+        return dict(
+            (
+                methods.CHAT_SELECTED_BEHAVIOR_CHANGED.handled_by(behavior_selected),
+                methods.CHAT_SELECTED_AGENT_CHANGED.handled_by(agent_selected),
+                methods.CHAT_SELECTED_MODEL_CHANGED.handled_by(self._model_selected),
+            )
+        )
 
     def select_model(self, chat: Chat, model: str) -> None:
         """Select a model for the client, and announce it, because each of its prompts names one.

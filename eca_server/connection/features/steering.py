@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_protocol.server.texts import arguments_of, named_command
 from eca_server.agent.chat import Chat, Chats, Turn
@@ -51,7 +52,12 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
         if chat is not None and chat.turn is not None:
             chat.turn.steers.clear()
 
-    return {"chat/promptSteer": prompt_steer, "chat/promptSteerRemove": prompt_steer_remove}
+    return dict(
+        (
+            methods.CHAT_PROMPT_STEER.handled_by(prompt_steer),
+            methods.CHAT_PROMPT_STEER_REMOVE.handled_by(prompt_steer_remove),
+        )
+    )
 
 
 def _command(prompts: Prompts, chat: Chat, text: str) -> SteeredCommand:
