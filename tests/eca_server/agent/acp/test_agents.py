@@ -12,7 +12,7 @@ import trio
 from eca_protocol import json
 from eca_protocol.server.roots import uri_of
 from tests.eca_server.agent.acp.chatting import MODEL, approve, chatting, of_type, since, turn
-from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
+from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
 
 pytestmark = pytest.mark.trio
 
@@ -341,3 +341,41 @@ async def test_a_steer_follows_in_the_same_turn(tmp_path: Path) -> None:
         await ours.finished()
         assert "steered" in text(ours.contents())
         assert [texts for (texts,) in log.of("prompt")][1] == ["say steered"]
+
+
+async def test_an_agent_without_a_command_is_a_problem_of_the_configuration() -> None:
+    async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
+        assert "no model of this name" in text(await ours.turn("x", model=MODEL))
+        shown = [m["params"]["message"] for m in ours.seen if m.get("method") == "$/showMessage"]
+        assert any("providers.robot.command: expected the command" in each for each in shown)
+
+
+async def test_a_reopened_chat_looks_as_it_looked(tmp_path: Path) -> None:
+    call = {"id": "t", "title": "Edit", "kind": "edit", "input": {"x": 1}, "status": "completed"}
+    call["diffs"] = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
+    kept = {"data": tmp_path / "data"}
+    async with chatting(tmp_path, **kept) as (ours, _):
+        before = await turn(
+            ours, f"think hm\nsay one\ntool {_json(call)}\nplan a=completed\nsay two"
+        )
+    async with chatting(tmp_path, **kept) as (ours, _):
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        after = since(ours, begun)
+        for kind in ("reasonText", "toolCalled"):
+            assert of_type(after, kind) == of_type(before, kind)
+        assert text(after) == text(before)
+
+
+async def test_a_rollback_begins_a_new_session(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        await turn(ours, "say first")
+        await turn(ours, "say second")
+        echoes = [c for role, c in contents(ours.seen) if role == "user"]
+        params = {"chatId": "c", "contentId": echoes[1]["contentId"], "include": ["messages"]}
+        await ours.ask("chat/rollback", params)
+        await turn(ours, "say third")
+        (texts,) = log.of("prompt")[-1]
+        assert "first" in texts[0]
+        assert "second" not in texts[0]
+        assert len(log.of("new")) == 2
