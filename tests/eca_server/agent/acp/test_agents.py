@@ -11,6 +11,7 @@ import trio
 
 from eca_protocol import json
 from eca_protocol.server.roots import uri_of
+from eca_server.agent.acp import agents
 from tests.eca_server.agent.acp.chatting import MODEL, approve, chatting, of_type, since, turn
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
 
@@ -379,3 +380,25 @@ async def test_a_rollback_begins_a_new_session(tmp_path: Path) -> None:
         assert "first" in texts[0]
         assert "second" not in texts[0]
         assert len(log.of("new")) == 2
+
+
+async def test_the_oldest_idle_sessions_are_closed_and_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "MOST_SESSIONS", 2)
+    async with chatting(tmp_path, resume=True) as (ours, log):
+        for chat in ("a", "b", "d"):
+            await ours.turn("say x", chat, model=MODEL)
+        ((closed,),) = await log.wait_for("close")
+        await ours.turn("say more", "a", model=MODEL)
+        assert log.of("load") == [[closed]]
+
+
+async def test_an_agent_answers_as_a_subagent(tmp_path: Path) -> None:
+    scout = {"mode": "subagent", "description": "Looks around.", "defaultModel": MODEL}
+    config = {"agent": {"scout": scout}, "toolCall": {"approval": {"byDefault": "allow"}}}
+    async with chatting(tmp_path, config=config) as (ours, _):
+        task = _json({"agent": "scout", "task": "say found it"})
+        got = await ours.turn(f"call eca_spawn_agent {task}", model="simulator/script")
+        (called,) = of_type(got, "toolCalled")
+        assert called["outputs"] == [{"type": "text", "text": "found it"}]
