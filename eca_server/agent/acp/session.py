@@ -158,8 +158,11 @@ async def user_error(error: ECAError, process: AgentProcess) -> str:
         return str(error)
     if isinstance(error, RequestFailed) and error.code == AUTHENTICATION_REQUIRED:
         return _login_text(process)
-    message = error.message if isinstance(error, RequestFailed) else str(error)
-    return f"The agent {process.name} failed: {message}"
+    if not isinstance(error, RequestFailed):
+        return f"The agent {process.name} failed: {error}"
+    details = error.data.get("details") if isinstance(error.data, dict) else error.data
+    more = f" ({details})" if isinstance(details, str) and details else ""
+    return f"The agent {process.name} failed: {error.message}{more}"
 
 
 def _login_text(process: AgentProcess) -> str:

@@ -197,7 +197,7 @@ class ScriptedAgent:
         self.update(session, m.CurrentModeUpdate(current_mode_id=text))
 
     async def do_fail(self, session: str, text: str) -> None:
-        raise RPCError(-32603, text)
+        raise RPCError(-32603, "failed", {"details": text})
 
     async def do_die(self, session: str, text: str) -> None:
         sys.stderr.write(f"{text}\n")
