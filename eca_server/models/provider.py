@@ -121,7 +121,11 @@ class Provider:
 
     @property
     def problems(self) -> Iterator[Problem]:
-        """The problems of its key and URL."""
+        """The problems of its key and URL, and an ACP agent without a command."""
+        if self.api == ACP and self.location is not None:
+            key = f"providers.{self.name}.command"
+            message = "expected the command of an ACP agent, got none"
+            yield Problem(source="configuration", key=key, message=message)
         for source in (self.credential, self.location):
             if source is not None and source.problem is not None:
                 yield source.problem

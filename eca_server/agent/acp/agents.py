@@ -41,6 +41,9 @@ from eca_server.workspace.boundary import Workspace
 
 _log = logging.getLogger("eca_server.agent.acp")
 
+MOST_SESSIONS: Final = 50
+"""The number of open sessions of all agents; a chat's closed one is loaded at its next prompt."""
+
 _MISSED: Final = (
     "You have not seen this part of the chat:\n\n{}\n\n"
     "Continue from here. The user's next message follows."
@@ -192,10 +195,17 @@ class ACPAgents:
             session = await self._new(process, workspace)
             missed = chat.history.model_context
         self._sessions[chat.id] = session
+        self._close_oldest()
         session.on_mode = partial(self._on_mode, chat, process.name)
         self._on_modes(process.name, session.modes)
         text = _MISSED.format(transcript(missed, _MOST_HISTORY)) if missed else ""
         return session, (TextPart(text),) if text else ()
+
+    def _close_oldest(self) -> None:
+        """Close the sessions that were idle longest, beyond a number of them."""
+        idle = [chat for chat, each in self._sessions.items() if each.requests is None]
+        for chat in idle[: max(len(self._sessions) - MOST_SESSIONS, 0)]:
+            self._sessions.pop(chat).close()
 
     async def _reopened(
         self, process: AgentProcess, chat: Outlet, workspace: Workspace

@@ -126,6 +126,13 @@ class AgentSession:
             raise answer.error
         return answer.stop_reason
 
+    def close(self) -> None:
+        """Let the agent free the resources of the session, if it can; it stays loadable."""
+        if self.process.is_over or self.process.capabilities.session_capabilities.close is None:
+            return
+        reference = acp.SessionReference(session_id=self.id)
+        self.process.peer.start_call("session/close", reference)
+
     async def _receive(self, call: PendingCall[Any], answer: _Answer) -> None:
         """Wait for the answer, also after its turn was stopped."""
         try:
@@ -151,8 +158,11 @@ async def user_error(error: ECAError, process: AgentProcess) -> str:
         return str(error)
     if isinstance(error, RequestFailed) and error.code == AUTHENTICATION_REQUIRED:
         return _login_text(process)
-    message = error.message if isinstance(error, RequestFailed) else str(error)
-    return f"The agent {process.name} failed: {message}"
+    if not isinstance(error, RequestFailed):
+        return f"The agent {process.name} failed: {error}"
+    details = error.data.get("details") if isinstance(error.data, dict) else error.data
+    more = f" ({details})" if isinstance(details, str) and details else ""
+    return f"The agent {process.name} failed: {error.message}{more}"
 
 
 def _login_text(process: AgentProcess) -> str:

@@ -45,6 +45,7 @@ class ScriptedAgent:
             "session/new": self.new,
             "session/load": self.load,
             "session/resume": self.load,
+            "session/close": self.close,
             "session/set_mode": self.set_mode,
             "session/prompt": self.prompt,
             "session/cancel": self.cancel,
@@ -65,7 +66,7 @@ class ScriptedAgent:
             protocol_version=1,
             agent_capabilities=m.AgentCapabilities(
                 load_session=bool(self.options.get("load")),
-                session_capabilities=m.SessionCapabilities(resume=has_resume),
+                session_capabilities=m.SessionCapabilities(resume=has_resume, close=m.Empty()),
             ),
             auth_methods=(m.AuthMethod(id="own", name="Own login", type="terminal", args=("in",)),),
         )
@@ -85,6 +86,10 @@ class ScriptedAgent:
             chunk = m.AgentMessageChunk(content=m.TextContent(text="replayed"))
             self.update(params.session_id, chunk)
         return m.SessionState(modes=MODES)
+
+    def close(self, params: m.SessionReference) -> m.Empty:
+        self.log("close", params.session_id)
+        return m.Empty()
 
     def set_mode(self, params: m.SetSessionModeRequest) -> m.Empty:
         self.log("mode", params.mode_id)
@@ -192,7 +197,7 @@ class ScriptedAgent:
         self.update(session, m.CurrentModeUpdate(current_mode_id=text))
 
     async def do_fail(self, session: str, text: str) -> None:
-        raise RPCError(-32603, text)
+        raise RPCError(-32603, "failed", {"details": text})
 
     async def do_die(self, session: str, text: str) -> None:
         sys.stderr.write(f"{text}\n")

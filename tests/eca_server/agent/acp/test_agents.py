@@ -11,8 +11,9 @@ import trio
 
 from eca_protocol import json
 from eca_protocol.server.roots import uri_of
+from eca_server.agent.acp import agents
 from tests.eca_server.agent.acp.chatting import MODEL, approve, chatting, of_type, since, turn
-from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
+from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
 
 pytestmark = pytest.mark.trio
 
@@ -348,3 +349,63 @@ async def test_a_steer_follows_in_the_same_turn(tmp_path: Path) -> None:
         await ours.expect_finished()
         assert "steered" in text(ours.contents())
         assert [texts for (texts,) in log.of("prompt")][1] == ["say steered"]
+
+
+async def test_an_agent_without_a_command_is_a_problem_of_the_configuration() -> None:
+    async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
+        assert "no model of this name" in text(await ours.turn("x", model=MODEL))
+        shown = [m["params"]["message"] for m in ours.seen if m.get("method") == "$/showMessage"]
+        assert any("providers.robot.command: expected the command" in each for each in shown)
+
+
+async def test_a_reopened_chat_looks_as_it_looked(tmp_path: Path) -> None:
+    call = {"id": "t", "title": "Edit", "kind": "edit", "input": {"x": 1}, "status": "completed"}
+    call["diffs"] = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
+    kept = {"data": tmp_path / "data"}
+    async with chatting(tmp_path, **kept) as (ours, _):
+        before = await turn(
+            ours, f"think hm\nsay one\ntool {_json(call)}\nplan a=completed\nsay two"
+        )
+    async with chatting(tmp_path, **kept) as (ours, _):
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        after = since(ours, begun)
+        for kind in ("reasonText", "toolCalled"):
+            assert of_type(after, kind) == of_type(before, kind)
+        assert text(after) == text(before)
+
+
+async def test_a_rollback_begins_a_new_session(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        await turn(ours, "say first")
+        await turn(ours, "say second")
+        echoes = [c for role, c in contents(ours.seen) if role == "user"]
+        params = {"chatId": "c", "contentId": echoes[1]["contentId"], "include": ["messages"]}
+        await ours.ask("chat/rollback", params)
+        await turn(ours, "say third")
+        (texts,) = log.of("prompt")[-1]
+        assert "first" in texts[0]
+        assert "second" not in texts[0]
+        assert len(log.of("new")) == 2
+
+
+async def test_the_oldest_idle_sessions_are_closed_and_loaded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "MOST_SESSIONS", 2)
+    async with chatting(tmp_path, resume=True) as (ours, log):
+        for chat in ("a", "b", "d"):
+            await ours.turn("say x", chat, model=MODEL)
+        ((closed,),) = await log.wait_for("close")
+        await ours.turn("say more", "a", model=MODEL)
+        assert log.of("load") == [[closed]]
+
+
+async def test_an_agent_answers_as_a_subagent(tmp_path: Path) -> None:
+    scout = {"mode": "subagent", "description": "Looks around.", "defaultModel": MODEL}
+    config = {"agent": {"scout": scout}, "toolCall": {"approval": {"byDefault": "allow"}}}
+    async with chatting(tmp_path, config=config) as (ours, _):
+        task = _json({"agent": "scout", "task": "say found it"})
+        got = await ours.turn(f"call eca_spawn_agent {task}", model="simulator/script")
+        (called,) = of_type(got, "toolCalled")
+        assert called["outputs"] == [{"type": "text", "text": "found it"}]
