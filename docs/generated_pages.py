@@ -23,7 +23,7 @@ from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import EVER, Revision, Window
 from eca_protocol.schema import json_schema
-from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 
 _RECEIVERS = {
     "client_to_server": "server",
@@ -192,7 +192,7 @@ def _requirements() -> tuple[str, str]:
         "# The requirements, one by one",
         _ABOUT_DUTIES,
     ]
-    for section, rows in groupby(REQUIREMENTS.values(), key=lambda row: row.section):
+    for section, rows in groupby(ALL_REQUIREMENTS.values(), key=lambda row: row.section):
         table_rows = [
             [f"`{row.id}`", row.side, row.level, _window(row.window), _escaped(row.statement)]
             for row in rows
