@@ -53,6 +53,7 @@ def text_of(result: ToolResult) -> str:
     return "".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
+@pytest.mark.long(but=2)
 async def test_all_that_it_offers_can_be_used(official: Official, way: dict[str, str]):
     path = way.pop("path")
     feed: list[Progress] = []
@@ -73,6 +74,7 @@ async def test_all_that_it_offers_can_be_used(official: Official, way: dict[str,
         assert memo.text == "nothing"
 
 
+@pytest.mark.long(but=1)
 async def test_a_call_that_is_stopped_stops_there_too(official: Official, way: dict[str, str]):
     path = way.pop("path")
     async with session_at(official.url + path, **way) as session:
@@ -98,6 +100,7 @@ async def test_a_new_tool_is_announced(official: Official):
         assert "fresh" in {tool.name for tool in await session.list_tools()}
 
 
+@pytest.mark.long(but=1)
 async def test_a_changed_resource_is_announced(official: Official, way: dict[str, str]):
     path = way.pop("path")
     told = trio.Event()
