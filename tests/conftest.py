@@ -48,6 +48,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Return one worker more than processors for `-n auto`, since many tests wait.
+
+    pytest-xdist's own variable for the number is respected.
+    """
+    is_chosen = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
+    return None if is_chosen else (os.cpu_count() or 1) + 1
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the figures of the tortures that were run; a hook of theirs is not heard with xdist."""
     reports = [*itertools.chain.from_iterable(terminalreporter.stats.values())]

@@ -19,7 +19,7 @@ from eca_protocol.peer import Peer
 from eca_protocol.process import Child, GracePeriods, spawn
 from tests.eca_protocol.wire import TABLE, Bare, Wire, code_of, request, success
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long(but=1)]
 
 ROOT = Path(__file__).parents[2]
 PATIENT = GracePeriods(after_stdin=10)
@@ -52,6 +52,7 @@ async def client(child: Child, handlers: Any = None) -> AsyncIterator[Peer]:
         yield peer
 
 
+@pytest.mark.long(but=2)
 async def test_many_calls_are_answered_and_the_end_of_input_ends_the_server(anyio_backend):
     async with server(anyio_backend) as child:
         async with client(child) as peer:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from eca_protocol import SERVER_COMMAND, client, sync
+from eca_protocol import client, sync
 from eca_protocol import messages as m
 from eca_protocol.errors import (
     ApprovalNeeded,
@@ -24,6 +24,7 @@ from eca_protocol.errors import (
 from eca_protocol.methods import CHAT_LIST
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import Server
+from tests.eca_server import fork_server
 
 REPOSITORY = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(REPOSITORY), "ECA_CONFIG": "{}"}
@@ -163,7 +164,7 @@ def test_ctrl_c_stops_the_turn_and_returns_promptly(where):
 
 def test_it_works_beside_a_running_event_loop_and_across_cells():
     async def cells() -> None:
-        opened = sync.open(command=SERVER_COMMAND, env=ENVIRONMENT)
+        opened = sync.open(command=(*fork_server.command(), "server"), env=ENVIRONMENT)
         assert opened.chat().prompt("hello").text() == "hello"
         await asyncio.sleep(0)
         opened.close()
@@ -177,7 +178,7 @@ def test_it_works_beside_a_running_event_loop_and_across_cells():
 
 
 def test_a_client_that_is_dropped_is_closed():
-    opened = sync.open(command=SERVER_COMMAND, env=ENVIRONMENT)
+    opened = sync.open(command=(*fork_server.command(), "server"), env=ENVIRONMENT)
     chat = opened.chat()
     del opened
     assert chat.prompt("hello").text() == "hello"

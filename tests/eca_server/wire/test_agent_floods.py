@@ -16,6 +16,7 @@ from tests.eca_server.wire.agent_session import ALLOW, calls, ends, told
 MEGABYTE = 2**20
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.requirement("W-6b")
 @pytest.mark.parametrize("size", ["100M", pytest.param("1G", marks=pytest.mark.long)])
 @pytest.mark.parametrize("stream", [1, 2])

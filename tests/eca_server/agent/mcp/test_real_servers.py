@@ -140,6 +140,7 @@ async def _resources_are_read(session: Session) -> None:
         await session.read_resource("demo://nowhere")
 
 
+@pytest.mark.long
 async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tmp_path: Path):
     root, other = tmp_path / "a root", tmp_path / "other"
     root.mkdir()
@@ -159,6 +160,7 @@ async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tm
         assert "denied" in await refusal(session, "read_text_file", path=str(other / "b.txt"))
 
 
+@pytest.mark.long
 async def test_a_time_server_works_without_a_handshake():
     asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     async with talking_to(of_pypi("mcp_server_time", revision="2026-07-28")) as session:
