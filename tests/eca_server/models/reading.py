@@ -1,4 +1,4 @@
-"""What the tests of every API need: events decoded, read and checked; backends that are asked."""
+"""Helpers for the tests of every API: events decoded, read and checked; backends that are asked."""
 
 import itertools
 import math
