@@ -1,7 +1,5 @@
 """A chat's turns and settings (chapters "Chat Prompt" to "Chat selected model changed")."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 import attrs

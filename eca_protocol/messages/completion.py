@@ -1,7 +1,5 @@
 """Completion while the user types (chapter "Completion", of CURRENT)."""
 
-from __future__ import annotations
-
 import attrs
 
 from eca_protocol.messages.editor import Position, Range

@@ -1,7 +1,5 @@
 """The server's configuration for its clients (chapter "Config updated")."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 import attrs

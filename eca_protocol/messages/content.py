@@ -1,7 +1,5 @@
 """The contents that a chat streams to the client (chapter "Chat Content Received")."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """The contexts that a user adds to a prompt (chapter "Chat Prompt", `ChatContext`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 

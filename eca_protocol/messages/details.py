@@ -1,7 +1,5 @@
 """The details and outputs of tool calls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 

@@ -3,8 +3,6 @@
 Chapters "Editor diagnostics" to "Chat ask question".
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 import attrs

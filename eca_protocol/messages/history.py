@@ -3,8 +3,6 @@
 Chapters "Chat rollback" to "Chat history", of CURRENT.
 """
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 import attrs

@@ -1,7 +1,5 @@
 """The background jobs of chats (chapter "Background Jobs", of CURRENT)."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeAlias
 
 import attrs

@@ -3,8 +3,6 @@
 All but start and stop exist only in CURRENT. `env` and `headers` have keys of the user's choice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 

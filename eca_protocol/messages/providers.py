@@ -1,7 +1,5 @@
 """The providers of models and the logins to them (chapter "Provider Management", of CURRENT)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 

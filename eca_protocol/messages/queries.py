@@ -1,7 +1,5 @@
 """Completions for prompts (chapters "Chat Query Context" to "Chat Query Commands")."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 import attrs

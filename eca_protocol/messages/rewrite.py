@@ -1,7 +1,5 @@
 """Rewriting a part of a file (chapters "Rewrite" and "Rewrite Content Received", of CURRENT)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Tools and their servers (chapters "Tool updated" and "Tool server removed")."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Changes of the user's project, which upstream servers support without a specification."""
 
-from __future__ import annotations
-
 import attrs
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder

@@ -4,8 +4,6 @@ Rulings W-30 to W-35. Every transition writes its content in order, and every st
 closed: by its result, by a rejection, or by the end of the turn.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """A chat as the handler of a prompt sees it, for one turn."""
 
-from __future__ import annotations
-
 import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

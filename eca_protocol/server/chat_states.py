@@ -4,8 +4,6 @@ A chat has one turn at a time. Rulings W-20 to W-24: a prompt to a busy chat que
 the running turn and empties the queue, a deleted chat writes nothing more.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType

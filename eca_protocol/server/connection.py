@@ -1,7 +1,5 @@
 """One client of a server: its lifecycle, its selections, and the handlers of its messages."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ in order: clears and work on the history, then prompts. Work runs to its end eve
 cancelled, and an error in it ends neither the chat nor the server.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence

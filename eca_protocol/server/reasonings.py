@@ -1,7 +1,5 @@
 """The blocks of reasoning of one turn: each that was shown to start is shown to end (W-26)."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 

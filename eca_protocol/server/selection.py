@@ -1,7 +1,5 @@
 """The models and agents of a server, and the client's selection of them (W-11, W-28)."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import attrs

@@ -1,7 +1,5 @@
 """The class for servers of one's own."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

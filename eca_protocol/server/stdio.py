@@ -1,7 +1,5 @@
 """A server on the standard streams of its process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 

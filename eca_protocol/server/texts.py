@@ -4,8 +4,6 @@ Clients append each text of a turn to the text before it. A system text therefor
 blank line if other text came before, and so does the text behind a system text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 

@@ -4,8 +4,6 @@ Whatever ends the handler, the turn is closed exactly once: open calls and reaso
 then its conversation writes the one `finished`. What the handler still writes is dropped.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The values that the handlers of a server take and return, and its tools."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
