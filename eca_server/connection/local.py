@@ -20,6 +20,7 @@ class LocalPair:
     """Both ends of a connection inside this process.
 
     Attributes:
+        client: the SDK's client.
         connection: the server's side, for state that the protocol does not carry.
     """
 
@@ -47,7 +48,12 @@ async def local_client(
 
     The caller answers the tool calls that need approval.
 
-    `on_question`: answers the server's questions to the user; None: questions are not supported.
+    Args:
+        options: the server's options.
+        workspace_folders: the workspace roots.
+        initialization_options: passed to the server.
+        on_question: answers the server's questions to the user; None: questions are not
+            supported.
     """
     connections: list[Connection] = []
     async with connect(

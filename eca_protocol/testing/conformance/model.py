@@ -294,6 +294,7 @@ def _texts_in(content: Any) -> Iterator[str]:
 
 
 def _offered_tools(body: Any) -> Iterator[str]:
+    """Yield the names of the tools that a request offers."""
     tools = body.get("tools") if isinstance(body, Mapping) else None
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, Mapping):

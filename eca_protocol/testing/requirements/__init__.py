@@ -3,12 +3,6 @@
 A test is marked `@pytest.mark.requirement("BASE-3", "W-13a")`, or `@pytest.mark.requirement` if it
 verifies none. A ruling with several requirements has lettered rows. Its plain number (`W-13`) names
 the group and verifies no row.
-
-The tables are text: `specification.txt` for the specification's prose, `diagrams.txt` for the
-arrows of its diagrams, and `rulings.txt` for the rulings and for what clients in the field need
-beyond it: each of these rows was observed in the source or the behaviour of at least one of Emacs,
-VS Code, IntelliJ, Neovim, Desktop, the CLI, and the web page that three of these share. See
-`row.rows` for the notation, and `interfaces` for `interfaces.txt` and `interfaces_current.txt`.
 """
 
 from __future__ import annotations
@@ -21,25 +15,25 @@ from types import MappingProxyType
 from typing import Final
 
 from eca_protocol.testing.requirements import interfaces
-from eca_protocol.testing.requirements.row import Requirement, rows, table
+from eca_protocol.testing.requirements.row import Requirement, rows, table_text
 
 __all__ = ["GROUPS", "REQUIREMENTS", "SECTIONS", "Requirement", "lookup"]
 
 _CHAPTERS: Final = (
-    rows(table("specification.txt")),
-    rows(table("rulings.txt")),
+    rows(table_text("specification.txt")),
+    rows(table_text("rulings.txt")),
     interfaces.ROWS,
-    rows(table("diagrams.txt")),
+    rows(table_text("diagrams.txt")),
 )
 
 
-def _by_id() -> dict[str, Requirement]:
-    requirements: dict[str, Requirement] = {}
-    for requirement in itertools.chain(*_CHAPTERS):
-        if requirement.id in requirements:
+def _table(*chapters: tuple[Requirement, ...]) -> Mapping[str, Requirement]:
+    table: dict[str, Requirement] = {}
+    for requirement in itertools.chain(*chapters):
+        if requirement.id in table:
             raise ValueError(f"expected unique ids, got two rows {requirement.id}")
-        requirements[requirement.id] = requirement
-    return requirements
+        table[requirement.id] = requirement
+    return MappingProxyType(table)
 
 
 def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ...]]:
@@ -51,7 +45,7 @@ def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ..
     return groups
 
 
-REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(_by_id())
+REQUIREMENTS: Final = _table(*_CHAPTERS)
 """All rows, by id and in the order of the chapters."""
 
 SECTIONS: Final = tuple(dict.fromkeys(requirement.section for requirement in REQUIREMENTS.values()))

@@ -3,6 +3,8 @@
 A selection of the client is not sent back.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import attrs
