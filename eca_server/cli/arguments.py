@@ -125,13 +125,6 @@ _LEVELS = ("error", "warning", "info", "debug")
 LEVEL_SPELLINGS = {"warn": "warning"}
 
 
-def make_serve_parser(command: str) -> Parser:
-    """Make the parser of `serve` or `server` alone, without help: a start needs no other."""
-    parser = Parser(prog=f"eca-server {command}")
-    _add_serve_options(parser)
-    return parser
-
-
 def make_parser() -> Parser:
     """Make the parser, with each command that has no parser of its own."""
     parser = Parser(
@@ -186,18 +179,15 @@ def _add_serve(commands: _Commands) -> None:
         ("serve", "serve an editor over stdin and stdout (started by editors)"),
         ("server", "the same as serve"),
     ):
-        _add_serve_options(_add_command(commands, name, hint, _SERVE))
-
-
-def _add_serve_options(serve: Parser) -> None:
-    _add_common(serve)
-    _add_trust_flag(serve)
-    serve.add_argument(
-        "--protocol-revision",
-        metavar="REVISION",
-        help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
-        "2025-10 or current)",
-    )
+        serve = _add_command(commands, name, hint, _SERVE)
+        _add_common(serve)
+        _add_trust_flag(serve)
+        serve.add_argument(
+            "--protocol-revision",
+            metavar="REVISION",
+            help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
+            "2025-10 or current)",
+        )
 
 
 def _add_acp(commands: _Commands) -> None:
@@ -259,6 +249,13 @@ def _add_trust(commands: _Commands) -> None:
             parser.add_argument(
                 "--yes", action="store_true", help="accept without asking (for scripts)"
             )
+
+
+def make_serve_parser() -> Parser:
+    """Make the parser with the commands `serve` and `server` alone: a start needs no other."""
+    parser = Parser(prog="eca-server")
+    _add_serve(parser.add_subparsers(dest="command", parser_class=Parser))
+    return parser
 
 
 def _add_trust_flag(parser: argparse.ArgumentParser) -> None:
