@@ -8,7 +8,7 @@ import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply
-from eca_server import config
+from eca_server.config import settings as config
 from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
