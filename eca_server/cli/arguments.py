@@ -254,13 +254,6 @@ _LEVELS = ("error", "warning", "info", "debug")
 LEVEL_SPELLINGS = {"warn": "warning"}
 
 
-def make_serve_parser(command: str) -> Parser:
-    """Make the parser of `serve` or `server` alone, without help: a start needs no other."""
-    parser = Parser(prog=f"eca-server {command}")
-    _add_serve_options(parser)
-    return parser
-
-
 def make_parser() -> Parser:
     """Make the parser, with each command that has no parser of its own."""
     parser = Parser(
@@ -298,18 +291,15 @@ def make_parser() -> Parser:
 def _add_serve(commands: _Commands) -> None:
     same = _SERVE._replace(summary="the same as serve")
     for name, page in (("serve", _SERVE), ("server", same)):
-        _add_serve_options(add_command(commands, name, page))
-
-
-def _add_serve_options(serve: Parser) -> None:
-    _add_common(serve)
-    _add_trust_flag(serve)
-    serve.add_argument(
-        "--protocol-revision",
-        metavar="REVISION",
-        help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
-        "2025-10 or current)",
-    )
+        serve = add_command(commands, name, page)
+        _add_common(serve)
+        _add_trust_flag(serve)
+        serve.add_argument(
+            "--protocol-revision",
+            metavar="REVISION",
+            help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
+            "2025-10 or current)",
+        )
 
 
 def _add_acp(commands: _Commands) -> None:
@@ -404,6 +394,13 @@ def _add_read_chat(commands: _Commands) -> None:
     )
     read.add_argument("--since", metavar="DATE", help="from this time on")
     read.add_argument("--until", metavar="DATE", help="before this time")
+
+
+def make_serve_parser() -> Parser:
+    """Make the parser with the commands `serve` and `server` alone: a start needs no other."""
+    parser = Parser(prog="eca-server")
+    _add_serve(parser.add_subparsers(dest="command", parser_class=Parser))
+    return parser
 
 
 def _add_trust_flag(parser: argparse.ArgumentParser) -> None:

@@ -75,11 +75,9 @@ def run(arguments: Sequence[str]) -> int:
             near = nearest(command, (*_COMMANDS, *_WITH_PARSERS))
             sys.stderr.write(f"eca-server: unknown command {command[:100]!r}{near}\n{_TRY}")
             return 1
-        if is_server:
-            options = make_serve_parser(command).parse_args(remaining)
-        else:
-            is_for_all = {"-h", "--help"} & set(remaining) and command not in arguments
-            options = make_parser().parse_args(remaining if is_for_all else [command, *remaining])
+        is_for_all = {"-h", "--help"} & set(remaining) and command not in arguments
+        parser = make_serve_parser() if is_server else make_parser()
+        options = parser.parse_args(remaining if is_for_all else [command, *remaining])
         options.server = server
         return _COMMANDS[command](options)
 

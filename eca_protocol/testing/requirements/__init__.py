@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Final
 
 from eca_protocol.testing.requirements import interfaces
-from eca_protocol.testing.requirements.row import Requirement, rows, table
+from eca_protocol.testing.requirements.row import Requirement, rows, table_text
 
 __all__ = [
     "ACP_REQUIREMENTS",
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 _CHAPTERS: Final = (
-    rows(table("specification.txt")),
-    rows(table("rulings.txt")),
+    rows(table_text("specification.txt")),
+    rows(table_text("rulings.txt")),
     interfaces.ROWS,
-    rows(table("diagrams.txt")),
+    rows(table_text("diagrams.txt")),
 )
 
 
@@ -62,7 +62,7 @@ def _groups(table: Mapping[str, Requirement]) -> dict[str, tuple[Requirement, ..
 REQUIREMENTS: Final = _by_id(*_CHAPTERS)
 """The rows of ECA, by id and in the order of the chapters."""
 
-ACP_REQUIREMENTS: Final = _by_id(rows(table("acp.txt")))
+ACP_REQUIREMENTS: Final = _by_id(rows(table_text("acp.txt")))
 """The rows of ACP that bind agents, by id."""
 
 ALL_REQUIREMENTS: Final = _by_id(tuple(REQUIREMENTS.values()), tuple(ACP_REQUIREMENTS.values()))

@@ -20,7 +20,7 @@ from eca_protocol.testing.requirements.row import (
     SINCE_CURRENT,
     Requirement,
     Side,
-    table,
+    table_text,
 )
 
 
@@ -35,7 +35,7 @@ def _read(name: str) -> _Inventory:
     interfaces: dict[str, dict[str, list[str]]] = {}
     aliases: dict[str, dict[str, list[str]]] = {}
     section = ""
-    for line in table(name).splitlines():
+    for line in table_text(name).splitlines():
         if line.startswith("# "):
             section = line.removeprefix("# ")
         elif " = " in line:

@@ -1,4 +1,11 @@
-"""A row of the requirements table, and the values of its columns."""
+"""A row of the requirements table, and the values of its columns.
+
+The tables are text: `specification.txt` for the specification's prose, `diagrams.txt` for the
+arrows of its diagrams, and `rulings.txt` for the rulings and for what clients in the field need
+beyond it: each of these rows was observed in the source or the behaviour of at least one of Emacs,
+VS Code, IntelliJ, Neovim, Desktop, the CLI, and the web page that three of these share. See
+`rows` for the notation, and `interfaces` for `interfaces.txt` and `interfaces_current.txt`.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +86,7 @@ def rows(table: str) -> tuple[Requirement, ...]:
     return tuple(result)
 
 
-def table(name: str) -> str:
+def table_text(name: str) -> str:
     """Return the text of a table of this package, such as `rulings.txt`, one item a line."""
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return re.sub(r"\n +", " ", text)
