@@ -1,10 +1,11 @@
 """A row of the requirements table, and the values of its columns.
 
 The tables are text: `specification.txt` for the specification's prose, `diagrams.txt` for the
-arrows of its diagrams, `acp.txt` for agents of the Agent Client Protocol (a section is a page of its
-documentation), and `rulings.txt` for the rulings and for what clients in the field need beyond it: each of these rows was observed in the source or the behaviour of at least one of Emacs,
-VS Code, IntelliJ, Neovim, Desktop, the CLI, and the web page that three of these share. See
-`rows` for the notation, and `interfaces` for `interfaces.txt` and `interfaces_current.txt`.
+arrows of its diagrams, `acp.txt` for agents of the Agent Client Protocol (a section is a page of
+its documentation), and `rulings.txt` for the rulings and for what clients in the field need beyond
+it: each of these rows was observed in the source or the behaviour of at least one of Emacs, VS
+Code, IntelliJ, Neovim, Desktop, the CLI, and the web page that three of these share. See `rows` for
+the notation, and `interfaces` for `interfaces.txt` and `interfaces_current.txt`.
 """
 
 from __future__ import annotations
