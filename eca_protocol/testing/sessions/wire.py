@@ -11,13 +11,13 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-from eca_protocol import platforms
 
 __all__ = ["DeadlineMissed", "Violation", "Wire"]
 
@@ -50,6 +50,8 @@ class Wire:
         environment: Mapping[str, str],
         on_message: Callable[[Any], None],
     ) -> None:
+        if not hasattr(os, "killpg"):
+            raise OSError("random sessions need a system with process groups, such as Linux")
         self._on_message = on_message
         self._buffer = bytearray()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
@@ -61,7 +63,7 @@ class Wire:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                **platforms.START_OF_A_GROUP,
+                start_new_session=True,
             )
         except OSError:
             self._errors.close()
@@ -69,15 +71,15 @@ class Wire:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._input, self._output = self.process.stdin.fileno(), self.process.stdout.fileno()
-        platforms.set_blocking(self._input, False)
-        self._group = platforms.ProcessGroup(self.process.pid)
+        if sys.platform != "win32":
+            os.set_blocking(self._input, False)
 
     def errors(self) -> str:
         """Return the end of the process's stderr."""
+        if sys.platform == "win32":
+            return ""
         size = os.fstat(self._errors.fileno()).st_size
-        return platforms.read_at(self._errors.fileno(), 2000, max(0, size - 2000)).decode(
-            errors="replace"
-        )
+        return os.pread(self._errors.fileno(), 2000, max(0, size - 2000)).decode(errors="replace")
 
     def write(self, data: bytes, *, until: float) -> None:
         """Write all bytes; read meanwhile, so that two full pipes cannot block both sides.
@@ -156,9 +158,10 @@ class Wire:
     def kill(self) -> None:
         """Kill the process and its children."""
         self.close_input()
-        self._group.signal(platforms.KILL)
+        if sys.platform != "win32":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self._group.close()
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._errors.close()
