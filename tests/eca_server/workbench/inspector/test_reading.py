@@ -83,7 +83,7 @@ def explained(case: Case) -> set[str]:
     edition, method, part, raw = case
     table = DRAFT if edition is Revision.DRAFT else ECA
     return {
-        re.sub(r'\[(".*?")\]|\[(\d+)\]|\.', _step, departure.path)
+        re.sub(r'\[("(?:[^"\\]|\\.)*")\]|\[(\d+)\]|\.', _step, departure.path)
         for departure in explain(method, raw, edition, part=part, table=table)
     }
 
