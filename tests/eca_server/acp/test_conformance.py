@@ -223,7 +223,7 @@ async def test_our_agent_keeps_every_row(tmp_path):
 
 
 @pytest.mark.trio
-@pytest.mark.long(but=2)
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", MUTANTS)
 async def test_a_mutant_breaks_its_row(tmp_path, name):
     rows, make = MUTANTS[name]
