@@ -132,7 +132,7 @@ class _Writer:
 
     def page(self) -> Page:
         lines = (line.rstrip() for line in "".join(self._parts).split("\n"))
-        text = _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip("\n")
+        text = _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
         return Page(title=" ".join(" ".join(self._titles[:1]).split()), text=text)
 
     def _break(self, name: str) -> None:
