@@ -2,19 +2,23 @@
 
 Rules: calls that only read run at once; calls that change something run in the model's order. A
 call is prepared against the files it will find: if an earlier call of the same answer is going to
-change them, it is prepared after that call has run.
+change them, it is prepared after that call has run. A call that is itself postponed before its
+changes are known may change every file whose name is in its arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Final
 
 import trio
 
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.tools.tool import FileChange, PreparedCall
 from eca_server.models.events import ToolCallFinished
+
+_LONGEST_PATH: Final = 4096
 
 
 class Step:
@@ -47,6 +51,7 @@ class PendingChanges:
 
     def __init__(self) -> None:
         self._anything = False
+        self._names: set[str] = set()
         self._paths: set[Path] = set()
         self._above: set[Path] = set()
 
@@ -58,6 +63,8 @@ class PendingChanges:
         if not step.changes_something or not step.call.is_open:
             return
         self._anything = True
+        if step.prepared is None:
+            self._names.update(_names(step.finished))
         for path in _paths(step.changes):
             self._paths.add(path)
             self._above.update(path.parents)
@@ -65,7 +72,9 @@ class PendingChanges:
     def meets(self, changes: Iterable[FileChange]) -> bool:
         """Return whether a change concerns a pending one's path, or a path in or above it."""
         return any(
-            path in self._above or not self._paths.isdisjoint((path, *path.parents))
+            path in self._above
+            or not self._paths.isdisjoint((path, *path.parents))
+            or not self._names.isdisjoint(path.parts)
             for path in _paths(changes)
         )
 
@@ -75,6 +84,13 @@ def _paths(changes: Iterable[FileChange]) -> Iterator[Path]:
         yield change.path
         if change.moved_from is not None:
             yield change.moved_from
+
+
+def _names(finished: ToolCallFinished) -> Iterator[str]:
+    """Yield the last names of the arguments that may be paths."""
+    for value in (finished.arguments or {}).values():
+        if isinstance(value, str) and len(value) <= _LONGEST_PATH:
+            yield PurePath(value).name
 
 
 def in_order(steps: Sequence[Step]) -> Iterator[tuple[Step, Sequence[Step]]]:

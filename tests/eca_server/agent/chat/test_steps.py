@@ -88,6 +88,7 @@ async def test_a_call_is_asked_for_when_what_it_rests_on_was_done(tmp_path):
         ([shell("echo new > g; mkdir d"), edit("g", "new", "newer"),
             ("eca_shell_command", {"command": "mv ../f .", "working_directory": "d"})],
             {"d/f": "one\ntwo\n", "g": "newer\n"}),
+        ([move("f", "g"), move("g", "h"), write("h", "new\n")], {"h": "new\n"}),
         ([edit("gone", "a", "b"), write("f", "new\n")], {"f": "new\n"}),
     ],
 )  # fmt: skip
