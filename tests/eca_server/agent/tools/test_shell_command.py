@@ -278,12 +278,13 @@ async def test_what_was_left_in_the_background_ends_with_the_command(tool, root)
 
 async def test_a_stop_ends_the_whole_tree_at_once(tool, root, monkeypatch):
     monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 30)  # so that KILL would be seen
+    sleep = "sh -c 'echo $$ >> pid; exec sleep 60'"  # `timeout` has started it once it writes
     seconds, pids = await stopped(
         tool,
-        "echo $$ > pid; (sleep 60; true) & echo $! >> pid; timeout 60 sleep 60 & echo $! >> pid;"
+        f"echo $$ > pid; ({sleep}; true) & echo $! >> pid; timeout 60 {sleep} & echo $! >> pid;"
         "wait",
         root / "pid",
-        pids=3,
+        pids=5,
     )
     assert seconds < 10
     await gone(*pids)
