@@ -127,7 +127,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         from eca_server.cli.stdio import serve_stdio  # noqa: PLC0415
 
         options = attrs.evolve(
-            _options(arguments), keeps_chats=True, watch_seconds=0.5, discovers=True
+            _options(arguments), keeps_chats=True, watch_seconds=1.5, discovers=True
         )
     if arguments.protocol_revision is not None:
         try:

@@ -6,6 +6,7 @@ is not.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -18,6 +19,9 @@ from eca_server.config.directories import user_directory
 from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.settings import Config
 from eca_server.connection.features.host import Options
+
+CONFIRM_SECONDS = 0.5
+"""The wait before the check that follows a change."""
 
 
 class Settings:
@@ -65,11 +69,27 @@ class Settings:
         self.put_in_force(await trio.to_thread.run_sync(load_again))
 
     async def watch(self, seconds: float) -> None:
-        """Check the files every so many seconds, for ever."""
+        """Check the files every so many seconds, and soon again after a change, for ever."""
         watcher = Watcher(self)
         while True:
-            await trio.sleep(seconds)
+            await self._wait_for_change(seconds)
             await watcher.look()
+            while watcher.is_pending:
+                await trio.sleep(CONFIRM_SECONDS)
+                await watcher.look()
+
+    async def _wait_for_change(self, seconds: float) -> None:
+        """Return once a file has changed; a thread checks, so that an idle event loop sleeps."""
+        ends = threading.Event()
+
+        def check() -> None:
+            while not ends.wait(seconds) and self.loaded.is_current():
+                pass
+
+        try:
+            await trio.to_thread.run_sync(check, abandon_on_cancel=True)
+        finally:
+            ends.set()
 
 
 class Watcher:
@@ -78,6 +98,11 @@ class Watcher:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._in_force = self._read = settings.loaded
+
+    @property
+    def is_pending(self) -> bool:
+        """True if a change was read that the next check may apply."""
+        return self._read is not self._in_force
 
     async def look(self) -> None:
         """Reload changed files; apply the result if they are unchanged at the next check."""
