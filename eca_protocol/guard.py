@@ -43,6 +43,7 @@ while read -r sign group; do
   esac
 done
 if read -r up _ </proc/uptime; then
+  sleep 0.1 || sleep 1
   for environ in $(grep -ls "$mark" /proc/[0-9]*/environ); do
     pid=${environ#/proc/} pid=${pid%/environ}
     read -r line <"/proc/$pid/stat" || continue
@@ -74,6 +75,7 @@ for number in TERM 0 0 0 0 0 0 0 0 0 0 KILL; do
   [ $number = KILL ] || sleep 0.1 || sleep 1
 done
 """
+# It sleeps before `grep`, since a child has no environment in /proc until its `exec` is complete.
 # /proc/PID/stat behind the name: $1 state, $2 parent, $3 group, $4 session, ${20} start.
 
 _VARIABLE: Final = "ECA_GUARD"
