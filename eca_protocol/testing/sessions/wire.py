@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import re
-import select
+import selectors
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = ["DeadlineMissed", "Violation", "Wire"]
@@ -88,12 +88,10 @@ class Wire:
         """
         view = memoryview(data)
         while view:
-            readers = [] if self.ended else [self._output]
-            seconds = max(0.0, until - time.monotonic())
-            readable, writable, _ = select.select(readers, [self._input], [], seconds)
-            if not readable and not writable:
+            ready = _ready([] if self.ended else [self._output], [self._input], until=until)
+            if not ready:
                 raise DeadlineMissed("BASE-1", "a server that reads its input", "a full pipe")
-            if not writable:
+            if self._input not in ready:
                 self._read()
                 continue
             try:
@@ -108,7 +106,7 @@ class Wire:
         if self._take_messages():  # messages that an earlier violation left in the buffer
             return True
         readers = [wake] if self.ended else [wake, self._output]
-        readable, _, _ = select.select(readers, [], [], max(0.0, until - time.monotonic()))
+        readable = _ready(readers, [], until=until)
         if wake in readable:
             os.read(wake, _READ)
         if self._output in readable:
@@ -166,6 +164,19 @@ class Wire:
         self.process.stdout.close()
         self._errors.close()
         self.ended = True
+
+
+def _ready(readers: Iterable[int], writers: Iterable[int], *, until: float) -> set[int]:
+    """Return the descriptors that can be read or written, after waiting for the first of them.
+
+    Unlike `select.select`, a selector has no largest descriptor.
+    """
+    with selectors.DefaultSelector() as selector:
+        for descriptor in readers:
+            selector.register(descriptor, selectors.EVENT_READ)
+        for descriptor in writers:
+            selector.register(descriptor, selectors.EVENT_WRITE)
+        return {key.fd for key, _ in selector.select(max(0.0, until - time.monotonic()))}
 
 
 def _message(body: bytes) -> Any:

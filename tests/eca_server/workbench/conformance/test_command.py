@@ -223,6 +223,6 @@ def _servers_of(pid: int) -> list[int]:
 
 
 def _command_of(pid: str) -> bytes:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     return b""
