@@ -150,20 +150,27 @@ def _note_of(content: m.ChatContent, approved: Container[str]) -> str:
             note = f"a picture: {media_type}"
         case m.ChatToolCallRunningContent():
             note = content.summary or content.name
-        case m.ChatToolCalledContent(error=True, outputs=outputs):
-            texts = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
-            why = shorten(" ".join(texts), _NOTE, placeholder=" ...") or "no reason was given"
-            note = f"{content.summary or content.name} failed: {why}"
-        case m.ChatToolCalledContent(id=id_, outputs=outputs) if id_ in approved:
-            texts = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
-            text = cut_middle(printable_lines("\n".join(texts)), _OUTPUT).strip("\n")
-            return "".join(f"  {line}\n" for line in text.split("\n")) if text else ""
+        case m.ChatToolCalledContent(id=id_, outputs=outputs) if id_ in approved or content.error:
+            text = "\n".join(
+                each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)
+            )
+            note = f"{content.summary or content.name} failed"
+            if id_ in approved:
+                return (f"[{printable_line(note)}]\n" if content.error else "") + _indented(text)
+            why = shorten(text, _NOTE, placeholder=" ...") or "no reason was given"
+            note = f"{note}: {why}"
         case m.ChatToolCallRejectedContent(reason="user-config"):
             call = content.summary or content.name
             note = f"{call}: denied by the agent or the configuration"
         case _:
             return ""
     return f"[{printable_line(note)}]\n"
+
+
+def _indented(text: str) -> str:
+    """Return the lines of an output, without those in the middle of a long one."""
+    text = cut_middle(printable_lines(text), _OUTPUT).strip("\n")
+    return "".join(f"  {line}\n" for line in text.split("\n")) if text else ""
 
 
 def _width() -> int:

@@ -329,6 +329,15 @@ def test_an_approved_command_s_output_is_shown(tmp_path: Path) -> None:
     assert "\x1b" not in done.stderr
 
 
+def test_the_output_of_an_approved_command_that_fails_is_shown_as_lines(tmp_path: Path) -> None:
+    script = 'call eca_shell_command {"command": "seq 100 110; seq 121 130 >&2; exit 3"}\nsay done'
+    done = eca(tmp_path, "chat", "--approve", "--model", "simulator/script", script)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert " failed]\n  Exit code 3\n" in done.stderr
+    assert "\n  109\n  110\n" in done.stderr
+    assert "\n  129\n  130\n" in done.stderr
+
+
 @pytest.mark.parametrize("mode", ["off", "auto"])
 def test_doctor_says_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
