@@ -79,9 +79,16 @@ class Lines:
         """Return the next prompt with its line end; empty at the end of stdin."""
         is_terminal = sys.stdin.isatty()
         with _hidden_input(is_secret and is_terminal):
-            if is_terminal:
-                _write("> ")
-            return await self._next()
+            if not is_terminal:
+                return await self._next()
+            _write("> ")
+            line = ""
+            try:
+                line = await self._next()
+            finally:
+                if not line:
+                    _write("\n")  # behind the prompt, or the `^C` of the terminal
+            return line
 
     async def answer(self, question: str) -> str:
         """Ask one question at a time, and return the next line."""

@@ -13,7 +13,6 @@ from textwrap import shorten
 from typing import Literal
 
 import attrs
-import trio
 
 from eca_protocol import json
 from eca_protocol import messages as m
@@ -69,11 +68,7 @@ class Approvals:
         directory = next(iter(workspace()), None)
         write_rows(call_rows(call, directory=directory, width=_width()))
         assert self.reader is not None
-        try:
-            answer = await self.reader.answer(f"{question_of(call)} [y/N] ")
-        except trio.Cancelled:
-            sys.stderr.write("\n")
-            raise
+        answer = await self.reader.answer(f"{question_of(call)} [y/N] ")
         return "allow" if answer.strip().lower() in {"y", "yes"} else "reject"
 
 
@@ -108,8 +103,8 @@ async def print_turn(turn: Turn, approvals: Approvals) -> str:
                     out.write(f"{last.strip()}\n")
                     last = ""
                 out.write(text)
-        if turn.stopped and out.ended_line and sys.stdin.isatty():
-            sys.stderr.write("\n")  # behind the `^C` of the terminal
+        if turn.stopped and out.ended_line:
+            _leave_interrupt()
     finally:
         out.end_line()
     return last
@@ -126,9 +121,17 @@ async def print_turn_as_json(turn: Turn) -> str:
         content = received.content
         if isinstance(content, m.ChatTextContent):
             last = last + content.text if received.role == "system" else ""
+    if turn.stopped:
+        _leave_interrupt()
     finished = m.ChatProgressContent(state="finished", text="")
     _print_json(m.ChatContentReceivedParams(chat_id=turn.chat.id, role="system", content=finished))
     return last
+
+
+def _leave_interrupt() -> None:
+    """Begin a new line behind the `^C` of the terminal."""
+    if sys.stdin.isatty():
+        sys.stderr.write("\n")
 
 
 def _print_json(received: m.ChatContentReceivedParams) -> None:

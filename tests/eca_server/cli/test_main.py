@@ -133,6 +133,16 @@ def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
     assert said.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
 
 
+@pytest.mark.parametrize("option", ["--verison", "--hlep", "--log-levle"])
+def test_an_unknown_option_gets_a_suggestion(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        run([option])
+    assert left.value.code == 2
+    assert f"unknown option {option!r}; did you mean `--" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["server", "--version"], ["--verbose", "--version", "server"]]
 )
@@ -568,7 +578,7 @@ def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
     tty.type(b"repeat 99999999 word\n", b"wordword")
     tty.type(b"\x03", b"\nStopped.\r\n> ")
     tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
-    tty.type(b"\x04")
+    tty.type(b"\x04", b"\r\nContinue this chat with `eca-server chat --resume ")
     assert tty.exit_code() == 0
     assert b"Traceback" not in tty.shown
 
@@ -589,6 +599,15 @@ def test_a_terminal_without_a_model_shows_how_to_configure_one(tmp_path: Path) -
     opened.until(b"No model is configured: the built-in simulator/echo repeats what you write.")
     opened.until(b"hello\r\n")
     assert opened.exit_code() == 0
+    opened.close()
+
+
+def test_a_continued_chat_that_has_a_model_needs_no_hint_about_one(tmp_path: Path) -> None:
+    assert eca(tmp_path, "chat", "--model", "simulator/script", "say one").returncode == 0
+    opened = Terminal(tmp_path, "chat", "--resume", "", "say two")
+    opened.until(b"Continuing ", b"two\r\n")
+    assert opened.exit_code() == 0
+    assert b"No model" not in opened.all_shown
     opened.close()
 
 
@@ -712,7 +731,8 @@ def test_a_call_that_does_nothing_is_reported_with_the_reason(
 
 def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
     tty.until(b"> ")
-    tty.type(b"\x03")
+    tty.type(b"say one\n", b"\none\r\n> ")
+    tty.type(b"\x03", b"^C\r\nContinue this chat with ")
     assert tty.exit_code() == 130, tty.all_shown
     assert b"Traceback" not in tty.shown
     assert b"Fatal" not in tty.shown
