@@ -28,6 +28,14 @@ from eca_server.printable import printable_json, printable_line, printable_lines
 
 _NOTE = 200  # characters of the reason of a failed tool call
 _OUTPUT = Cap(lines=40, size=4000)  # of an approved call
+_USUAL_PROGRESS = {
+    "",
+    "Waiting model",
+    "Generating",
+    "Calling tool",
+    "Waiting for tool call approval",
+    "Stopped",
+}
 
 
 def workspace() -> list[Path]:
@@ -147,8 +155,10 @@ def _show_change(call: m.ChatToolCallRunningContent) -> None:
 
 
 def _note_of(content: m.ChatContent, approved: Container[str]) -> str:
-    """Return a line for a picture or a tool call, and the output of an approved call."""
+    """Return a line for a wait, a picture or a tool call, and the output of an approved call."""
     match content:
+        case m.ChatProgressContent(text=text) if text not in _USUAL_PROGRESS:
+            note = text
         case m.ChatImageContent(media_type=media_type):
             note = f"a picture: {media_type}"
         case m.ChatToolCallRunningContent():

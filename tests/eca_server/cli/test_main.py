@@ -389,6 +389,16 @@ def test_the_debug_log_shows_requests_and_nothing_secret(tmp_path: Path) -> None
     assert "planted" not in done.stderr
 
 
+def test_chat_names_the_reason_of_a_wait_and_no_other_progress(tmp_path: Path) -> None:
+    busy = Reply(status=503, body={"error": {"message": "busy"}})
+    with provider_in_thread([busy, reply("Hi")]) as provider:
+        providers = {"p": {"url": provider.url, "key": "planted-key-1", "models": {"m": {}}}}
+        config = json.dumps({"providers": providers, "retry": {"baseDelayMs": 1}})
+        done = eca(tmp_path, "chat", "--model", "p/m", "hello", ECA_CONFIG=config)
+    assert (done.returncode, done.stdout) == (0, "Hi\n")
+    assert done.stderr == "[overloaded: trying again in 0 s (2 of 5)]\n"
+
+
 def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
     done = eca(tmp_path, "chat", "Hello,  wörld \U0001f600")
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello,  wörld \U0001f600\n", "")
