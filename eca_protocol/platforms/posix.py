@@ -8,8 +8,8 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ __all__ = [
     "ATOMIC_WRITE",
     "ENDING_SIGNALS",
     "KILL",
+    "PROGRAM_SUFFIX",
     "START_OF_A_GROUP",
     "ProcessGroup",
     "can_wait",
@@ -28,8 +29,14 @@ __all__ = [
     "duplicate",
     "has_ended",
     "has_input",
+    "has_screen",
+    "hidden_input",
     "is_alive",
     "is_blocking",
+    "is_link",
+    "is_own",
+    "is_removed",
+    "link",
     "lock",
     "read_at",
     "set_blocking",
@@ -48,6 +55,9 @@ ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 KILL: Final = signal.SIGKILL
 """The signal that a process cannot refuse."""
+
+PROGRAM_SUFFIX: Final = ""
+"""The end of the file names of programs."""
 
 START_OF_A_GROUP: Final[Mapping[str, Any]] = {"start_new_session": True}
 """Arguments of `subprocess.Popen`: a session and a process group of its own."""
@@ -159,6 +169,26 @@ def set_owner(descriptor: int, status: os.stat_result) -> None:
     os.fchown(descriptor, status.st_uid, status.st_gid)
 
 
+def is_own(status: os.stat_result) -> bool:
+    """Return whether a file belongs to this user."""
+    return status.st_uid == os.geteuid()
+
+
+def is_removed(descriptor: int) -> bool:
+    """Return whether an open file has no name any more."""
+    return not os.fstat(descriptor).st_nlink
+
+
+def link(program: Path, other: Path) -> None:
+    """Give a program a second name in its directory."""
+    other.symlink_to(program.name)
+
+
+def is_link(other: Path, program: Path) -> bool:
+    """Return whether `link` made the second name of a program."""
+    return other.is_symlink() and other.readlink() == Path(program.name)
+
+
 def change_directory(descriptor: int) -> None:
     """Make an open directory the current one."""
     os.fchdir(descriptor)
@@ -167,3 +197,24 @@ def change_directory(descriptor: int) -> None:
 def data_home(environ: Mapping[str, str], home: Path) -> Path:
     """Return the directory of programs' data in the user's home."""
     return home / ".local" / "share"
+
+
+def has_screen(environ: Mapping[str, str]) -> bool:
+    """Return whether a browser can open a window."""
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    return sys.platform == "darwin" or any(map(environ.get, names))
+
+
+@contextmanager
+def hidden_input(descriptor: int) -> Iterator[None]:
+    """Let a terminal not show what is typed during the block."""
+    import termios  # noqa: PLC0415 - a start needs no terminal
+
+    before = termios.tcgetattr(descriptor)
+    hidden = termios.tcgetattr(descriptor)
+    hidden[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, hidden)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

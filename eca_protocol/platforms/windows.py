@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ __all__ = [
     "ATOMIC_WRITE",
     "ENDING_SIGNALS",
     "KILL",
+    "PROGRAM_SUFFIX",
     "START_OF_A_GROUP",
     "ProcessGroup",
     "can_wait",
@@ -29,8 +31,14 @@ __all__ = [
     "duplicate",
     "has_ended",
     "has_input",
+    "has_screen",
+    "hidden_input",
     "is_alive",
     "is_blocking",
+    "is_link",
+    "is_own",
+    "is_removed",
+    "link",
     "lock",
     "read_at",
     "set_blocking",
@@ -53,6 +61,9 @@ ENDING_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 KILL: Final = signal.SIGTERM
 """The signal that a process cannot refuse: on Windows `os.kill` ends the process with it."""
 
+PROGRAM_SUFFIX: Final = ".exe"
+"""The end of the file names of programs."""
+
 START_OF_A_GROUP: Final[Mapping[str, Any]] = {
     "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
 }
@@ -66,6 +77,7 @@ _SYNCHRONIZE: Final = 0x0010_0000
 _EXTENDED_LIMITS: Final = 9  # JobObjectExtendedLimitInformation
 _KILL_ON_CLOSE: Final = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
 _WAIT_TIMEOUT: Final = 0x102
+_ECHO_INPUT: Final = 0x0004  # ENABLE_ECHO_INPUT
 
 
 class _Limits(ctypes.Structure):
@@ -95,6 +107,8 @@ def _kernel() -> ctypes.WinDLL:
     kernel.TerminateJobObject.argtypes = (handle, ctypes.c_uint32)
     kernel.WaitForSingleObject.argtypes = (handle, ctypes.c_uint32)
     kernel.CloseHandle.argtypes = (handle,)
+    kernel.GetConsoleMode.argtypes = (handle, handle)
+    kernel.SetConsoleMode.argtypes = (handle, ctypes.c_uint32)
     return kernel
 
 
@@ -240,6 +254,26 @@ def set_owner(descriptor: int, status: os.stat_result) -> None:
     """Do nothing: a file has the owner of its directory."""
 
 
+def is_own(status: os.stat_result) -> bool:
+    """Return True: a file's status has no owner."""
+    return True
+
+
+def is_removed(descriptor: int) -> bool:
+    """Return False: an open file cannot be removed."""
+    return False
+
+
+def link(program: Path, other: Path) -> None:
+    """Give a program a second name: a copy, since a link needs a privilege."""
+    shutil.copyfile(program, other)
+
+
+def is_link(other: Path, program: Path) -> bool:
+    """Return whether `link` made the second name of a program."""
+    return other.is_file() and other.read_bytes() == program.read_bytes()
+
+
 def change_directory(descriptor: int) -> None:
     """Refuse: a directory has no descriptor on Windows.
 
@@ -253,3 +287,23 @@ def data_home(environ: Mapping[str, str], home: Path) -> Path:
     """Return the directory of programs' data: %LOCALAPPDATA%."""
     local = environ.get("LOCALAPPDATA", "")
     return Path(local) if local else home / "AppData" / "Local"
+
+
+def has_screen(environ: Mapping[str, str]) -> bool:
+    """Return whether a browser can open a window: it always can."""
+    return True
+
+
+@contextmanager
+def hidden_input(descriptor: int) -> Iterator[None]:
+    """Let a console not show what is typed during the block."""
+    kernel, console = _kernel(), msvcrt.get_osfhandle(descriptor)
+    before = ctypes.c_uint32()
+    is_console = bool(kernel.GetConsoleMode(console, ctypes.byref(before)))
+    if is_console:
+        kernel.SetConsoleMode(console, before.value & ~_ECHO_INPUT)
+    try:
+        yield
+    finally:
+        if is_console:
+            kernel.SetConsoleMode(console, before.value)

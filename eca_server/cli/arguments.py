@@ -465,3 +465,4 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(_LEVELS)} (default: warning); the log goes to stderr",
     )
     parser.add_argument("--verbose", action="store_true", help="the same as --log-level debug")
+    parser.add_argument("--version", action="store_true", help=argparse.SUPPRESS)

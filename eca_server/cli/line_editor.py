@@ -21,6 +21,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from eca_protocol import messages as m
@@ -58,6 +59,7 @@ class LineEditor:
             completer=_Completer(matches.find),
             complete_in_thread=True,
             key_bindings=_KEYS,
+            input_processors=[TabsProcessor(char1=" ", char2=" ")],
         )
         self._secrets = PromptSession[str](is_password=True, key_bindings=_KEYS)
         self._answers = PromptSession[str](key_bindings=_KEYS)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
+from eca_protocol import platforms
 from eca_server.printable import printable_line
 
 
@@ -17,25 +17,21 @@ def change_link(started: Path, *, removes: bool) -> int:
         started: the path by which this program was started.
         removes: remove the command.
     """
-    suffix = ".exe" if os.name == "nt" else ""
     program = started
     if started.stem != "eca-server" or not os.path.lexists(started):  # `python -m eca_server`
-        program = Path(sys.executable).with_name(f"eca-server{suffix}")
-    link = program.with_name(f"eca{suffix}")
+        program = Path(sys.executable).with_name(f"eca-server{platforms.PROGRAM_SUFFIX}")
+    link = program.with_name(f"eca{platforms.PROGRAM_SUFFIX}")
     shown = printable_line(str(link))
     try:
         if not program.is_file():
             return _fail(f"there is no command {printable_line(str(program))} to link to")
-        is_ours = _is_ours(link, program)
+        is_ours = platforms.is_link(link, program)
         if os.path.lexists(link) and not is_ours:
             return _fail(f"{shown} exists, is not a link to this program, and stays as it is")
         if removes and is_ours:
             link.unlink()
         elif not removes and not is_ours:
-            if os.name == "nt":
-                shutil.copyfile(program, link)  # links need a privilege
-            else:
-                link.symlink_to(program.name)
+            platforms.link(program, link)
     except OSError as error:
         return _fail(f"could not write {shown}: {error.strerror or error}")
     if removes:
@@ -43,12 +39,6 @@ def change_link(started: Path, *, removes: bool) -> int:
     else:
         sys.stdout.write(f"{shown}\nPlugins find it if its folder is in PATH.\n")
     return 0
-
-
-def _is_ours(link: Path, program: Path) -> bool:
-    if os.name == "nt":
-        return link.is_file() and link.read_bytes() == program.read_bytes()
-    return link.is_symlink() and link.readlink() == Path(program.name)
 
 
 def _fail(why: str) -> int:

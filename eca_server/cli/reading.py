@@ -7,7 +7,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -15,6 +15,7 @@ from typing import Protocol
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol import platforms
 
 _PATIENCE = 1.0  # seconds until a pipe without an end is reported
 
@@ -77,11 +78,17 @@ class Lines:
 
     async def prompt(self, *, is_secret: bool) -> str:
         """Return the next prompt with its line end; empty at the end of stdin."""
-        is_terminal = sys.stdin.isatty()
-        with _hidden_input(is_secret and is_terminal):
-            if is_terminal:
-                _write("> ")
+        if not sys.stdin.isatty():
             return await self._next()
+        line = ""
+        try:
+            with platforms.hidden_input(sys.stdin.fileno()) if is_secret else nullcontext():
+                _write("> ")
+                line = await self._next()
+        finally:
+            if is_secret or not line:
+                _write("\n")  # behind the prompt, or the `^C` of the terminal
+        return line
 
     async def answer(self, question: str) -> str:
         """Ask one question at a time, and return the next line."""
@@ -105,22 +112,3 @@ class Lines:
 def _write(text: str) -> None:
     sys.stderr.write(text)
     sys.stderr.flush()
-
-
-@contextmanager
-def _hidden_input(is_secret: bool) -> Iterator[None]:
-    """Turn off the terminal's echo during the block, if the input is a secret."""
-    if not is_secret or sys.platform == "win32":
-        yield
-        return
-    import termios  # noqa: PLC0415 - POSIX only
-
-    before = termios.tcgetattr(sys.stdin)
-    hidden = termios.tcgetattr(sys.stdin)
-    hidden[3] &= ~termios.ECHO
-    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, hidden)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-        sys.stderr.write("\n")

@@ -34,8 +34,8 @@ _LATEST = 10  # chats that are named if the wanted one does not exist
 _TITLE = 60  # characters of a chat's title
 
 _NO_MODEL = (
-    "No model is configured: the built-in simulator/echo repeats what you write. Send /login, or "
-    "set a key such as ANTHROPIC_API_KEY. `eca-server doctor` shows what is in use.\n"
+    "No model is configured: the built-in simulator/echo repeats what you write.\n"
+    "Send /login, or set a key such as ANTHROPIC_API_KEY; see `eca-server doctor`.\n"
 )
 _REFUSED = "eca-server: the configuration has errors; `eca-server doctor` shows what is in use\n"
 _HINT = "Ctrl-C stops an answer, Ctrl-D exits."
@@ -97,7 +97,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
         chat_id = await _resumed(local.client, command.resumed) if is_ready else ""
         if not is_ready or chat_id == "":
             return 1
-        if command.model is None and sys.stderr.isatty() and _lacks_a_model(local):
+        is_new = command.model is None and command.resumed is None
+        if is_new and sys.stderr.isatty() and _lacks_a_model(local):
             sys.stderr.write(_NO_MODEL)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
@@ -170,7 +171,7 @@ def _make_reader(
         except ModuleNotFoundError:  # without the extra `terminal`
             pass
         else:
-            sys.stderr.write(f"{_HINT} {_EDITOR_HINT}\n")
+            sys.stderr.write(f"{_HINT}\n{_EDITOR_HINT}\n")
             return LineEditor(conversation, options.environ, next(iter(workspace()), None))
     if command.message is None and sys.stdin.isatty():
         sys.stderr.write(f"{_HINT}\n")
@@ -217,17 +218,19 @@ class _Conversation:
         """Answer prompts until their end; Ctrl-C stops a turn, or exits between two."""
         outcome: _Outcome = "well"
         has_answered = False
-        while outcome != "left":
-            line = await reader.prompt(is_secret=self._awaits_key)
-            if not line:
-                break
-            if line.strip():
-                outcome = await self.answer(line.rstrip("\n"))
-                has_answered = True
-        if has_answered and sys.stdin.isatty():
-            sys.stderr.write(
-                f"Continue this chat with `eca-server chat --resume {self.chat.id}`.\n"
-            )
+        try:
+            while outcome != "left":
+                line = await reader.prompt(is_secret=self._awaits_key)
+                if not line:
+                    break
+                if line.strip():
+                    outcome = await self.answer(line.rstrip("\n"))
+                    has_answered = True
+        finally:
+            if has_answered and sys.stdin.isatty():
+                sys.stderr.write(
+                    f"Continue this chat with `eca-server chat --resume {self.chat.id}`.\n"
+                )
         return outcome
 
     async def answer(self, message: str, contexts: Sequence[m.ChatContext] = ()) -> _Outcome:

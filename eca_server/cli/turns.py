@@ -13,7 +13,6 @@ from textwrap import shorten
 from typing import Literal
 
 import attrs
-import trio
 
 from eca_protocol import json
 from eca_protocol import messages as m
@@ -29,6 +28,14 @@ from eca_server.printable import printable_json, printable_line, printable_lines
 
 _NOTE = 200  # characters of the reason of a failed tool call
 _OUTPUT = Cap(lines=40, size=4000)  # of an approved call
+_USUAL_PROGRESS = {
+    "",
+    "Waiting model",
+    "Generating",
+    "Calling tool",
+    "Waiting for tool call approval",
+    "Stopped",
+}
 
 
 def workspace() -> list[Path]:
@@ -69,11 +76,7 @@ class Approvals:
         directory = next(iter(workspace()), None)
         write_rows(call_rows(call, directory=directory, width=_width()))
         assert self.reader is not None
-        try:
-            answer = await self.reader.answer(f"{question_of(call)} [y/N] ")
-        except trio.Cancelled:
-            sys.stderr.write("\n")
-            raise
+        answer = await self.reader.answer(f"{question_of(call)} [y/N] ")
         return "allow" if answer.strip().lower() in {"y", "yes"} else "reject"
 
 
@@ -108,8 +111,8 @@ async def print_turn(turn: Turn, approvals: Approvals) -> str:
                     out.write(f"{last.strip()}\n")
                     last = ""
                 out.write(text)
-        if turn.stopped and out.ended_line and sys.stdin.isatty():
-            sys.stderr.write("\n")  # behind the `^C` of the terminal
+        if turn.stopped and out.ended_line:
+            _leave_interrupt()
     finally:
         out.end_line()
     return last
@@ -126,9 +129,17 @@ async def print_turn_as_json(turn: Turn) -> str:
         content = received.content
         if isinstance(content, m.ChatTextContent):
             last = last + content.text if received.role == "system" else ""
+    if turn.stopped:
+        _leave_interrupt()
     finished = m.ChatProgressContent(state="finished", text="")
     _print_json(m.ChatContentReceivedParams(chat_id=turn.chat.id, role="system", content=finished))
     return last
+
+
+def _leave_interrupt() -> None:
+    """Begin a new line behind the `^C` of the terminal."""
+    if sys.stdin.isatty():
+        sys.stderr.write("\n")
 
 
 def _print_json(received: m.ChatContentReceivedParams) -> None:
@@ -144,26 +155,35 @@ def _show_change(call: m.ChatToolCallRunningContent) -> None:
 
 
 def _note_of(content: m.ChatContent, approved: Container[str]) -> str:
-    """Return a line for a picture or a tool call, and the output of an approved call."""
+    """Return a line for a wait, a picture or a tool call, and the output of an approved call."""
     match content:
+        case m.ChatProgressContent(text=text) if text not in _USUAL_PROGRESS:
+            note = text
         case m.ChatImageContent(media_type=media_type):
             note = f"a picture: {media_type}"
         case m.ChatToolCallRunningContent():
             note = content.summary or content.name
-        case m.ChatToolCalledContent(error=True, outputs=outputs):
-            texts = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
-            why = shorten(" ".join(texts), _NOTE, placeholder=" ...") or "no reason was given"
-            note = f"{content.summary or content.name} failed: {why}"
-        case m.ChatToolCalledContent(id=id_, outputs=outputs) if id_ in approved:
-            texts = [each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)]
-            text = cut_middle(printable_lines("\n".join(texts)), _OUTPUT).strip("\n")
-            return "".join(f"  {line}\n" for line in text.split("\n")) if text else ""
+        case m.ChatToolCalledContent(id=id_, outputs=outputs) if id_ in approved or content.error:
+            text = "\n".join(
+                each.text for each in outputs if isinstance(each, m.ToolCallTextOutput)
+            )
+            note = f"{content.summary or content.name} failed"
+            if id_ in approved:
+                return (f"[{printable_line(note)}]\n" if content.error else "") + _indented(text)
+            why = shorten(text, _NOTE, placeholder=" ...") or "no reason was given"
+            note = f"{note}: {why}"
         case m.ChatToolCallRejectedContent(reason="user-config"):
             call = content.summary or content.name
             note = f"{call}: denied by the agent or the configuration"
         case _:
             return ""
     return f"[{printable_line(note)}]\n"
+
+
+def _indented(text: str) -> str:
+    """Return the lines of an output, without those in the middle of a long one."""
+    text = cut_middle(printable_lines(text), _OUTPUT).strip("\n")
+    return "".join(f"  {line}\n" for line in text.split("\n")) if text else ""
 
 
 def _width() -> int:

@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 
 import trio
 
+from eca_protocol import platforms
 from eca_server.system.child_process import find_program
 
 _log = logging.getLogger("eca_server")
-
-_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-"""Variables, one of which is set where a browser can run."""
 
 
 async def open_page(url: str, environ: Mapping[str, str]) -> None:
@@ -53,8 +51,8 @@ async def open_page(url: str, environ: Mapping[str, str]) -> None:
 
 
 def _opener(environ: Mapping[str, str]) -> str | None:
+    if not platforms.has_screen(environ):
+        return None
     if sys.platform == "darwin":
         return "/usr/bin/open"
-    if not any(map(environ.get, _SCREENS)):
-        return None
     return find_program("xdg-open", environ.get("PATH"))

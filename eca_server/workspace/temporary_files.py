@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import stat
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -130,9 +129,9 @@ def _open_locked(record: Path) -> int:
         descriptor = os.open(record, os.O_RDWR | os.O_CREAT | _UNFOLLOWED, 0o600)
         try:
             platforms.lock(descriptor)
-            if sys.platform == "win32" or os.fstat(descriptor).st_nlink:
+            if not platforms.is_removed(descriptor):
                 return descriptor
-            os.close(descriptor)  # it was removed before it was locked
+            os.close(descriptor)  # before it was locked
         except OSError as error:
             os.close(descriptor)
             if not isinstance(error, BlockingIOError) or time.monotonic() > deadline:
@@ -159,9 +158,7 @@ def _remove(path: Path) -> bool:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and (
-        sys.platform == "win32" or status.st_uid == os.geteuid()
-    )
+    return stat.S_ISREG(status.st_mode) and platforms.is_own(status)
 
 
 def _is_old(status: os.stat_result) -> bool:

@@ -114,7 +114,7 @@ async def _serve(site: Site, follower: Follower, port: int, opens: bool, with_ta
                     nursery.start_soon(follower.watch_tap)
                 else:
                     write_to_user(f"{site.address}\n", sys.stdout)
-                if opens and _has_display():
+                if opens and platforms.has_screen(os.environ):
                     nursery.start_soon(_open_browser, redirect)
                 await follower.follow()
                 if not with_tap:
@@ -182,12 +182,6 @@ def _redirect_file(address: str) -> Iterator[Path]:
 
 async def _open_browser(redirect: Path) -> None:
     await trio.to_thread.run_sync(webbrowser.open, redirect.as_uri(), abandon_on_cancel=True)
-
-
-def _has_display() -> bool:
-    """Return True if a browser can open a window, rather than use the terminal."""
-    names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
-    return sys.platform in {"darwin", "win32"} or any(os.environ.get(name) for name in names)
 
 
 def _private_opener(path: str, flags: int) -> int:

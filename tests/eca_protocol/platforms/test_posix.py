@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,3 +90,21 @@ def test_a_duplicate_is_above_the_standard_streams_and_not_inherited(tmp_path):
 
 def test_data_is_below_the_home():
     assert platforms.data_home({}, Path("home")) == Path("home/.local/share")
+
+
+@pytest.mark.parametrize("name", ["DISPLAY", "WAYLAND_DISPLAY", "BROWSER"])
+def test_a_screen_is_named_by_a_variable_or_belongs_to_the_system(monkeypatch, name):
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert platforms.has_screen({name: "x"})
+    assert not platforms.has_screen({name: ""})
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert platforms.has_screen({})
+
+
+def test_an_open_file_has_an_owner_and_may_lose_its_name(tmp_path):
+    path = tmp_path / "file"
+    with path.open("w") as file:
+        assert platforms.is_own(path.stat())
+        assert not platforms.is_removed(file.fileno())
+        path.unlink()
+        assert platforms.is_removed(file.fileno())

@@ -49,6 +49,8 @@ class Kernel:
             "TerminateJobObject": 1,
             "WaitForSingleObject": 0x102,
             "CloseHandle": 1,
+            "GetConsoleMode": 0,
+            "SetConsoleMode": 1,
         }.items():
             setattr(self, name, Function(name, self.calls, result))
 
@@ -269,3 +271,38 @@ def test_descriptors_block_and_have_neither_mode_nor_owner(windows, tmp_path):
 )
 def test_data_is_in_the_local_application_data(windows, environ, expected):
     assert windows.data_home(environ, Path("home")) == expected
+
+
+def test_a_second_name_of_a_program_is_a_copy(windows, tmp_path):
+    program, other = tmp_path / "eca-server.exe", tmp_path / f"eca{windows.PROGRAM_SUFFIX}"
+    program.write_bytes(b"MZ")
+    assert not windows.is_link(other, program)
+    windows.link(program, other)
+    assert windows.is_link(other, program)
+    assert not other.is_symlink()
+    other.write_bytes(b"MZ of another program")
+    assert not windows.is_link(other, program)
+
+
+def test_a_file_has_no_owner_and_keeps_its_name_while_it_is_open(windows, tmp_path):
+    assert windows.is_own(tmp_path.stat())
+    assert not windows.is_removed(5)
+    assert windows.has_screen({})
+
+
+def test_a_console_does_not_show_hidden_input(windows, kernel):
+    def get_mode(console: int, mode: Any) -> int:
+        assert console == 1005
+        mode._obj.value = 0x1F7
+        return 1
+
+    kernel.GetConsoleMode = get_mode
+    with windows.hidden_input(5):
+        assert kernel.called("SetConsoleMode") == [[1005, 0x1F3]]
+    assert kernel.called("SetConsoleMode")[1:] == [[1005, 0x1F7]]
+
+
+def test_the_mode_of_a_pipe_is_not_changed(windows, kernel):
+    with windows.hidden_input(5):
+        pass
+    assert not kernel.called("SetConsoleMode")

@@ -133,6 +133,16 @@ def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
     assert said.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
 
 
+@pytest.mark.parametrize("option", ["--verison", "--hlep", "--log-levle"])
+def test_an_unknown_option_gets_a_suggestion(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        run([option])
+    assert left.value.code == 2
+    assert f"unknown option {option!r}; did you mean `--" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["server", "--version"], ["--verbose", "--version", "server"]]
 )
@@ -329,6 +339,15 @@ def test_an_approved_command_s_output_is_shown(tmp_path: Path) -> None:
     assert "\x1b" not in done.stderr
 
 
+def test_the_output_of_an_approved_command_that_fails_is_shown_as_lines(tmp_path: Path) -> None:
+    script = 'call eca_shell_command {"command": "seq 100 110; seq 121 130 >&2; exit 3"}\nsay done'
+    done = eca(tmp_path, "chat", "--approve", "--model", "simulator/script", script)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert " failed]\n  Exit code 3\n" in done.stderr
+    assert "\n  109\n  110\n" in done.stderr
+    assert "\n  129\n  130\n" in done.stderr
+
+
 @pytest.mark.parametrize("mode", ["off", "auto"])
 def test_doctor_says_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
@@ -368,6 +387,16 @@ def test_the_debug_log_shows_requests_and_nothing_secret(tmp_path: Path) -> None
     ):
         assert outputs in done.stderr
     assert "planted" not in done.stderr
+
+
+def test_chat_names_the_reason_of_a_wait_and_no_other_progress(tmp_path: Path) -> None:
+    busy = Reply(status=503, body={"error": {"message": "busy"}})
+    with provider_in_thread([busy, reply("Hi")]) as provider:
+        providers = {"p": {"url": provider.url, "key": "planted-key-1", "models": {"m": {}}}}
+        config = json.dumps({"providers": providers, "retry": {"baseDelayMs": 1}})
+        done = eca(tmp_path, "chat", "--model", "p/m", "hello", ECA_CONFIG=config)
+    assert (done.returncode, done.stdout) == (0, "Hi\n")
+    assert done.stderr == "[overloaded: trying again in 0 s (2 of 5)]\n"
 
 
 def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
@@ -559,7 +588,7 @@ def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
     tty.type(b"repeat 99999999 word\n", b"wordword")
     tty.type(b"\x03", b"\nStopped.\r\n> ")
     tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
-    tty.type(b"\x04")
+    tty.type(b"\x04", b"\r\nContinue this chat with `eca-server chat --resume ")
     assert tty.exit_code() == 0
     assert b"Traceback" not in tty.shown
 
@@ -580,6 +609,15 @@ def test_a_terminal_without_a_model_shows_how_to_configure_one(tmp_path: Path) -
     opened.until(b"No model is configured: the built-in simulator/echo repeats what you write.")
     opened.until(b"hello\r\n")
     assert opened.exit_code() == 0
+    opened.close()
+
+
+def test_a_continued_chat_that_has_a_model_needs_no_hint_about_one(tmp_path: Path) -> None:
+    assert eca(tmp_path, "chat", "--model", "simulator/script", "say one").returncode == 0
+    opened = Terminal(tmp_path, "chat", "--resume", "", "say two")
+    opened.until(b"Continuing ", b"two\r\n")
+    assert opened.exit_code() == 0
+    assert b"No model" not in opened.all_shown
     opened.close()
 
 
@@ -703,7 +741,8 @@ def test_a_call_that_does_nothing_is_reported_with_the_reason(
 
 def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
     tty.until(b"> ")
-    tty.type(b"\x03")
+    tty.type(b"say one\n", b"\none\r\n> ")
+    tty.type(b"\x03", b"^C\r\nContinue this chat with ")
     assert tty.exit_code() == 130, tty.all_shown
     assert b"Traceback" not in tty.shown
     assert b"Fatal" not in tty.shown

@@ -98,13 +98,14 @@ def test_a_terminal_completes_commands_and_files(editor: Terminal, tmp_path: Pat
 def test_a_paste_of_many_lines_is_one_prompt(editor: Terminal, tmp_path: Path) -> None:
     editor.until(PROMPT)
     call = b'call write_file {"path": "a", "content": "new\\n"}'
-    editor.type(b"\x1b[200~" + call + b"\nsay written\x1b[201~")
+    editor.type(b"\x1b[200~" + call + b"\nsay\twritten\x1b[201~")
     editor.type(b"\r")
     editor.until(b"\x1b[32m    +new")
     editor.until(b"Write `a`? [y/N]")
     editor.type(b"y\r")
     editor.until(b"written")
     assert (tmp_path / "a").read_text() == "new\n"
+    assert b"^I" not in editor.all_shown
 
 
 def test_an_interrupt_takes_back_the_question_of_the_editor(
