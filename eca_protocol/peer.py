@@ -263,7 +263,10 @@ class Peer:
                 if self.end is not None:  # a handler may close the peer
                     return self.end
                 if isinstance(message, RemoteProtocolError):
-                    self._note_unreadable(message)
+                    if self.first_unreadable is None:
+                        self.first_unreadable = message
+                        if self._endpoint.side == "client" and not message.fatal:
+                            _log.warning("a message of the server was skipped: %s", message)
                     event: Event | None = self._endpoint.reply_to_error(message)
                 else:
                     event = self._endpoint.receive(message)
@@ -276,12 +279,6 @@ class Peer:
                 return self.end
             if not messages:
                 return End("eof", "the other side closed the connection")
-
-    def _note_unreadable(self, error: RemoteProtocolError) -> None:
-        if self.first_unreadable is None:
-            self.first_unreadable = error
-            if self._endpoint.side == "client" and not error.fatal:
-                _log.warning("a message of the server was skipped: %s", error.message)
 
     def _act_on(self, event: Event) -> None:
         if isinstance(event, NotificationReceived):
