@@ -263,10 +263,10 @@ class Peer:
                 if self.end is not None:  # a handler may close the peer
                     return self.end
                 if isinstance(message, RemoteProtocolError):
-                    if self.first_unreadable is None:
-                        self.first_unreadable = message
-                        if self._endpoint.side == "client" and not message.fatal:
-                            _log.warning("a message of the server was skipped: %s", message)
+                    self.first_unreadable = self.first_unreadable or message
+                    is_first = message is self.first_unreadable
+                    if is_first and self._endpoint.side == "client" and not message.fatal:
+                        _log.warning("a message of the server was skipped: %s", message)
                     event: Event | None = self._endpoint.reply_to_error(message)
                 else:
                     event = self._endpoint.receive(message)
