@@ -156,12 +156,16 @@ class ServerChat:
         work = run or (tool.work if tool else None)
         text = json.dumps(arguments).decode()
         naming = Naming(
-            id=str(uuid.uuid4()), name=name, server="eca", origin="native", summary=summary
+            id=str(uuid.uuid4()),
+            name=self.client.tool_name(name),
+            server="eca",
+            origin="native",
+            summary=summary,
         )
         call = Call(lambda content: self._turn.emit("assistant", content), naming)
         self._turn.calls[naming.id] = call
         asks = approval if approval is not None else tool is None or tool.needs_approval
-        is_allowed = self._conversation.trust or name in self._allowed
+        is_allowed = self._conversation.trust or naming.name in self._allowed
         try:
             call.prepare(text)
             asks = asks and not is_allowed and work is not None

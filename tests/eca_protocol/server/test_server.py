@@ -405,3 +405,24 @@ def test_a_wrong_declaration_says_what_is_wrong():
         Server(name="s", models=["gpt"])
     with pytest.raises(LocalProtocolError, match="got an empty one"):
         Server(name=" ")
+
+
+@pytest.mark.requirement("W-33a", "W-33c", "W-33d")
+@pytest.mark.parametrize(
+    ("revision", "name"), [(Revision.R2025_10, "eca_delete"), (CURRENT, "delete")]
+)
+async def test_a_tool_has_the_name_of_its_edition(revision, name):
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        for path in ("a", "b"):
+            await chat.tool_call("delete", {"path": path})
+
+    server = Server(name="my server")
+    server.prompt(answer)
+    server.tool("delete", "Delete a file.")(delete)
+    options = {"revision": revision, "on_approval": lambda _: "allow_session"}
+    async with connect(server=server, **options) as client:
+        received = await contents(client)
+        announced = client.tool_servers["ECA"].tools or ()
+    calls = [each for each in received if isinstance(each, m.ChatToolCalledContent)]
+    assert [each.name for each in announced] == [name]
+    assert [(each.name, each.server, each.error) for each in calls] == [(name, "eca", False)] * 2
