@@ -22,6 +22,7 @@ suppress_warnings = ["ref.python"]  # two modules may use one name; the nearer i
 html_theme = "furo"
 html_title = "ECA for Python"
 html_copy_source = False
+html_show_copyright = False
 html_last_updated_fmt = None
 
 myst_enable_extensions = ["colon_fence"]

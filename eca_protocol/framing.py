@@ -229,6 +229,12 @@ class ContentLengthDecoder:
         """True if the stream has ended, by a fatal error or by `feed_eof`."""
         return self._closed
 
+    @property
+    def incomplete_header(self) -> str:
+        """The beginning of a header block without its end, escaped for display, or empty."""
+        text = b"\n".join((*self._block, bytes(self._line))).strip()
+        return _excerpt(text) if text else ""
+
     def feed(self, data: bytes) -> Frames:
         """Take the next bytes; return the bodies and errors that they complete.
 
@@ -261,7 +267,8 @@ class ContentLengthDecoder:
             got = f"the end of the stream, {self._missing or self._to_skip} bytes too early"
             return [FrameError(kind=FrameErrorKind.EOF_IN_BODY, got=got)]
         if self._line or self._block:
-            return [FrameError(kind=FrameErrorKind.EOF_IN_HEADER, got="the end of the stream")]
+            got = f"the end of the stream after {self.incomplete_header}"
+            return [FrameError(kind=FrameErrorKind.EOF_IN_HEADER, got=got)]
         return []
 
     def _take_plain_frames(self, data: bytes, position: int, output: Frames) -> int:

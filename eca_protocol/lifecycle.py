@@ -187,4 +187,6 @@ class LifecycleGate:
         except RPCError as refused:
             raise LocalProtocolError(f"{method}: {refused.message}") from None
         if verdict is not Verdict.ADMIT:
-            raise LocalProtocolError(f"{method} may not be sent while {self.state.value}")
+            ended = self.state in {State.SHUTDOWN, State.EXITED}
+            state = "has ended" if ended else f"is in the state {self.state.value!r}"
+            raise LocalProtocolError(f"{method} may not be sent: the connection {state}")

@@ -13,7 +13,14 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from eca_protocol import json
 from eca_protocol.errors import InvalidJSON, RemoteProtocolError
-from eca_protocol.framing import CONTENT_LENGTH, FrameError, FrameErrorKind, Frames, Framing
+from eca_protocol.framing import (
+    CONTENT_LENGTH,
+    ContentLengthDecoder,
+    FrameError,
+    FrameErrorKind,
+    Frames,
+    Framing,
+)
 from eca_protocol.outbox import Outbox, WriteShape
 from eca_protocol.streams import Transport
 
@@ -122,6 +129,12 @@ class StreamTransport:
     def closed(self) -> bool:
         """True if messages are dropped instead of written."""
         return self._outbox.closed
+
+    @property
+    def incomplete_header(self) -> str:
+        """The received beginning of a header, escaped for display; empty: there is none."""
+        decoder = self._decoder
+        return decoder.incomplete_header if isinstance(decoder, ContentLengthDecoder) else ""
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Append a message to the outbox."""

@@ -112,6 +112,8 @@ class Peer:
         transport: the messages in both directions.
         codec: typed messages to JSON and back; may be replaced at any time.
         end: the end of the connection; None before it.
+        first_unreadable: the first message that could not be read, as an error; None: there was
+            none. A client logs it.
         pending_calls: our unanswered calls, by id.
     """
 
@@ -132,6 +134,7 @@ class Peer:
         self.transport = transport
         self.codec = codec
         self.end: End | None = None
+        self.first_unreadable: RemoteProtocolError | None = None
         self.pending_calls: dict[Id, PendingCall[Any]] = {}
         self._handlers = handlers
         self._endpoint = Endpoint(side, table, dialect=dialect, gate=gate)
@@ -260,6 +263,10 @@ class Peer:
                 if self.end is not None:  # a handler may close the peer
                     return self.end
                 if isinstance(message, RemoteProtocolError):
+                    self.first_unreadable = self.first_unreadable or message
+                    is_first = message is self.first_unreadable
+                    if is_first and self._endpoint.side == "client" and not message.fatal:
+                        _log.warning("a message of the server was skipped: %s", message)
                     event: Event | None = self._endpoint.reply_to_error(message)
                 else:
                     event = self._endpoint.receive(message)

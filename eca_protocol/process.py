@@ -238,7 +238,8 @@ def spawn(
                 **platforms.START_OF_A_GROUP,
             )
         except (OSError, ValueError) as error:
-            raise StartFailed(f"cannot start {command[0]!r}: {_reason_of(error)}") from error
+            reason = _reason_of(error, command[0])
+            raise StartFailed(f"cannot start {command[0]!r}: {reason}") from error
         child = _child(popen, read_fd, write_fd, errors_fd)
         if guarded:
             GUARD.add(child.pid)
@@ -246,11 +247,12 @@ def spawn(
     return child
 
 
-def _reason_of(error: OSError | ValueError) -> str:
+def _reason_of(error: OSError | ValueError, program: str) -> str:
     """Return the reason of a failed start, with the path of a missing working directory."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
-    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    is_named = error.filename in {None, program}
+    return error.strerror if is_named else f"{error.filename}: {error.strerror}"
 
 
 def _child(

@@ -19,6 +19,7 @@ from eca_protocol.client.session import CONFIGURED, Session
 from eca_protocol.errors import (
     AnswerNeeded,
     ConnectionClosed,
+    DeadlineExceeded,
     ECAError,
     LocalProtocolError,
     RPCError,
@@ -155,13 +156,17 @@ class Client(Session):
         In an edition without `config/updated` it returns at once.
 
         Raises:
-            TimeoutError: the server announced none within `deadline` seconds.
+            DeadlineExceeded: the server announced none within `deadline` seconds.
             ConnectionClosed: the connection has ended.
         """
         if not CONFIG_UPDATED.window.written_in(self.revision):
             return self.config
-        with anyio.fail_after(deadline):
-            await self._configured.wait()
+        try:
+            with anyio.fail_after(deadline):
+                await self._configured.wait()
+        except TimeoutError:
+            assert deadline is not None
+            raise DeadlineExceeded("the server's first config/updated", deadline) from None
         if self.config == m.ChatConfig() and self.closed:
             raise ConnectionClosed("the connection to the server has ended")
         return self.config

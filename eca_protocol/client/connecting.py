@@ -25,7 +25,12 @@ from eca_protocol.client.request_handlers import (
     RequestHandlers,
 )
 from eca_protocol.client.server_task import ServerTask
-from eca_protocol.errors import ConnectionClosed, LocalProtocolError, StartFailed
+from eca_protocol.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    LocalProtocolError,
+    StartFailed,
+)
 from eca_protocol.methods import INITIALIZED
 from eca_protocol.process import Child, spawn
 from eca_protocol.revisions import Revision
@@ -78,9 +83,8 @@ class ConnectionOptions:
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
 
     Raises:
-        LocalProtocolError: there is not one of command, transport and server; the command is one
-            text; `on_approval` is no such function or text; or, on leaving: the block was entered
-            in a different task.
+        LocalProtocolError: there is not one of command, transport and server; an option has a value
+            of a wrong type; or, on leaving: the block was entered in a different task.
         StartFailed: on entering: the command cannot be started, or ended before its answer.
         DeadlineExceeded: on entering: the server did not answer in time.
         RequestFailed: on entering: the server refused `initialize`.
@@ -118,7 +122,19 @@ class ConnectionOptions:
                 "connect: expected command as a list of words: "
                 f"{shlex.split(self.command)}, got {self.command!r}"
             )
+        if isinstance(self.workspace_folders, str):
+            raise LocalProtocolError(
+                "connect: expected workspace_folders as a list of folders: "
+                f"[{self.workspace_folders!r}], got {self.workspace_folders!r}"
+            )
+        server: object = self.server
+        if server is not None and (isinstance(server, type) or not hasattr(server, "serve")):
+            raise LocalProtocolError(f"connect: expected server as a Server object, got {server!r}")
         check_handler(self.on_approval)
+        for name in ("diagnostics", "definition", "references", "on_question"):
+            handler = getattr(self, name)
+            if handler is not None and not callable(handler):
+                raise LocalProtocolError(f"{name}: expected a function, got {handler!r}")
 
     def _handlers(self) -> RequestHandlers:
         return RequestHandlers(
@@ -176,16 +192,26 @@ class connect(ConnectionOptions):  # noqa: N801 - it is used as a function
                 self._hello(), deadline=self.start_deadline
             )
             client.notify(INITIALIZED, m.InitializedParams())
-        except ConnectionClosed as closed:
+        except BaseException as error:
             await client.__aexit__(None, None, None)
-            code = client.exit_code
-            exit_code = "" if code is None else f" (exit code {code})"
-            message = f"the server ended before it answered initialize{exit_code}"
-            raise StartFailed(message) from closed
-        except BaseException:
-            await client.__aexit__(None, None, None)
+            if isinstance(error, ConnectionClosed):
+                raise StartFailed(self._reason_of_end(client)) from error
+            if isinstance(error, DeadlineExceeded):
+                what = f"the answer to initialize from {self._name}{_unreadable(client)}"
+                raise DeadlineExceeded(what, error.seconds) from error
             raise
         return client
+
+    @property
+    def _name(self) -> str:
+        return "the server" if self.command is None else f"`{shlex.join(self.command)}`"
+
+    def _reason_of_end(self, client: Client) -> str:
+        code = client.exit_code
+        exit_code = "" if code is None else f" (exit code {code})"
+        unreadable = _unreadable(client)
+        advice = "" if unreadable or code is None else "; run the command in a terminal to see why"
+        return f"{self._name} ended before it answered initialize{exit_code}{unreadable}{advice}"
 
     async def __aexit__(
         self,
@@ -216,6 +242,14 @@ def _start(
         raise StartFailed(
             f"{error}; command=eca_protocol.SERVER_COMMAND starts the server of this environment"
         ) from error
+
+
+def _unreadable(client: Client) -> str:
+    """Return what the server wrote in place of messages, for an error; empty: nothing."""
+    output = client.unreadable_output
+    if not output:
+        return ""
+    return f"; its standard output has something that is no message of the protocol: {output}"
 
 
 def _folder(folder: m.WorkspaceFolder | str | os.PathLike[str]) -> m.WorkspaceFolder:

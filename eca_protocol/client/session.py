@@ -70,8 +70,9 @@ class Session:
         self.idle_deadline = idle_deadline
         self.on_approval = on_approval
         self.revision = revision or ASSUMED
+        self._stream = StreamTransport(transport)
         self._peer = Peer(
-            StreamTransport(transport),
+            self._stream,
             side="client",
             table=ECA,
             codec=codec_for(revision or ANNOUNCED),
@@ -110,6 +111,12 @@ class Session:
     def closed(self) -> bool:
         """True if the connection has ended."""
         return self._peer.closed or self._peer.end is not None
+
+    @property
+    def unreadable_output(self) -> str:
+        """The beginning of the server's output that is no message; empty: there is none."""
+        error = self._peer.first_unreadable
+        return self._stream.incomplete_header if error is None else error.message
 
     async def initialize(
         self, params: m.InitializeParams, *, deadline: float | None = None

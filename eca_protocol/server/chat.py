@@ -13,7 +13,13 @@ import anyio.lowlevel
 
 from eca_protocol import json
 from eca_protocol import messages as m
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
+from eca_protocol.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    DecodeError,
+    LocalProtocolError,
+    RequestFailed,
+)
 from eca_protocol.peer import Peer
 from eca_protocol.server.calls import Call, CallInput, CallState, Naming
 from eca_protocol.server.connected_client import ConnectedClient, asks_questions
@@ -150,12 +156,16 @@ class ServerChat:
         work = run or (tool.work if tool else None)
         text = json.dumps(arguments).decode()
         naming = Naming(
-            id=str(uuid.uuid4()), name=name, server="eca", origin="native", summary=summary
+            id=str(uuid.uuid4()),
+            name=self.client.tool_name(name),
+            server="eca",
+            origin="native",
+            summary=summary,
         )
         call = Call(lambda content: self._turn.emit("assistant", content), naming)
         self._turn.calls[naming.id] = call
         asks = approval if approval is not None else tool is None or tool.needs_approval
-        is_allowed = self._conversation.trust or name in self._allowed
+        is_allowed = self._conversation.trust or naming.name in self._allowed
         try:
             call.prepare(text)
             asks = asks and not is_allowed and work is not None
@@ -189,7 +199,7 @@ class ServerChat:
         call.start()
         is_error = False
         try:
-            output = await work(call.arguments)
+            output = _text_of(call.naming.name, await work(call.arguments))
         except Exception as error:  # noqa: BLE001 - it is the result of the call
             _log.warning("the tool %s failed", call.naming.name, exc_info=True)
             output, is_error = str(error) or type(error).__name__, True
@@ -264,6 +274,17 @@ class ServerChat:
         """Wait until the client has read most of the output; a stop takes effect here."""
         await self._peer.transport.drain()
         await anyio.lowlevel.checkpoint()
+
+
+def _text_of(name: str, output: object) -> str:
+    """Return the output of a tool.
+
+    Raises:
+        LocalProtocolError: it is not a text.
+    """
+    if not isinstance(output, str):
+        raise LocalProtocolError(f"the tool {name}: expected a text as its output, got {output!r}")
+    return output
 
 
 def _option(option: str | m.ChatAskQuestionOption) -> m.ChatAskQuestionOption:

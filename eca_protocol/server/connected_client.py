@@ -16,6 +16,8 @@ __all__ = ["ConnectedClient", "asks_questions", "writes"]
 DRAFT_SECONDS = 60.0
 """The limit of the wait for a decision that the client's edition has no message for (W-52)."""
 
+_PREFIX = "eca_"
+
 
 def writes(revision: Revision, model: type[Any], field: str) -> bool:
     """Return whether a field of a message is written in a revision."""
@@ -60,6 +62,11 @@ class ConnectedClient:
     def has_variants(self) -> bool:
         """True if the edition has variants of models."""
         return writes(self.revision, m.ChatConfig, "variants")
+
+    def tool_name(self, name: str) -> str:
+        """Return the client's name of a tool: until 2025-10 it has a prefix (W-33)."""
+        bare = name.removeprefix(_PREFIX)
+        return bare if self.has_variants else f"{_PREFIX}{bare}"
 
     @property
     def built_in_agent(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import attrs
 
 from eca_protocol import messages as m
 from eca_protocol import methods, platforms
@@ -149,7 +150,11 @@ class Connection:
         self._notify(
             "config/updated", m.ConfigUpdatedParams(chat=self._chats.selection.configuration())
         )
-        tools = tuple(tool.shown for tool in self._declarations.tools.values())
+        client = self._chats.client
+        tools = tuple(
+            attrs.evolve(tool.shown, name=client.tool_name(tool.shown.name))
+            for tool in self._declarations.tools.values()
+        )
         native = m.EcaServerUpdatedParams(name="ECA", status="running", tools=tools)
         self._notify("tool/serverUpdated", native)
         self._notify("$/progress", m.ProgressParams(type="finish", **_PROGRESS))

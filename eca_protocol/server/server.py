@@ -106,7 +106,12 @@ class Server:
             name: the name, without the slash.
             description: one line for the user.
             arguments: the arguments, or the names of required ones.
+
+        Raises:
+            LocalProtocolError: the name is empty, or has a slash at its start or white space.
         """
+        if name.startswith("/") or name.split() != [name]:
+            raise LocalProtocolError(f"command: expected a word without the slash, got {name!r}")
 
         def declare(handler: _P) -> _P:
             _check(handler)
@@ -202,7 +207,7 @@ def _check(handler: object) -> None:
     if not inspect.iscoroutinefunction(call) and not inspect.iscoroutinefunction(
         getattr(type(call), "__call__", None)  # noqa: B004 - its kind is asked for
     ):
-        raise LocalProtocolError(f"expected an async function, got {handler!r}")
+        raise LocalProtocolError(f"expected an async function (`async def`), got {handler!r}")
 
 
 def _argument(argument: str | m.CommandArgument) -> m.CommandArgument:

@@ -85,8 +85,11 @@ class Turn:
         """Write a content; drop it if the turn was stopped.
 
         Raises:
-            LocalProtocolError: the turn has ended.
+            LocalProtocolError: the turn has ended, or the content's text is none.
         """
+        text: object = getattr(content, "text", "")
+        if not isinstance(text, str):
+            raise LocalProtocolError(f"{content.type}: expected a text, got {text!r}")
         if self.is_stopped:
             return
         if self._is_closed:

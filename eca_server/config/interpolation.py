@@ -21,6 +21,7 @@ _REFERENCE = re.compile(
     r"([^{}]*|(?<=\{cmd:)(?:[^{}]|\{[^{}]*\})*)\}"  # a command may hold braces itself
 )
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
+_UPSTREAMS_OWN = ", a text inside upstream's program: remove the key, or name a file of yours"
 _PUBLIC = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 """Well-known variables, whose values are never secret."""
 
@@ -150,8 +151,9 @@ class ReferenceResolver:
             return self._checked_secret(self.stored_secret(target))
         if kind == "cmd" and self.commands is not None:
             return self._reported(self.commands(target))
+        hint = _UPSTREAMS_OWN if kind == "classpath" else ""
         raise UnresolvedReference(
-            f"expected ${{env:..}}, ${{file:..}} or ${{cmd:..}}, got ${{{kind}:..}}"
+            f"expected ${{env:..}}, ${{file:..}} or ${{cmd:..}}, got ${{{kind}:..}}{hint}"
         )
 
     def _reported(self, value: str, variable: str = "") -> str:

@@ -182,3 +182,12 @@ def test_a_connection_only_moves_forward_but_for_a_failed_initialize(sequence):
             gate.record_answer("initialize", success=what)
             assert ORDER.index(gate.state) >= before or (gate.state is State.NEW and not what)
         assert gate.was_shut_down or gate.state is not State.SHUTDOWN
+
+
+def test_a_message_after_the_end_is_refused_in_plain_words():
+    gate = LifecycleGate()
+    with pytest.raises(LocalProtocolError, match="the connection is in the state 'new'"):
+        gate.check_sending("chat/stop", "notification")
+    gate.check_sending("exit", "notification")
+    with pytest.raises(LocalProtocolError, match="may not be sent: the connection has ended"):
+        gate.check_sending("chat/prompt", "request")

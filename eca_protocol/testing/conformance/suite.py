@@ -121,8 +121,7 @@ class Suite:
                 if self._target.edition is None:
                     self.edition = detect_server(session.config.get("variants"))
                 took = 2 * (anyio.current_time() - start)
-                if not session.native_tools:
-                    self._absent = await _absent_needs(session)
+                self._absent = await _absent_needs(session)
                 self.servers.introduction_seconds = (
                     max(_LEAST_INTRODUCTION, took) if session.is_introduced else _SHORT_INTRODUCTION
                 )
@@ -243,18 +242,25 @@ class _CaseResult:
 
 
 async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
-    """Return what a server without announced tools lacks, with the reasons.
+    """Return what a server lacks that does not use the suite's configuration, with the reasons.
 
     It may offer its tools to the model only, which a turn shows; or it answers without a model, and
-    finds contexts only if its author has written that.
+    finds contexts only if its author has written that. A turn may wait for the user.
     """
-    absent: dict[str, str] = {}
+    models = session.config.get("models", ())
+    if MODEL in models and session.native_tools:
+        return {}
+    chat, has_ended = session.chat(reply("Hello.")), False
     with contextlib.suppress(Unmet):
-        chat = await session.take_turn("Hello.", reply("Hello."))
-        if not chat.model.requests and MODEL not in session.config.get("models", ()):
-            absent["model"] = absent["config"] = "the server does not use the suite's configuration"
-    if absent:
+        await chat.prompt("Hello.")
+        await chat.finished()
+        has_ended = True
+    absent: dict[str, str] = {}
+    if (has_ended or models) and not chat.model.requests and MODEL not in models:
+        absent["model"] = absent["config"] = "the server does not use the suite's configuration"
+    if absent and not session.native_tools:
         absent["native-tools"] = "the server announces no tools, and offers none to a model"
+    if absent:
         (session.workspace / "probe.txt").write_text("probe\n")
         with contextlib.suppress(Unmet):
             answer = await session.ask(QUERY, {"query": ""})

@@ -282,8 +282,12 @@ async def test_a_deaf_server_is_an_exception_when_connecting() -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["/no/such/program"], "cannot start"),
-        ([sys.executable, "-c", "raise SystemExit(3)"], "exit code 3"),
+        (["/no/such/program"], "cannot start '/no/such/program': No such file or directory"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], r"SystemExit\(3\)'` ended .*exit code 3"),
+        (
+            [sys.executable, "-c", "input(); print('Hello, world')"],
+            "no message of the protocol: .* after 'Hello, world",
+        ),
     ],
 )
 async def test_a_server_that_does_not_start_is_reported_with_the_reason(
@@ -291,6 +295,24 @@ async def test_a_server_that_does_not_start_is_reported_with_the_reason(
 ) -> None:
     with pytest.raises(StartFailed, match=words):
         async with connect(command=command):
+            pytest.fail("it connected")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        (b"Starting up\nContent-Length: 2\r\n\r\n{}", "header lines .* got 'Starting up'"),
+        (b"Starting up\n", "no message of the protocol: 'Starting up'"),
+    ],
+)
+async def test_what_a_server_printed_in_place_of_messages_is_in_the_error(
+    printed: bytes, shown: str
+) -> None:
+    ours, theirs = memory_pair()
+    await theirs.send(printed)
+    with pytest.raises(DeadlineExceeded, match=shown):
+        async with connect(transport=ours, start_deadline=0.2):
             pytest.fail("it connected")
 
 
@@ -374,6 +396,30 @@ def test_connect_takes_one_way_to_the_server() -> None:
 def test_a_command_is_a_list_of_words() -> None:
     with pytest.raises(LocalProtocolError, match=r"\['eca-server', 'a b'\], got"):
         connect(command="eca-server 'a b'")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"workspace_folders": "/a"}, r"workspace_folders as a list of folders: \['/a'\]"),
+        ({"on_question": "main"}, "on_question: expected a function, got 'main'"),
+        ({"diagnostics": 3}, "diagnostics: expected a function, got 3"),
+        ({"command": None, "server": Echo}, "expected server as a Server object, got <class"),
+        ({"command": None, "server": 3}, "expected server as a Server object, got 3"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_refused_at_once(
+    options: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(LocalProtocolError, match=expected):
+        connect(**({"command": ["x"]} | options))
+
+
+@pytest.mark.anyio
+async def test_a_missing_configuration_is_an_error_that_names_it() -> None:
+    async with connected() as (client, _):
+        with pytest.raises(DeadlineExceeded, match="the server's first config/updated"):
+            await client.wait_for_config(deadline=0.02)
 
 
 @pytest.mark.long(but=1)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from eca_protocol import Prompt, Server, ServerChat
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.cases import server_cases
 from eca_protocol.testing.conformance.run import Run
@@ -36,6 +39,20 @@ def check(run: Run, *, passes: int) -> None:
     assert run.counts()["pass"] >= passes
 
 
+async def serve_tools(transport: object, _config: object) -> int:
+    server = Server(name="files")
+
+    @server.tool("delete", "Delete a file.")
+    async def delete(arguments: Mapping[str, Any]) -> str:
+        return f"deleted {arguments}"
+
+    @server.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        await chat.tool_call("delete", {"path": prompt.text})
+
+    return await server.serve(transport)  # type: ignore[arg-type]
+
+
 def test_its_code_has_fifteen_lines() -> None:
     lines = [line for line in FILE.read_text().splitlines() if line.strip()]
     assert len(lines) <= 15
@@ -45,6 +62,16 @@ def test_it_conforms_where_no_model_is_waited_for() -> None:
     quick = ("bodies.", "configuration.", "deletion.", "framing.", "jsonrpc.", "lifecycle.")
     cases = [name for name in server_cases() if name.startswith(quick)]
     check(judged(Target(serve=serve), "asyncio", *cases), passes=120)
+
+
+@pytest.mark.parametrize("edition", [None, Revision.CURRENT])
+def test_a_server_whose_turns_wait_for_approvals_conforms(edition: Revision | None) -> None:
+    cases = (
+        "configuration.the_welcome_is_the_configured_one",
+        "jsonrpc.a_prompt_has_no_id",
+        "tools.native_tools_have_the_names_that_people_configure",
+    )
+    check(judged(Target(serve=serve_tools, edition=edition), "asyncio", *cases), passes=1)
 
 
 @pytest.mark.long

@@ -114,6 +114,25 @@ async def test_the_connection_survives_a_handler_that_fails():
         assert "fine" in str(await contents(client, "go"))
 
 
+async def test_a_text_that_is_none_fails_its_turn_or_call_and_not_the_connection(caplog):
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        if prompt.text == "say":
+            number: Any = 3
+            await chat.say(number)
+        result = await chat.tool_call("count", {}, approval=False, run=count)
+        await chat.say(f"{result.verdict}: {result.text}")
+
+    async def count(_arguments: Mapping[str, Any]) -> Any:
+        await anyio.sleep(0)
+        return 3
+
+    async with serving(answer) as (_, client):
+        assert "An internal error ended this turn." in str(await contents(client, "say"))
+        text = await client.chat("c").prompt("call").text()
+    assert "LocalProtocolError: text: expected a text, got 3" in caplog.text
+    assert text == "failed: the tool count: expected a text as its output, got 3"
+
+
 @pytest.mark.requirement("W-34a")
 @pytest.mark.parametrize(
     ("decision", "path", "result", "shown"),
@@ -376,6 +395,9 @@ def test_a_wrong_declaration_says_what_is_wrong():
 
     with pytest.raises(LocalProtocolError, match="expected an async function"):
         server.prompt(plain)  # type: ignore[type-var]
+    for name in ("/time", "the time", ""):
+        with pytest.raises(LocalProtocolError, match="expected a word without the slash"):
+            server.command(name, "Show the time.")
     server.tool("delete", "Delete.")(delete)
     with pytest.raises(LocalProtocolError, match="delete: it is declared already"):
         server.tool("delete", "Delete.")(delete)
@@ -383,3 +405,24 @@ def test_a_wrong_declaration_says_what_is_wrong():
         Server(name="s", models=["gpt"])
     with pytest.raises(LocalProtocolError, match="got an empty one"):
         Server(name=" ")
+
+
+@pytest.mark.requirement("W-33a", "W-33c", "W-33d")
+@pytest.mark.parametrize(
+    ("revision", "name"), [(Revision.R2025_10, "eca_delete"), (CURRENT, "delete")]
+)
+async def test_a_tool_has_the_name_of_its_edition(revision, name):
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        for path in ("a", "b"):
+            await chat.tool_call("delete", {"path": path})
+
+    server = Server(name="my server")
+    server.prompt(answer)
+    server.tool("delete", "Delete a file.")(delete)
+    options = {"revision": revision, "on_approval": lambda _: "allow_session"}
+    async with connect(server=server, **options) as client:
+        received = await contents(client)
+        announced = client.tool_servers["ECA"].tools or ()
+    calls = [each for each in received if isinstance(each, m.ChatToolCalledContent)]
+    assert [each.name for each in announced] == [name]
+    assert [(each.name, each.server, each.error) for each in calls] == [(name, "eca", False)] * 2

@@ -58,6 +58,11 @@ def test_a_kind_of_reference_we_do_not_have_is_a_problem(house, text):
     assert house.load().config.providers["p"].url == "http://a"
 
 
+def test_a_text_inside_upstream_s_program_is_named_as_one(house):
+    house.options = {"welcomeMessage": "${classpath:prompts/hello.md}"}
+    assert "inside upstream's program: remove the key" in house.problem().message
+
+
 def test_a_relative_file_needs_a_folder_to_start_from(house):
     house.environ["ECA_CONFIG"] = '{"welcomeMessage": "${file:key.txt}"}'
     assert house.problem().key == "welcomeMessage"

@@ -266,6 +266,7 @@ async def some_messages_are_never_answered(harness: Harness) -> None:
 async def a_prompt_has_no_id(harness: Harness) -> None:
     """Send a prompt as a notification, and wait for its turn."""
     async with harness.session(fresh=True) as session:
+        await session.take_turn("Hi.", reply("Hello."))  # one that ends without the user
         chat = session.chat(reply("Hello."))
         await session.notify("chat/prompt", {"chatId": chat.id, "message": chat.with_marker("Hi.")})
         await chat.finished(shows="W-4a")
