@@ -212,6 +212,20 @@ async def test_a_long_output_of_a_call_is_cut(tmp_path: Path) -> None:
         assert "left out" in output["text"]
 
 
+async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        begun = len(ours.seen)
+        await ours.send(ours.prompt_request("flood 3000", model=MODEL))
+        await log.wait_for("flood")
+        before = -1
+        while (now := len(log.of("flood"))) > before:
+            before = now
+            await trio.sleep(0.3)
+        assert now < 3000 / 50
+        await ours.expect_finished()
+        assert len(text(since(ours, begun))) == 3_000_000
+
+
 async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, _):
         got = await turn(ours, f"leave {ASK}\nsay done")
@@ -354,6 +368,22 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(
         assert len(log.of("new")) == 1
         assert "late" not in text(ours.contents())
         assert not (tmp_path / "work" / "a.txt").exists()
+
+
+async def test_a_session_that_does_not_load_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, Any] = {"data": tmp_path / "data", "load": True}
+    async with chatting(tmp_path, **kept) as (ours, log):
+        await turn(ours, "say remembered")
+    async with chatting(tmp_path, slow="load", **kept) as (ours, log):
+        with monkeypatch.context() as patched:
+            patched.setattr(agents, "_SESSION_SECONDS", 0.2)
+            await ours.send(ours.prompt_request("say more", model=MODEL))
+            await log.wait_for("load")
+        await ours.expect_finished()
+        assert text(ours.contents()).endswith("more")
+        assert "remembered" in log.of("prompt")[-1][0][0]
 
 
 @pytest.mark.parametrize("state", ["process", "session"])
