@@ -53,6 +53,7 @@ class Agent:
         self._server = server
         self._command = command
         self._sessions: dict[str, Session] = {}
+        self._opening: set[str] = set()
         self._is_initialized = False
         self._folders: dict[str, str] = {}  # of the sessions that were opened or listed
         self._client_capabilities = acp.ClientCapabilities()
@@ -169,7 +170,7 @@ class Agent:
             earlier.closing.set()
         if earlier is not None and earlier.closing.is_set():
             await earlier.closed.wait()
-        elif earlier is not None:
+        if session_id in self._sessions or session_id in self._opening:
             raise RPCError(ErrorCode.INVALID_REQUEST, f"the session {session_id!r} is open")
         if not Path(params.cwd).is_absolute():
             raise RPCError(ErrorCode.INVALID_PARAMS, f"cwd: not an absolute path: {params.cwd!r}")
@@ -178,7 +179,11 @@ class Agent:
         servers = mcp_configuration(params.mcp_servers)
         folders = [params.cwd, *params.additional_directories]
         start = partial(self._run_session, session, folders, servers)
-        await self._nursery.start(_reporting, start)
+        self._opening.add(session_id)
+        try:
+            await self._nursery.start(_reporting, start)
+        finally:
+            self._opening.discard(session_id)
         return session
 
     async def _run_session(
@@ -295,6 +300,8 @@ class Agent:
         from eca_protocol.methods import CHAT_DELETE  # noqa: PLC0415
 
         session = self._sessions.get(params.session_id)
+        if session is not None:
+            session.cancel()
         await self._with_client(
             self._folders.pop(params.session_id, str(Path.cwd())),
             lambda client: client.request(CHAT_DELETE, ChatDeleteParams(chat_id=params.session_id)),

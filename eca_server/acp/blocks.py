@@ -52,7 +52,10 @@ def _separated(texts: list[str]) -> Iterable[str]:
 
 
 def _linked(uri: str) -> eca.ChatContext:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return eca.TextContext(label=uri, content=uri)
     if parts.scheme in {"http", "https"}:
         return eca.WebContext(url=uri)
     if parts.scheme != "file":

@@ -95,6 +95,7 @@ class Session:
         self._client = client
         self._chat = client.chat(self.id)
         client.on(eca.ConfigUpdatedParams, self._announce_options)
+        client.on(eca.ChatContentReceivedParams, self._announce_title)
 
     def update(self, update: acp.SessionUpdate) -> None:
         """Send an update to the client."""
@@ -323,3 +324,10 @@ class Session:
             return
         if options := self.options():
             self.update(acp.ConfigOptionUpdate(config_options=options))
+
+    def _announce_title(self, late: eca.ChatContentReceivedParams) -> None:
+        """Announce a title that comes after the end of its turn."""
+        if self._peer.closed or self.closing.is_set() or late.chat_id != self.id:
+            return
+        if isinstance(late.content, eca.ChatMetadataContent):
+            self.update(acp.SessionInfoUpdate(title=late.content.title))

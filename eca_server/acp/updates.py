@@ -79,10 +79,14 @@ def _text(text: str) -> acp.TextContent:
 
 
 class Updates:
-    """The updates of a session, content by content; it remembers the announced tool calls."""
+    """The updates of a session, content by content.
+
+    It remembers the announced tool calls and the last plan.
+    """
 
     def __init__(self) -> None:
         self._calls: set[str] = set()
+        self._plan = acp.Plan(entries=())
 
     def of(self, received: eca.ChatContentReceivedParams) -> Iterator[acp.SessionUpdate]:
         """Yield the updates that show a content."""
@@ -133,8 +137,9 @@ class Updates:
             case _:
                 members["status"] = "pending"
         yield (acp.ToolCall if is_new else acp.ToolCallUpdate)(**members)
-        if isinstance(call.details, eca.TaskDetails):
-            yield _plan(call.details)
+        if isinstance(call.details, eca.TaskDetails) and self._plan != _plan(call.details):
+            self._plan = _plan(call.details)
+            yield self._plan
 
 
 def _outputs(

@@ -19,7 +19,7 @@ import trio
 
 from eca_protocol import json
 from eca_protocol.acp import messages as acp
-from eca_protocol.errors import DecodeError, ECAError, RequestFailed, RPCError
+from eca_protocol.errors import DeadlineExceeded, DecodeError, ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_server.agent.acp.blocks import prompt_blocks
 from eca_server.agent.acp.process import AgentProcess
@@ -84,6 +84,7 @@ class ACPAgents:
     Args:
         nursery: the nursery of their processes.
         environment: returns the environment of child processes.
+        drained: waits until the client has read most of the output.
         on_modes: called with an agent's name and its modes.
         on_mode: called with a chat, the agent's name and the mode that the agent has selected.
     """
@@ -93,11 +94,13 @@ class ACPAgents:
         nursery: trio.Nursery,
         *,
         environment: Callable[[], Mapping[str, str]],
+        drained: Callable[[], Awaitable[None]],
         on_modes: Callable[[str, tuple[str, ...]], None],
         on_mode: Callable[[Outlet, str, str], None],
     ) -> None:
         self._nursery = nursery
         self._environment = environment
+        self._drained = drained
         self._on_modes = on_modes
         self._on_mode = on_mode
         self._processes: dict[str, AgentProcess] = {}
@@ -174,6 +177,7 @@ class ACPAgents:
                 environment=self._environment(),
                 directory=default_directory(workspace),
                 handlers=self._handlers(name),
+                drained=self._drained,
             )
             self._processes[name] = process
             self._nursery.start_soon(process.run)
@@ -226,7 +230,7 @@ class ACPAgents:
             )
         try:
             state = await process.peer.call(method, params, deadline=_SESSION_SECONDS)
-        except (RequestFailed, DecodeError):
+        except (DeadlineExceeded, DecodeError, RequestFailed):
             return None
         session = AgentSession(session_id, process, state)
         session.last_prompt = last_prompt

@@ -13,6 +13,7 @@ from eca_protocol.acp import messages as acp
 from eca_protocol.messages import FileChangeDetails
 from eca_server.agent.acp.blocks import shown
 from eca_server.agent.chat.tool_call import ToolCall
+from eca_server.agent.mcp.tools import parts_within
 from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.files import in_thread, printable
 from eca_server.agent.tools.output import Cap
@@ -41,6 +42,7 @@ class AgentCall:
     Attributes:
         call: the call as the client knows it.
         is_written: its arguments are part of the answer.
+        is_asking: its permission is being decided.
         approved: the places of the call, if the user or the policy has approved it.
         command: the approved command, if it runs one.
     """
@@ -54,6 +56,7 @@ class AgentCall:
     raw_input: Any = None
     raw_output: Any = None
     is_written: bool = False
+    is_asking: bool = False
     approved: tuple[Place, ...] = ()
     command: str | None = None
 
@@ -110,7 +113,7 @@ class AgentCall:
         )
 
     def output(self, terminal: Callable[[str], str], cap: Cap) -> ToolOutput:
-        """Return the result; `terminal` returns the output of a terminal."""
+        """Return the result within the cap; `terminal` returns the output of a terminal."""
         parts: list[TextPart | ImagePart] = []
         for each in self.content:
             match each:
@@ -126,7 +129,8 @@ class AgentCall:
         is_error = self.status == "failed"
         if not any(isinstance(each, ImagePart) or each.text for each in parts):
             parts = [TextPart("Failed." if is_error else "Done.")]
-        return ToolOutput(parts=tuple(parts), is_error=is_error, details=self.details(cap))
+        shown_parts = tuple(parts_within(parts, cap))
+        return ToolOutput(parts=shown_parts, is_error=is_error, details=self.details(cap))
 
 
 @attrs.frozen(kw_only=True)

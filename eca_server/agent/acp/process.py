@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ class AgentProcess:
         environment: its environment, without our keys.
         directory: its working directory.
         handlers: the handlers of its messages.
+        drained: waits until our client has read most of the output; until then it is not read.
 
     Attributes:
         about: its answer to `initialize`, once it has started.
@@ -53,6 +54,7 @@ class AgentProcess:
         environment: Mapping[str, str],
         directory: Path,
         handlers: Mapping[str, Callable[[Any], Any]],
+        drained: Callable[[], Awaitable[None]],
     ) -> None:
         self.name = name
         self.command = command
@@ -61,6 +63,7 @@ class AgentProcess:
         self._environment = environment
         self._directory = directory
         self._handlers = dict(handlers)
+        self._drained = drained
         self._log = ServerLog(name)
         self._ready = trio.Event()
         self._over = trio.Event()
@@ -111,6 +114,7 @@ class AgentProcess:
             codec=ACP_CODEC,
             handlers=self._handlers,
             dialect=ACP_DIALECT,
+            before_reading=self._drained,
         )
         async with self._peer as peer:
             peer.start_soon(transport.watch)

@@ -28,6 +28,7 @@ from eca_server.agent.acp.writer import TurnWriter
 from eca_server.agent.chat.call_runner import CallRunner, wait_for_approval
 from eca_server.agent.chat.steps import PendingChanges, Step
 from eca_server.agent.chat.turn import Turn
+from eca_server.agent.tools.diff import split_lines
 from eca_server.agent.tools.files import LARGEST, Files, action_summary, checkpoint, in_thread
 from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.read_file import ReadFile
@@ -90,7 +91,7 @@ class _ReadText:
             line, limit = arguments.get("line"), arguments.get("limit")
             if line is not None or limit is not None:
                 first = max((line or 1) - 1, 0)
-                lines = text.splitlines(keepends=True)[first:]
+                lines = split_lines(text)[first:]
                 text = "".join(lines if limit is None else lines[: max(limit, 0)])
             return ToolOutput(parts=(TextPart(text),))
 
@@ -166,6 +167,7 @@ class TurnRequests:
         if original.call.state is not CallState.PREPARING:  # the agent asks about it once more
             known = self.writer.begin_again(original)
         call = known.call
+        known.is_asking = True
         tool = AgentTool(
             agent_call=known, workspace=self.runner.permissions.workspace, cap=self.writer.cap
         )
@@ -174,6 +176,7 @@ class TurnRequests:
         await self.runner.look_at_known(step, tool, known.arguments, PendingChanges())
         self.turn.show_call_progress("Calling tool", only_waiting=True)
         await wait_for_approval(call, self.turn)
+        known.is_asking = False
         if call.state is not CallState.RUN:
             return False
         if step.prepared is not None:
@@ -210,13 +213,13 @@ class TurnRequests:
         """Start a command; its variables are part of its text, which is judged and shown."""
         native = self._native(ShellCommand)
         if native is not None:
-            self.terminals.limit = params.output_byte_limit
             native = attrs.evolve(native, background=self.terminals)
         variables = [f"{each.name}={shlex.quote(each.value)}" for each in params.env]
         if any(not each.name.isidentifier() for each in params.env):
             raise RPCError(ErrorCode.INVALID_PARAMS, "env: expected names of variables")
         command = shlex.join([params.command, *params.args]) if params.args else params.command
         terminal_id = f"terminal-{uuid.uuid4().hex[:8]}"
+        self.terminals.limits[terminal_id] = params.output_byte_limit
         arguments = {
             "command": " ".join([*variables, command]),
             "working_directory": params.cwd or self.directory,
@@ -284,7 +287,9 @@ class TurnRequests:
             return False
         running = [each for each in self.writer.calls.values() if each.call.is_open]
         if prepared.command is not None:
-            return any(each.command == prepared.command for each in running)
+            is_in_shown_directory = prepared.folder == self.directory
+            is_approved = any(each.command == prepared.command for each in running)
+            return is_in_shown_directory and is_approved
         approved = {place.real_path for each in running for place in each.approved}
         return bool(prepared.places) and approved.issuperset(
             place.real_path for place in prepared.places

@@ -19,7 +19,7 @@ from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.history import TextPart
 
 MOST_TERMINALS: Final = 100
-"""The number of terminals of one turn."""
+"""The number of terminals of one turn that are not released, or whose output is stored."""
 
 _MOST_OUTPUT: Final = 1024 * 1024
 
@@ -94,11 +94,11 @@ class Terminals:
 
     Attributes:
         nursery: the nursery of the turn, whose end kills the commands.
-        limit: the limit of the next terminal's output, in bytes.
+        limits: the limits of the outputs in bytes, by the ids of terminals to be started.
     """
 
     nursery: trio.Nursery
-    limit: int | None = None
+    limits: dict[str, int | None] = attrs.field(factory=dict)
     _terminals: dict[str, Terminal] = attrs.field(factory=dict, init=False)
 
     async def start(self, script: Script, name: str) -> ToolOutput:
@@ -107,8 +107,9 @@ class Terminals:
         Raises:
             ToolError: it cannot be started.
         """
+        self._forget_oldest()
         if len(self._terminals) >= MOST_TERMINALS:
-            raise ToolError(f"At most {MOST_TERMINALS} terminals can be started in one turn.")
+            raise ToolError(f"{MOST_TERMINALS} terminals are in use: release one of them.")
         visit = await enter_sandbox(script)
         to_run = script if visit is None else script.within(visit)
         try:
@@ -126,7 +127,7 @@ class Terminals:
             if isinstance(error, StartFailed):
                 raise ToolError(str(error)) from error
             raise
-        terminal = self._terminals[name] = Terminal(self.limit)
+        terminal = self._terminals[name] = Terminal(self.limits.pop(name, None))
 
         async def run() -> None:
             try:
@@ -138,6 +139,12 @@ class Terminals:
 
         self.nursery.start_soon(run)
         return ToolOutput(parts=(TextPart(f"The command was started in the terminal {name}."),))
+
+    def _forget_oldest(self) -> None:
+        """Forget the oldest released terminals, so that one more can be started."""
+        released = [name for name, each in self._terminals.items() if each.is_released]
+        for name in released[: max(len(self._terminals) - MOST_TERMINALS + 1, 0)]:
+            del self._terminals[name]
 
     def text_of(self, terminal_id: str) -> str:
         """Return the output of a terminal, even of a released one."""

@@ -161,7 +161,7 @@ class TurnWriter:
     def begin_again(self, known: AgentCall) -> AgentCall:
         """Begin one more call with the members of a known one."""
         call = self._begin(known.title, known.kind)
-        return attrs.evolve(known, call=call, is_written=False)
+        return attrs.evolve(known, call=call, is_written=False, is_asking=False)
 
     def _begin(self, title: str, kind: str | None) -> ToolCall:
         self._end_thought()
@@ -192,6 +192,8 @@ class TurnWriter:
 
     def advance(self, known: AgentCall) -> None:
         """Show how far a call is, as the agent says; a call that waits for the user stays."""
+        if known.is_asking:
+            return
         call, status = known.call, known.status
         if call.state is CallState.PREPARING and status in {"in_progress", "completed", "failed"}:
             self.announced(known)

@@ -6,7 +6,7 @@ is an output for the model and never ends a turn.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -126,9 +126,18 @@ def _warning(hints: ToolHints) -> str | None:
 
 def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
     """Return a result as an output for the model: texts within the cap, and pictures."""
+    parts = parts_within(_parts(result), cap)
+    if not parts:
+        message = "The tool failed without a message." if result.is_error else "(no output)"
+        parts.append(TextPart(message))
+    return ToolOutput(parts=tuple(parts), is_error=result.is_error)
+
+
+def parts_within(contents: Iterable[TextPart | ImagePart], cap: Cap) -> list[TextPart | ImagePart]:
+    """Return texts within the cap, and a few pictures that are not too large."""
     parts: list[TextPart | ImagePart] = []
     remaining, pictures = cap.size, 0
-    for part in _parts(result):
+    for part in contents:
         if isinstance(part, ImagePart):
             pictures += 1
             if pictures > MAX_PICTURES or len(part.data) > MAX_IMAGE_BYTES:
@@ -142,10 +151,7 @@ def output_of(result: ToolResult, cap: Cap) -> ToolOutput:
             parts.append(TextPart(text))
         elif parts[-1] != _MORE:
             parts.append(_MORE)
-    if not parts:
-        message = "The tool failed without a message." if result.is_error else "(no output)"
-        parts.append(TextPart(message))
-    return ToolOutput(parts=tuple(parts), is_error=result.is_error)
+    return parts
 
 
 _MORE = TextPart("(more texts were left out)")

@@ -212,6 +212,7 @@ class Composition:
         return ACPAgents(
             self.host.nursery,
             environment=lambda: {**self.models.child_variables, AGENT_VARIABLE: "1"},
+            drained=self.session.drained,
             on_modes=has_modes,
             on_mode=mode_selected,
         )

@@ -176,6 +176,41 @@ async def test_a_closed_session_is_loaded_with_its_messages(tmp_path: Path) -> N
             )
 
 
+async def test_a_session_is_opened_once_at_a_time(tmp_path: Path) -> None:
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = await editor.new()
+        await editor.prompt(session.session_id, "say x")
+        await editor.call("session/close", m.SessionReference(session_id=session.session_id))
+        params = m.ResumeSessionRequest(session_id=session.session_id, cwd=str(tmp_path))
+        answers: list[object] = []
+        for call in [editor.peer.start_call("session/resume", params) for _ in range(2)]:
+            try:
+                answers.append(type(await call.result(deadline=20)))
+            except RPCError as error:
+                answers.append(error.message.endswith("is open"))
+        assert set(answers) == {m.SessionState, True}
+        assert await editor.prompt(session.session_id, "say more") == "end_turn"
+
+
+async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = await editor.new()
+        call = editor.start_prompt(session.session_id, "say before\nwait forever")
+        await editor.wait_for(m.AgentMessageChunk)
+        await editor.call("session/delete", m.SessionReference(session_id=session.session_id))
+        assert (await call.result(deadline=5)).stop_reason == "cancelled"
+        listed = await editor.call("session/list", m.ListSessionsRequest(cwd=str(tmp_path)))
+        assert listed.sessions == ()
+
+
+async def test_a_link_that_is_no_address_is_sent_as_a_text(tmp_path: Path) -> None:
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = await editor.new()
+        blocks = (m.TextContent(text="say x\n"), m.ResourceLink(name="say y", uri="http://["))
+        request = m.PromptRequest(session_id=session.session_id, prompt=blocks)
+        assert (await editor.call("session/prompt", request)).stop_reason == "end_turn"
+
+
 async def test_a_server_that_cannot_start_or_dies_is_a_clear_error(tmp_path: Path) -> None:
     async with editing(tmp_path, command=[sys.executable, "-c", "raise SystemExit(3)"]) as editor:
         with pytest.raises(RPCError, match=r"ECA server did not start.*exit code 3"):

@@ -1,7 +1,8 @@
 """An ACP agent over stdin and stdout that does what the lines of its prompts say.
 
 Its argument is a JSON object: `resume` or `load` (the sessions that it offers), `login` (it needs a
-login), `slow` (what it never answers: `process` or `session`), `log` (a file for what it is sent).
+login), `slow` (what it never answers: `process`, `session` or `load`), `log` (a file for what it is
+sent).
 """
 
 from __future__ import annotations
@@ -80,8 +81,10 @@ class ScriptedAgent:
         session_id = f"{os.getpid()}-{next(self.numbers)}"
         return m.NewSessionResponse(session_id=session_id, modes=MODES)
 
-    def load(self, params: Any) -> m.SessionState:
+    async def load(self, params: Any) -> m.SessionState:
         self.log("load", params.session_id)
+        if self.options.get("slow") == "load":
+            await trio.sleep_forever()
         if self.options.get("load"):
             chunk = m.AgentMessageChunk(content=m.TextContent(text="replayed"))
             self.update(params.session_id, chunk)
@@ -153,6 +156,28 @@ class ScriptedAgent:
         params = m.WriteTextFileRequest(session_id=session, path=path, content=content)
         await self._try(session, "fs/write_text_file", params)
 
+    async def do_lines(self, session: str, text: str) -> None:
+        """`lines PATH FIRST COUNT`: read these lines."""
+        path, first, count = text.split()
+        params = m.ReadTextFileRequest(
+            session_id=session, path=path, line=int(first), limit=int(count)
+        )
+        await self._try(session, "fs/read_text_file", params)
+
+    async def do_flood(self, session: str, text: str) -> None:
+        """`flood COUNT`: say so many times 1000 letters, as fast as they are read."""
+        for number in range(int(text)):
+            await self.do_say(session, "x" * 1000)
+            await self.peer.transport.drain()
+            if number % 50 == 0:
+                self.log("flood", number)
+
+    async def do_leave(self, session: str, text: str) -> None:
+        """`leave JSON`: ask for a permission, and do not wait for it."""
+        change = _call(m.ToolCallChange, json.loads(text.encode()))
+        params = m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
+        self.peer.start_call("session/request_permission", params)
+
     async def _try(self, session: str, method: str, params: Any) -> Any:
         try:
             answer = await self.call(method, params)
@@ -165,7 +190,15 @@ class ScriptedAgent:
 
     async def do_run(self, session: str, text: str) -> None:
         """`run COMMAND`: run it in a terminal to its end, and say its output and status."""
-        params = m.CreateTerminalRequest(session_id=session, command=text)
+        await self._run(session, m.CreateTerminalRequest(session_id=session, command=text))
+
+    async def do_run_in(self, session: str, text: str) -> None:
+        """`run_in DIRECTORY COMMAND`: the same in a directory."""
+        where, _, command = text.partition(" ")
+        request = m.CreateTerminalRequest(session_id=session, command=command, cwd=where)
+        await self._run(session, request)
+
+    async def _run(self, session: str, params: m.CreateTerminalRequest) -> None:
         created = await self._try(session, "terminal/create", params)
         if created is None:
             return

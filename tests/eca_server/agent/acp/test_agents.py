@@ -11,7 +11,7 @@ import trio
 
 from eca_protocol import json
 from eca_protocol.server.roots import uri_of
-from eca_server.agent.acp import agents
+from eca_server.agent.acp import agents, terminals
 from tests.eca_server.agent.acp.chatting import MODEL, approve, chatting, of_type, since, turn
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
 
@@ -138,7 +138,8 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path: P
         inside.write_text("hello")
         (tmp_path / "work" / "link").symlink_to(tmp_path / "secret")
         assert text(await turn(ours, f"read {inside}")) == "[hello]"
-        for path in (tmp_path / "secret", tmp_path / "work" / "link"):
+        work = tmp_path / "work"
+        for path in (tmp_path / "secret", work / "link", work / ".." / "secret"):
             begun = len(ours.seen)
             await ours.send(ours.prompt_request(f"read {path}", model=MODEL))
             call = await approve(ours, accept=False)
@@ -167,6 +168,72 @@ async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) ->
         await ours.expect_finished()
         assert file.read_text() == "new"
         assert not other.exists()
+
+
+async def test_lines_are_counted_as_editors_count_them(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, _):
+        file = tmp_path / "work" / "a.txt"
+        file.write_bytes("a\x0cb\u2028c\r\nsecond\nthird\n".encode())
+        assert text(await turn(ours, f"lines {file} 2 1")) == "[second\n]"
+
+
+async def test_an_approved_command_runs_only_in_the_shown_directory(tmp_path: Path) -> None:
+    below = tmp_path / "work" / "below"
+    call = {"id": "t", "kind": "execute", "input": {"command": "pwd"}}
+    done = {"id": "t", "update": True, "status": "completed"}
+    script = f"ask {_json(call)}\nrun pwd\nrun_in {below} pwd\ntool {_json(done)}"
+    async with chatting(tmp_path) as (ours, _):
+        below.mkdir()
+        begun = len(ours.seen)
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        await approve(ours)
+        second = await approve(ours, accept=False)
+        assert second["arguments"]["working_directory"] == str(below)
+        await ours.expect_finished()
+        assert f"[{tmp_path / 'work'} 0 False]" in text(since(ours, begun))
+
+
+async def test_released_terminals_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminals, "MOST_TERMINALS", 2)
+    async with chatting(tmp_path) as (ours, _):
+        got = text(await turn(ours, "run echo 1\nrun echo 2\nrun echo 3", trust=True))
+        assert [f"[{number} 0 False]" in got for number in (1, 2, 3)] == [True, True, True]
+
+
+async def test_a_long_output_of_a_call_is_cut(tmp_path: Path) -> None:
+    config = {"toolCall": {"outputTruncation": {"sizeKb": 1}}}
+    done = {"id": "t", "kind": "execute", "status": "completed", "texts": ["x" * 5000]}
+    async with chatting(tmp_path, config=config) as (ours, _):
+        (called,) = of_type(await turn(ours, f"tool {_json(done)}"), "toolCalled")
+        (output,) = called["outputs"]
+        assert len(output["text"]) < 2000
+        assert "left out" in output["text"]
+
+
+async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        begun = len(ours.seen)
+        await ours.send(ours.prompt_request("flood 3000", model=MODEL))
+        await log.wait_for("flood")
+        before = -1
+        while (now := len(log.of("flood"))) > before:
+            before = now
+            await trio.sleep(0.3)
+        assert now < 3000 / 50
+        await ours.expect_finished()
+        assert len(text(since(ours, begun))) == 3_000_000
+
+
+async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, _):
+        got = await turn(ours, f"leave {ASK}\nsay done")
+        assert [c["type"] for c in got if c["type"].startswith("toolCall")][
+            -1
+        ] == "toolCallRejected"
+        assert finishes(got) == 1
+        assert text(await turn(ours, "say next")) == "next"
 
 
 async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
@@ -301,6 +368,22 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(
         assert len(log.of("new")) == 1
         assert "late" not in text(ours.contents())
         assert not (tmp_path / "work" / "a.txt").exists()
+
+
+async def test_a_session_that_does_not_load_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: dict[str, Any] = {"data": tmp_path / "data", "load": True}
+    async with chatting(tmp_path, **kept) as (ours, log):
+        await turn(ours, "say remembered")
+    async with chatting(tmp_path, slow="load", **kept) as (ours, log):
+        with monkeypatch.context() as patched:
+            patched.setattr(agents, "_SESSION_SECONDS", 0.2)
+            await ours.send(ours.prompt_request("say more", model=MODEL))
+            await log.wait_for("load")
+        await ours.expect_finished()
+        assert text(ours.contents()).endswith("more")
+        assert "remembered" in log.of("prompt")[-1][0][0]
 
 
 @pytest.mark.parametrize("state", ["process", "session"])
