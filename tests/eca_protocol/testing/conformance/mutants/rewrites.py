@@ -83,6 +83,10 @@ def chat_capability(params: dict[str, Any]) -> Any:
     return params
 
 
+def blank(query: Any) -> Any:
+    return "" if isinstance(query, str) else query
+
+
 def dollars(cost: str) -> str:
     return f"${cost}"
 
@@ -211,12 +215,12 @@ OCTOBER = {
         "CONF-10", params("tool/serverUpdated", type="mcp", status="running"), put(tools=[])
     ),
     # queries
-    "QueriesFindEverything": Filter("CHAT-25", CONTEXT_QUERY, put(query="")),
+    "QueriesFindEverything": Filter("CHAT-25", CONTEXT_QUERY, change(query=blank)),
     "KnownContextsAgain": Filter("CHAT-26", CONTEXT_QUERY, without("contexts")),
     "RootsLast": Filter(
         "W-40a", result("chat/queryContext"), change(contexts=lambda contexts: contexts[::-1])
     ),
-    "AllCommands": Filter("CHAT-28", args("chat/queryCommands"), put(query="")),
+    "AllCommands": Filter("CHAT-28", args("chat/queryCommands"), change(query=blank)),
     "BlankFindsNone": Filter(
         "CHAT-28", result("chat/queryCommands", lambda p: not p.get("query")), put(commands=[])
     ),
