@@ -71,10 +71,6 @@ class End:
     reason: str
 
 
-FLUSH_SECONDS = 1.0
-"""The limit for answering running requests and writing the rest when a peer is left."""
-
-
 def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> None:
     """Refuse handlers of methods that the other side cannot send.
 
@@ -115,7 +111,10 @@ class Peer:
         first_unreadable: the first message that could not be read, as an error; None: there was
             none. A client logs it.
         pending_calls: our unanswered calls, by id.
+        flush_seconds: the limit for answering running requests and writing the rest at the end.
     """
+
+    flush_seconds = 1.0
 
     def __init__(
         self,
@@ -163,10 +162,10 @@ class Peer:
         self.close()
         try:
             with anyio.CancelScope(shield=True):
-                await self.cancel_requests(seconds=FLUSH_SECONDS / 2)
+                await self.cancel_requests(seconds=self.flush_seconds / 2)
                 for request_id in tuple(self._endpoint.running_requests):
                     self._refuse(request_id, RPCError(ErrorCode.REQUEST_CANCELLED, reason))
-                with anyio.move_on_after(FLUSH_SECONDS / 2):
+                with anyio.move_on_after(self.flush_seconds / 2):
                     await self.transport.drain(0)
         finally:
             self._endpoint.close()

@@ -20,7 +20,6 @@ from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
 from eca_server.system.child_process import find_program, harden_environment
 
-TIMEOUT_SECONDS: Final = 10.0
 CACHE_SECONDS: Final = 300.0
 LARGEST: Final = 64 * 1024
 """Limit of an output, in bytes."""
@@ -39,11 +38,13 @@ class CommandOutputs:
 
     Attributes:
         secrets: every output.
+        timeout: seconds after which a command is ended.
         has_skipped: whether a command was skipped because `may_run` is false.
     """
 
     def __init__(self, environ: Mapping[str, str], home: Path, *, may_run: bool) -> None:
         self._environ = environ
+        self.timeout = 10.0
         self._home = home
         self._may_run = may_run
         self.secrets: list[Secret] = []
@@ -90,8 +91,8 @@ class CommandOutputs:
         chunks: list[bytes] = []
         reader = threading.Thread(target=_read, args=(child, chunks), daemon=True)
         reader.start()
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        reader.join(TIMEOUT_SECONDS)
+        deadline = time.monotonic() + self.timeout
+        reader.join(self.timeout)
         is_late = reader.is_alive()
         if not is_late and chunks and len(chunks[0]) <= LARGEST:
             try:
@@ -101,7 +102,7 @@ class CommandOutputs:
         _kill(child, group)
         if is_late:
             raise UnresolvedReference(
-                f"`{shown}` took longer than {TIMEOUT_SECONDS:g} s and was ended"
+                f"`{shown}` took longer than {self.timeout:g} s and was ended"
             )
         data = chunks[0] if chunks else b""
         if len(data) > LARGEST:

@@ -34,7 +34,7 @@ _FIRST_PATIENCE = (
     1.0  # the same while nothing is listed: the web page's popup asks once, at its start
 )
 _MOST_FILES = 500_000
-_FIRST_PART, _GROWTH = 4_000, 8  # files after which parts of the first listing can be searched
+_GROWTH = 8  # each searchable part of the first listing is that much larger
 _MOST_NAMES = 50_000  # of one directory
 _CHUNK = 4_096  # entries searched in one call, which holds the interpreter
 _DIRECTORY_QUERY = re.compile(r"(~|\.{1,2})?/|~$")
@@ -173,7 +173,10 @@ class FileIndex:
 
     Attributes:
         gitignore: leave out the files that Git ignores, from the next listing on.
+        first_part: files after which a part of the first listing can be searched.
     """
+
+    first_part = 4_000
 
     def __init__(
         self,
@@ -238,7 +241,7 @@ class FileIndex:
     def _listing(self) -> Catalogue:
         """List all roots, in a worker thread; publish parts of the first listing."""
         entries: list[_Entry] = []
-        next_part = math.inf if self._is_complete.is_set() else _FIRST_PART
+        next_part = math.inf if self._is_complete.is_set() else self.first_part
         for entry in self._entries():
             entries.append(entry)
             if len(entries) >= next_part:

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_protocol import message_transport
-from eca_protocol import peer as peer_module
 from eca_protocol.errors import ConnectionClosed
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.message_transport import StreamTransport
@@ -280,8 +279,7 @@ def test_a_task_cancelled_by_asyncio_itself_still_answers_and_flushes():
     assert code_of(*asyncio.run(main())) == (1, CANCELLED)
 
 
-async def test_a_handler_that_will_not_end_costs_no_answer(monkeypatch):
-    monkeypatch.setattr(peer_module, "FLUSH_SECONDS", 0.02)
+async def test_a_handler_that_will_not_end_costs_no_answer():
     released = anyio.Event()
 
     async def stubborn() -> None:
@@ -293,6 +291,7 @@ async def test_a_handler_that_will_not_end_costs_no_answer(monkeypatch):
         released.set()
 
     peer, wire = pair({"wait": lambda _: stubborn()})
+    peer.flush_seconds = 0.02
     await wire.send(request(1, "wait"))
     finish_writing(wire)
     async with anyio.create_task_group() as tasks:
@@ -302,9 +301,9 @@ async def test_a_handler_that_will_not_end_costs_no_answer(monkeypatch):
     assert await wire.rest() == []
 
 
-async def test_a_deaf_peer_delays_leaving_only_so_long(monkeypatch):
-    monkeypatch.setattr(peer_module, "FLUSH_SECONDS", 0.02)
+async def test_a_deaf_peer_delays_leaving_only_so_long():
     peer, wire = pair({}, limit=10)
+    peer.flush_seconds = 0.02
     with anyio.fail_after(5):
         async with peer:
             peer.transport.shape = WriteShape(size=10)

@@ -27,7 +27,6 @@ from eca_server.workspace.errors import NotText
 from eca_server.workspace.reading import decode
 
 _LARGEST = 2 * 2**20  # bytes of a page
-_SECONDS = 20.0  # in total, redirects included
 _REDIRECTS = 5
 _LONGEST_URL = 8_000  # characters
 _DEADLINES = Deadlines(connect=10, write=10, first_byte=15, idle=10)
@@ -43,23 +42,26 @@ class PageError(ECAError):
     """A page that cannot or must not be fetched; the message says why."""
 
 
-async def fetch_page(url: str, *, http: HTTPClient, allow_private: bool = False) -> Page:
+async def fetch_page(
+    url: str, *, http: HTTPClient, allow_private: bool = False, seconds: float = 20.0
+) -> Page:
     """Fetch the text of a web page; follow redirects.
 
     Args:
         url: `http` or `https`.
         http: the client.
         allow_private: allow addresses of this machine and of private networks.
+        seconds: the limit in total, redirects included.
 
     Raises:
         PageError: the page is missing, is not text, is too large, or is not allowed.
     """
-    with trio.move_on_after(_SECONDS):
+    with trio.move_on_after(seconds):
         try:
             return await _follow(url, http, allow_private)
         except HTTPError as error:
             raise PageError(str(error)) from error
-    raise PageError(f"it took longer than {_SECONDS:g} s")
+    raise PageError(f"it took longer than {seconds:g} s")
 
 
 async def _follow(url: str, http: HTTPClient, allow_private: bool) -> Page:

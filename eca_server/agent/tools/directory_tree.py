@@ -18,7 +18,6 @@ from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 
 _DEPTH = 10
-_MOST = 50_000  # files listed
 
 _FURTHER = "list a subdirectory to see the rest"
 
@@ -32,6 +31,7 @@ class DirectoryTree:
     """
 
     files: Files
+    most: int = 50_000  # files listed
 
     name: ClassVar = "directory_tree"
     effect: ClassVar[Effect] = "read"
@@ -78,13 +78,13 @@ class DirectoryTree:
     def _listed(self, place: Place, folder: Directory, depth: int) -> ToolOutput:
         gitignore = self.files.leaves_out_ignored(folder)
         names = list(
-            list_files(folder, limit=_MOST + 1, gitignore=gitignore, checkpoint=checkpoint)
+            list_files(folder, limit=self.most + 1, gitignore=gitignore, checkpoint=checkpoint)
         )
-        tree = _Directory.of(names[:_MOST])
+        tree = _Directory.of(names[: self.most])
         folders = "1 directory" if tree.directories == 1 else f"{tree.directories:,} directories"
         notes = [f"{folders}, {counted(tree.count, 'file')}"]
-        if len(names) > _MOST:
-            notes.append(f"only the first {_MOST} files were listed; {_FURTHER}")
+        if len(names) > self.most:
+            notes.append(f"only the first {self.most} files were listed; {_FURTHER}")
         if names and self.files.gitignore and not gitignore:
             notes.append("Git ignores all of them")
         lines = [f"{printable(place.path)}/", *tree.fitting(depth, self.files.cap)]

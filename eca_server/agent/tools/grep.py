@@ -33,7 +33,6 @@ from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
 
 _MAX_RESULTS = 1_000
-_SECONDS = 30.0
 _CONFIRMING_SECONDS = 10.0
 _CONFIRMED_AT_ONCE = 200  # lines
 _SUMMARY_PATTERN = 22  # characters
@@ -45,6 +44,7 @@ class Grep:
     """The tool `grep`."""
 
     files: Files
+    seconds: float = 30.0
     _tracked: IgnoredAndTracked = attrs.field(factory=IgnoredAndTracked, init=False, repr=False)
 
     name: ClassVar = "grep"
@@ -100,7 +100,7 @@ class Grep:
         try:
             with open_place(place) as folder:
                 if folder is None:
-                    result = _in_file(place, pattern)
+                    result = _in_file(place, pattern, self.seconds)
                 else:
                     result = self._in_folder(place, folder, pattern, include, cap)
         except (FileNotFoundError, NotADirectoryError):
@@ -110,7 +110,7 @@ class Grep:
             parts.append("A match cannot span lines: remove \\n from the pattern.")
         if result.is_cut:
             parts.append(
-                f"The search was stopped after {_SECONDS:g} s and is incomplete: narrow it."
+                f"The search was stopped after {self.seconds:g} s and is incomplete: narrow it."
             )
         if result.has_changed:
             parts.append("Some files changed during the search: search again.")
@@ -119,7 +119,7 @@ class Grep:
     def _in_folder(
         self, place: Place, folder: Directory, pattern: Pattern, include: Include, cap: Cap
     ) -> _Result:
-        deadline = _Deadline(_SECONDS)
+        deadline = _Deadline(self.seconds)
         program = find_ripgrep()
         result = _collected(
             self._below(folder, pattern, include, program=program, checkpoint=deadline)
@@ -170,8 +170,8 @@ class _Result:
     has_changed: bool = False
 
 
-def _in_file(place: Place, pattern: Pattern) -> _Result:
-    deadline = _Deadline(_SECONDS)
+def _in_file(place: Place, pattern: Pattern, seconds: float) -> _Result:
+    deadline = _Deadline(seconds)
     names = [place.real_path.name]
     with open_directory(place.real_path.parent) as parent:
         result = _collected(search(parent, names, pattern, largest=None, checkpoint=deadline))

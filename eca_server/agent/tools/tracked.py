@@ -19,7 +19,6 @@ from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
 
 _SECONDS = 60.0
-_MOST_FOLDERS = 50
 _WATCHED = (".git/index", ".git/info/exclude", ".gitignore")
 
 
@@ -35,7 +34,8 @@ class _Answer:
 class IgnoredAndTracked:
     """The ignored and tracked files, cached; safe for threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_directories: int = 50) -> None:
+        self._most = most_directories
         self._answers: dict[Path, _Answer] = {}
 
     def below(self, start: Directory, *, checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class IgnoredAndTracked:
         now = time.monotonic()
         answer = self._answers.get(folder)
         if answer is None or answer.state != state or now - answer.requested_at > _SECONDS:
-            if len(self._answers) >= _MOST_FOLDERS:
+            if len(self._answers) >= self._most:
                 self._answers.clear()
             names = _listed(git.list_paths(start, "-ci", top=top, checkpoint=checkpoint))
             answer = _Answer(state=state, requested_at=now, names=names)

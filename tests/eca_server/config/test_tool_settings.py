@@ -18,7 +18,6 @@ from eca_server.config.tool_settings import (
 )
 
 SHELL = "eca_shell_command"
-SPOILT = ApprovalRule(is_damaged=True)
 
 
 def test_everything_about_tools_is_read(house):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eca_server.ecp.datasets import load_datasets
+from eca_server.ecp.datasets import MAX_SIZE, load_datasets
 from eca_server.ecp.manifest.model import Dataset, Manifest, ManifestInvalid, Scenario, Step
 
 
@@ -126,11 +126,10 @@ def test_a_source_is_a_file_of_the_manifest_s_folder(tmp_path, monkeypatch):
         ("a\0b", "'a\\x00b' is not a path"),
     ]:
         assert why in refusal(manifest(folder, source=source))
-    monkeypatch.setattr("eca_server.ecp.datasets.MAX_SIZE", 3)
-    assert "expected at most 3 bytes, got more" in refusal(inside, {"PLACE": "data"})
-    monkeypatch.setattr("eca_server.ecp.datasets.MAX_SIZE", 100)
     monkeypatch.setattr("eca_server.ecp.datasets.MAX_ROWS", 0)
     assert "expected at most 0 rows, got more" in refusal(inside, {"PLACE": "data"})
+    os.truncate(folder / "data" / "rows.csv", MAX_SIZE + 1)
+    assert f"expected at most {MAX_SIZE} bytes, got more" in refusal(inside, {"PLACE": "data"})
 
 
 def test_every_invalid_dataset_is_reported(tmp_path):

@@ -17,6 +17,7 @@ from eca_server.workspace.temporary_files import TemporaryFiles
 from tests.eca_server.conftest import Start
 from tests.eca_server.processes import assert_gone, children
 from tests.eca_server.stranger import SECONDS, Stranger
+from tests.eca_server.wire.real_job import call
 from tests.eca_server.workspace.test_temporary_files import killed, make_old
 
 FAMILY = (
@@ -24,10 +25,6 @@ FAMILY = (
     "echo ready >'{ready}'; wait"
 )
 """A shell with grandchildren: plain, with a group, with a session of its own, and a deaf one."""
-
-
-def call(name: str, **arguments: str) -> str:
-    return f"call eca_{name} {json.dumps(arguments)}"
 
 
 def in_shell(script: str) -> tuple[dict[str, Any], str]:

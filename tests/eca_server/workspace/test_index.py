@@ -252,8 +252,8 @@ async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
     listings = Listings(hold_before=2)
     listings.resume.clear()
     monkeypatch.setattr(room, "list_files", listings)
-    monkeypatch.setattr(room, "_FIRST_PART", 2)
     index = FileIndex([root_of(project)])
+    index.first_part = 2
     nursery.start_soon(index.run)
     while not (matches := (await index.search("", limit=10))[1:]):
         await trio.lowlevel.checkpoint()

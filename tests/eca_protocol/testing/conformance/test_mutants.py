@@ -192,14 +192,8 @@ def test_a_mutant_is_caught_by_the_row_that_it_breaks(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", OF_OCTOBER)
+@pytest.mark.parametrize("name", [*OF_OCTOBER, *OF_CURRENT])
 def test_the_whole_suite_catches_each_mutant_by_that_row_alone(name: str) -> None:
-    assert judged_mutant(name) == {MUTANTS[name].breaks}, MUTANTS[name].does
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", OF_CURRENT)
-def test_the_whole_suite_catches_each_mutant_of_current_by_that_row_alone(name: str) -> None:
     assert judged_mutant(name) == {MUTANTS[name].breaks}, MUTANTS[name].does
 
 

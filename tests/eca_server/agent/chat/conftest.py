@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,13 @@ from tests.eca_server.agent.mcp.fake import Place
 
 THRESHOLD = 0.05
 """Real seconds without an event after which the clock jumps: the store has a thread of its own."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
 
 
 @pytest.fixture

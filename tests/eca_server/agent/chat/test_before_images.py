@@ -7,7 +7,6 @@ import os
 import sqlite3
 import threading
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,13 +24,6 @@ from tests.eca_server.agent.chat.test_rollback import (
     tree,
     writes,
 )
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
 
 
 async def test_the_previous_content_of_a_file_is_stored_though_another_server_delays_the_disk(

@@ -60,13 +60,6 @@ def tree(folder: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
-
-
 @pytest.mark.requirement("FIELD:ChatRollbackParams.chatId", "FIELD:ChatRollbackParams.contentId")
 async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,13 +11,6 @@ from eca_server.agent.chat.store.store import Store
 from tests.eca_server.agent.chat.current import current, refused, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, tree, writes
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    return made
 
 
 async def echoed(ours: Editor, text: str, **params: Any) -> str:

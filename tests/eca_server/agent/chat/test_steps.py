@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from eca_server.agent.chat.memory import LARGEST_IMAGE
 from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.chat.store.rows import BeforeImage
 from eca_server.agent.chat.store.store import Store
@@ -219,17 +220,17 @@ async def test_a_file_is_saved_before_it_is_changed(tmp_path, monkeypatch):
     assert [image.data for image in found] == [b"before"]
 
 
-async def test_of_a_large_file_only_its_existence_is_stored(tmp_path, monkeypatch):
+async def test_of_a_large_file_only_its_existence_is_stored(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
-    (folder / "f").write_text("7 bytes")
-    (folder / "g").write_text("6 byte")
-    monkeypatch.setattr("eca_server.agent.chat.memory.LARGEST_IMAGE", 6)
+    largest = b"x" * LARGEST_IMAGE
+    (folder / "f").write_bytes(largest + b"x")
+    (folder / "g").write_bytes(largest)
     made = calls(write("f", "x"), write("g", "x"))
     async with session(folder, made, data=data, **ALLOW) as (ours, _):
         await ours.turn("go")
     images = await kept_images(data)
-    assert [(image.existed, image.data) for image in images] == [(True, None), (True, b"6 byte")]
+    assert [(image.existed, image.data) for image in images] == [(True, None), (True, largest)]
 
 
 async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_meanwhile(

@@ -29,13 +29,6 @@ def paths(instructions: InstructionFiles) -> list[str]:
     return re.findall(frame, instructions.text, re.MULTILINE)
 
 
-def origins(instructions: InstructionFiles) -> dict[str, str]:
-    return {
-        Path(each.attributes["path"]).name: each.attributes["source"]
-        for each in instructions.sections
-    }
-
-
 async def test_without_files_there_is_nothing(workspace, user_directory):
     instructions = await read_instruction_files(workspace, user_directory=user_directory)
     assert instructions == InstructionFiles(text="", notes=())

@@ -4,6 +4,7 @@ import gzip
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -41,9 +42,9 @@ async def site(pages: Answers) -> AsyncIterator[HTTPServer]:
         yield server
 
 
-async def fetched(pages: Answers, path: str = "/") -> Page:
+async def fetched(pages: Answers, path: str = "/", **options: Any) -> Page:
     async with site(pages) as server, HTTPClient() as http:
-        return await fetch_page(server.url + path, http=http, allow_private=True)
+        return await fetch_page(server.url + path, http=http, allow_private=True, **options)
 
 
 async def fault_of(url: str, *, allow_private: bool = False) -> str:
@@ -146,13 +147,12 @@ async def test_a_compressed_page_is_read():
     assert page.text == "hello"
 
 
-async def test_a_server_that_never_answers_is_given_up(monkeypatch):
+async def test_a_server_that_never_answers_is_given_up():
     async def hang(responder: Responder) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr("eca_server.agent.context.web._SECONDS", 0.05)
     with pytest.raises(PageError, match=r"it took longer than 0\.05 s"):
-        await fetched({"/": hang})
+        await fetched({"/": hang}, seconds=0.05)
 
 
 async def test_a_server_that_breaks_off_is_reported():

@@ -8,7 +8,7 @@ import pytest
 import trio.testing
 
 from eca_protocol.testing.provider import Provider, finish, reasoning, reply, text, wait
-from eca_server.agent.editing import rewriting
+from eca_server.agent.editing.rewriting import MOST_AT_ONCE, MOST_CHARACTERS
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, provider_config
 
@@ -104,14 +104,13 @@ async def test_an_error_comes_when_the_client_has_applied_the_text(autojump_cloc
         assert trio.current_time() - before > 0.1
 
 
-async def test_an_answer_without_end_is_ended_though_it_is_blank(monkeypatch):
-    monkeypatch.setattr(rewriting, "MOST_CHARACTERS", 20)
+async def test_an_answer_without_end_is_ended_though_it_is_blank():
     async with (
-        Provider([reply(text("x" + " " * 20), wait("never"))]) as provider,
+        Provider([reply(text("x" + " " * MOST_CHARACTERS), wait("never"))]) as provider,
         current(provider_config(provider.url)) as ours,
     ):
         await ours.ask("rewrite/prompt", params("a"))
-        assert "longer than 20" in (await until_received(ours, "error"))["message"]
+        assert "longer than 1,000,000" in (await until_received(ours, "error"))["message"]
 
 
 async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone():
@@ -173,8 +172,7 @@ async def test_the_model_is_sent_the_surrounding_text_and_no_chat(tmp_path):
         assert "secret" not in shown
 
 
-async def test_what_cannot_be_begun_is_an_error_for_the_user(monkeypatch):
-    monkeypatch.setattr(rewriting, "MOST_AT_ONCE", 1)
+async def test_what_cannot_be_begun_is_an_error_for_the_user():
     async with current({**ON_SCRIPT, "rewrite": {"model": "no/such"}}) as ours:
         error = await refused(ours, "rewrite/prompt", params("say x"))
         assert error["code"] == -32603
@@ -187,7 +185,9 @@ async def test_what_cannot_be_begun_is_an_error_for_the_user(monkeypatch):
         error = await refused(ours, "rewrite/prompt", params("x", "x" * 600_000))
         assert (error["code"], "params.text" in error["message"]) == (-32602, True)
         await ours.ask("rewrite/prompt", params("wait forever"))
+        for number in range(1, MOST_AT_ONCE):
+            await ours.ask("rewrite/prompt", params("wait forever", name=f"{number}"))
         error = await refused(ours, "rewrite/prompt", params("say x", name="s"))
-        assert "1 rewrites are running already" in error["message"]
+        assert "16 rewrites are running already" in error["message"]
         assert await ours.ask("shutdown") is None
         assert contents_of(ours)[-1]["type"] == "error"

@@ -12,7 +12,14 @@ import trio
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import TextContent
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
-from tests.eca_server.agent.mcp.web import Exchange, WebServer, session_at, until_left, web_server
+from tests.eca_server.agent.mcp.web import (
+    Exchange,
+    WebServer,
+    fails_to_start,
+    session_at,
+    until_left,
+    web_server,
+)
 
 
 class OldServer:
@@ -76,13 +83,6 @@ async def test_a_configured_older_transport_is_used_at_once():
         async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
             assert await text_of_a_call(session) == "called"
         assert old.server.kinds()[0] == "GET"
-
-
-async def fails_to_start(url: str, **changes: Any) -> MCPError:
-    with pytest.raises(MCPError) as raised:
-        async with session_at(url, **changes):
-            pass
-    return raised.value
 
 
 async def test_messages_are_not_sent_to_a_different_origin():

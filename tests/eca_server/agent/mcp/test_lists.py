@@ -10,6 +10,7 @@ from eca_server.agent.mcp import conversation
 from eca_server.agent.mcp import session as session_module
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.session import MAX_ITEMS, MAX_PAGES
 from tests.eca_server.agent.mcp.scripted import session_with
 from tests.eca_server.agent.mcp.scripted_server import INFO
 
@@ -48,16 +49,16 @@ async def test_the_same_cursor_again_ends_the_walk():
     assert await names_of(script) == ["a", "b"]
 
 
-async def test_new_cursors_for_ever_end_after_a_number_of_pages(monkeypatch):
-    monkeypatch.setattr(session_module, "MAX_PAGES", 3)
-    script = pages(*(page(f"t{n}", nextCursor=f"{n}") for n in range(5)))
-    assert await names_of(script) == ["t0", "t1", "t2"]
+async def test_new_cursors_for_ever_end_after_a_number_of_pages():
+    names = [f"t{number}" for number in range(MAX_PAGES + 2)]
+    script = pages(*(page(name, nextCursor=name) for name in names))
+    assert await names_of(script) == names[:MAX_PAGES]
 
 
-async def test_tools_without_end_are_cut(monkeypatch):
-    monkeypatch.setattr(session_module, "MAX_ITEMS", 3)
-    script = pages(page("a", "b", nextCursor="2"), page("c", "d", nextCursor="3"), page("e"))
-    assert await names_of(script) == ["a", "b", "c"]
+async def test_tools_without_end_are_cut():
+    names = [f"t{number}" for number in range(MAX_ITEMS)]
+    script = pages(page(*names[1:], nextCursor="2"), page("c", "d", nextCursor="3"), page("e"))
+    assert await names_of(script) == [*names[1:], "c"]
 
 
 async def test_an_empty_cursor_continues_in_stateless_eras():

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.agent.mcp.messages import Progress, TextContent, ToolResult
+from eca_server.agent.mcp.messages import Progress
 from eca_server.agent.mcp.session import Session
-from tests.eca_server.agent.mcp.web import session_at
+from tests.eca_server.agent.mcp.web import session_at, text_of
 
 
 class Official:
@@ -45,10 +45,6 @@ WAYS = {
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> dict[str, str]:
     return dict(WAYS[request.param])
-
-
-def text_of(result: ToolResult) -> str:
-    return "".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
 @pytest.mark.long(but=2)

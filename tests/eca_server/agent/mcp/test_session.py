@@ -21,6 +21,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.stdio import StdioTransport
 from tests.eca_server.agent.mcp.scripted import scripted, session_with, talking_to
 from tests.eca_server.agent.mcp.scripted_server import INFO
+from tests.eca_server.agent.mcp.web import text_of
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 ASKED = {"jsonrpc": "2.0", "id": 1}
@@ -28,10 +29,6 @@ ASKED = {"jsonrpc": "2.0", "id": 1}
 
 def on_call(*steps: Any) -> dict[str, Any]:
     return {"on": {"tools/call": [*steps]}}
-
-
-def text_of(result: ToolResult) -> str:
-    return "".join(part.text for part in result.content if isinstance(part, TextContent))
 
 
 async def call(session: Any, **options: Any) -> ToolResult:

@@ -14,6 +14,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 from tests.eca_server.agent.mcp.web import (
     Exchange,
     call,
+    fails_to_start,
     session_at,
     text_of,
     until_left,
@@ -34,13 +35,6 @@ async def test_redirects_that_keep_the_body_are_followed_and_remembered():
             assert text_of(await call(session)) == "called"
         assert [e.request.path for e in server.of("initialize")] == ["/mcp", "/elsewhere"]
         assert server.of("tools/call")[0].request.path == "/elsewhere"
-
-
-async def fails_to_start(url: str, **changes: Any) -> MCPError:
-    with pytest.raises(MCPError) as raised:
-        async with session_at(url, **changes):
-            pass
-    return raised.value
 
 
 async def test_the_users_headers_are_not_sent_to_a_different_origin():

@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import anyio
+import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.sse import encode_event
 from eca_server.agent.mcp.connection import connect
+from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.http_endpoint import Login
 from eca_server.agent.mcp.http_transport import Timeouts
 from eca_server.agent.mcp.messages import TextContent, ToolResult
@@ -158,6 +160,14 @@ async def session_at(
 async def until_left(exchange: Exchange) -> None:
     """Hold an exchange open until its client leaves."""
     await anyio.sleep_forever()
+
+
+async def fails_to_start(url: str, **changes: Any) -> MCPError:
+    """Return the error of a session that cannot start."""
+    with pytest.raises(MCPError) as raised:
+        async with session_at(url, **changes):
+            pass
+    return raised.value
 
 
 def text_of(result: ToolResult) -> str:

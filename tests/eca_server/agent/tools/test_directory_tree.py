@@ -7,6 +7,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
@@ -87,9 +88,9 @@ async def test_one_level_that_does_not_fit_is_cut(tmp_path):
     assert text.endswith("0 directories, 100 files")
 
 
-async def test_more_files_than_are_listed_are_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(directory_tree, "_MOST", 3)
-    text = await output_text(made(tmp_path, "a", "b", "c", "d"), path=".")
+async def test_more_files_than_are_listed_are_reported(tmp_path):
+    tool = attrs.evolve(made(tmp_path, "a", "b", "c", "d"), most=3)
+    text = await output_text(tool, path=".")
     assert "3 files; only the first 3 files were listed" in text
 
 

@@ -9,6 +9,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 from hypothesis import given
@@ -272,10 +273,9 @@ async def test_more_lines_than_wanted_are_cut_and_counted(tool, tmp_path):
     assert (await output_text(small, path=".", pattern="foo")).startswith("a:1:foo\n... cut")
 
 
-async def test_a_pattern_that_matches_everywhere_is_ended(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(grep, "MOST_MATCHES", 100)
-    write(tmp_path, **{f"f{n}": "foo\n" * 50 for n in range(10)})
-    assert "more than 100 lines" in await output_text(tool, path=".", pattern="^", max_results=1)
+async def test_a_pattern_that_matches_everywhere_is_ended(tool, tmp_path):
+    write(tmp_path, **{f"f{n}": "foo\n" * (MOST_MATCHES // 10) for n in range(11)})
+    assert "more than 20,000 lines" in await output_text(tool, path=".", pattern="^", max_results=1)
 
 
 async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
@@ -310,16 +310,15 @@ async def test_what_cannot_be_searched_is_refused_with_a_reason(tool, arguments,
         await run(tool, **{"path": ".", "pattern": "foo", **arguments})
 
 
-async def test_a_pattern_that_takes_for_ever_is_ended(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "_SECONDS", 0.02)
+async def test_a_pattern_that_takes_for_ever_is_ended(tool, tmp_path):
     write(tmp_path, **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
     with pytest.raises(ToolError, match="takes too long on line 2 of 'a b'"):
         await run(tool, path="a b", pattern="(a+)+$")
 
 
-async def test_a_search_that_takes_too_long_says_what_it_found(tool, tmp_path, monkeypatch):
-    monkeypatch.setattr(grep, "_SECONDS", -1.0)
+async def test_a_search_that_takes_too_long_says_what_it_found(tool, tmp_path):
     write(tmp_path, a="foo\n")
+    tool = attrs.evolve(tool, seconds=-1.0)
     text = await output_text(tool, path=".", pattern="foo")
     assert (
         text == "No line matches.\nThe search was stopped after -1 s and is incomplete: narrow it."

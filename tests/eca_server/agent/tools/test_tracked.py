@@ -93,9 +93,8 @@ def test_a_change_of_the_index_or_of_the_rules_is_seen_at_once(repository, clock
     assert below(files, repository) == ["a.log", "c"]
 
 
-def test_many_folders_are_not_all_remembered(repository, listed_directories, monkeypatch):
-    monkeypatch.setattr(tracked, "_MOST_FOLDERS", 1)
-    files = IgnoredAndTracked()
+def test_many_folders_are_not_all_remembered(repository, listed_directories):
+    files = IgnoredAndTracked(most_directories=1)
     for folder in (repository, repository / "sub", repository):
         below(files, folder)
     assert len(listed_directories) == 3

@@ -1,38 +1,11 @@
 """Mutants of the reference server, each with the one row that it breaks."""
 
-from tests.eca_protocol.testing.conformance.mutants import (
-    base,
-    bodies,
-    chats,
-    contexts,
-    current,
-    current_chats,
-    decisions,
-    lifecycle,
-    models,
-    rare,
-    servers,
-    stops,
-    tools,
-    usage,
-)
-from tests.eca_protocol.testing.conformance.mutants.registry import MUTANTS, Mutant
+import importlib
+import pkgutil
 
-__all__ = [
-    "MUTANTS",
-    "Mutant",
-    "base",
-    "bodies",
-    "chats",
-    "contexts",
-    "current",
-    "current_chats",
-    "decisions",
-    "lifecycle",
-    "models",
-    "rare",
-    "servers",
-    "stops",
-    "tools",
-    "usage",
-]
+from tests.eca_protocol.testing.conformance.mutants.registry import MUTANTS
+
+__all__ = ["MUTANTS"]
+
+for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
+    importlib.import_module(_module.name)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
-from tests.eca_protocol.testing.conformance.reference.connection import NOTIFICATIONS, REQUESTS
+from tests.eca_protocol.testing.conformance.reference.connection import NOTIFICATIONS
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.wire import INVALID_JSON, Fault, Wire
@@ -136,35 +136,12 @@ class CharsetIsFatal(Wire):
         return super().complain(text)
 
 
-@breaks("BASE-17", "Answers prompts twice.")
-class AnswersTwice(Server):
-    def write(self, message: Message) -> None:
-        super().write(message)
-        if "status" in (message.get("result") or {}):
-            super().write(message)
-
-
-@breaks("BASE-17", "Does not answer when a chat is deleted that runs.")
-class DeletesWithoutAnAnswer(Server):
-    def write(self, message: Message) -> None:
-        if message.get("result") != {}:
-            super().write(message)
-
-
 @breaks("BASE-18", "Answers notifications, with id null.")
 class AnswersNotifications(Server):
     def notice(self, method: str, params: Any) -> None:
         super().notice(method, params)
         if self.is_introduced and method == "chat/promptStop":
             self.write({"jsonrpc": "2.0", "id": None, "result": None})
-
-
-@breaks("BASE-19", "Leaves the text of an error away.")
-class ErrorsWithoutText(Server):
-    def write(self, message: Message) -> None:
-        if "error" in message:
-            message = {**message, "error": {"code": message["error"]["code"]}}
-        super().write(message)
 
 
 @breaks("BASE-25", "Answers unknown requests with null.")
@@ -179,20 +156,6 @@ class OddAnswersAreFaults(Server):
         if message.get("id") not in self._asked:
             raise Fault(-32600, "expected no such answer")
         super().take_answer(message)
-
-
-@breaks("W-2a", "Writes `error: null` beside every result.")
-class ResultAndError(Server):
-    def write(self, message: Message) -> None:
-        super().write({**message, "error": None} if "result" in message else message)
-
-
-@breaks("W-2b", "Gives every id back as a text.")
-class IdsAsText(Server):
-    def write(self, message: Message) -> None:
-        if "method" not in message and isinstance(message["id"], int):
-            message = {**message, "id": str(message["id"])}
-        super().write(message)
 
 
 @breaks("W-2b", "Takes a request with the id 0 for one without.")
@@ -210,65 +173,6 @@ class PendingIdsAreFree(Server):
             return super().check(message)
         finally:
             self._pending = pending
-
-
-@breaks("W-3a", "Refuses `[]` as params.")
-class EmptyArrayIsRefused(Server):
-    def call(self, name: str, params: Any) -> Any:
-        if params == [] and name == "query_commands":
-            raise Fault(-32602, "params: expected an object, got list")
-        return super().call(name, params)
-
-
-@breaks("W-3b", "Refuses null in an optional field.")
-class NullIsAWrongType(Server):
-    def query_context(self, params: Params) -> Any:
-        if "chatId" in params._value and params.value("chatId") is None:
-            raise Fault(-32602, "params.chatId: expected a text, got null")
-        return super().query_context(params)
-
-
-@breaks("W-3c", "Refuses a query without its text.")
-class QueryIsNeeded(Server):
-    def query_context(self, params: Params) -> Any:
-        params.text("query", needed=True)
-        return super().query_context(params)
-
-
-@breaks("W-3h", "Refuses an object as the capability to chat.")
-class CapabilitiesAreBooleans(Server):
-    def initialize(self, params: Params) -> Any:
-        assistant = params.object("capabilities").object("codeAssistant")
-        if isinstance(assistant.value("chat"), dict):
-            raise Fault(-32602, "params.capabilities: expected true or false, got an object")
-        return super().initialize(params)
-
-
-@breaks("W-3e", "Refuses keys that it does not know.")
-class UnknownKeysAreRefused(Server):
-    def query_context(self, params: Params) -> Any:
-        if params._value.keys() - {"query", "contexts", "chatId"}:
-            raise Fault(-32602, "params: expected no other keys")
-        return super().query_context(params)
-
-
-@breaks("W-4a", "Drops a request without an id.")
-class RequestsNeedAnId(Server):
-    def receive(self, message: Any) -> None:
-        if (
-            not isinstance(message, dict)
-            or message.get("method") not in REQUESTS
-            or "id" in message
-        ):
-            super().receive(message)
-
-
-@breaks("W-4b", "Answers a notification with an id as an unknown method.")
-class NotificationsHaveNoId(Server):
-    def receive(self, message: Any) -> None:
-        if isinstance(message, dict) and "id" in message and message.get("method") in NOTIFICATIONS:
-            raise Fault(-32601, "no such request", id_=message["id"])
-        super().receive(message)
 
 
 @breaks("W-4c", "Answers an unknown notification with an error.")
@@ -293,18 +197,3 @@ class AnswersAreTakenInTurn(Server):
         waiting = [id_ for id_, (answered, _) in self._asked.items() if not answered.is_set()]
         if waiting:
             super().take_answer({**message, "id": waiting[0]})
-
-
-@breaks("BASE-31", "Answers a cancelled request with -32603.")
-class CancelledIsInternal(Server):
-    def fail(self, fault: Fault) -> None:
-        fault.code = -32603 if fault.code == -32800 else fault.code
-        super().fail(fault)
-
-
-@breaks("W-2d", "Writes an id of null into a notification.")
-class NotificationsHaveANullId(Server):
-    def write(self, message: Message) -> None:
-        if message.get("method") == "$/progress":
-            message = {**message, "id": None}
-        super().write(message)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from eca_protocol.errors import InvalidJSON
@@ -49,90 +47,12 @@ class ShallowReader(Wire):
         return value
 
 
-@breaks("BASE-16", "Takes every `jsonrpc`.")
-class AnyVersion(Server):
-    def check(self, message: Any) -> tuple[Any, bool]:
-        if isinstance(message, dict) and message.get("jsonrpc") != "2.0" and "method" in message:
-            message = {**message, "jsonrpc": "2.0"}
-        return super().check(message)
-
-
 @breaks("BASE-20", "Takes true as an id.")
 class TrueIsAnId(Server):
     def check(self, message: Any) -> tuple[Any, bool]:
         if isinstance(message, dict) and message.get("id") is True:
             return True, True
         return super().check(message)
-
-
-@breaks("BASE-21", "Answers a method that is no text with -32601.")
-class OddMethodsAreUnknown(Server):
-    def check(self, message: Any) -> tuple[Any, bool]:
-        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
-            message = {**message, "method": "no such method"}
-        return super().check(message)
-
-    def receive(self, message: Any) -> None:
-        if isinstance(message, dict) and not isinstance(message.get("method", ""), str):
-            message = {**message, "method": "no such method"}
-        super().receive(message)
-
-
-@breaks("BASE-22", "Takes params that are a text or a number as if there were none.")
-class AnyParams(Server):
-    def receive(self, message: Any) -> None:
-        if isinstance(message, dict) and not isinstance(message.get("params"), dict | list):
-            message = {**message, "params": None}
-        super().receive(message)
-
-
-class _Recoded(Server):
-    """Writes another code for one fault."""
-
-    codes: Mapping[int, int] = MappingProxyType({})
-
-    def fail(self, fault: Fault) -> None:
-        fault.code = self.codes.get(fault.code, fault.code)
-        super().fail(fault)
-
-
-@breaks("BASE-23", "Answers what is no JSON with -32603.")
-class BadJSONIsInternal(_Recoded):
-    def fail(self, fault: Fault) -> None:
-        if fault.code == INVALID_JSON and "its end" in str(fault):
-            fault.code = -32603
-        super().fail(fault)
-
-
-@breaks("BASE-24", "Answers JSON that is no message with -32700.")
-class ScalarsAreNoJSON(Server):
-    def receive(self, message: Any) -> None:
-        if not isinstance(message, dict | list) or message in ({}, {"jsonrpc": "2.0"}):
-            raise Fault(INVALID_JSON, "expected a message")
-        super().receive(message)
-
-
-@breaks("BASE-26", "Answers params that do not fit with -32600.")
-class BadParamsAreInvalid(_Recoded):
-    codes = MappingProxyType({-32602: -32600})
-
-
-@breaks("BASE-32", "Does not say which of the params does not fit.")
-class FieldIsNotNamed(Server):
-    def fail(self, fault: Fault) -> None:
-        if fault.code == -32602:
-            fault = Fault(fault.code, "Invalid params", id_=fault.id)
-        super().fail(fault)
-
-
-@breaks("BASE-28", "Runs what is in a batch.")
-class RunsBatches(Server):
-    def receive(self, message: Any) -> None:
-        if isinstance(message, list) and message:
-            for each in message:
-                super().receive(each)
-        else:
-            super().receive(message)
 
 
 @breaks("BASE-13", "Takes the first of two messages in one body.")

@@ -7,21 +7,14 @@ from typing import Any
 import anyio
 import attrs
 
-from tests.eca_protocol.testing.conformance.mutants.otherwise import SaysOtherwise
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
+from tests.eca_protocol.testing.conformance.reference.wire import Fault
 
 Content = dict[str, Any]
-
-
-@breaks("W-20a", "Starts with a progress that has no text.")
-class StartsWithoutAWord(Turn):
-    def begin(self) -> None:
-        self.progress("")
-        self.echo()
 
 
 @breaks("W-20a", "Echoes the prompt before it sends progress.")
@@ -29,26 +22,6 @@ class StartsWithTheEcho(Turn):
     def begin(self) -> None:
         self.echo()
         self.progress("Waiting for the model")
-
-
-@breaks("W-20b", "Does not echo the prompt.")
-class NoEcho(Turn):
-    def echo(self) -> None:
-        return None
-
-
-@breaks("W-20b", "Echoes the prompt without the surrounding blanks.")
-class TrimsTheEcho(Turn):
-    def echo(self) -> None:
-        content = {"type": "text", "text": self.prompt.text.strip(), "contentId": "1"}
-        self.chat.say("user", content)
-
-
-@breaks("W-20b", "Echoes the prompt twice.")
-class EchoesTwice(Turn):
-    def echo(self) -> None:
-        super().echo()
-        super().echo()
 
 
 @breaks("W-20c", "Echoes the prompt after the answer to it.")
@@ -61,25 +34,12 @@ class EchoesBehindTheAnswer(Turn):
         await super().run()
 
 
-@breaks("W-20d", "Writes a text into `finished`.")
-class LastWord(Turn):
-    def finish(self) -> None:
-        self.chat.say("system", {"type": "progress", "state": "finished", "text": "Done"})
-
-
 @breaks("W-20e", "Says `finished` a moment before the chat takes the next prompt.")
 class BusyAtTheEnd(Turn):
     async def end(self) -> None:
         self.finish()
         await anyio.sleep(0.05)
         self.chat.turn = None
-
-
-@breaks("W-22e", "Ends a turn twice.")
-class FinishesTwice(Turn):
-    def finish(self) -> None:
-        super().finish()
-        super().finish()
 
 
 @breaks("W-22e", "Leaves a turn open in which a tool was called.")
@@ -103,14 +63,6 @@ class DropsTheLastDelta(Turn):
             super().take_text(text)
 
 
-@breaks("CHAT-12", "Cuts texts between the bytes of a character.")
-class SplitsUTF8(Turn):
-    def take_text(self, text: str) -> None:
-        data = text.encode()
-        for start in range(0, len(data), 3):
-            super().take_text(data[start : start + 3].decode("utf-8", "replace"))
-
-
 @breaks("CHAT-12", "Passes the model's text on when it is whole.")
 class OnlyAtTheEnd(Turn):
     held = ""
@@ -129,46 +81,6 @@ class WholeTexts(Turn):
     def take_text(self, text: str) -> None:
         self._text += text
         self.chat.say("assistant", {"type": "text", "text": text})
-
-
-@breaks("FIELD:ChatProgressContent.state")
-class OddStates(SaysOtherwise):
-    """Calls the state of a running progress otherwise, once a turn runs."""
-
-    def changed(self, role: str, content: Content) -> tuple[str, Content]:
-        if content["type"] == "progress" and content["text"] == "Calling tool":
-            content = {**content, "state": "working"}
-        return role, content
-
-
-@breaks("FIELD:ChatPromptResponse.model", "Leaves the model out of the answer to a prompt.")
-class AnswersWithoutModel(Chat):
-    def answer(self, prompt: Prompt) -> dict[str, Any]:
-        answer = super().answer(prompt)
-        del answer["model"]
-        return answer
-
-
-@breaks("CHAT-7", "Answers a prompt without a model with the name of one that it does not list.")
-class NamesNoModelOfItsOwn(Server):
-    def prompt(self, params: Params) -> Any:
-        answer = super().prompt(params)
-        return answer if params.text("model") else {**answer, "model": "default/model"}
-
-
-@breaks("W-21c", "Gives a chat an id of its own where the client's is not ASCII.")
-class OddChatsAreRenamed(Server):
-    def prompt(self, params: Params) -> Any:
-        if not params.text("chatId").isascii():
-            params._value.pop("chatId", None)
-        return super().prompt(params)
-
-
-@breaks("W-21d", "Does not say what was wrong with the model.")
-class FaultsAreSilent(Turn):
-    def send_system_text(self, text: str) -> None:
-        if "conformance/" not in text and "no model" not in text:
-            super().send_system_text(text)
 
 
 @breaks("W-21d")
@@ -201,14 +113,8 @@ class BusyIsAFault(Server):
     def prompt(self, params: Params) -> Any:
         chat = self.chats.get(params.text("chatId"))
         if chat is not None and chat.turn is not None:
-            raise _busy()
+            raise Fault(-32603, "the chat is busy")
         return super().prompt(params)
-
-
-def _busy() -> Exception:
-    from tests.eca_protocol.testing.conformance.reference.wire import Fault  # noqa: PLC0415
-
-    return Fault(-32603, "the chat is busy")
 
 
 @breaks("W-22b", "Sends the echo of a prompt that waits at once.")
@@ -260,25 +166,6 @@ class SelectionIsForgotten(Server):
         self.behavior = before
 
 
-@breaks("W-28c", "Reads the names with behavior only.")
-class AgentsAreUnknown(Server):
-    def prompt(self, params: Params) -> Any:
-        params._value.pop("agent", None)
-        return super().prompt(params)
-
-    def select_behavior(self, params: Params) -> None:
-        params._value.pop("agent", None)
-        super().select_behavior(params)
-
-
-@breaks("W-28a", "Runs every prompt in the selected behaviour.")
-class BehaviourOfThePromptIsIgnored(Server):
-    def prompt(self, params: Params) -> Any:
-        for name in ("behavior", "agent"):
-            params._value.pop(name, None)
-        return super().prompt(params)
-
-
 @breaks("CHAT-11", "Says the pieces of one of many chats in the name of another.")
 class MixesChats(Chat):
     def say(self, role: str, content: Content) -> None:
@@ -311,12 +198,6 @@ class CommandsAreWords(Turn):
 class ChatsWithoutName(Server):
     def new_chat_id(self) -> str:
         return ""
-
-
-@breaks("CHAT-8", "Says that the user has to log in while it asks the model.")
-class LoginIsAsked(Chat):
-    def answer(self, prompt: Prompt) -> dict[str, Any]:
-        return {**super().answer(prompt), "status": "login"}
 
 
 @breaks("CHAT-14", "Says that it runs when it has finished.")

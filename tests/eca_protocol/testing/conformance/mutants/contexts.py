@@ -13,7 +13,6 @@ from tests.eca_protocol.testing.conformance.reference.commands import Commands
 from tests.eca_protocol.testing.conformance.reference.model import ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
-from tests.eca_protocol.testing.conformance.reference.wire import Fault
 from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 
 Context = dict[str, Any]
@@ -28,36 +27,6 @@ class FoldersAreFiles(Workspace):
             each if each.get("path") in roots or "path" not in each else {**each, "type": "file"}
             for each in found
         ]
-
-
-@breaks("CHAT-25", "Gives all contexts, whatever is asked for.")
-class QueriesFindEverything(Workspace):
-    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
-        return super().query("", known, more)
-
-
-@breaks("CHAT-26", "Offers what the client has already.")
-class KnownContextsAgain(Workspace):
-    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
-        return super().query(text, [], more)
-
-
-@breaks("W-40a", "Gives the roots behind all else.")
-class RootsLast(Workspace):
-    def query(self, text: str, known: list[Context], more: list[Context]) -> list[Context]:
-        return super().query(text, known, more)[::-1]
-
-
-@breaks("CHAT-28", "Gives all commands, whatever is asked for.")
-class AllCommands(Commands):
-    def find(self, query: str) -> list[dict[str, Any]]:
-        return super().find("")
-
-
-@breaks("CHAT-28", "Gives no commands where nothing is asked for.")
-class BlankFindsNone(Commands):
-    def find(self, query: str) -> list[dict[str, Any]]:
-        return super().find(query) if query else []
 
 
 @breaks("W-40b", "Looks for commands by their name only.")
@@ -93,55 +62,10 @@ class LoginsAreLikeAnyPrompt(Server):
         return {**given, "commands": [*given["commands"], *([login] if is_meant else [])]}
 
 
-@breaks("W-40d", "Does not say of an argument that it may be missing.")
-class RequiredIsLeftAway(Commands):
-    def find(self, query: str) -> list[dict[str, Any]]:
-        found = super().find(query)
-        for command in found:
-            command["arguments"] = [
-                {key: value for key, value in each.items() if value is not False}
-                for each in command["arguments"]
-            ]
-        return found
-
-
-@breaks("W-40c", "Tells a kind of command that only CURRENT knows.")
-class CommandsOfTheirOwnKind(Commands):
-    def find(self, query: str) -> list[dict[str, Any]]:
-        return [
-            {**each, "type": "skill"} if each["name"] == "help" else each
-            for each in super().find(query)
-        ]
-
-
-@breaks("CHAT-31", "Knows its own commands only.")
-class NoPromptsOfServers(Commands):
-    def find(self, query: str) -> list[dict[str, Any]]:
-        return [each for each in super().find(query) if each["type"] == "native"]
-
-
-@breaks("W-40e", "Writes a chat's id where none was given.")
-class ChatIdAlways(Server):
-    def named(self, params: Params) -> dict[str, str]:
-        return {"chatId": params.text("chatId")}
-
-
-@breaks("CHAT-29", "Does not give a chat's id back.")
-class ChatIdNever(Server):
-    def named(self, params: Params) -> dict[str, str]:
-        return {}
-
-
 @breaks("CTX-1", "Shows the name of a file for its text.")
 class FilesByName(Workspace):
     def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
         return f"<file path={path}/>" if lines is None else super().show_file(path, lines)
-
-
-@breaks("CTX-2", "Shows the whole file, whichever lines are asked for.")
-class LinesAreIgnored(Workspace):
-    def show_file(self, path: Path, lines: dict[str, int] | None = None) -> str:
-        return super().show_file(path)
 
 
 @breaks("W-41d", "Counts the lines of a range from 0, and leaves its end away.")
@@ -216,25 +140,11 @@ class SkipsWhileItTalksOfMore(Turn):
         return {**message, "content": "\n\n".join(shown)}
 
 
-@breaks("W-3f", "Refuses a query with a context that lacks what it needs.")
-class IncompleteContextsAreFaults(Server):
-    def query_context(self, params: Params) -> Any:
-        if {"type": "cursor"} in params.list("contexts"):
-            raise Fault(-32602, "params.contexts: expected a path, got nothing")
-        return super().query_context(params)
-
-
 @breaks("W-3f", "Skips such a context of a prompt without a word.")
 class IncompleteContextsSilently(Server):
     async def show_context(self, context: dict[str, Any]) -> str:
         shown = await super().show_context(context)
         return "" if "lacks what it needs" in shown else shown
-
-
-@breaks("CHAT-6", "Shows the model no context.")
-class ContextsAreDropped(Turn):
-    async def user_message(self, text: str) -> dict[str, Any]:
-        return {"role": "user", "content": text}
 
 
 @breaks("LIFE-10", "Finds nothing in its roots.")
@@ -256,12 +166,6 @@ class AsksEveryEditor(Server):
         return result
 
 
-@breaks("EDIT-1", "Asks for the faults of all files, whichever is meant.")
-class UriIsForgotten(Server):
-    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
-        return await super().ask(method, {}, seconds=seconds)
-
-
 @breaks("W-42c", "Shows the model positions that count from 0.")
 class PositionsFromZero(Server):
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
@@ -280,13 +184,6 @@ class NoMap(Workspace):
         return ""
 
 
-@breaks("CTX-8", "Shows the first context of a prompt.")
-class OneContext(Turn):
-    async def user_message(self, text: str) -> dict[str, Any]:
-        self.prompt = attrs.evolve(self.prompt, contexts=self.prompt.contexts[:1])
-        return await super().user_message(text)
-
-
 @breaks("W-41b", "Shows the model whatever file the user mentions.")
 class MentionsAreContexts(Turn):
     async def user_message(self, text: str) -> dict[str, Any]:
@@ -302,14 +199,6 @@ class AlwaysOneFile(Server):
         return await super().ask(method, asked, seconds=seconds)
 
 
-@breaks("W-42a", "Does not know who counts lines from 0.")
-class EverybodyCountsFromOne(Server):
-    def initialize(self, params: Params) -> Any:
-        result = super().initialize(params)
-        self.client = "anybody" if self.client == "vscode" else self.client
-        return result
-
-
 @breaks("W-42b", "Leaves out what has a severity that the specification does not name.")
 class FourSeverities(Server):
     async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
@@ -319,12 +208,6 @@ class FourSeverities(Server):
             diagnostics = [each for each in answer["diagnostics"] if each.get("severity") in known]
             return {"diagnostics": diagnostics}
         return answer
-
-
-@breaks("CHAT-27", "Describes no command.")
-class CommandsWithoutWords(Commands):
-    def find(self, query: str) -> list[dict[str, Any]]:
-        return [{**each, "description": ""} for each in super().find(query)]
 
 
 @breaks("W-42e", "Ends the turn when the editor's answer makes no sense.")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.eca_protocol.testing.conformance.mutants.current import breaks_current
-from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks_current
 from tests.eca_protocol.testing.conformance.reference.current import CurrentServer
 from tests.eca_protocol.testing.conformance.reference.current_chat import (
     CurrentChat,
@@ -15,15 +14,6 @@ from tests.eca_protocol.testing.conformance.reference.current_chat import (
 )
 from tests.eca_protocol.testing.conformance.reference.model import Model
 from tests.eca_protocol.testing.conformance.reference.params import Params
-from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
-
-
-@breaks_current("W-21g")
-class UnknownModelsArePrompted(CurrentChat):
-    """Answers a prompt for an unknown model as any other."""
-
-    def answer(self, prompt: Prompt) -> dict[str, Any]:
-        return Chat.answer(self, prompt)
 
 
 @breaks_current("W-27f")
@@ -66,14 +56,6 @@ class RejectionIsKeptFromTheModel(CurrentToolCall):
     def close(self, result: str, kind: str, **fields: Any) -> None:
         is_users = fields.get("reason") == "user-choice"
         super().close("" if is_users else result, kind, **fields)
-
-
-@breaks_current("W-33d")
-class CallsWithPrefixes(CurrentToolCall):
-    """Names the tools of calls with their prefix."""
-
-    def common(self) -> dict[str, Any]:
-        return ToolCall.common(self)
 
 
 @breaks_current("W-43a")
@@ -154,42 +136,12 @@ class CallsLoseTheirTime(CurrentChat):
         )
 
 
-@breaks_current("W-44d")
-class NoSummaryAtFirst(CurrentToolCall):
-    """Tells of a call's summary when the call is whole."""
-
-    def say(self, kind: str, **fields: Any) -> None:
-        if kind == "toolCallPrepare":
-            ToolCall.say(self, kind, **fields)
-        else:
-            super().say(kind, **fields)
-
-
 @breaks_current("W-44e")
 class OneKeyForAll(CurrentToolCall):
     """Offers to remember a command that hides another one."""
 
     def hides_commands(self, line: str) -> bool:
         return False
-
-
-@breaks_current("W-44e")
-class NoKeys(CurrentToolCall):
-    """Names the parts of a command without what would be remembered."""
-
-    def details(self) -> dict[str, Any]:
-        details = super().details()
-        for part in details.get("commands", ()):
-            part.pop("approvalKey", None)
-        return details
-
-
-@breaks_current("W-44e")
-class FirstPartAlone(CurrentToolCall):
-    """Names the first command of a pipeline."""
-
-    def parts(self) -> list[dict[str, Any]]:
-        return super().parts()[:1]
 
 
 @breaks_current("W-21c")
@@ -218,13 +170,3 @@ class InlineChatsShowTheOther(CurrentServer):
         super().begin_with(chat, source)
         chat.announce_open()
         chat.show(source.shown)
-
-
-@breaks_current("FIELD:ChatClearedParams.messages")
-class ClearedWithoutMessages(CurrentServer):
-    """Tells that something other than the messages was cleared."""
-
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method == "chat/cleared":
-            params = {**params, "messages": False}
-        super().notify(method, params, unasked=unasked)

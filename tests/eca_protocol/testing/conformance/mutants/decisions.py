@@ -23,22 +23,10 @@ class DenialIsAnError(ToolCall):
             super().rejected(reason)
 
 
-@breaks("TOOL-9", "Tells the configuration's no as the user's.")
-class WrongReason(ToolCall):
-    def rejected(self, reason: str) -> None:
-        super().rejected("user-choice")
-
-
 @breaks("W-30f", "Tells the user's no as the configuration's.")
 class RefusalIsConfiguration(ToolCall):
     def rejected(self, reason: str) -> None:
         super().rejected("user-config" if self._decision is False else reason)
-
-
-@breaks("W-30f", "Does not hear that the user rejects a call.")
-class DeafToRefusals(Server):
-    def reject(self, params: Params) -> None:
-        return None
 
 
 @breaks("W-31b", "Ends the turn after a rejection by the user.")
@@ -75,12 +63,6 @@ class RejectedCallsRun(ToolCall):
         if not yes and self.tool is not None:
             await self.tool.run(self.arguments)
         return yes
-
-
-@breaks("TOOL-15", "Asks again although the user has approved for the session.")
-class SessionsAreForgotten(ToolCall):
-    def decide(self, approves: bool, *, for_session: bool = False) -> None:
-        super().decide(approves)
 
 
 @breaks("W-34a", "Keeps a decision on a call that does not wait yet.")
@@ -122,14 +104,6 @@ class ApprovedAfterAll(Server):
             approved = params.text("toolCallId")
             rejected = [call for call in chat.turn.past if call._decision is False]
             chat.turn.late += [call for call in rejected if call.id == approved]
-
-
-@breaks("TOOL-8", "Tells a rejection twice.")
-class RejectedTwice(ToolCall):
-    def say(self, kind: str, **fields: Any) -> None:
-        super().say(kind, **fields)
-        if kind == "toolCallRejected":
-            super().say(kind, **fields)
 
 
 @breaks("W-34b")

@@ -18,31 +18,11 @@ from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
 Message = dict[str, Any]
 
 
-@breaks("LIFE-2", "Refuses a request before `initialize` with -32600.")
-class EarlyRequestsAreInvalid(Server):
-    def fail(self, fault: Fault) -> None:
-        fault.code = -32600 if fault.code == -32002 else fault.code
-        super().fail(fault)
-
-
-@breaks("LIFE-3", "Answers `initialize` with null.")
-class InitializeIsNull(Server):
-    def initialize(self, params: Params) -> Any:
-        super().initialize(params)
-
-
 @breaks("LIFE-4", "Serves `initialize` a second time.")
 class InitializeAgain(Server):
     def pass_gate(self, method: str) -> None:
         if not (method == "initialize" and self.state == "ready"):
             super().pass_gate(method)
-
-
-@breaks("W-10a", "Answers `initialize` with an empty object.")
-class NoWelcome(Server):
-    def initialize(self, params: Params) -> Any:
-        super().initialize(params)
-        return {}
 
 
 @breaks("W-10b", "Says something before it answers `initialize`.")
@@ -80,16 +60,6 @@ class IntroducedTooSoon(Server):
             self.initialized(Params(None))
 
 
-class _Config(Server):
-    """Tells something else of itself."""
-
-    def chat_config(self) -> dict[str, Any]:
-        return self.changed_config(super().chat_config())
-
-    def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
-        return config
-
-
 @breaks("LIFE-14", "Tells nothing of itself to a client that asked something before `initialized`.")
 class TellsNothingTheEarly(Server):
     has_request = False
@@ -101,33 +71,6 @@ class TellsNothingTheEarly(Server):
     def introduce(self) -> None:
         if not self.has_request:
             super().introduce()
-
-
-@breaks("W-11a", "Leaves a member of the first update away.")
-class NoAgents(_Config):
-    def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
-        del config["agents"]
-        return config
-
-
-@breaks("W-11b", "Selects a model that it does not list.")
-class SelectsWhatIsNotListed(_Config):
-    def changed_config(self, config: dict[str, Any]) -> dict[str, Any]:
-        return {**config, "selectModel": "nobody/nothing"}
-
-
-@breaks("W-21b", "Lists a model by its bare name.")
-class ModelsWithoutProvider(Server):
-    def chat_config(self) -> dict[str, Any]:
-        config = super().chat_config()
-        return {**config, "models": [*config["models"], "bare"]}
-
-
-@breaks("W-11e", "Starts a task and does not finish it.")
-class TaskIsNeverFinished(Server):
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method != "$/progress" or params["type"] != "finish":
-            super().notify(method, params, unasked=unasked)
 
 
 @breaks("W-11g", "Tells what has not changed as null, when the behaviour changes.")
@@ -142,19 +85,6 @@ class BehaviourIsSentBack(Server):
     def select_behavior(self, params: Params) -> None:
         super().select_behavior(params)
         self.notify("config/updated", {"chat": {"selectBehavior": self.behavior}})
-
-
-@breaks("LIFE-8", "Begins with the behaviour of the configuration, whatever the client says.")
-class OptionsAreNotRead(Server):
-    def chat_config(self) -> dict[str, Any]:
-        return {**super().chat_config(), "selectBehavior": "agent", "selectAgent": "agent"}
-
-
-@breaks("LIFE-18", "Answers `shutdown` with an object.")
-class ShutdownIsAnObject(Server):
-    async def shutdown(self, params: Params) -> Any:
-        await super().shutdown(params)
-        return {}
 
 
 @breaks("LIFE-22", "Continues to serve.")
@@ -240,12 +170,6 @@ class CutBodiesAreFine(Wire):
         return None
 
 
-@breaks("W-14a", "Does not look after its parent.")
-class OrphansLive(Server):
-    def watch_parent(self, pid: Any) -> None:
-        return None
-
-
 @breaks("W-14b", "Ends for a parent that it has never seen.")
 class UnseenParentsAreGone(Server):
     def watch_parent(self, pid: Any) -> None:
@@ -274,13 +198,6 @@ class URIsArePaths(Server):
         plain = {Path(str(folder["uri"]).removeprefix("file://")) for folder in folders}
         self.workspace.roots = [root for root in self.workspace.roots if root in plain]
         return result
-
-
-@breaks("W-15b", "Says nothing of folders that it cannot use.")
-class UnusableFoldersAreSilent(Server):
-    def show(self, kind: str, text: str) -> None:
-        if not text.startswith("The folder"):
-            super().show(kind, text)
 
 
 @breaks("W-10c", "Serves what came behind `initialize` before that is answered.")
@@ -325,11 +242,3 @@ class RootsOfTheirOwn(Server):
             folders = [*folders, {"uri": params.text("rootUri"), "name": "root"}]
             params._value["workspaceFolders"] = folders
         return super().initialize(params)
-
-
-@breaks("W-15d", "Asks the client to show a message.")
-class MessagesAreRequests(Server):
-    def write(self, message: Message) -> None:
-        if message.get("method") == "$/showMessage":
-            message = {**message, "id": "show"}
-        super().write(message)

@@ -66,20 +66,6 @@ class LateDecisionEndsTheTurn(Server):
             chat.say("system", {"type": "progress", "state": "finished", "text": ""})
 
 
-@breaks("W-11g", "Announces null as the selected variant, in an edition without variants.")
-class NoVariantIsNull(Server):
-    def chat_config(self) -> dict[str, Any]:
-        return {**super().chat_config(), "selectVariant": None}
-
-
-@breaks("W-11g", "Announces null for another member beside the settings of chats.")
-class NullBesideTheChat(Server):
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method == "config/updated":
-            params = {**params, "completion": None}
-        super().notify(method, params, unasked=unasked)
-
-
 @breaks("W-41e", "Ends the turn at a context of an unknown type.")
 class UnknownContextEndsTheTurn(Turn):
     async def user_message(self, text: str) -> dict[str, Any]:

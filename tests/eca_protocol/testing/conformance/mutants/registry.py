@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import attrs
@@ -21,14 +22,14 @@ class Mutant:
 
     Attributes:
         breaks: the row that has to fail, and no other.
-        does: what it does, in a sentence.
+        does: what it does, in a sentence; empty for a row of the table of rewrites.
         edition: the edition that it is asked to speak; None: the reference's own.
     """
 
     name: str
     breaks: str
-    does: str
     parts: Parts
+    does: str = ""
     edition: Revision | None = None
 
     async def serve(self, transport: Transport, config: dict[str, Any]) -> int:
@@ -64,10 +65,13 @@ def breaks(
         MUTANTS[mutation.__name__] = Mutant(
             name=mutation.__name__,
             breaks=row,
-            does=does or str(mutation.__doc__),
+            does=does or mutation.__doc__ or "",
             parts=parts_with(mutation, parts),
             edition=edition,
         )
         return mutation
 
     return register
+
+
+breaks_current = partial(breaks, edition=Revision.CURRENT)

@@ -8,31 +8,8 @@ from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
-from tests.eca_protocol.testing.conformance.reference.tools import Toolbox
 
 Message = dict[str, Any]
-
-
-@breaks("W-11c", "Does not show its native tools.")
-class NativeServerIsNotShown(Server):
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method != "tool/serverUpdated" or params["type"] != "native":
-            super().notify(method, params, unasked=unasked)
-
-
-@breaks("W-33a", "Calls the native server by another name.")
-class NativeServerIsCalledSo(Server):
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method == "tool/serverUpdated" and params["type"] == "native":
-            params = {**params, "name": "eca"}
-        super().notify(method, params, unasked=unasked)
-
-
-@breaks("W-36d", "Says nothing when a server is started that there is not.")
-class UnknownServersAreSilent(Server):
-    def show(self, kind: str, text: str) -> None:
-        if not text.startswith("There is no MCP"):
-            super().show(kind, text)
 
 
 @breaks("GEN-1", "Shows a message without a word when it has introduced itself.")
@@ -42,43 +19,12 @@ class EmptyMessages(Server):
         self.show("info", " ")
 
 
-@breaks("FIELD:ShowMessageParams.message", "Spells a field of `$/showMessage` otherwise.")
-class MessagesAreCalledText(Server):
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method == "$/showMessage":
-            params = {"type": params["type"], "text": params["message"]}
-        super().notify(method, params, unasked=unasked)
-
-
-@breaks("FIELD:ServerTool.description", "Shows tools without saying what they are for.")
-class ToolsWithoutDescription(Toolbox):
-    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
-        listed = super().listed(tools, behavior)
-        return [{key: tool[key] for key in tool if key != "description"} for tool in listed]
-
-
-@breaks("CONF-11", "Writes the schema of a tool as a text.")
-class SchemasAsText(Toolbox):
-    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
-        listed = super().listed(tools, behavior)
-        return [{**tool, "parameters": str(tool["parameters"])} for tool in listed]
-
-
 @breaks("W-33b", "Does not tell that a behaviour disables tools.")
 class ListIsNotSentAgain(Server):
     def select_behavior(self, params: Params) -> None:
         introduced, self.announce_native_tools = self.announce_native_tools, lambda: None  # type: ignore[method-assign] - for this call
         super().select_behavior(params)
         self.announce_native_tools = introduced  # type: ignore[method-assign] - as it was
-
-
-@breaks("CONF-13", "Does not tell that a server has stopped.")
-class StopIsNotTold(MCPServer):
-    def announce(self, status: str) -> None:
-        if status == "stopped":
-            self.status = status
-        else:
-            super().announce(status)
 
 
 @breaks("CONF-12", "Says that a server has stopped, and lets it run on.")
@@ -96,14 +42,6 @@ class StopLeavesTheProcess(MCPServer):
         else:
             self.announce("starting")
             self.announce("running")
-
-
-@breaks("CONF-10", "Shows a server that runs without its tools.")
-class RunningWithoutTools(MCPServer):
-    def announce(self, status: str) -> None:
-        tools, self.tools = self.tools, []
-        super().announce(status)
-        self.tools = tools
 
 
 @breaks("W-36f", "Says nothing when what runs is started.")
@@ -125,14 +63,6 @@ class ToolsByTheirOwnName(MCPTool):
     @property
     def offered_name(self) -> str:
         return str(self.name)
-
-
-@breaks("CONF-8", "Says that the native server starts.")
-class NativeServerStarts(Server):
-    def notify(self, method: str, params: Any, *, unasked: bool = False) -> None:
-        if method == "tool/serverUpdated" and params["type"] == "native":
-            params = {**params, "status": "starting"}
-        super().notify(method, params, unasked=unasked)
 
 
 @breaks("CONF-9", "Does not tell that a server starts with the session.")
@@ -167,18 +97,6 @@ class StoppedForEver(MCPServer):
     async def _run(self) -> None:
         if not hasattr(self, "was_stopped"):
             await super()._run()
-
-
-@breaks("W-36a", "Does not tell the URL of a server as its command.")
-class URLsAreHidden(MCPServer):
-    def announced_command(self) -> tuple[str, list[str]]:
-        return ("", []) if "url" in self._settings else super().announced_command()
-
-
-@breaks("W-36b", "Does not give the link to log in with.")
-class LoginsAreNotNamed(Server):
-    def show(self, kind: str, text: str) -> None:
-        super().show(kind, text.partition("log in")[0])
 
 
 @breaks("W-11d", "Shows MCP servers before the native one.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
 import anyio
@@ -19,18 +18,6 @@ from tests.eca_protocol.testing.conformance.reference.tools import (
     Toolbox,
     ToolFault,
 )
-
-
-class _Says(ToolCall):
-    """Says something else."""
-
-    def say(self, kind: str, **fields: Any) -> None:
-        fields = self.changed(kind, fields)
-        super().say(kind, **fields)
-
-    @abstractmethod
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the changed content."""
 
 
 @breaks("W-30a", "Announces a call that was not prepared.")
@@ -58,25 +45,12 @@ class RunTwice(ToolCall):
             super().announce(manual=manual)
 
 
-@breaks("W-30a", "Does not say that a call runs.")
-class NeverRunning(_Says):
-    def say(self, kind: str, **fields: Any) -> None:
-        if kind != "toolCallRunning":
-            ToolCall.say(self, kind, **fields)
-
-
 @breaks("TOOL-6", "Tells the result of the second call of an answer twice.")
 class CalledTwice(ToolCall):
     def say(self, kind: str, **fields: Any) -> None:
         super().say(kind, **fields)
         if kind == "toolCalled" and self is not self.turn.calls[0]:
             super().say(kind, **fields)
-
-
-@breaks("TOOL-4", "Says that no approval is needed, and waits for one.")
-class NobodyIsAsked(_Says):
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        return {**fields, "manualApproval": False} if "manualApproval" in fields else fields
 
 
 @breaks("W-30b", "Repeats the arguments from their beginning with every piece.")
@@ -87,21 +61,12 @@ class WholeArgumentsEachTime(ToolCall):
         super().say(kind, **fields)
 
 
-@breaks("W-30b", "Prepares a call with an empty name.")
-class PreparedWithoutName(ToolCall):
-    def common(self) -> dict[str, Any]:
-        common = super().common()
-        return (
-            {**common, "name": ""} if self.state == "preparing" and not self.arguments else common
-        )
-
-
 @breaks("W-30c", "Writes arguments where there are none that can be read.")
-class UnreadableIsText(_Says):
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
+class UnreadableIsText(ToolCall):
+    def say(self, kind: str, **fields: Any) -> None:
         if "arguments" in fields and self.unreadable:
-            fields = {**fields, "arguments": {"unreadable": True}}
-        return fields
+            fields["arguments"] = {"unreadable": True}
+        super().say(kind, **fields)
 
 
 @breaks("W-30e", "Rejects a call of a tool that there is not.")
@@ -121,75 +86,6 @@ class MixesPreparation(Turn):
             call.prepare_rest()
 
 
-@breaks("W-32a")
-class ArgumentsAsList(_Says):
-    """Writes the arguments of a call that is done as the specification prints them, as a list."""
-
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        if kind == "toolCalled":
-            fields = {**fields, "arguments": [str(value) for value in self.arguments.values()]}
-        return fields
-
-
-@breaks("W-32b", "Writes a third reason.")
-class OtherReasons(_Says):
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        return {**fields, "reason": "user"} if "reason" in fields else fields
-
-
-@breaks("W-33c", "Calls native tools by CURRENT's names.")
-class PrefixIsLeftAway(ToolCall):
-    def common(self) -> dict[str, Any]:
-        common = super().common()
-        return {**common, "name": common["name"].removeprefix("eca_")}
-
-
-@breaks("FIELD:ChatToolCalledContent.server")
-class ResultsWithoutServer(_Says):
-    """Does not name a native tool's server with its result."""
-
-    def say(self, kind: str, **fields: Any) -> None:
-        common, is_native = self.common, self.tool is None or self.tool.origin == "native"
-        if kind == "toolCalled" and is_native:
-            nameless = {name: value for name, value in common().items() if name != "server"}
-            self.common = lambda: nameless  # type: ignore[method-assign] - for this content
-        ToolCall.say(self, kind, **fields)
-        self.common = common  # type: ignore[method-assign] - as it was
-
-
-@breaks("TOOL-10", "Tells the tools of MCP servers as native.")
-class EverythingIsNative(ToolCall):
-    def common(self) -> dict[str, Any]:
-        return {**super().common(), "origin": "native"}
-
-
-@breaks("TOOL-11", "Names itself as the server of every tool.")
-class EveryServerIsOurs(ToolCall):
-    def common(self) -> dict[str, Any]:
-        return {**super().common(), "server": "eca"}
-
-
-@breaks("TOOL-11", "Names no server with the result of a call.")
-class ResultsWithAnEmptyServer(_Says):
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        return {**fields, "server": ""} if kind == "toolCalled" else fields
-
-
-@breaks("TOOL-7", "Says of every file that it was read.")
-class FailureIsSilent(_Says):
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        if kind == "toolCalled" and self._began and self.requested_name == "eca_read_file":
-            fields = {**fields, "error": False}
-        return fields
-
-
-@breaks("W-38b", "Says that an edit was done which was not.")
-class RefusedEditsAreFine(ToolCall):
-    def called(self, output: str, *, error: bool) -> None:
-        is_edit = self.tool is not None and self.tool.name == "eca_edit_file"
-        super().called(output, error=error and not is_edit)
-
-
 class _Ambiguous(EditFile):
     def change(self, arguments: dict[str, Any]) -> FileChange:
         try:
@@ -202,38 +98,6 @@ class _Ambiguous(EditFile):
 @breaks("W-38b", "Does not say how often a file has the text that an edit is to replace.")
 class MatchesAreNotCounted(Toolbox):
     natives = tuple(_Ambiguous if kind is EditFile else kind for kind in Toolbox.natives)
-
-
-@breaks("FIELD:ChatToolCalledContent.totalTimeMs", "Writes a time as a text.")
-class TimeAsText(_Says):
-    def changed(self, kind: str, fields: dict[str, Any]) -> dict[str, Any]:
-        if "totalTimeMs" in fields:
-            fields = {**fields, "totalTimeMs": f"{fields['totalTimeMs']} ms"}
-        return fields
-
-
-@breaks("W-35a", "Tells a file's change when the call is announced, and not again.")
-class ChangeIsToldOnce(_Says):
-    def say(self, kind: str, **fields: Any) -> None:
-        change = self._change
-        if kind in ("toolCallRunning", "toolCalled"):
-            self._change = None
-        ToolCall.say(self, kind, **fields)
-        self._change = change
-
-
-@breaks("TOOL-13", "Counts no lines of a change.")
-class NoLinesAreCounted(ToolCall):
-    def details(self) -> dict[str, Any]:
-        details = super().details()
-        return {**details, "linesAdded": 0, "linesRemoved": 0} if details else {}
-
-
-@breaks("W-35b", "Has a tool of its own that is called `task`, behind the usual prefix.")
-class ToolCalledTask(Toolbox):
-    def native(self, behavior: str) -> list[dict[str, Any]]:
-        listed = super().native(behavior)
-        return [*listed, {**listed[0], "name": "eca_task"}]
 
 
 @breaks("W-6b", "Passes outputs on whole.")
@@ -279,12 +143,6 @@ class PreparedAtOnce(ToolCall):
         super().end_preparing()
 
 
-@breaks("TOOL-12", "Tells calls without a word on what they do.")
-class NoSummary(ToolCall):
-    def summary(self) -> str:
-        return ""
-
-
 @breaks("W-33f", "Calls a parameter otherwise than people know it.")
 class OtherParameters(Toolbox):
     def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
@@ -301,14 +159,6 @@ class ResultsAreKept(ToolCall):
     def close(self, result: str, kind: str, **fields: Any) -> None:
         is_command = kind == "toolCalled" and self.requested_name == "eca_shell_command"
         super().close("It was called." if is_command else result, kind, **fields)
-
-
-@breaks("TOOL-5", "Says twice that a call runs.")
-class RunningTwice(ToolCall):
-    def say(self, kind: str, **fields: Any) -> None:
-        super().say(kind, **fields)
-        if kind == "toolCallRunning":
-            super().say(kind, **fields)
 
 
 class _Lingering(ShellCommand):

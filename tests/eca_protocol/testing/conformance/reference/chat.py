@@ -130,13 +130,9 @@ class Turn:
         content = {"type": "text", "text": self.prompt.text, "contentId": str(uuid.uuid4())}
         self.chat.say("user", content)
 
-    def paragraph(self, text: str) -> str:
-        """Return a text of the server, separated from the model's text."""
-        return f"\n\n{text}\n\n"
-
     def send_system_text(self, text: str) -> None:
-        """Send a text of the server."""
-        for piece in in_pieces(self.paragraph(text)):
+        """Send a text of the server, separated from the model's text."""
+        for piece in in_pieces(f"\n\n{text}\n\n"):
             self.chat.say("system", {"type": "text", "text": piece})
 
     def stop(self) -> None:

@@ -242,10 +242,7 @@ class Connection:
             answered.set()
 
     def write(self, message: dict[str, Any]) -> None:
-        self.write_bytes(self._wire.encode(message))
-
-    def write_bytes(self, data: bytes) -> None:
-        self._outbox.append(data)
+        self._outbox.append(self._wire.encode(message))
         self._more.set()
 
     async def _write_out(self) -> None:

@@ -34,8 +34,6 @@ ABLE = {"reason": True, "vision": False, "tools": True, "webSearch": False}
 class CurrentMCPServer(MCPServer):
     """A server with CURRENT's members, and a state for a missing login."""
 
-    login_status = "requires-auth"
-
     def announced(self, status: str) -> dict[str, Any]:
         announcement = super().announced(status)
         if "url" in self._settings:
@@ -53,7 +51,7 @@ class CurrentMCPServer(MCPServer):
     async def _converse(self) -> None:
         with contextlib.suppress(LoginNeeded):
             await super()._converse()
-        self.announce(self.login_status)
+        self.announce("requires-auth")
 
     async def change(self, settings: dict[str, Any]) -> None:
         await self.stop()
@@ -123,11 +121,8 @@ class CurrentServer(Server):
         assistant = params.object("capabilities").object("codeAssistant")
         is_newer = assistant.value("chatCapabilities") is not None
         if is_newer and options.text("protocolRevision") in ("", "current"):
-            return {**result, "globalConfigPath": self.config_path()}
+            return {**result, "globalConfigPath": str(Path.home() / ".config/eca/config.json")}
         return result
-
-    def config_path(self) -> str:
-        return str(Path.home() / ".config" / "eca" / "config.json")
 
     def chat_config(self) -> dict[str, Any]:
         listed = {"behaviors": self.agents, "agents": self.agents}
@@ -174,11 +169,8 @@ class CurrentServer(Server):
         is_known = params.text("chatId") in self.chats
         result = await super().delete(params)
         if is_known:
-            self.announce_deleted(params.text("chatId"))
+            self.notify("chat/deleted", {"chatId": params.text("chatId")})
         return result
-
-    def announce_deleted(self, chat_id: str) -> None:
-        self.notify("chat/deleted", {"chatId": chat_id})
 
     def list_chats(self, params: Params) -> dict[str, Any]:
         chats = [chat for chat in self.chats.values() if isinstance(chat, CurrentChat)]
@@ -327,11 +319,8 @@ class CurrentServer(Server):
         server = self.mcp_server(params)
         await server.stop()
         self.mcp.remove(server)
-        self.announce_removed(server.name)
+        self.notify("tool/serverRemoved", {"name": server.name})
         return {"name": server.name, "removed": True}
-
-    def announce_removed(self, name: str) -> None:
-        self.notify("tool/serverRemoved", {"name": name})
 
     async def disable_mcp_server(self, params: Params) -> None:
         await self.mcp_server(params).disable()

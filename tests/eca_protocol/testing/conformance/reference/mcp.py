@@ -99,22 +99,16 @@ class MCPServer:
 
     def announced(self, status: str) -> dict[str, Any]:
         """Return the server as the client sees it in that state."""
-        command, arguments = self.announced_command()
         params = {
             "type": "mcp",
             "name": self.name,
-            "command": command,
-            "args": arguments,
+            "command": self._settings.get("url") or self._settings["command"],
+            "args": self._settings.get("args", []),
             "status": status,
         }
         if status == "running":
             params["tools"] = self.owner.toolbox.listed(self.tools, self.owner.behavior)
         return params
-
-    def announced_command(self) -> tuple[str, list[str]]:
-        if "url" in self._settings:
-            return self._settings["url"], []
-        return self._settings["command"], self._settings.get("args", [])
 
     async def _run(self) -> None:
         try:
