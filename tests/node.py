@@ -7,7 +7,6 @@ packages are those of `package-lock.json` beside this file. They are fetched onc
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import importlib.util
 import os
@@ -15,6 +14,8 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+
+from eca_protocol import platforms
 
 FOLDER = Path(__file__).resolve().parent
 OLDEST = 22
@@ -47,7 +48,7 @@ def node_modules() -> Path:
     stamp = folder / "installed-package-lock.json"
     lock = FOLDER / "package-lock.json"
     with lock.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # tests run in several processes
+        platforms.lock(file.fileno(), waits=True)  # tests run in several processes
         wanted = file.read()
         if not (stamp.exists() and stamp.read_bytes() == wanted):
             _install()

