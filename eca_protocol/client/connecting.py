@@ -246,7 +246,7 @@ def _start(
 
 def _unreadable(client: Client) -> str:
     """Return what the server wrote in place of messages, for an error; empty: nothing."""
-    output = client.unreadable_output
+    output = client._unreadable_output
     if not output:
         return ""
     return f"; its standard output has something that is no message of the protocol: {output}"

@@ -113,7 +113,7 @@ class Session:
         return self._peer.closed or self._peer.end is not None
 
     @property
-    def unreadable_output(self) -> str:
+    def _unreadable_output(self) -> str:
         """The beginning of the server's output that is no message; empty: there is none."""
         error = self._peer.first_unreadable
         return self._stream.incomplete_header if error is None else error.message

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -57,7 +56,8 @@ class Queries:
         handler: ContextQueryHandler | None = self._declarations.handlers.get("context_query")
         if handler is None:
             return ()
-        query = ContextQuery(
-            text=text, roots=self._client().paths, chat_id=chat_id, contexts=contexts
-        )
-        return tuple(islice(await handler(query), MOST))
+        roots = self._client().paths
+        query = ContextQuery(text=text, roots=roots, chat_id=chat_id, contexts=contexts)
+        matches = [each for each in await handler(query) if each not in contexts]
+        first = [m.DirectoryContext(path=str(root)) for root in roots]
+        return tuple(sorted(matches, key=lambda each: each not in first)[:MOST])

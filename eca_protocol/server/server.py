@@ -84,8 +84,8 @@ class Server:
     def context_query(self, handler: _C) -> _C:
         """Declare the handler of queries for contexts: an async function of a `ContextQuery`.
 
-        It returns contexts of `eca_protocol.messages`, at most 200 of which are sent; queries for
-        files get its files and directories.
+        It returns contexts of `eca_protocol.messages`. At most 200 are sent, roots first, without
+        those that the client has already; queries for files get the files and directories.
         """
         _check(handler)
         _add(self._declarations.handlers, "context_query", handler)

@@ -12,6 +12,7 @@ import pytest
 
 from eca_protocol import (
     Client,
+    ContextQuery,
     LocalProtocolError,
     Prompt,
     Rejection,
@@ -426,3 +427,19 @@ async def test_a_tool_has_the_name_of_its_edition(revision, name):
     calls = [each for each in received if isinstance(each, m.ChatToolCalledContent)]
     assert [each.name for each in announced] == [name]
     assert [(each.name, each.server, each.error) for each in calls] == [(name, "eca", False)] * 2
+
+
+@pytest.mark.requirement("CHAT-26", "W-40a")
+async def test_contexts_are_sent_roots_first_without_those_that_the_client_has(tmp_path):
+    root = m.DirectoryContext(path=str(tmp_path))
+    files = [m.FileContext(path=f"/{number}") for number in range(300)]
+    server = Server(name="my server")
+
+    @server.context_query
+    async def find(query: ContextQuery) -> list[m.ChatContext]:
+        await anyio.sleep(0)
+        return [*files, m.DirectoryContext(path=str(query.roots[0]))]
+
+    async with connect(server=server, revision=CURRENT, workspace_folders=[tmp_path]) as client:
+        found = await client.chat("c").query_context("", contexts=files[:2])
+    assert list(found) == [root, *files[2:201]]
