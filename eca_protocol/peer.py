@@ -197,11 +197,13 @@ class Peer:
         Afterwards our pending calls raise `ConnectionClosed`. Messages that were already appended
         are still sent when the peer is left.
         """
-        with self._reading:
-            end = await self._read()
-            self.end = self.end or end
-        self.end = self.end or End("closed", "the connection was closed")
-        self._lose_calls(self.end.reason)
+        try:
+            with self._reading:
+                end = await self._read()
+                self.end = self.end or end
+        finally:  # also when it is cancelled: no answer would be read
+            self.end = self.end or End("closed", "the connection was closed")
+            self._lose_calls(self.end.reason)
         return self.end
 
     def close(self, reason: str = "the connection was closed") -> None:

@@ -242,6 +242,20 @@ async def test_an_outer_cancellation_still_answers_and_flushes():
     assert code_of(answer) == (1, CANCELLED)
 
 
+async def test_a_cancelled_serve_ends_pending_and_later_calls():
+    peer, _ = pair({})
+    async with peer:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(peer.serve)
+            call = peer.start_call("add")
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(5), pytest.raises(ConnectionClosed, match="add: the connection"):
+            await call.result()
+        with pytest.raises(ConnectionClosed):
+            peer.start_call("add")
+
+
 async def test_a_deadline_around_a_peer_raises_a_timeout_and_nothing_else():
     peer, wire = pair({"wait": lambda _: forever()})
     await wire.send(request(1, "wait"))

@@ -207,7 +207,7 @@ async def judged(tmp_path: Any, make: Callable[[], Mutate] | None = None, **opti
         )
         return 0 if (await agent.serve()).kind == "eof" else 1
 
-    return await run_suite(Target(serve=serve), kind=AcpSuite, jobs=2, **options)
+    return await run_suite(Target(serve=serve), kind=AcpSuite, jobs=4, **options)
 
 
 def broken(run: Run) -> set[str]:
