@@ -79,7 +79,7 @@ def in_bytes(text: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 def chat_capability(params: dict[str, Any]) -> Any:
     """Return the capability to chat, if the params of `initialize` have their usual types."""
     for name in ("capabilities", "codeAssistant", "chat"):
-        params = params.get(name) or {} if isinstance(params, dict) else {}
+        params = params.get(name) if isinstance(params, dict) else None
     return params
 
 
