@@ -335,9 +335,6 @@ OCTOBER = {
         without("server"),
     ),
     "NoSummary": Filter("TOOL-12", CALL, without("summary")),
-    "FailureIsSilent": Filter(
-        "TOOL-7", content("toolCalled", name="eca_read_file"), put(error=False)
-    ),
     "RefusedEditsAreFine": Filter(
         "W-38b", content("toolCalled", name="eca_edit_file"), put(error=False)
     ),
