@@ -79,7 +79,7 @@ def in_bytes(text: dict[str, Any]) -> tuple[dict[str, Any], ...]:
 def chat_capability(params: dict[str, Any]) -> Any:
     """Return the capability to chat, if the params of `initialize` have their usual types."""
     for name in ("capabilities", "codeAssistant", "chat"):
-        params = params.get(name) or {} if isinstance(params, dict) else {}
+        params = params.get(name) if isinstance(params, dict) else None
     return params
 
 
@@ -335,9 +335,6 @@ OCTOBER = {
         without("server"),
     ),
     "NoSummary": Filter("TOOL-12", CALL, without("summary")),
-    "FailureIsSilent": Filter(
-        "TOOL-7", content("toolCalled", name="eca_read_file"), put(error=False)
-    ),
     "RefusedEditsAreFine": Filter(
         "W-38b", content("toolCalled", name="eca_edit_file"), put(error=False)
     ),

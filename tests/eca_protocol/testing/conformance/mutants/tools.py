@@ -69,6 +69,14 @@ class UnreadableIsText(ToolCall):
         super().say(kind, **fields)
 
 
+@breaks("TOOL-7", "Says of every file that it was read.")
+class FailureIsSilent(ToolCall):
+    def say(self, kind: str, **fields: Any) -> None:
+        if kind == "toolCalled" and self._began and self.requested_name == "eca_read_file":
+            fields["error"] = False
+        super().say(kind, **fields)
+
+
 @breaks("W-30e", "Rejects a call of a tool that there is not.")
 class UnknownToolsAreRejected(ToolCall):
     def called(self, output: str, *, error: bool) -> None:
