@@ -47,7 +47,7 @@ RESIDENT = """
 import os, sys, trio
 from pathlib import Path
 from eca_server.ecp.batch import Batch
-from eca_server.ecp.manifest import load_manifest
+from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.scheduler import plan
 from eca_server.ecp.scenario import run_batch
 from eca_server.ecp.target import resolve_target
