@@ -116,11 +116,14 @@ async def serve(
             connection = Connection(Host(peer, nursery, options, http), gate)
             on_connection(connection)
             handlers.serve(connection)
-            end = await peer.serve()
-            on_ending()
-            begin_flush()
-            _log.info("ending: %s", end.reason)
-            await connection.close()
+            try:
+                end = await peer.serve()
+                on_ending()
+                begin_flush()
+                _log.info("ending: %s", end.reason)
+            finally:
+                with trio.CancelScope(shield=True):  # the caller may be cancelled
+                    await connection.close()
         nursery.cancel_scope.cancel()
     return exit_code(
         end,
