@@ -114,7 +114,8 @@ class Workspace:
         Raises:
             InvalidPath: it is empty or too long, has a NUL or a circle of links, or is relative
                 without a base.
-            PathChanged: the path changed during the call.
+            PathChanged: the path changed during the call; or its links form a circle behind a
+                directory that does not exist.
         """
         shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         absolute = self._absolute(text, shown, base)
@@ -176,6 +177,8 @@ def _resolved(absolute: str, shown: str) -> Path:
     _check(absolute, shown)
     real_path = real_path_of(absolute)
     _check(str(real_path), shown)  # a circle behind a directory that does not exist
+    if real_path_of(real_path) != real_path:
+        raise PathChanged(path_changed_message(real_path))
     return real_path
 
 

@@ -191,7 +191,7 @@ def test_a_conversation_is_shown_while_it_runs(browser, start_server, tmp_path):
     assert KEY in record.read_text()
     browser.value("location.reload()")
     browser.until("document.body?.innerText.includes('say ***')", True)
-    assert browser.value(STATE) == "following"
+    browser.until(STATE, "following")
 
     server.send(message("shutdown", request_id=3))
     server.send(message("exit"))
