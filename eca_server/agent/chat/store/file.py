@@ -91,8 +91,11 @@ class ChatFile:
         return self._flush() and self._try(partial(self.transact, query)) is True
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        """Execute a statement, inside a query."""
+        """Execute a statement with values for its `?`, or for `?1`, `?2`, inside a query."""
         assert self._connection is not None
+        if "?1" in statement:  # Python 3.12.0 to 3.12.3 warn about a sequence here
+            numbered = {str(number): value for number, value in enumerate(values, 1)}
+            return self._connection.execute(statement, numbered)
         return self._connection.execute(statement, values)
 
     def transact(self, query: Callable[[ChatFile], object]) -> bool:

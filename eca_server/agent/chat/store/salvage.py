@@ -211,9 +211,9 @@ def _repair_schema(connection: sqlite3.Connection) -> None:
         for name, statement in tables:
             if 0 < _differences(str(text), statement) <= _WRONG_LETTERS:
                 connection.execute(
-                    "UPDATE sqlite_master SET type = 'table', name = ?1, tbl_name = ?1, sql = ?2"
-                    " WHERE rowid = ?3",
-                    (name, statement, rowid),
+                    "UPDATE sqlite_master SET type = 'table', name = ?, tbl_name = ?, sql = ?"
+                    " WHERE rowid = ?",
+                    (name, name, statement, rowid),
                 )
     connection.execute("PRAGMA writable_schema = RESET")
     connection.execute("PRAGMA writable_schema = ON")
