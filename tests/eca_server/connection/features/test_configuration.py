@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import json
 import os
 import pkgutil
+import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,7 +24,8 @@ import eca_server
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.agent.tools.custom import CustomCommand
-from eca_server.connection.features.settings import Watcher
+from eca_server.connection.features.host import Options
+from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import Editor, editor
 
@@ -130,6 +134,20 @@ async def test_a_file_that_is_just_being_written_does_not_count(tmp_path):
             assert await ours.unsolicited(looks=1) == []
         ours.write({"welcomeMessage": "three", "defaultBehavior": "plan"})
         assert await ours.chat_told() == {"welcomeMessage": "three"}
+
+
+async def test_the_thread_that_watches_ends_with_its_task():
+    settings = Settings(Options(environ={}))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(settings.watch, 0.01)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    held = weakref.ref(settings)
+    del settings
+    with trio.fail_after(10):
+        while held() is not None:  # the thread holds it until it ends
+            gc.collect()
+            await trio.sleep(0.01)
 
 
 async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fixed(tmp_path):
