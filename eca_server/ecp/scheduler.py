@@ -8,6 +8,7 @@ Reports are in the order of the manifest in either case.
 from __future__ import annotations
 
 import math
+import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future
@@ -130,7 +131,9 @@ def run_in_worker(batch: Batch) -> list[dict[str, Any]]:
 
     run = partial(run_batch, batch, add)
     if threading.current_thread() is threading.main_thread():
-        trio.run(until_a_signal, run)  # a signal ends the agents, too
+        _, number = trio.run(until_a_signal, run)
+        if number is not None:  # the agents have ended: now it ends the worker
+            signal.raise_signal(number)
     else:
         trio.run(run)
     return reports
