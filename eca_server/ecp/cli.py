@@ -249,20 +249,13 @@ def _validate(options: argparse.Namespace) -> int:
     from eca_server.ecp.datasets import load_datasets  # noqa: PLC0415 - see above
     from eca_server.ecp.manifest.model import ManifestInvalid  # noqa: PLC0415 - see above
     from eca_server.ecp.manifest.reading import load_manifest  # noqa: PLC0415 - see above
-    from eca_server.ecp.target import TargetInvalid, check_script, resolve_target  # noqa: PLC0415
+    from eca_server.ecp.target import find_target  # noqa: PLC0415 - see above
 
     try:
         manifest = load_manifest(options.manifest)
         manifest = load_datasets(manifest, os.environ, allow_outside=options.allow_outside)
-        directory = options.manifest.resolve().parent if options.cwd == "manifest" else Path.cwd()
-        check_script(
-            resolve_target(
-                manifest.target, environment=os.environ, cwd=directory, shell=options.shell
-            )
-        )
-    except TargetInvalid as fault:
-        sys.stderr.write(f"{printable_lines(f'{options.manifest}: target: {fault}')}\n")
-        return 1
+        cwd = None if options.cwd == "manifest" else Path.cwd()
+        find_target(manifest, cwd, shell=options.shell, finds_script=True)
     except OSError as fault:
         reason = printable_line(f"{options.manifest}: {fault.strerror or fault}")
         sys.stderr.write(f"ecp validate: could not read {reason}\n")

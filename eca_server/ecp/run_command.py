@@ -33,7 +33,7 @@ from eca_server.ecp.progress import Progress, flaky_lines
 from eca_server.ecp.reports.masking import make_masker, mask_report
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.scheduler import Outcome, plan, run_all
-from eca_server.ecp.target import TargetInvalid, resolve_target
+from eca_server.ecp.target import find_target
 from eca_server.printable import printable_json, printable_line
 from eca_server.system.command_line import write_to_user
 from eca_server.system.signals import until_a_signal
@@ -97,14 +97,10 @@ def _prepare(options: argparse.Namespace) -> tuple[Manifest, Batch]:
         manifest = load_datasets(
             load_manifest(options.manifest), environment, allow_outside=options.allow_outside
         )
-        directory = options.manifest.resolve().parent if options.cwd == "manifest" else Path.cwd()
-        target = resolve_target(
-            manifest.target, environment=environment, cwd=directory, shell=options.shell
-        )
+        cwd = None if options.cwd == "manifest" else Path.cwd()
+        target = find_target(manifest, cwd, shell=options.shell, finds_script=False)
     except (ManifestInvalid, SettingsInvalid) as fault:
         raise RunInvalid(str(fault)) from fault
-    except TargetInvalid as fault:
-        raise RunInvalid(f"{options.manifest}: target: {fault}") from fault
     except OSError as fault:
         raise RunInvalid(f"{options.manifest}: {fault.strerror or fault}") from fault
     planned = plan(

@@ -18,6 +18,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
+from eca_server.config.problems import Problem
+from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
+
 _VARIABLE: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 _OPERATORS: Final = "();<>|&\n"
 _PLACEHOLDER: Final = re.compile("\ue000([0-9]+)\ue001")
@@ -92,7 +95,36 @@ def resolve_target(
     return Target(command=(program, *words[1:]), cwd=str(cwd))
 
 
-def check_script(target: Target) -> None:
+def find_target(manifest: Manifest, cwd: Path | None, *, shell: bool, finds_script: bool) -> Target:
+    """Resolve the target of a manifest, for the environment of this process.
+
+    Args:
+        manifest: the manifest.
+        cwd: the command's working directory; None: the manifest's folder.
+        shell: pass a command to `sh`.
+        finds_script: check that the script of an interpreter's command exists.
+
+    Raises:
+        ManifestInvalid: the target cannot be used.
+    """
+    directory = cwd or manifest.path.resolve().parent
+    try:
+        target = resolve_target(manifest.target, environment=os.environ, cwd=directory, shell=shell)
+        if finds_script:
+            _check_script(target)
+    except TargetInvalid as fault:
+        problem = Problem(
+            source=str(manifest.path),
+            line=manifest.target_line,
+            column=manifest.target_column,
+            key="target",
+            message=str(fault),
+        )
+        raise ManifestInvalid([problem]) from fault
+    return target
+
+
+def _check_script(target: Target) -> None:
     """Check that the script of an interpreter's command exists.
 
     Raises:

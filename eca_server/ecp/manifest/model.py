@@ -94,6 +94,8 @@ class Manifest:
     Attributes:
         digest: the SHA-256 of its bytes, hexadecimal.
         target: a command, or an `http` or `https` URL.
+        target_line: of its key, counted from 1.
+        target_column: of its key, counted from 1, in characters.
         require_capabilities: do not run an agent that lacks a capability needed by the checks.
         warnings: unusual but allowed content.
     """
@@ -103,5 +105,7 @@ class Manifest:
     name: str
     target: str
     scenarios: tuple[Scenario, ...]
+    target_line: int | None = None
+    target_column: int | None = None
     require_capabilities: bool = False
     warnings: tuple[Problem, ...] = ()

@@ -108,6 +108,7 @@ class _Reader:
             self._document.read_choice(members["manifest_version"][1], "manifest_version", ("v1",))
         name = self._text(members, None, "name", empty=False) or ""
         target = self._text(members, None, "target", empty=False) or ""
+        place = members["target"][0].start_mark if target else None
         required = False
         if "require_capabilities" in members:
             node = members["require_capabilities"][1]
@@ -130,6 +131,8 @@ class _Reader:
             digest=digest,
             name=name,
             target=target,
+            target_line=None if place is None else place.line + 1,
+            target_column=None if place is None else place.column + 1,
             require_capabilities=required,
             scenarios=tuple(scenarios),
             warnings=tuple(document.warnings),

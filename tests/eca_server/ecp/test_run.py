@@ -333,7 +333,9 @@ def test_validate_finds_a_target_that_cannot_start(target, problem, tmp_path, ca
     lines[2] = f"target: {json.dumps(target)}"
     file.write_text("\n".join(lines), "utf-8")
     assert run(["validate", str(file)]) == bool(problem)
-    assert problem in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert problem in printed
+    assert printed.startswith(f"{file}:3:1: target: " if problem else "")
 
 
 def test_a_terminal_shows_the_progress_beside_the_results(tmp_path, capsys, monkeypatch):
