@@ -203,7 +203,7 @@ async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path):
     no_name = await run_action(
         HookAction(file="a\0"), b"", directory=tmp_path, environment=HERE, timeout=5
     )
-    assert "null byte" in no_name.stderr
+    assert "embedded null" in no_name.stderr
 
 
 async def test_a_hanging_action_is_killed_in_time_with_its_children(tmp_path, mock_clock):
