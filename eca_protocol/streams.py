@@ -264,6 +264,10 @@ def owned_stdio(*, for_good: bool = False) -> Iterator[tuple[int, int]]:
     global _stdio_is_owned  # noqa: PLW0603 - descriptors 0 and 1 are the process's own globals
     if _stdio_is_owned:
         raise LocalProtocolError("the standard streams of this process are already in use")
+    # Python knows which were closed at its start: a library may have opened a file in their place.
+    if sys.__stdin__ is None or sys.__stdout__ is None:
+        which = "output" if sys.__stdin__ else "input"
+        raise StartFailed(f"the standard {which} is closed")
     wire: list[int] = []
     try:
         wire.append(platforms.duplicate(0))
@@ -296,6 +300,6 @@ def _flush_prints() -> None:
 def _point_away() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
-    os.dup2(2, 1)
+    os.dup2(null if sys.__stderr__ is None else 2, 1)
     if null > 2:  # otherwise stderr was closed, and the null device keeps its number occupied
         os.close(null)

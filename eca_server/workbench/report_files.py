@@ -87,6 +87,8 @@ def check_file(file: Path) -> None:
         raise OutputsInvalid(f"{file}: the folder {file.parent} does not exist")
     if _is_pipe_or_device(file):
         return
+    with contextlib.suppress(FileNotFoundError):
+        file.lstat()  # for example a name that is too long
     if not file.is_file() and os.path.lexists(file):
         raise OutputsInvalid(f"{file}: expected a regular file or none, got something else")
     if _stays(file):

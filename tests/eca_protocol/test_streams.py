@@ -341,6 +341,15 @@ def test_a_closed_standard_stream_is_named(closed: int, word: bytes) -> None:
     assert b"StartFailed: the standard " + word + b" is closed" in done.stderr
 
 
+@pytest.mark.parametrize(("closed", "word"), [("<&-", b"input"), (">&-", b"output")])
+def test_a_file_in_the_place_of_a_closed_stream_is_not_the_wire(closed: str, word: bytes) -> None:
+    code = "import os; os.open(os.devnull, os.O_RDWR)\n" + OWNED.format(body="pass", after="")
+    started = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code]
+    done = subprocess.run(started, capture_output=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert b"StartFailed: the standard " + word + b" is closed" in done.stderr
+
+
 def test_a_closed_error_stream_never_becomes_the_wire() -> None:
     body = """
     print("lost")

@@ -68,6 +68,7 @@ def test_it_conforms_where_no_model_is_waited_for() -> None:
 def test_a_server_whose_turns_wait_for_approvals_conforms(edition: Revision | None) -> None:
     cases = (
         "configuration.the_welcome_is_the_configured_one",
+        "homes.two_servers_share_a_home",
         "jsonrpc.a_prompt_has_no_id",
         "tools.native_tools_have_the_names_that_people_configure",
     )
