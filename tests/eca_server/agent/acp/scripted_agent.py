@@ -192,6 +192,11 @@ class ScriptedAgent:
         """`run COMMAND`: run it in a terminal to its end, and say its output and status."""
         await self._run(session, m.CreateTerminalRequest(session_id=session, command=text))
 
+    async def do_keep(self, session: str, text: str) -> None:
+        """`keep COMMAND`: start it in a terminal that is not released."""
+        params = m.CreateTerminalRequest(session_id=session, command=text)
+        await self._try(session, "terminal/create", params)
+
     async def do_run_in(self, session: str, text: str) -> None:
         """`run_in DIRECTORY COMMAND`: the same in a directory."""
         where, _, command = text.partition(" ")

@@ -200,6 +200,9 @@ async def test_released_terminals_make_room(
     async with chatting(tmp_path) as (ours, _):
         got = text(await turn(ours, "run echo 1\nrun echo 2\nrun echo 3", trust=True))
         assert [f"[{number} 0 False]" in got for number in (1, 2, 3)] == [True, True, True]
+        kept = text(await turn(ours, "keep sleep 60\nkeep sleep 60\nrun echo 3", trust=True))
+        assert "2 terminals are in use: release one of them." in kept
+        assert "[3 0 False]" not in kept
 
 
 async def test_a_long_output_of_a_call_is_cut(tmp_path: Path) -> None:
