@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -23,15 +22,15 @@ QUESTION: Final = "What is my name?"
 async def two_servers_share_a_home(harness: Harness) -> None:
     """Start a second server in the home of the first, as a second window of an editor does."""
     home = harness.directories()
-    alone: ChatSession | None = None
     async with (
         harness.session(directories=home) as first,
         harness.session(directories=home, handshake=False) as second,
     ):
-        with contextlib.suppress(Unmet):
-            alone = await first.take_turn("Hi.", reply("Hello."))
+        alone = first.chat(reply("Hello."))
+        await alone.prompt("Hi.")
+        ends_alone = await finishes(alone)
         await _check_start(harness, second, "beside another server of the same home")
-        if alone is None:
+        if not ends_alone:
             raise Unmet("a turn of the first server that ends without the user")
         for session in (second, first):
             chat = session.chat(reply("Hello."))
