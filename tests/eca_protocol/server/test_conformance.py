@@ -71,6 +71,7 @@ def test_a_server_whose_turns_wait_for_approvals_conforms(edition: Revision | No
         "homes.two_servers_share_a_home",
         "jsonrpc.a_prompt_has_no_id",
         "tools.native_tools_have_the_names_that_people_configure",
+        "usage.the_gauge_moves_with_each_request",
     )
     check(judged(Target(serve=serve_tools, edition=edition), "asyncio", *cases), passes=1)
 
