@@ -178,6 +178,11 @@ class ScriptedAgent:
         params = m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
         self.peer.start_call("session/request_permission", params)
 
+    async def do_until(self, session: str, text: str) -> None:
+        """`until PATH`: wait until the file exists."""
+        while not await trio.Path(text).exists():
+            await trio.sleep(0.005)
+
     async def _try(self, session: str, method: str, params: Any) -> Any:
         try:
             answer = await self.call(method, params)

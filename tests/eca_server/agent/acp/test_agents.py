@@ -231,10 +231,14 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> 
 
 async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, _):
-        got = await turn(ours, f"leave {ASK}\nsay done")
-        assert [c["type"] for c in got if c["type"].startswith("toolCall")][
-            -1
-        ] == "toolCallRejected"
+        begun, shown = len(ours.seen), tmp_path / "shown"
+        script = f"leave {ASK}\nuntil {shown}\nsay done"
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        await ours.content("toolCallRun", manualApproval=True)
+        shown.touch()
+        await ours.expect_finished()
+        got = since(ours, begun)
+        assert [c["type"] for c in got if "toolCall" in c["type"]][-1] == "toolCallRejected"
         assert finishes(got) == 1
         assert text(await turn(ours, "say next")) == "next"
 
