@@ -136,12 +136,13 @@ def _content_of(descriptor: int, most: int) -> bytes:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise Unreadable(f"expected a regular file, got {_file_kind(mode)}")
-        data = bytearray()
-        while chunk := file.read(most + 1 - len(data)):
-            data += chunk
-    if len(data) > most:
+        pieces, remaining = [], most + 1
+        while piece := file.read(remaining):
+            pieces.append(piece)
+            remaining -= len(piece)
+    if remaining <= 0:
         raise Unreadable(f"expected at most {most} bytes, got more")
-    return bytes(data)
+    return b"".join(pieces)
 
 
 def _file_kind(mode: int) -> str:

@@ -118,6 +118,7 @@ class Folders:
         index = FileIndex(
             self._session.roots,
             gitignore=self._settings.follows_gitignore,
+            stored_in=cache_directory(self._environ) / "listings",
             on_problem=partial(self._session.show_once, "warning"),
         )
         self._nursery.start_soon(_keep_fresh, index, self._indexing)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import stat
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -14,14 +17,17 @@ import trio.testing
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from eca_server.workspace import catalogue as catalogues
 from eca_server.workspace import index as room
+from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.ignore import list_files
-from eca_server.workspace.index import Catalogue, FileIndex, FileMatch
+from eca_server.workspace.index import FileIndex, FileMatch
+from eca_server.workspace.stored_listings import StoredListing
 from tests.eca_server.workspace.conftest import root_of
 
 
 def catalogue(paths: Sequence[str]) -> Catalogue:
-    return Catalogue([room._Entry(path, 0, False) for path in paths])
+    return Catalogue([Entry(path, 0, False) for path in paths])
 
 
 def search(paths: Sequence[str], query: str, limit: int = 100) -> list[str]:
@@ -117,8 +123,29 @@ def test_the_search_is_the_plain_one_only_quicker(paths, query, limit, chunk):
     fitting = [(rank(path, query), len(path), path) for path in paths]
     expected = [path for number, _, path in sorted(each for each in fitting if each[0] is not None)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(room, "_CHUNK", chunk)
-        assert search(paths, query, limit) == expected[:limit]
+        patch.setattr(catalogues, "_CHUNK", chunk)
+        listed = catalogue(paths)
+        for each in (listed, Catalogue.from_bytes(listed.to_bytes())):
+            assert [entry.path for entry in each.search(query, limit)] == expected[:limit]
+
+
+entries = st.builds(
+    Entry,
+    path=st.text("ab/ß\udcff", max_size=9),
+    root=st.integers(0, 9),
+    is_directory=st.booleans(),
+)
+
+
+@given(st.lists(entries, max_size=9), st.integers(0, 10_000), st.integers(0, 7))
+def test_a_stored_form_is_the_listing_or_an_error(listed, at, bit):
+    stored = Catalogue(listed).to_bytes()
+    assert sorted(Catalogue.from_bytes(stored).search("", 10)) == sorted(listed)
+    damaged = bytearray(stored)
+    damaged[at % len(stored)] ^= 1 << bit
+    for data in (bytes(damaged), stored[: at % len(stored)], b""):
+        with pytest.raises(ValueError, match="listing"):
+            Catalogue.from_bytes(data)
 
 
 @pytest.fixture
@@ -294,6 +321,84 @@ async def test_the_first_search_waits_for_the_first_files(
     nursery.cancel_scope.cancel()
 
 
+async def test_the_first_search_uses_a_stored_listing(project, nursery, mock_clock, monkeypatch):
+    folder = project.parent / "cache" / "listings"
+
+    def start() -> FileIndex:
+        index = FileIndex([root_of(project)], stored_in=folder)
+        index.stored_from = 3
+        nursery.start_soon(index.run)
+        return index
+
+    async def until_stored(count: int) -> None:
+        while await trio.to_thread.run_sync(lambda: len(stored().search("", 99))) != count:
+            await trio.sleep(0)
+
+    def stored() -> Catalogue:
+        return StoredListing(folder, [root_of(project)], gitignore=True).load()
+
+    await start().search("main", limit=10)
+    await until_stored(6)
+    (project / "src" / "main.py").unlink()
+    (project / "new.py").touch()
+    listings = Listings()
+    listings.resume.clear()
+    monkeypatch.setattr(room, "list_files", listings)
+    index = start()
+    assert names(await index.search("py", limit=10), project) == ["src/util/text.py"]
+    listings.resume.set()
+    while len(await index.search("py", limit=10)) < 2:
+        await trio.sleep(0)
+    assert names(await index.search("py", limit=10), project) == ["new.py", "src/util/text.py"]
+    await until_stored(6)
+    assert stat.S_IMODE(next(folder.glob("[!.]*")).stat().st_mode) == 0o600
+    nursery.cancel_scope.cancel()
+
+
+def test_only_changed_listings_are_written_and_the_oldest_are_forgotten(tmp_path):
+    listed = [catalogue(["a"]), catalogue(["a", "b"])]
+    folder = tmp_path / "listings"
+    for number in range(20):
+        root = root_of(tmp_path / str(number))
+        StoredListing(folder, [root], gitignore=True).save(listed[0])
+        os.utime(max(folder.glob("[!.]*"), key=lambda file: file.stat().st_mtime), (number, number))
+    stored = StoredListing(folder, [root_of(tmp_path / "19")], gitignore=True)
+    (folder / ".abandoned").touch()
+    os.utime(folder / ".abandoned", (0, 0))
+    file = max(folder.glob("[!.]*"), key=lambda file: file.stat().st_mtime)
+    assert len(stored.load()) == 1
+    before = file.stat()
+    stored.save(listed[0])
+    assert file.stat().st_ino == before.st_ino
+    stored.save(listed[1])
+    assert file.stat().st_ino != before.st_ino
+    assert len(stored.load()) == 2
+    assert len(StoredListing(folder, [root_of(tmp_path / "19")], gitignore=False).load()) == 0
+    assert len(StoredListing(folder, [root_of(tmp_path / "0")], gitignore=True).load()) == 0
+    assert sorted(each.name for each in folder.glob(".*")) == [".gitignore"]
+    assert len(list(folder.glob("[!.]*"))) == 16
+
+
+@pytest.mark.parametrize("fault", ["damaged", "a folder", "a pipe", "no room"])
+def test_a_listing_that_cannot_be_stored_or_read_is_absent(tmp_path, monkeypatch, fault):
+    stored = StoredListing(tmp_path, [], gitignore=True)
+    stored.save(catalogue(["a"]))
+    (file,) = tmp_path.glob("[!.]*")
+    if fault == "damaged":
+        file.write_bytes(file.read_bytes()[:-1])
+    else:
+        file.unlink()
+    if fault == "a folder":
+        file.mkdir()
+    elif fault == "a pipe":
+        os.mkfifo(file)
+    elif fault == "no room":
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+            StoredListing(tmp_path, [], gitignore=True).save(catalogue(["a"]))
+    assert len(StoredListing(tmp_path, [], gitignore=True).load()) == 0
+
+
 async def test_the_index_ends_though_a_listing_hangs(project, mock_clock, monkeypatch):
     entered, resume, returned = threading.Event(), threading.Event(), threading.Event()
 
@@ -357,7 +462,7 @@ async def test_a_root_swapped_for_a_link_has_no_files(project, outside, nursery)
     project.symlink_to(outside)
     nursery.start_soon(index.run)
     assert await index.search("secret", limit=10) == []
-    assert index._is_complete.is_set()
+    assert index._has_all.is_set()
     nursery.cancel_scope.cancel()
 
 

@@ -1,0 +1,249 @@
+"""A listing of files and directories: how it is searched, and its stored form.
+
+It holds long texts and arrays in place of an object for each file, so that a listing of a million
+files is small, and can be searched soon after it was read from a disk.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import zlib
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, islice
+from typing import Final, NamedTuple, TypeAlias
+
+_CHUNK = 4_096  # entries searched in one call, which holds the interpreter
+_MAGIC: Final = f"eca listing 1 {sys.byteorder} {array('I').itemsize}\n".encode()
+_ENCODING: Final = ("utf-8", "surrogatepass")  # names that are not UTF-8 have lone surrogates
+
+_Finder: TypeAlias = Callable[[str, int], int]
+"""A function from a text and a start to the position of a match; negative: no match."""
+
+
+class Entry(NamedTuple):
+    """A file or a directory.
+
+    Attributes:
+        path: relative to its root, with `/`.
+        root: the index of the root.
+    """
+
+    path: str
+    root: int
+    is_directory: bool
+
+
+class _Texts:
+    """Texts joined to one, each between two NULs, which no path contains.
+
+    Attributes:
+        joined: the joined texts.
+        starts: the position of the NUL before each text, and of the last NUL.
+    """
+
+    def __init__(self, joined: str, starts: array[int]) -> None:
+        self.joined = joined
+        self.starts = starts
+
+    @classmethod
+    def join(cls, texts: Sequence[str]) -> _Texts:
+        """Join texts."""
+        lengths = (len(text) + 1 for text in texts)
+        return cls("\0".join(["", *texts, ""]), array("I", accumulate(lengths, initial=0)))
+
+    def folded(self) -> _Texts:
+        """Return the texts without differences in case."""
+        joined = self.joined.casefold()
+        if len(joined) == len(self.joined):
+            return _Texts(joined, self.starts)
+        return _Texts.join(joined.split("\0")[1:-1])
+
+    def __getitem__(self, number: int) -> str:
+        return self.joined[self.starts[number] + 1 : self.starts[number + 1]]
+
+    def matches(self, find: _Finder) -> Iterator[int]:
+        """Yield the indexes of the texts with a match."""
+        at = find(self.joined, 0)
+        while at >= 0:
+            number = bisect_right(self.starts, at) - 1
+            yield number
+            at = find(self.joined, self.starts[number + 1])
+
+
+class _Chunk:
+    """Entries that are searched in one call.
+
+    Attributes:
+        kinds: of each entry, twice the index of its root, plus 1 for a directory.
+        paths: the paths.
+        names: the last names of the paths, without differences in case.
+    """
+
+    def __init__(self, kinds: array[int], paths: _Texts, names: _Texts) -> None:
+        self.kinds = kinds
+        self.paths = paths
+        self.names = names
+
+    @cached_property
+    def folded(self) -> _Texts:
+        """The paths without differences in case; made when names are not enough."""
+        return self.paths.folded()
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> _Chunk:
+        """Make a chunk of entries."""
+        kinds = array("I", (2 * entry.root + entry.is_directory for entry in entries))
+        names = [entry.path.rpartition("/")[2].casefold() for entry in entries]
+        return cls(kinds, _Texts.join([entry.path for entry in entries]), _Texts.join(names))
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def __getitem__(self, number: int) -> Entry:
+        kind = self.kinds[number]
+        return Entry(self.paths[number], kind >> 1, bool(kind & 1))
+
+    def to_parts(self) -> Iterator[bytes]:
+        """Yield the stored form."""
+        texts = [each.joined.encode(*_ENCODING) for each in (self.paths, self.names)]
+        yield array("I", (len(self), *map(len, texts))).tobytes()
+        yield from (each.tobytes() for each in (self.kinds, self.paths.starts, self.names.starts))
+        yield from texts
+
+    @classmethod
+    def read(cls, stored: _Reader) -> _Chunk:
+        """Read the stored form."""
+        count, paths, names = stored.numbers(3)
+        kinds, *starts = (stored.numbers(each) for each in (count, count + 1, count + 1))
+        texts = (stored.text(length) for length in (paths, names))
+        return cls(kinds, *(_Texts(text, start) for text, start in zip(texts, starts, strict=True)))
+
+
+class Catalogue:
+    """An immutable listing that can be searched."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        ordered = _shortest_first(entries)
+        starts = range(0, len(ordered), _CHUNK)
+        self._chunks = [_Chunk.of(ordered[start : start + _CHUNK]) for start in starts]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._chunks))
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form, which this machine can read."""
+        parts = [part for chunk in self._chunks for part in chunk.to_parts()]
+        return b"".join([_MAGIC, _checksum(parts), *parts])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Catalogue:
+        """Return the listing of a stored form.
+
+        Raises:
+            ValueError: the data are something else, or damaged.
+        """
+        stored = _Reader(data)
+        if stored.piece(len(_MAGIC)) != _MAGIC:
+            raise ValueError("not a listing of this version and machine")
+        checksum = stored.piece(4)
+        if checksum != _checksum([stored.rest]):
+            raise ValueError("the listing is damaged")
+        catalogue = cls()
+        while stored.rest:
+            catalogue._chunks.append(_Chunk.read(stored))
+        return catalogue
+
+    def search(self, query: str, limit: int) -> list[Entry]:
+        """Return the entries that match, best first; a blank query matches all.
+
+        The order: the name is the query, the name begins with it, the name contains it, the path
+        contains it, the path has its letters in this order. Among equals the shorter path comes
+        first. Case does not matter.
+        """
+        query = query.strip().casefold()
+        return list(islice(self._ranked(query) if query else self._all(), limit))
+
+    def _all(self) -> Iterator[Entry]:
+        return (chunk[number] for chunk in self._chunks for number in range(len(chunk)))
+
+    def _ranked(self, query: str) -> Iterator[Entry]:
+        yielded: set[int] = set()
+        for in_names, find in _tiers(query):
+            for number, chunk in enumerate(self._chunks):
+                texts = chunk.names if in_names else chunk.folded
+                for match in texts.matches(find):
+                    position = number * _CHUNK + match
+                    if position not in yielded:
+                        yielded.add(position)
+                        yield chunk[match]
+
+
+class _Reader:
+    """Stored data that are read piece by piece."""
+
+    def __init__(self, data: bytes) -> None:
+        self.rest = memoryview(data)
+
+    def piece(self, length: int) -> memoryview:
+        piece, self.rest = self.rest[:length], self.rest[length:]
+        return piece
+
+    def numbers(self, count: int) -> array[int]:
+        numbers = array("I")
+        numbers.frombytes(self.piece(count * numbers.itemsize))
+        return numbers
+
+    def text(self, length: int) -> str:
+        return str(self.piece(length), *_ENCODING)
+
+
+def _checksum(parts: Iterable[bytes | memoryview]) -> bytes:
+    value = 0
+    for part in parts:
+        value = zlib.crc32(part, value)
+    return value.to_bytes(4, "big")
+
+
+def _shortest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """Return entries by length, then by path, in short sorts: a long one would hold all threads."""
+    by_length: defaultdict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        by_length[len(entry.path)].append(entry)
+    return [entry for _, alike in sorted(by_length.items()) for entry in sorted(alike)]
+
+
+def _tiers(query: str) -> Iterator[tuple[bool, _Finder]]:
+    """Yield the finders of a query, best first, each with whether it searches in names."""
+    if "\0" in query:
+        return
+    in_names = "/" not in query
+    yield in_names, _containing(f"\0{query}\0")
+    yield in_names, _containing(f"\0{query}")
+    yield in_names, _containing(query)
+    if in_names:
+        yield False, _containing(query)
+    letters = "".join(query.split())
+    yield in_names, _with_letters(letters)
+    if in_names:
+        yield False, _with_letters(letters)
+
+
+def _containing(part: str) -> _Finder:
+    return lambda text, start: text.find(part, start)
+
+
+def _with_letters(letters: str) -> _Finder:
+    """Return a finder of letters in order; it never backtracks."""
+    steps = (rf"[^\x00{re.escape(letter)}]*+{re.escape(letter)}" for letter in letters)
+    pattern = re.compile(r"\x00" + "".join(steps))
+
+    def find(text: str, start: int) -> int:
+        match = pattern.search(text, start)
+        return match.start() if match else -1
+
+    return find

@@ -1,0 +1,75 @@
+"""Listings of large workspaces, stored for the first search of the next server.
+
+A missing or damaged file counts as absent, and a failed write is not an error. Everything here
+touches the disk: call it in a worker thread.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from eca_protocol.server.roots import Root
+from eca_server.config.directories import make_data_directory
+from eca_server.config.files import Unreadable, read_bytes
+from eca_server.config.private_file import replace_file
+from eca_server.workspace.catalogue import Catalogue
+
+_MOST_BYTES: Final = 2**28
+_MOST_LISTINGS: Final = 16
+_BEGINNING: Final = 64  # bytes, with the checksum of the rest
+_LONGEST_WRITE: Final = 3600.0  # seconds; an older temporary file is one of a killed server
+
+
+class StoredListing:
+    """The stored listing of one set of roots.
+
+    Args:
+        folder: the folder of all stored listings.
+        roots: the roots.
+        gitignore: the listing leaves out the files that Git ignores.
+    """
+
+    def __init__(self, folder: Path, roots: Sequence[Root], *, gitignore: bool) -> None:
+        identity = "\0".join([str(gitignore), *(str(root.real_path) for root in roots)])
+        digest = hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
+        self._file = folder / digest[:32]
+        self._beginning = b""
+
+    def load(self) -> Catalogue:
+        """Return the listing; an empty one if none is stored."""
+        try:
+            data = read_bytes(self._file, most=_MOST_BYTES)
+            catalogue = Catalogue.from_bytes(data)
+        except (Unreadable, ValueError):
+            return Catalogue()
+        self._beginning = data[:_BEGINNING]
+        with suppress(OSError):
+            os.utime(self._file)
+        return catalogue
+
+    def save(self, catalogue: Catalogue) -> None:
+        """Store a listing if it has changed, and forget those used longest ago."""
+        data = catalogue.to_bytes()
+        if data[:_BEGINNING] == self._beginning:
+            return
+        with suppress(OSError):
+            make_data_directory(self._file.parent)
+            replace_file(self._file, data)
+            self._beginning = data[:_BEGINNING]
+            _forget_old(self._file.parent)
+
+
+def _forget_old(folder: Path) -> None:
+    used = {each: each.stat().st_mtime for each in folder.iterdir() if each.name != ".gitignore"}
+    written = [each for each in used if not each.name.startswith(".")]
+    old = sorted(written, key=used.__getitem__)[:-_MOST_LISTINGS]
+    abandoned = time.time() - _LONGEST_WRITE
+    old += [each for each in used if each.name.startswith(".") and used[each] < abandoned]
+    for each in old:
+        each.unlink(missing_ok=True)
