@@ -6,6 +6,7 @@ blank line if other text came before, and so does the text behind a system text.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -23,6 +24,8 @@ __all__ = ["Paragraphs", "Role", "arguments_of", "closing_text", "named_command"
 Role: TypeAlias = Literal["user", "system", "assistant"]
 
 _MOST_JSON_BYTES = 6  # of one character
+_SHORT_ESCAPES = b'"\\\b\t\n\f\r'
+_ESCAPES = _SHORT_ESCAPES, bytes(set(range(0x20)) - set(_SHORT_ESCAPES))  # 1 or 5 bytes more
 
 _TEXTS: Mapping[type, str] = {
     ChatTextContent: "text",
@@ -79,29 +82,25 @@ def pieces(text: str, limit: int) -> Iterator[str]:
 
     A piece ends after a line break if there is one in its second half.
     """
-    start = size = line_end = line_size = 0
-    for position, character in enumerate(text):
-        cost = _json_cost(character)
-        while size + cost > limit and position > start:
-            cut, cut_size = (line_end, line_size) if line_size * 2 > size else (position, size)
-            yield text[start:cut]
-            start, size, line_size = cut, size - cut_size, 0
-        size += cost
-        if character == "\n":
-            line_end, line_size = position + 1, size
-    if start < len(text):
-        yield text[start:]
+    start = 0
+    while start < len(text):
+        window = text[start : start + limit]
+        if _json_bytes(window) > limit:
+            end = bisect_right(range(len(window)), limit, key=lambda end: _json_bytes(window[:end]))
+            window = window[: max(end - 1, 1)]
+        if start + len(window) < len(text):
+            lines = window[: window.rfind("\n") + 1]
+            window = lines if _json_bytes(lines) * 2 > _json_bytes(window) else window
+        yield window
+        start += len(window)
 
 
-def _json_cost(character: str) -> int:
-    number = ord(character)
-    if number < 0x20:
-        return 2 if character in "\b\t\n\f\r" else 6
-    if number < 0x80:
-        return 2 if character in '"\\' else 1
-    if number < 0x800:
-        return 2
-    return 3 if number < 0x10000 else 4
+def _json_bytes(text: str) -> int:
+    """Return the bytes of a text in JSON, without the quotation marks."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    size = len(encoded)
+    short, long = (size - len(encoded.translate(None, each)) for each in _ESCAPES)
+    return size + short + 5 * long
 
 
 def closing_text(dropped: Sequence[str], *, is_stopped: bool) -> str:
