@@ -72,8 +72,8 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     editor.type(b"\x03")
     editor.until(b"Stopped.")
     editor.until(PROMPT)
-    editor.type(b"say bye\r")
-    editor.until(b"bye")
+    editor.type(b"say **bye**\r")
+    editor.until(b"\x1b[1mbye")
     editor.until(PROMPT)
     editor.type(b"\x04")
     assert editor.exit_code() == 0
