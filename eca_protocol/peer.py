@@ -440,7 +440,8 @@ class Peer:
         request = self._endpoint.call(method, self.codec.encode_params(method, params))
         call = self.pending_calls[request.id] = PendingCall(
             request,
-            decode=self._decode_result,
+            # Not the method itself: the codec may be replaced before the answer comes.
+            decode=lambda method, raw: self.codec.decode_result(method, raw),  # noqa: PLW0108
             abandon=self.abandon,
         )
         try:
@@ -450,9 +451,6 @@ class Peer:
             self._endpoint.abandon(request.id)
             raise
         return call
-
-    def _decode_result(self, method: str, raw: Any) -> Any:
-        return self.codec.decode_result(method, raw)  # the codec may have changed since the call
 
     async def call(self, method: str, params: Any = None, *, deadline: float | None = None) -> Any:
         """Send a typed request and wait for its typed result; see `PendingCall.result`."""
