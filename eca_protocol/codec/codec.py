@@ -187,7 +187,7 @@ def _raise_error_in(raw: dict[str, Any], method: str) -> None:
     """Raise the error in a result: `{error: {code, message}}` or `{type, message}` (W-60)."""
     error = raw.get("error")
     if error is None and raw.keys() <= {"type", "message"}:
-        error = raw if raw.get("type") in {"error", "warning", "info"} else None
+        error = raw if raw.get("type") in ("error", "warning", "info") else None
     if isinstance(error, dict):
         failure = error_response(None, error)
         raise RequestFailed(failure.code, failure.message, failure.data, method=method)

@@ -25,7 +25,7 @@ TRUST: Final = "Trust this folder"
 NOT_NOW: Final = "Not now"
 NEVER: Final = "Never for these settings"
 
-_GUARD_EVENTS: Final = frozenset({"preToolCall", "preRequest", "prePrompt"})
+_GUARD_EVENTS: Final = ("preToolCall", "preRequest", "prePrompt")
 _KINDS: Final[Mapping[str, str]] = {
     "mcpServers": "MCP server",
     "hooks": "hook",

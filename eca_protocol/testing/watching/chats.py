@@ -239,7 +239,7 @@ class Chats:
             self._log.report(row, "no content for a deleted chat", f"`{kind}`", chat_id=chat_id)
             self._ignored_ids.add(chat_id)
             return None
-        if params.get("parentChatId") in self._chats:
+        if params.get("parentChatId") in [*self._chats]:
             self._ignored_ids.add(chat_id)
             return None
         is_of_a_stop = chat_id in self._stopped_unknown

@@ -18,7 +18,7 @@ MARK: Final = "x-mcp-header"
 _Path: TypeAlias = tuple[str, ...]
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_TYPES: Final = frozenset({"string", "integer", "boolean"})
+_TYPES: Final = ("string", "integer", "boolean")  # a schema may name something unhashable
 _NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 _VALUES: Final = frozenset({"default", "examples", "enum", "const"})
 

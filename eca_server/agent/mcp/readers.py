@@ -227,7 +227,7 @@ def _content(raw: Any) -> Content:
     if kind == "text" and "text" in block:
         text = block["text"]
         return TextContent(text=text if isinstance(text, str) else _as_json(text))
-    if kind in {"image", "audio"}:
+    if kind in ("image", "audio"):
         return _media(block, kind)
     if kind == "resource" and isinstance(block.get("resource"), dict):
         return EmbeddedResource(contents=_contents(block["resource"]))

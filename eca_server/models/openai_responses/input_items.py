@@ -167,7 +167,7 @@ class ResponsesWriter:
 
     def _can_be_returned(self, item: Mapping[str, Any]) -> bool:
         readable = item.get("encrypted_content") or item.get("content")
-        return bool(readable) and item.get("id") not in self._refused
+        return bool(readable) and str(item.get("id")) not in self._refused
 
     def _results(self, message: Message, ids: _CallIds) -> Iterator[_Item]:
         later: list[_Item] = []  # images that outputs cannot contain

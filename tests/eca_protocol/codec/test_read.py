@@ -478,6 +478,11 @@ def test_an_error_that_is_in_a_result_is_an_error(method, result, data):
     assert raised.value.method == method
 
 
+def test_a_result_whose_type_is_no_text_is_no_error():
+    with pytest.raises(DecodeError, match="items: expected an array"):
+        CODEC.decode_result("completion/inline", {"type": {}, "message": "gone"})
+
+
 @pytest.mark.parametrize(
     ("method", "raw", "words"),
     [

@@ -372,6 +372,13 @@ def test_a_hooks_file_is_a_part_of_what_is_accepted(untrusted):
     assert "the hook guard, which can block calls" in guards_off(after_restart.withheld)
 
 
+def test_a_hook_without_an_event_waits_and_guards_nothing(untrusted):
+    untrusted.in_root(0, {"hooks": {"odd": {"type": {}, "actions": []}}})
+    withheld = untrusted.load().withheld
+    assert [item.key for item in withheld] == ["hooks.odd"]
+    assert guards_off(withheld) == ""
+
+
 def test_a_hooks_file_outside_the_folder_is_named_and_not_read(untrusted):
     script = untrusted.write(untrusted.folder / "mine.sh", "true")
     hook = {"type": "preToolCall", "actions": [{"type": "shell", "file": str(script)}]}

@@ -77,6 +77,7 @@ def test_pictures_are_detected_by_their_first_bytes(start, found):
         ({"type": "text", "text": {"a": 1}}, TextContent(text='{"a":1}')),
         ("bare", TextContent(text="bare")),
         ({"type": "hologram", "x": 1}, TextContent(text='{"type":"hologram","x":1}')),
+        ({"type": ["image"]}, TextContent(text='{"type":["image"]}')),
         ({"type": "resource"}, TextContent(text='{"type":"resource"}')),
         ({"type": "audio", "data": "AAE="}, AudioContent(data=b"\x00\x01", mime_type="audio/wav")),
         (

@@ -120,6 +120,7 @@ async def test_arguments_that_a_server_wants_as_headers_are_sent_so():
         {"a": marked("two words")},
         {"a": marked(7)},
         {"a": marked("A", "number")},
+        {"a": {"type": ["string"], "x-mcp-header": "A"}},
         {"a": marked("Same"), "b": marked("same")},
         {"a": {"type": "array", "items": marked("A")}},
         {"a": {"anyOf": [marked("A"), {"type": "null"}]}},
