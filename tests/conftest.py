@@ -8,6 +8,7 @@ import inspect
 import itertools
 import os
 import signal
+import sysconfig
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -119,7 +120,8 @@ def pytest_collection() -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        gc.freeze()
+        if not sysconfig.get_config_var("Py_GIL_DISABLED"):  # 3.13 frees what is frozen there
+            gc.freeze()
         gc.enable()
 
 

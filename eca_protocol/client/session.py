@@ -99,13 +99,20 @@ class Session:
         await self._peer.__aenter__()
         return self
 
-    def call_in_finalizer(self, function: Callable[[], None]) -> None:
-        """Call a function of the connection; a finalizer may run in any thread, at any time."""
-        if self._thread == threading.get_ident():
+    def call_in_finalizer(
+        self, function: Callable[[], None], *, get_ident: Callable[[], int] = threading.get_ident
+    ) -> None:
+        """Call a function of the connection; a finalizer may run in any thread, at any time.
+
+        At the end of the interpreter, the names of this module are None.
+        """
+        if self._thread == get_ident():
             function()
-        else:
-            with contextlib.suppress(RuntimeError):  # the event loop has ended
-                self._run_soon(function)
+            return
+        try:  # noqa: SIM105 - `contextlib` may be one of those names
+            self._run_soon(function)
+        except RuntimeError:  # the event loop has ended
+            pass
 
     @property
     def closed(self) -> bool:
