@@ -64,6 +64,7 @@ def test_it_conforms_where_no_model_is_waited_for() -> None:
     check(judged(Target(serve=serve), "asyncio", *cases), passes=120)
 
 
+@pytest.mark.long  # each turn that waits for the user is waited for
 @pytest.mark.parametrize("edition", [None, Revision.CURRENT])
 def test_a_server_whose_turns_wait_for_approvals_conforms(edition: Revision | None) -> None:
     cases = (
