@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import open_directory
-from eca_server.workspace.stored_listings import StoredListing
+from eca_server.workspace.stored_listings import StoredListings
 
 _FRESH = 5.0  # seconds until a listing is stale
 _PATIENCE = 0.1  # seconds that a search waits for the complete first listing
@@ -81,7 +82,7 @@ class FileIndex:
         """
         self._workspace = Workspace(roots)
         self.gitignore = gitignore
-        self._stored_in = stored_in
+        self._stored = None if stored_in is None else StoredListings(stored_in, roots)
         self._on_problem = on_problem
         self._catalogue = Catalogue()
         self._has_all = trio.Event()
@@ -94,21 +95,26 @@ class FileIndex:
         while True:
             await self._refresh_requested.wait()
             self._refresh_requested = trio.Event()
-            roots, folder = self._workspace.roots, self._stored_in
-            stored = folder and StoredListing(folder, roots, gitignore=self.gitignore)
-            if stored and not self._has_all.is_set():
-                before = await trio.to_thread.run_sync(stored.load, abandon_on_cancel=True)
-                if before:
-                    self._catalogue, self._is_from_before = before, True
-                    self._has_all.set()
-            started = trio.current_time()
+            if not self._has_all.is_set():
+                await self._load()
+            started, gitignore = trio.current_time(), self.gitignore
             self._catalogue = await trio.to_thread.run_sync(self._listing, abandon_on_cancel=True)
             self._is_from_before = False
             self._has_all.set()
             duration = trio.current_time() - started
             self._stale_at = started + duration + max(_FRESH, duration)
-            if stored and len(self._catalogue) >= self.stored_from:
-                await trio.to_thread.run_sync(stored.save, self._catalogue, abandon_on_cancel=True)
+            if self._stored is not None and len(self._catalogue) >= self.stored_from:
+                save = partial(self._stored.save, self._catalogue, gitignore=gitignore)
+                await trio.to_thread.run_sync(save, abandon_on_cancel=True)
+
+    async def _load(self) -> None:
+        """Use the listing that a server before has stored."""
+        if self._stored is not None:
+            load = partial(self._stored.load, gitignore=self.gitignore)
+            before = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
+            if before:
+                self._catalogue, self._is_from_before = before, True
+                self._has_all.set()
 
     async def search(self, query: str, *, limit: int) -> list[FileMatch]:
         """Return the files and directories that match a query, best first, without delay.

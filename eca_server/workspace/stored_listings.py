@@ -26,43 +26,50 @@ _BEGINNING: Final = 64  # bytes, with the checksum of the rest
 _LONGEST_WRITE: Final = 3600.0  # seconds; an older temporary file is one of a killed server
 
 
-class StoredListing:
-    """The stored listing of one set of roots.
+class StoredListings:
+    """The stored listings of one set of roots.
 
     Args:
         folder: the folder of all stored listings.
         roots: the roots.
-        gitignore: the listing leaves out the files that Git ignores.
     """
 
-    def __init__(self, folder: Path, roots: Sequence[Root], *, gitignore: bool) -> None:
-        identity = "\0".join([str(gitignore), *(str(root.real_path) for root in roots)])
-        digest = hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()
-        self._file = folder / digest[:32]
-        self._beginning = b""
+    def __init__(self, folder: Path, roots: Sequence[Root]) -> None:
+        self._folder = folder
+        self._roots = [str(root.real_path) for root in roots]
+        self._stored: tuple[Path, bytes] | None = None
 
-    def load(self) -> Catalogue:
-        """Return the listing; an empty one if none is stored."""
+    def load(self, *, gitignore: bool) -> Catalogue:
+        """Return the listing; an empty one if none is stored.
+
+        `gitignore`: the listing leaves out the files that Git ignores.
+        """
+        file = self._file(gitignore=gitignore)
         try:
-            data = read_bytes(self._file, most=_MOST_BYTES)
+            data = read_bytes(file, most=_MOST_BYTES)
             catalogue = Catalogue.from_bytes(data)
         except (Unreadable, ValueError):
             return Catalogue()
-        self._beginning = data[:_BEGINNING]
+        self._stored = file, data[:_BEGINNING]
         with suppress(OSError):
-            os.utime(self._file)
+            os.utime(file)
         return catalogue
 
-    def save(self, catalogue: Catalogue) -> None:
+    def save(self, catalogue: Catalogue, *, gitignore: bool) -> None:
         """Store a listing if it has changed, and forget those used longest ago."""
         data = catalogue.to_bytes()
-        if data[:_BEGINNING] == self._beginning:
+        stored = self._file(gitignore=gitignore), data[:_BEGINNING]
+        if stored == self._stored:
             return
         with suppress(OSError):
-            make_data_directory(self._file.parent)
-            replace_file(self._file, data)
-            self._beginning = data[:_BEGINNING]
-            _forget_old(self._file.parent)
+            make_data_directory(self._folder)
+            replace_file(stored[0], data)
+            self._stored = stored
+            _forget_old(self._folder)
+
+    def _file(self, *, gitignore: bool) -> Path:
+        identity = "\0".join([str(gitignore), *self._roots]).encode(errors="surrogatepass")
+        return self._folder / hashlib.sha256(identity).hexdigest()[:32]
 
 
 def _forget_old(folder: Path) -> None:

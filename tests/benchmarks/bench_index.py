@@ -23,7 +23,7 @@ from rig import BareClient, rig
 from eca_protocol.server.roots import Root
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.index import FileIndex
-from eca_server.workspace.stored_listings import StoredListing
+from eca_server.workspace.stored_listings import StoredListings
 
 WORDS = ["alpha", "beta", "gamma", "delta", "users", "models", "views", "client", "server", "index"]
 BOUND = 0.2
@@ -118,7 +118,7 @@ async def measure(folder: Path, stored: Path) -> list[Row]:
         await until_stored(stored)
         nursery.cancel_scope.cancel()
     from_storage = [await seconds_from_storage(root, stored) for _ in range(SERVERS)]
-    StoredListing(stored, [root], gitignore=True).save(Catalogue(a_million()))
+    StoredListings(stored, [root]).save(Catalogue(a_million()), gitignore=True)
     from_a_million = [await seconds_from_storage(root, stored) for _ in range(SERVERS)]
     found = [(repr(query), f"{seconds * 1e3:.1f}", str(n)) for query, (seconds, n) in warm.items()]
     print_table("A search once the index is built", ("query", "ms", "found"), found)

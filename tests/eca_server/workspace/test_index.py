@@ -22,7 +22,7 @@ from eca_server.workspace import index as room
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.index import FileIndex, FileMatch
-from eca_server.workspace.stored_listings import StoredListing
+from eca_server.workspace.stored_listings import StoredListings
 from tests.eca_server.workspace.conftest import root_of
 
 
@@ -323,6 +323,8 @@ async def test_the_first_search_waits_for_the_first_files(
 
 async def test_the_first_search_uses_a_stored_listing(project, nursery, mock_clock, monkeypatch):
     folder = project.parent / "cache" / "listings"
+    listings = Listings()
+    monkeypatch.setattr(room, "list_files", listings)
 
     def start() -> FileIndex:
         index = FileIndex([root_of(project)], stored_in=folder)
@@ -330,59 +332,67 @@ async def test_the_first_search_uses_a_stored_listing(project, nursery, mock_clo
         nursery.start_soon(index.run)
         return index
 
-    async def until_stored(count: int) -> None:
-        while await trio.to_thread.run_sync(lambda: len(stored().search("", 99))) != count:
+    def stored() -> list[str]:
+        listed = StoredListings(folder, [root_of(project)]).load(gitignore=True)
+        return [entry.path for entry in listed.search("py", 10)]
+
+    async def until_stored(*paths: str) -> int:
+        while await trio.to_thread.run_sync(stored) != list(paths):
             await trio.sleep(0)
+        (file,) = folder.glob("[!.]*")
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        return file.stat().st_ino
 
-    def stored() -> Catalogue:
-        return StoredListing(folder, [root_of(project)], gitignore=True).load()
-
-    await start().search("main", limit=10)
-    await until_stored(6)
+    await (first := start()).search("main", limit=10)
+    written = await until_stored("src/main.py", "src/util/text.py")
+    while listings.begun < 3:  # then the second is stored, if it is
+        mock_clock.jump(10)
+        await first.search("main", limit=10)
+    assert await until_stored("src/main.py", "src/util/text.py") == written
     (project / "src" / "main.py").unlink()
     (project / "new.py").touch()
-    listings = Listings()
     listings.resume.clear()
-    monkeypatch.setattr(room, "list_files", listings)
     index = start()
     assert names(await index.search("py", limit=10), project) == ["src/util/text.py"]
     listings.resume.set()
     while len(await index.search("py", limit=10)) < 2:
         await trio.sleep(0)
-    assert names(await index.search("py", limit=10), project) == ["new.py", "src/util/text.py"]
-    await until_stored(6)
-    assert stat.S_IMODE(next(folder.glob("[!.]*")).stat().st_mode) == 0o600
+    assert await until_stored("new.py", "src/util/text.py") != written
     nursery.cancel_scope.cancel()
 
 
 def test_only_changed_listings_are_written_and_the_oldest_are_forgotten(tmp_path):
     listed = [catalogue(["a"]), catalogue(["a", "b"])]
     folder = tmp_path / "listings"
+
+    def at(number: int) -> StoredListings:
+        return StoredListings(folder, [root_of(tmp_path / str(number))])
+
+    def newest() -> Path:
+        return max(folder.glob("[!.]*"), key=lambda file: file.stat().st_mtime)
+
     for number in range(20):
-        root = root_of(tmp_path / str(number))
-        StoredListing(folder, [root], gitignore=True).save(listed[0])
-        os.utime(max(folder.glob("[!.]*"), key=lambda file: file.stat().st_mtime), (number, number))
-    stored = StoredListing(folder, [root_of(tmp_path / "19")], gitignore=True)
+        at(number).save(listed[0], gitignore=True)
+        os.utime(newest(), (number, number))
     (folder / ".abandoned").touch()
     os.utime(folder / ".abandoned", (0, 0))
-    file = max(folder.glob("[!.]*"), key=lambda file: file.stat().st_mtime)
-    assert len(stored.load()) == 1
-    before = file.stat()
-    stored.save(listed[0])
-    assert file.stat().st_ino == before.st_ino
-    stored.save(listed[1])
-    assert file.stat().st_ino != before.st_ino
-    assert len(stored.load()) == 2
-    assert len(StoredListing(folder, [root_of(tmp_path / "19")], gitignore=False).load()) == 0
-    assert len(StoredListing(folder, [root_of(tmp_path / "0")], gitignore=True).load()) == 0
-    assert sorted(each.name for each in folder.glob(".*")) == [".gitignore"]
+    last = at(19)
+    before = newest().stat().st_ino
+    assert len(last.load(gitignore=True)) == 1
+    last.save(listed[0], gitignore=True)
+    assert newest().stat().st_ino == before
+    last.save(listed[1], gitignore=True)
+    assert newest().stat().st_ino != before
+    assert len(last.load(gitignore=True)) == 2
+    assert len(last.load(gitignore=False)) == len(at(0).load(gitignore=True)) == 0
+    assert [each.name for each in folder.glob(".*")] == [".gitignore"]
     assert len(list(folder.glob("[!.]*"))) == 16
 
 
 @pytest.mark.parametrize("fault", ["damaged", "a folder", "a pipe", "no room"])
 def test_a_listing_that_cannot_be_stored_or_read_is_absent(tmp_path, monkeypatch, fault):
-    stored = StoredListing(tmp_path, [], gitignore=True)
-    stored.save(catalogue(["a"]))
+    stored = StoredListings(tmp_path, [])
+    stored.save(catalogue(["a"]), gitignore=True)
     (file,) = tmp_path.glob("[!.]*")
     if fault == "damaged":
         file.write_bytes(file.read_bytes()[:-1])
@@ -393,10 +403,9 @@ def test_a_listing_that_cannot_be_stored_or_read_is_absent(tmp_path, monkeypatch
     elif fault == "a pipe":
         os.mkfifo(file)
     elif fault == "no room":
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "full")))
-            StoredListing(tmp_path, [], gitignore=True).save(catalogue(["a"]))
-    assert len(StoredListing(tmp_path, [], gitignore=True).load()) == 0
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "full")))
+        StoredListings(tmp_path, []).save(catalogue(["a"]), gitignore=True)
+    assert len(stored.load(gitignore=True)) == 0
 
 
 async def test_the_index_ends_though_a_listing_hangs(project, mock_clock, monkeypatch):
