@@ -23,6 +23,7 @@ from typing import TypeVar
 from eca_server.agent.chat.store.checks import check_header, code_of, is_damage
 from eca_server.agent.chat.store.place import (
     BUSY_SECONDS,
+    Damage,
     Owner,
     Presence,
     StoreFault,
@@ -115,6 +116,18 @@ class ChatFile:
             self.rewrite_is_due = True
             self._checkpoint()
         return True
+
+    def add_message(self, chat: str, sequence: int, name: str, body: bytes) -> None:
+        """Add a message inside a query that writes; leave it out if its id exists.
+
+        Raises:
+            Damage: its place is taken, though an index says that it is free.
+        """
+        statement = "INSERT INTO message VALUES (?, ?, ?, ?) ON CONFLICT (chat, id) DO NOTHING"
+        try:
+            self.execute(statement, (chat, sequence, name, body))
+        except sqlite3.IntegrityError as fault:
+            raise Damage(f"message {sequence} of {chat} is not where an index says") from fault
 
     def erase(self, statement: str, values: Sequence[object]) -> None:
         """Delete rows without a trace, inside a query that writes."""

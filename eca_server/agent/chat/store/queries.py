@@ -103,10 +103,7 @@ def append(
     if not updated.rowcount:
         file.execute("INSERT INTO chat VALUES (?, ?, ?, ?, ?)", attrs.astuple(chat))
     for sequence, each in enumerate(messages, before + 1):
-        file.execute(
-            "INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)",
-            (chat.id, sequence, each.id, encode_message(each.message)),
-        )
+        file.add_message(chat.id, sequence, each.id, encode_message(each.message))
     if usage is not None:
         cost = None if usage.cost is None else str(usage.cost)
         file.execute(

@@ -153,8 +153,7 @@ def _settle(file: ChatFile, chat: str, turn: str) -> None:
     if last_sequence is not None:  # else it was rolled back, or another server has settled it
         for number, message in enumerate([*_messages(pieces), CUT_OFF], 1):
             name = message.content_id or f"-{turn}-{number}"
-            row = (chat, last_sequence[0] + number, name, encode_message(message))
-            file.execute("INSERT OR IGNORE INTO message VALUES (?, ?, ?, ?)", row)
+            file.add_message(chat, last_sequence[0] + number, name, encode_message(message))
     _forget(file, chat, turn)
 
 

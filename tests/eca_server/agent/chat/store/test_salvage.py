@@ -211,6 +211,17 @@ async def test_a_flipped_letter_in_an_index_hides_no_message_in_silence(path: Pa
         assert await whole(ours) == CHATS
 
 
+async def test_a_flipped_number_in_an_index_loses_no_new_message(path: Path) -> None:
+    last = f"{CHATS[7]}{chr(len(PLACES))}".encode()
+    page = (root_of(path, "sqlite_autoindex_message_1") - 1) * PAGE
+    overwrite(path, path.read_bytes().index(last, page), last[:-1] + b"\x01")
+    async with opened(path) as ours:
+        assert await ours.store.append(CHATS[7], WORKSPACE, said("new"))
+        assert (await ours.texts(CHATS[7]))[-1] == "new"
+        assert len(await ours.texts(CHATS[7])) == len(PLACES) + 1
+        assert "was damaged" in "".join(ours.problems)
+
+
 async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
     content = path.read_bytes()
     page = content.index(b'"chat 15 2 ') // PAGE * PAGE
