@@ -151,7 +151,7 @@ class Call:
     @property
     def is_open(self) -> bool:
         """True if the content that ends the call was not written yet."""
-        return self.state not in {CallState.CALLED, CallState.REJECTED}
+        return self.state not in (CallState.CALLED, CallState.REJECTED)
 
     def prepare(self, arguments_text: str, *, summary: str | None = None) -> None:
         """Write a piece of the arguments; the first one starts the call on the wire."""

@@ -22,7 +22,7 @@ from eca_server.models.history import (
     ToolCallPart,
     ToolResultPart,
 )
-from eca_server.system.telemetry import Operation, operation
+from eca_server.system.telemetry import Operation, is_enabled, operation
 
 _PROVIDER_NAMES = {
     "azure": "azure.ai.openai",
@@ -33,13 +33,21 @@ _PROVIDER_NAMES = {
 """Providers with a different name in the conventions."""
 
 
+def traced(
+    origin: Origin,
+    request: Request,
+    stream: AbstractAsyncContextManager[AsyncIterator[Event]],
+) -> AbstractAsyncContextManager[AsyncIterator[Event]]:
+    """Return `stream`, the answer to `request`; its events are recorded on a span if enabled."""
+    return _recorded(origin, request, stream) if is_enabled() else stream
+
+
 @asynccontextmanager
-async def traced(
+async def _recorded(
     origin: Origin,
     request: Request,
     stream: AbstractAsyncContextManager[AsyncIterator[Event]],
 ) -> AsyncIterator[AsyncIterator[Event]]:
-    """Yield the events of `stream`, the answer to `request`, and record them on a span."""
     async with operation(
         "chat",
         origin.model,

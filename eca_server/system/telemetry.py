@@ -14,7 +14,12 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +69,7 @@ class Operation:
 
 
 _SILENT = Operation()
+_NOT_RECORDED = nullcontext(_SILENT)
 
 
 class _RecordedOperation(Operation):
@@ -154,27 +160,44 @@ class _Library:
 
 
 class _Telemetry:
-    """The telemetry of one connection, which imports the library when it is needed."""
+    """The telemetry of one connection, which imports the library when it is needed.
+
+    Attributes:
+        is_enabled: whether the variables ask for it; read for each operation, so computed once.
+        deadline: the end of the last flush, on trio's clock.
+    """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.environ = environ
-        self.properties: Mapping[str, str] = {}
-        self.deadline = math.inf
+        self._environ = environ
         self._library: _Library | None = None
         self._is_loaded = False
         self._loading = trio.Lock()
+        self.deadline = math.inf
+        self.configure({})
 
-    @property
-    def variables(self) -> Mapping[str, str]:
-        properties = {
-            name.upper().replace(".", "_"): text for name, text in self.properties.items()
+    def configure(self, properties: Mapping[str, str]) -> None:
+        """Set the configuration's properties, which replace variables of the same name."""
+        variables = {name.upper().replace(".", "_"): text for name, text in properties.items()}
+        variables.pop(_CONTENT, None)
+        self._variables = {**self._environ, **variables}
+        self.is_enabled = _is_enabled(self._variables)
+
+    @asynccontextmanager
+    async def operation(
+        self, name: str, subject: str, attributes: Mapping[str, Any]
+    ) -> AsyncIterator[Operation]:
+        library = await self._loaded_library()
+        if library is None:
+            yield _SILENT
+            return
+        labels = {
+            each.replace("__", "."): text for each, text in attributes.items() if text is not None
         }
-        properties.pop(_CONTENT, None)
-        return {**self.environ, **properties}
+        with library.span(name, subject, labels) as span:
+            yield span
 
-    async def library(self) -> _Library | None:
-        """Return the library, or None if telemetry is disabled or not installed."""
-        if not self._is_loaded and _is_enabled(self.variables):
+    async def _loaded_library(self) -> _Library | None:
+        if not self._is_loaded:
             async with self._loading:
                 if not self._is_loaded:
                     self._library = await trio.to_thread.run_sync(self._load)
@@ -183,7 +206,7 @@ class _Telemetry:
 
     def _load(self) -> _Library | None:
         try:
-            return _Library(self.variables)
+            return _Library(self._variables)
         except ImportError as error:
             _log.warning(
                 "OpenTelemetry is enabled but not installed (%s): "
@@ -221,7 +244,7 @@ def configure(properties: Mapping[str, Secret]) -> None:
     """Set the configuration's properties (`otel.exporter.otlp.endpoint`) before the first span."""
     telemetry = _current.get()
     if telemetry is not None:
-        telemetry.properties = {name: text.reveal() for name, text in properties.items()}
+        telemetry.configure({name: text.reveal() for name, text in properties.items()})
 
 
 def begin_flush() -> None:
@@ -231,8 +254,13 @@ def begin_flush() -> None:
         telemetry.deadline = trio.current_time() + FLUSH_SECONDS
 
 
-@asynccontextmanager
-async def operation(name: str, subject: str, **attributes: Any) -> AsyncIterator[Operation]:
+def is_enabled() -> bool:
+    """Return whether telemetry is enabled for this connection."""
+    telemetry = _current.get()
+    return telemetry is not None and telemetry.is_enabled
+
+
+def operation(name: str, subject: str, **attributes: Any) -> AbstractAsyncContextManager[Operation]:
     """Record the block as a span; an exception sets its `error.type`.
 
     Args:
@@ -242,15 +270,9 @@ async def operation(name: str, subject: str, **attributes: Any) -> AsyncIterator
         attributes: as in `Operation.set`; they also label metrics.
     """
     telemetry = _current.get()
-    library = None if telemetry is None else await telemetry.library()
-    if library is None:
-        yield _SILENT
-        return
-    labels = {
-        each.replace("__", "."): text for each, text in attributes.items() if text is not None
-    }
-    with library.span(name, subject, labels) as span:
-        yield span
+    if telemetry is None or not telemetry.is_enabled:
+        return _NOT_RECORDED
+    return telemetry.operation(name, subject, attributes)
 
 
 def _is_enabled(variables: Mapping[str, str]) -> bool:

@@ -131,7 +131,7 @@ class Calls(dict[str, ToolCall]):
         """Start a call that the model writes; `stop` closes it."""
 
         def moved(call: ToolCall) -> None:
-            if call.state in {CallState.WAITING, CallState.RUNNING}:
+            if call.state in (CallState.WAITING, CallState.RUNNING):
                 self.open[naming.id] = call
             else:
                 self.open.pop(naming.id, None)
