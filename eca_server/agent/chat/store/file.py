@@ -38,6 +38,14 @@ _log = logging.getLogger("eca_server.agent.chat.store")
 
 _PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end
 
+LARGE_BODY = 2**20
+"""The size in bytes above which the body of a message is written in parts of this size."""
+
+_ADD = "INSERT INTO message VALUES (?, ?, ?, ?) ON CONFLICT (chat, id) DO NOTHING"
+_ADD_IN_PARTS = (
+    "INSERT INTO message VALUES (?, ?, ?, zeroblob(?)) ON CONFLICT (chat, id) DO NOTHING"
+)
+
 Result = TypeVar("Result")
 
 
@@ -123,11 +131,24 @@ class ChatFile:
         Raises:
             Damage: its place is taken, though an index says that it is free.
         """
-        statement = "INSERT INTO message VALUES (?, ?, ?, ?) ON CONFLICT (chat, id) DO NOTHING"
+        is_large = len(body) > LARGE_BODY
+        statement = _ADD_IN_PARTS if is_large else _ADD
+        values = (chat, sequence, name, len(body) if is_large else body)
         try:
-            self.execute(statement, (chat, sequence, name, body))
+            row = self.execute(statement, values)
         except sqlite3.IntegrityError as fault:
             raise Damage(f"message {sequence} of {chat} is not where an index says") from fault
+        if is_large and row.rowcount:
+            self._fill(row.lastrowid, body)
+
+    def _fill(self, row: int | None, body: bytes) -> None:
+        """Write the body of a message in parts: SQLite copies a value twice to insert it."""
+        assert self._connection is not None
+        assert row is not None
+        parts = memoryview(body)
+        with self._connection.blobopen("message", "body", row) as blob:
+            for start in range(0, len(parts), LARGE_BODY):
+                blob.write(parts[start : start + LARGE_BODY])
 
     def erase(self, statement: str, values: Sequence[object]) -> None:
         """Delete rows without a trace, inside a query that writes."""

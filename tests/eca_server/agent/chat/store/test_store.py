@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import stat
 import time
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pytest
 import trio
 
 from eca_server.agent.chat.flags import Flag
+from eca_server.agent.chat.store.file import LARGE_BODY
 from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ImagePart, Message, TextPart
@@ -36,6 +38,18 @@ async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
     assert chat.messages == (*first, *turn("b"))
     assert (chat.id, chat.title) == ("c", "A chat")
     assert before <= chat.created <= chat.updated <= time.time()
+
+
+@pytest.mark.parametrize("size", [LARGE_BODY - 200, LARGE_BODY, 2 * LARGE_BODY, 3 * LARGE_BODY + 7])
+async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -> None:
+    text = random.Random(size).randbytes(size // 2 + 1).hex()[:size]
+    async with opened(path) as ours:
+        for _ in range(2):
+            assert await ours.store.append("c", WORKSPACE, said(text))
+        assert await ours.store.append("c", WORKSPACE, said("and a small one"))
+    async with opened(path) as ours:
+        assert await ours.texts("c") == [text, "and a small one"]
+        assert ours.problems == []
 
 
 async def test_what_is_not_stored_is_none(path: Path) -> None:
