@@ -161,6 +161,7 @@ class Models:
             hide=hide,
         )
         self._backends: dict[str, Backend] = {}
+        self._known_facts: dict[tuple[str, str], ModelFacts] = {}
         self.names = tuple(
             f"{each.name}/{model}"
             for each in self.providers
@@ -246,7 +247,7 @@ class Models:
         name, effort = self.canonical_name(name), None
         if name.startswith(f"{ACP}/"):
             effort = variant  # the agent's modes may be unknown yet
-        elif variant in self.variants(name):
+        elif variant is not None and variant in self.variants(name):
             provider, model = self._split(name)
             if variant in provider.model(model).variants:
                 name = f"{name}:{variant}"
@@ -318,6 +319,12 @@ class Models:
 
     def _facts(self, provider: Provider, model: str) -> ModelFacts:
         """Return the facts of a model: the user's, then the provider's, then the catalogue's."""
+        key = provider.name, model
+        if key not in self._known_facts:
+            self._known_facts[key] = self._find_facts(provider, model)
+        return self._known_facts[key]
+
+    def _find_facts(self, provider: Provider, model: str) -> ModelFacts:
         wire_name = provider.wire_name(model)
         facts = ModelFacts.from_settings(provider.model(model))
         if wire_name in provider.listed:

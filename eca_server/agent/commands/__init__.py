@@ -32,7 +32,7 @@ from eca_server.agent.commands.export import export_chat
 from eca_server.agent.commands.hooks import list_hooks
 from eca_server.agent.commands.import_chat import import_file
 from eca_server.agent.commands.init import write_instructions
-from eca_server.agent.commands.login import LOGIN, log_out, login_flows, login_prompt
+from eca_server.agent.commands.login import LOGIN, log_out, login_prompt
 from eca_server.agent.commands.prompt_show import show_prompt, show_repo_map
 from eca_server.agent.commands.rules import list_rules, sync_system_prompt
 from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
@@ -60,7 +60,6 @@ __all__ = [
     "MakeAgent",
     "ask_model",
     "hidden_skill_notes",
-    "login_flows",
     "login_prompt",
     "matching_commands",
     "run_command",

@@ -82,15 +82,20 @@ class LoginPrompt:
 
 
 def login_prompt(
-    message: str, *, awaited: str | None, providers: Mapping[str, Flow | None]
+    message: str, *, awaited: str | None, configured: Mapping[str, Provider]
 ) -> LoginPrompt | None:
     """Return the login that a prompt concerns, or None.
 
-    `awaited`: the provider whose key the chat waits for. A slash command or a sentence ends the
-    wait; a text that may contain a key does not, even an invalid one.
+    A slash command or a sentence ends the wait for a key; a text that may contain a key does not,
+    even an invalid one.
+
+    Args:
+        message: the prompt.
+        awaited: the provider whose key the chat waits for.
+        configured: the configured providers.
     """
     if named_command(message) == LOGIN.name:
-        return _command(message, providers)
+        return _command(message, login_flows(configured))
     if awaited is None:
         return None
     words = message.split()

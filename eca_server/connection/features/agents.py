@@ -147,9 +147,11 @@ class Agents:
         if self.announcer.is_introduced and parent is None:
             self.announcer.announce_tools(behavior)
         external = self._external(model, config) if isinstance(model.backend, ACPBackend) else None
-        toolbox, more = native.toolbox(policy), ""
-        if external is None:
-            toolbox, more = await self._toolbox(turn, config, policy, native)
+        servers = None if external is not None else self.servers()
+        if servers is None:
+            toolbox, more = native.toolbox(policy), ""
+        else:
+            toolbox, more = await _with_servers(servers, turn, config, policy, native)
         texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
         return Agent(
             model=model,
@@ -183,19 +185,6 @@ class Agents:
             wants_title=config.chat_title,
         )
         return partial(self.acp.get().answer, target)
-
-    async def _toolbox(
-        self, turn: Turn, config: Config, policy: Policy, native: NativeTools
-    ) -> tuple[ToolBox, str]:
-        servers = self.servers()
-        if servers is None:
-            return native.toolbox(policy), ""
-        await servers.in_turns.wait(turn)
-        served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
-        if config.mcp_tool_search and served:
-            served = searchable(served)
-            native = native.adding([SearchTools(served=served), CallTool(served=served)])
-        return native.toolbox(policy, served), servers.in_turns.instructions()
 
     async def _gather(
         self, chat: Outlet, text: str, contexts: Sequence[ChatContext], gitignore: bool
@@ -301,6 +290,18 @@ class Agents:
             if note:
                 turn.say(note, role="system")
         return text
+
+
+async def _with_servers(
+    servers: MCPServers, turn: Turn, config: Config, policy: Policy, native: NativeTools
+) -> tuple[ToolBox, str]:
+    """Return the tools with those of the MCP servers, and the servers' instructions."""
+    await servers.in_turns.wait(turn)
+    served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
+    if config.mcp_tool_search and served:
+        served = searchable(served)
+        native = native.adding([SearchTools(served=served), CallTool(served=served)])
+    return native.toolbox(policy, served), servers.in_turns.instructions()
 
 
 def _compact_at(config: Config, behavior: str, context: int | None) -> float:

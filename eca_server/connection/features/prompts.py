@@ -19,7 +19,6 @@ from eca_server.agent.commands import (
     ChatActions,
     CommandContext,
     ask_model,
-    login_flows,
     login_prompt,
     run_command,
     runs_without_model,
@@ -110,7 +109,7 @@ class Prompts:
         login = login_prompt(
             params.message,
             awaited=chat.awaits_key_of,
-            providers=login_flows(self.settings.config.providers),
+            configured=self.settings.config.providers,
         )
         chat.awaits_key_of = None if login is None else login.awaits_key_of
 
@@ -140,8 +139,8 @@ class Prompts:
 
     def shown_text(self, message: str) -> str:
         """Return the displayed text of a new chat's first prompt, without a key in it."""
-        providers = login_flows(self.settings.config.providers)
-        login = login_prompt(message, awaited=None, providers=providers)
+        configured = self.settings.config.providers
+        login = login_prompt(message, awaited=None, configured=configured)
         return message if login is None else login.masked_text
 
     def answer(

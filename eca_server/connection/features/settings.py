@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import trio
@@ -48,7 +48,7 @@ class Settings:
         """The configuration in force."""
         return self.loaded.config
 
-    @property
+    @cached_property
     def user_directory(self) -> Path:
         """The directory of the user's configuration, `~/.config/eca`."""
         return user_directory(self._options.environ)

@@ -23,6 +23,7 @@ from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior
 from eca_server.config.matchers import matches_name
+from eca_server.config.settings import Config
 from eca_server.config.tool_settings import AGENT_ALIASES, Behavior
 from eca_server.connection.features.current_models import CurrentModels
 from eca_server.connection.features.folders import Folders
@@ -53,6 +54,9 @@ class ToolSets:
     jobs: Jobs
     servers: Callable[[], object | None]
     has_skills: bool = False
+    _last_announcement: tuple[Config, tuple[str, bool, bool], m.EcaServerUpdatedParams] | None = (
+        None
+    )
 
     def make(
         self,
@@ -114,11 +118,24 @@ class ToolSets:
         }
 
     def announcement(self, behavior: str) -> m.EcaServerUpdatedParams:
-        """Return the announcement of the native tools, and of those that a behaviour disables."""
-        config, native = self.settings.config, self.described(behavior)
-        if not self.has_skills:
+        """Return the announcement of the native tools, and of those that a behaviour disables.
+
+        Each turn compares it with the last one, so an unchanged one is not built again.
+        """
+        config = self.settings.config
+        searches = config.mcp_tool_search and self.servers() is not None
+        last, key = self._last_announcement, (behavior, self.has_skills, searches)
+        if last is None or last[0] is not config or last[1] != key:
+            last = self._last_announcement = (config, key, self._announcement(config, *key))
+        return last[2]
+
+    def _announcement(
+        self, config: Config, behavior: str, has_skills: bool, searches: bool
+    ) -> m.EcaServerUpdatedParams:
+        native = self.described(behavior)
+        if not has_skills:
             native = native.without(SKILL_TOOL)
-        if config.mcp_tool_search and self.servers() is not None:
+        if searches:
             native = native.adding([SearchTools(), CallTool()])
         toolbox = native.toolbox(policy_of(config, behavior))
         prefix = PREFIX if self.session.profile.prefixes_tools else ""

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.commands.login import MASKED, LoginPrompt, login_prompt
+from eca_server.config.settings import Provider
 from eca_server.secret import Secret
 
 KEY = "sk-planted-0123456789"
-PROVIDERS = dict.fromkeys(("openai", "My-Corp"))
+CONFIGURED = {"My-Corp": Provider()}
 
 
 def read(message: str, awaited: str | None = None) -> LoginPrompt | None:
-    return login_prompt(message, awaited=awaited, providers=PROVIDERS)
+    return login_prompt(message, awaited=awaited, configured=CONFIGURED)
 
 
 @pytest.mark.parametrize(
