@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+import trio
+
 from eca_protocol.messages import (
     ChatContent,
     ChatHookActionFinishedContent,
@@ -114,7 +116,12 @@ class Writer:
             self.finish_hook(ended)
 
     async def drained(self) -> None:
-        """Wait until the client has read enough; called between two pieces of bulk."""
+        """Wait until the client has read enough; called between two pieces of bulk.
+
+        A stop takes effect here, not only at the next checkpoint of whatever makes the pieces.
+        """
+        if self.stopped:
+            await trio.lowlevel.checkpoint()
         await self._merger.drained()
         await self.session.drained()
 
