@@ -45,6 +45,8 @@ STOPPED = "This call was stopped while it ran: its effects until then remain."
 class CallState(enum.Enum):
     """The state of a call; `CALLED` and `REJECTED` are final."""
 
+    __hash__ = object.__hash__  # that of `Enum` is slow, and each step looks both up
+
     PREPARING = "preparing"
     RUN = "run"
     WAITING = "waiting approval"
@@ -55,6 +57,8 @@ class CallState(enum.Enum):
 
 class CallInput(enum.Enum):
     """An event in the life of a call."""
+
+    __hash__ = object.__hash__
 
     ANNOUNCE = "its arguments are complete"
     ASK = "it needs the user's approval"
