@@ -76,24 +76,35 @@ def list_files(
 
 
 def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
-    top = top_of_work_tree(tree.path) if gitignore else None
-    if top is not None:
-        printed = False
-        try:
-            for kind in ("--cached", "--others"):
-                paths = git.list_paths(tree.start, kind, top=top, checkpoint=tree.checkpoint)
-                for path in _without_repetitions(paths):
-                    printed = True
-                    yield from _existing(tree, path)
-        except (git.GitUnavailable, OSError):
-            if printed:
-                return
-        else:
-            return
+    """Yield each file once; walk for the rest if Git breaks off."""
     if not gitignore:
         yield from _walk(tree, "", None)
-    elif not _is_itself_ignored(tree.path, top):
-        yield from _walk(tree, "", _rules_above(tree.path, top))
+        return
+    top = top_of_work_tree(tree.path)
+    yielded: set[str] = set()
+    if top is not None:
+        try:
+            yield from _new(_listed_by_git(tree, top), yielded)
+        except (git.GitUnavailable, OSError):
+            pass
+        else:
+            return
+    if not _is_itself_ignored(tree.path, top):
+        yield from _new(_walk(tree, "", _rules_above(tree.path, top)), yielded)
+
+
+def _listed_by_git(tree: _Tree, top: Path) -> Iterator[str]:
+    for kind in ("--cached", "--others"):
+        for path in git.list_paths(tree.start, kind, top=top, checkpoint=tree.checkpoint):
+            yield from _existing(tree, path)
+
+
+def _new(paths: Iterator[str], yielded: set[str]) -> Iterator[str]:
+    """Yield the paths that were not yielded before; Git repeats a file in conflict."""
+    for path in paths:
+        if path not in yielded:
+            yielded.add(path)
+            yield path
 
 
 def _existing(tree: _Tree, path: str) -> Iterator[str]:
@@ -103,15 +114,6 @@ def _existing(tree: _Tree, path: str) -> Iterator[str]:
         yield from _walk(tree, path, [])
     elif tree.lists(path):
         yield path
-
-
-def _without_repetitions(paths: Iterator[str]) -> Iterator[str]:
-    """Yield each path once; Git repeats a file in conflict."""
-    previous = None
-    for path in paths:
-        if path != previous:
-            yield path
-        previous = path
 
 
 class _Tree:

@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -53,6 +55,15 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 def without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
+
+
+def replace_git(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a shell script in the place of Git."""
+    program = folder / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
 def no_walk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,26 +282,41 @@ def test_a_repository_git_cannot_read_is_walked(repository):
 
 def test_git_that_takes_too_long_is_ended(repository, tmp_path, monkeypatch):
     write(repository, ["a"])
-    slow = tmp_path / "bin" / "git"
-    slow.parent.mkdir()
-    slow.write_text(f"#!/bin/sh\necho $$ > '{tmp_path}/pid'\nexec sleep 1000\n")
-    slow.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    replace_git(tmp_path, f"echo $$ > '{tmp_path}/pid'\nexec sleep 1000", monkeypatch)
     monkeypatch.setattr(git, "_SECONDS", 0.3)
     assert listed(repository) == ["a"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.parametrize("end", ["exit 1", "exec sleep 1000"])
+def test_a_listing_that_git_breaks_off_is_completed(repository, tmp_path, monkeypatch, end):
+    write(repository, {".gitignore": "x\n", "a": "", "b/c": "", "d": "", "x": ""})
+    replace_git(tmp_path, f"printf 'b/c\\0d\\0'; {end}", monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
+    assert listed(repository) == ["b/c", "d", ".gitignore", "a"]
+
+
+def test_the_time_of_the_consumer_is_not_counted_as_git_s(repository, monkeypatch):
+    write(repository, ["a", "b", "c"])
+    run_git(repository, "add", "a")
+    no_walk(monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 1.0)
+    clock = Mock()
+
+    def slow() -> None:
+        clock.offset += 10
+
+    clock.offset = 0
+    clock.monotonic = lambda: time.monotonic() + clock.offset
+    monkeypatch.setattr(git, "time", clock)
+    assert list(list_files(repository, limit=10, checkpoint=slow)) == ["a", "b", "c"]
+
+
 def test_an_abandoned_listing_ends_git(repository, tmp_path, monkeypatch):
     write(repository, ["a"])
-    endless = tmp_path / "bin" / "git"
-    endless.parent.mkdir()
-    endless.write_text(
-        f"#!/bin/sh\necho $$ > '{tmp_path}/pid'\nprintf 'a\\0b\\0'\nexec sleep 1000\n"
-    )
-    endless.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{endless.parent}:{os.environ['PATH']}")
+    script = f"echo $$ > '{tmp_path}/pid'\nprintf 'a\\0b\\0'\nexec sleep 1000"
+    replace_git(tmp_path, script, monkeypatch)
     assert list(list_files(repository, limit=1)) == ["a"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
