@@ -13,7 +13,6 @@ import contextlib
 import errno
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from eca_server.workspace.guarded import GuardedPath, guard_of
 from eca_server.workspace.opening import (
     Directory,
     ensure_real,
+    folded,
     open_directory,
     path_changed_message,
     real_path_of,
@@ -211,16 +211,12 @@ def _contains(directory: Path, path: Path) -> bool:
     if len(path.parts) < depth:
         return False
     ancestor = Path(*path.parts[:depth])
-    if _folded(ancestor) != _folded(directory):
+    if folded(str(ancestor)) != folded(str(directory)):
         return False
     try:
         return os.path.samestat(ancestor.lstat(), directory.lstat())
     except OSError:
         return False
-
-
-def _folded(path: Path) -> str:
-    return unicodedata.normalize("NFC", str(path)).casefold()
 
 
 def open_checked(place: Place, flags: int) -> int:

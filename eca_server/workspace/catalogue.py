@@ -17,8 +17,10 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import Final, NamedTuple, TypeAlias
 
+from eca_server.workspace.opening import folded
+
 _CHUNK = 4_096  # entries searched in one call, which holds the interpreter
-_MAGIC: Final = f"eca listing 1 {sys.byteorder} {array('I').itemsize}\n".encode()
+_MAGIC: Final = f"eca listing 2 {sys.byteorder} {array('I').itemsize}\n".encode()
 _ENCODING: Final = ("utf-8", "surrogatepass")  # names that are not UTF-8 have lone surrogates
 
 _Finder: TypeAlias = Callable[[str, int], int]
@@ -57,9 +59,9 @@ class _Texts:
         return cls("\0".join(["", *texts, ""]), array("I", accumulate(lengths, initial=0)))
 
     def folded(self) -> _Texts:
-        """Return the texts without differences in case."""
-        joined = self.joined.casefold()
-        if len(joined) == len(self.joined):
+        """Return the texts, folded for comparison."""
+        joined = folded(self.joined)
+        if self.joined.isascii():
             return _Texts(joined, self.starts)
         return _Texts.join(joined.split("\0")[1:-1])
 
@@ -81,7 +83,7 @@ class _Chunk:
     Attributes:
         kinds: of each entry, twice the index of its root, plus 1 for a directory.
         paths: the paths.
-        names: the last names of the paths, without differences in case.
+        names: the last names of the paths, folded.
     """
 
     def __init__(self, kinds: array[int], paths: _Texts, names: _Texts) -> None:
@@ -91,14 +93,14 @@ class _Chunk:
 
     @cached_property
     def folded(self) -> _Texts:
-        """The paths without differences in case; made when names are not enough."""
+        """The folded paths; made when names are not enough."""
         return self.paths.folded()
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> _Chunk:
         """Make a chunk of entries."""
         kinds = array("I", (2 * entry.root + entry.is_directory for entry in entries))
-        names = [entry.path.rpartition("/")[2].casefold() for entry in entries]
+        names = [folded(entry.path.rpartition("/")[2]) for entry in entries]
         return cls(kinds, _Texts.join([entry.path for entry in entries]), _Texts.join(names))
 
     def __len__(self) -> int:
@@ -163,9 +165,9 @@ class Catalogue:
 
         The order: the name is the query, the name begins with it, the name contains it, the path
         contains it, the path has its letters in this order. Among equals the shorter path comes
-        first. Case does not matter.
+        first. Neither case nor the composition of characters matters.
         """
-        query = query.strip().casefold()
+        query = folded(query.strip())
         return list(islice(self._ranked(query) if query else self._all(), limit))
 
     def _all(self) -> Iterator[Entry]:

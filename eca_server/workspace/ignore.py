@@ -2,7 +2,8 @@
 
 Git lists them where it can be used. Otherwise its rules are read here: the `.gitignore` files from
 the top of the work tree down, and `info/exclude`. Each path from Git is checked on the disk, since
-Git also names removed files and directories of other repositories. Links to directories are not
+Git also names removed files and directories of other repositories, and spells a name as it was
+added where the disk ignores case or composes characters. Links to directories are not
 followed, and each directory is opened from its parent, so that a listing ends and stays below its
 directory even if a link is swapped in meanwhile. Pipes, devices, sockets and the directories of
 version control are never listed.
@@ -28,7 +29,7 @@ from eca_server.workspace import git
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.gitignore import Rules
-from eca_server.workspace.opening import Directory, open_directory
+from eca_server.workspace.opening import Directory, folded, open_directory
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
 
@@ -109,7 +110,7 @@ def _new(paths: Iterator[str], yielded: set[str]) -> Iterator[str]:
 
 def _existing(tree: _Tree, path: str) -> Iterator[str]:
     """Yield a path from Git if its file exists; of another repository, the files in it."""
-    path = path.rstrip("/")
+    path = tree.spelled(path.rstrip("/"))
     if tree.kind(path) == "directory":
         yield from _walk(tree, path, [])
     elif tree.lists(path):
@@ -128,6 +129,7 @@ class _Tree:
         self._descent = descent
         self._links = links
         self._entries: dict[str, dict[str, _Kind]] = {}
+        self._spellings: dict[str, dict[str, str]] = {}
 
     def entries(self, directory: str) -> dict[str, _Kind]:
         """Return the entries of a directory (`""`: the start), without those of version control."""
@@ -144,6 +146,18 @@ class _Tree:
             return None
         directory, _, name = path.rpartition("/")
         return self.entries(directory).get(name)
+
+    def spelled(self, path: str) -> str:
+        """Return a path of Git as the disk spells it: case and composed characters may differ."""
+        if path.count("/") > _DEEPEST or self.kind(path):
+            return path
+        directory, slash, name = path.rpartition("/")
+        directory = self.spelled(directory) if directory else ""
+        names = self._spellings.get(directory)
+        if names is None:
+            names = {folded(each): each for each in self.entries(directory)}
+            self._spellings[directory] = names
+        return f"{directory}{slash}{names.get(folded(name), name)}"
 
     def lists(self, path: str) -> bool:
         """Return True if a path is a file, or a link to one where links are listed."""

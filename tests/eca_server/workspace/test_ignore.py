@@ -127,6 +127,22 @@ def test_a_tracked_file_that_is_gone_is_not_listed(repository):
     assert listed(repository) == []
 
 
+def test_a_name_whose_case_has_changed_is_listed_as_the_disk_has_it(repository):
+    write(repository, ["Src/a", "Src/Deep/b", "Readme.md"])
+    run_git(repository, "add", ".")
+    run_git(repository, "config", "core.ignorecase", "true")
+    (repository / "Src" / "Deep").rename(repository / "Src" / "deep")
+    (repository / "Src").rename(repository / "src")
+    (repository / "Readme.md").rename(repository / "README.md")
+    assert sorted(listed(repository)) == ["README.md", "src/a", "src/deep/b"]
+
+
+def test_a_decomposed_name_is_listed_though_git_composes_it(repository, tmp_path, monkeypatch):
+    write(repository, ["cafe\u0301/e\u0301", "a"])
+    replace_git(tmp_path, "printf 'caf\\303\\251/\\303\\251\\0a\\0'", monkeypatch)
+    assert listed(repository) == ["cafe\u0301/e\u0301", "a"]
+
+
 def test_a_file_in_conflict_is_listed_once(repository):
     write(repository, {"a": "0"})
     run_git(repository, "add", ".")

@@ -69,6 +69,13 @@ def test_case_does_not_matter():
     assert search(["README.md", "Straße"], "STRASSE") == ["Straße"]
 
 
+def test_the_composition_of_characters_does_not_matter():
+    composed, decomposed = "b\u00fc/\u00c9t\u00e9\u1e9e", "bu\u0308/E\u0301te\u0301\u1e9e"
+    for query in (composed, decomposed, "\u00c9T", "e\u0301t", "\u00fc/"):
+        assert search([decomposed], query) == [decomposed]
+        assert search([composed], query) == [composed]
+
+
 def test_blanks_between_words_are_no_letters():
     assert search(["user_model.py", "model_user.py"], " user model ") == ["user_model.py"]
 
