@@ -1,6 +1,7 @@
 """The file index: a search for the files and directories of the workspace.
 
-The rules of this module: the event loop never waits for a disk. A search uses the last listing,
+The rules of this module: the event loop never waits for a disk, and a disk that hangs blocks only
+the threads of the index. A search uses the last listing,
 that of a server before if there is no other, and an old listing is renewed in the background. Equal
 queries get equal answers, in the same order, while the files are unchanged. Nothing watches the
 files: a watch costs a handle for every directory, also an ignored one, and searches are rare.
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import trio
@@ -37,6 +39,9 @@ _FIRST_PATIENCE = (
 _MOST_FILES = 1_000_000
 _GROWTH = 8  # each searchable part of the first listing is that much larger
 _MOST_NAMES = 50_000  # of one directory
+_COMPLETION_THREADS = 2
+_SEARCH_THREADS = 4
+_T = TypeVar("_T")
 _DIRECTORY_QUERY = re.compile(r"(~|\.{1,2})?/|~$")
 
 
@@ -89,6 +94,9 @@ class FileIndex:
         self._is_from_before = False
         self._refresh_requested = trio.Event()
         self._stale_at = -math.inf
+        self._completion_threads = trio.CapacityLimiter(_COMPLETION_THREADS)
+        self._search_threads = trio.CapacityLimiter(_SEARCH_THREADS)
+        self._listing_threads = trio.CapacityLimiter(1)
 
     async def run(self) -> None:
         """List the roots whenever a search finds the listing stale; never return."""
@@ -98,23 +106,28 @@ class FileIndex:
             if not self._has_all.is_set():
                 await self._load()
             started, gitignore = trio.current_time(), self.gitignore
-            self._catalogue = await trio.to_thread.run_sync(self._listing, abandon_on_cancel=True)
+            self._catalogue = await self._in_listing_thread(self._listing)
             self._is_from_before = False
             self._has_all.set()
             duration = trio.current_time() - started
             self._stale_at = started + duration + max(_FRESH, duration)
             if self._stored is not None and len(self._catalogue) >= self.stored_from:
                 save = partial(self._stored.save, self._catalogue, gitignore=gitignore)
-                await trio.to_thread.run_sync(save, abandon_on_cancel=True)
+                await self._in_listing_thread(save)
 
     async def _load(self) -> None:
         """Use the listing that a server before has stored."""
         if self._stored is not None:
             load = partial(self._stored.load, gitignore=self.gitignore)
-            before = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
+            before = await self._in_listing_thread(load)
             if before:
                 self._catalogue, self._is_from_before = before, True
                 self._has_all.set()
+
+    async def _in_listing_thread(self, function: Callable[[], _T]) -> _T:
+        return await trio.to_thread.run_sync(
+            function, abandon_on_cancel=True, limiter=self._listing_threads
+        )
 
     async def search(self, query: str, *, limit: int) -> list[FileMatch]:
         """Return the files and directories that match a query, best first, without delay.
@@ -125,22 +138,27 @@ class FileIndex:
         `limit`: the maximum number of matches.
         """
         if _DIRECTORY_QUERY.match(query):
+            complete = partial(self._in_directory, query, limit)
             return await trio.to_thread.run_sync(
-                self._in_directory, query, limit, abandon_on_cancel=True
+                complete, abandon_on_cancel=True, limiter=self._completion_threads
             )
         if trio.current_time() >= self._stale_at:
             self._stale_at = math.inf
             self._refresh_requested.set()
         with trio.move_on_after(_PATIENCE if self._catalogue else _FIRST_PATIENCE):
             await self._has_all.wait()
-        matches = await trio.to_thread.run_sync(self._catalogue.search, query, limit)
+        matches = await trio.to_thread.run_sync(
+            self._catalogue.search, query, limit, limiter=self._search_threads
+        )
         roots = self._workspace.roots
         entries = [
             FileMatch(path=roots[each.root].path / each.path, is_directory=each.is_directory)
             for each in matches
         ]
         if self._is_from_before:
-            entries = await trio.to_thread.run_sync(_existing, entries, abandon_on_cancel=True)
+            entries = await trio.to_thread.run_sync(
+                _existing, entries, abandon_on_cancel=True, limiter=self._search_threads
+            )
         if query.strip():
             return entries
         return [*(FileMatch(path=root.path, is_directory=True) for root in roots), *entries][:limit]

@@ -439,6 +439,38 @@ async def test_the_index_ends_though_a_listing_hangs(project, mock_clock, monkey
     await trio.to_thread.run_sync(returned.wait)
 
 
+@pytest.mark.parametrize(
+    ("place", "query"),
+    [
+        ((room.Workspace, "locate"), "/net/x"),
+        ((room, "list_files"), "x"),
+        ((StoredListings, "load"), "x"),
+    ],
+)
+async def test_a_disk_that_hangs_takes_no_thread_from_others(
+    project, nursery, mock_clock, monkeypatch, place, query
+):
+    entered, resume = threading.Semaphore(0), threading.Event()
+
+    def hanging(*_: Any, **__: Any) -> Iterator[str]:
+        entered.release()
+        resume.wait()
+        raise FileNotFoundError
+
+    monkeypatch.setattr(*place, hanging)
+    index = FileIndex([root_of(project)], stored_in=project.parent / "listings")
+    nursery.start_soon(index.run)
+    threads = trio.to_thread.current_default_thread_limiter()
+    free = threads.available_tokens
+    for _ in range(3):
+        nursery.start_soon(partial(index.search, query, limit=1))
+    await trio.to_thread.run_sync(entered.acquire)
+    await trio.testing.wait_all_tasks_blocked()
+    assert threads.available_tokens == free
+    nursery.cancel_scope.cancel()
+    resume.set()
+
+
 async def test_an_index_without_roots_finds_nothing(nursery, mock_clock):
     index = FileIndex([])
     nursery.start_soon(index.run)
