@@ -161,14 +161,18 @@ class Catalogue:
         return catalogue
 
     def search(self, query: str, limit: int) -> list[Entry]:
-        """Return the entries that match, best first; a blank query matches all.
+        """Return the first entries of `matches`."""
+        return list(islice(self.matches(query), limit))
+
+    def matches(self, query: str) -> Iterator[Entry]:
+        """Yield the entries that match, best first; a blank query matches all.
 
         The order: the name is the query, the name begins with it, the name contains it, the path
         contains it, the path has its letters in this order. Among equals the shorter path comes
         first. Neither case nor the composition of characters matters.
         """
         query = folded(query.strip())
-        return list(islice(self._ranked(query) if query else self._all(), limit))
+        return self._ranked(query) if query else self._all()
 
     def _all(self) -> Iterator[Entry]:
         return (chunk[number] for chunk in self._chunks for number in range(len(chunk)))

@@ -1,10 +1,11 @@
 """The file index: a search for the files and directories of the workspace.
 
 The rules of this module: the event loop never waits for a disk, and a disk that hangs blocks only
-the threads of the index. A search uses the last listing,
-that of a server before if there is no other, and an old listing is renewed in the background. Equal
-queries get equal answers, in the same order, while the files are unchanged. Nothing watches the
-files: a watch costs a handle for every directory, also an ignored one, and searches are rare.
+the threads of the index. A search uses the last listing, that of a server before if there is no
+other. An old listing is renewed in the background, and a search waits only a moment for the new
+one. A removed file is never a match. Equal queries get equal answers, in the same order, while the
+files are unchanged. Nothing watches the files: a watch costs a handle for every directory, also an
+ignored one, and searches are rare.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import math
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -32,10 +34,11 @@ from eca_server.workspace.opening import open_directory
 from eca_server.workspace.stored_listings import StoredListings
 
 _FRESH = 5.0  # seconds until a listing is stale
-_PATIENCE = 0.1  # seconds that a search waits for the complete first listing
+_PATIENCE = 0.1  # seconds that a search waits for a listing
 _FIRST_PATIENCE = (
     1.0  # the same while nothing is listed: the web page's popup asks once, at its start
 )
+_MOST_REMOVED = 10_000  # matches of one search that do not exist
 _MOST_FILES = 1_000_000
 _GROWTH = 8  # each searchable part of the first listing is that much larger
 _MOST_NAMES = 50_000  # of one directory
@@ -91,9 +94,9 @@ class FileIndex:
         self._on_problem = on_problem
         self._catalogue = Catalogue()
         self._has_all = trio.Event()
-        self._is_from_before = False
         self._refresh_requested = trio.Event()
-        self._stale_at = -math.inf
+        self._requested_at = self._stale_at = -math.inf
+        self._is_listed = trio.Event()  # since the last request
         self._completion_threads = trio.CapacityLimiter(_COMPLETION_THREADS)
         self._search_threads = trio.CapacityLimiter(_SEARCH_THREADS)
         self._listing_threads = trio.CapacityLimiter(1)
@@ -107,10 +110,10 @@ class FileIndex:
                 await self._load()
             started, gitignore = trio.current_time(), self.gitignore
             self._catalogue = await self._in_listing_thread(self._listing)
-            self._is_from_before = False
             self._has_all.set()
             duration = trio.current_time() - started
             self._stale_at = started + duration + max(_FRESH, duration)
+            self._is_listed.set()
             if self._stored is not None and len(self._catalogue) >= self.stored_from:
                 save = partial(self._stored.save, self._catalogue, gitignore=gitignore)
                 await self._in_listing_thread(save)
@@ -121,7 +124,7 @@ class FileIndex:
             load = partial(self._stored.load, gitignore=self.gitignore)
             before = await self._in_listing_thread(load)
             if before:
-                self._catalogue, self._is_from_before = before, True
+                self._catalogue = before
                 self._has_all.set()
 
     async def _in_listing_thread(self, function: Callable[[], _T]) -> _T:
@@ -130,7 +133,10 @@ class FileIndex:
         )
 
     async def search(self, query: str, *, limit: int) -> list[FileMatch]:
-        """Return the files and directories that match a query, best first, without delay.
+        """Return the existing files and directories that match a query, best first.
+
+        It waits at most 0.1 s for the renewal of an old listing, and at most 1 s while nothing is
+        listed or no match of an old listing exists.
 
         A blank query gives the roots, then the rest, short paths first. A query that begins with
         `/`, `~/`, `./` or `../` lists that directory, or completes its last name.
@@ -142,26 +148,38 @@ class FileIndex:
             return await trio.to_thread.run_sync(
                 complete, abandon_on_cancel=True, limiter=self._completion_threads
             )
-        if trio.current_time() >= self._stale_at:
-            self._stale_at = math.inf
+        started = trio.current_time()
+        if started >= self._stale_at:
+            self._requested_at, self._stale_at = started, math.inf
+            self._is_listed = trio.Event()
             self._refresh_requested.set()
+        is_listed = self._is_listed
         with trio.move_on_after(_PATIENCE if self._catalogue else _FIRST_PATIENCE):
             await self._has_all.wait()
-        matches = await trio.to_thread.run_sync(
-            self._catalogue.search, query, limit, limiter=self._search_threads
-        )
-        roots = self._workspace.roots
-        entries = [
-            FileMatch(path=roots[each.root].path / each.path, is_directory=each.is_directory)
-            for each in matches
-        ]
-        if self._is_from_before:
-            entries = await trio.to_thread.run_sync(
-                _existing, entries, abandon_on_cancel=True, limiter=self._search_threads
-            )
+        with trio.move_on_at(self._requested_at + _PATIENCE):
+            await is_listed.wait()
+        entries, are_removed = await self._matches(query, limit)
+        if are_removed:
+            with trio.move_on_at(started + _FIRST_PATIENCE):
+                await is_listed.wait()
+            entries, _ = await self._matches(query, limit)
         if query.strip():
             return entries
-        return [*(FileMatch(path=root.path, is_directory=True) for root in roots), *entries][:limit]
+        roots = [FileMatch(path=each.path, is_directory=True) for each in self._workspace.roots]
+        return [*roots, *entries][:limit]
+
+    async def _matches(self, query: str, limit: int) -> tuple[list[FileMatch], bool]:
+        """Search the present catalogue; return also whether it has matches and none exists."""
+        catalogue = self._catalogue
+
+        def search() -> tuple[list[FileMatch], bool]:
+            presence = _Presence(self._workspace.roots)
+            matches = list(islice(presence.filter(catalogue.matches(query)), limit))
+            return matches, not matches and presence.removed > 0
+
+        return await trio.to_thread.run_sync(
+            search, abandon_on_cancel=True, limiter=self._search_threads
+        )
 
     def _listing(self) -> Catalogue:
         """List all roots, in a worker thread; publish parts of the first listing."""
@@ -231,8 +249,48 @@ class FileIndex:
         return []
 
 
-def _existing(matches: Sequence[FileMatch]) -> list[FileMatch]:
-    return [match for match in matches if os.path.lexists(match.path)]
+class _Presence:
+    """The check that matches still exist; each directory is resolved once.
+
+    Attributes:
+        removed: the number of matches that do not exist.
+    """
+
+    def __init__(self, roots: Sequence[Root]) -> None:
+        self.removed = 0
+        self._roots = roots
+        self._real_paths: dict[Path, Path] = {}
+
+    def filter(self, entries: Iterator[Entry]) -> Iterator[FileMatch]:
+        """Yield the existing matches; end after very many that do not exist."""
+        for entry in entries:
+            root = self._roots[entry.root]
+            if self._exists(entry, root):
+                yield FileMatch(path=root.path / entry.path, is_directory=entry.is_directory)
+                continue
+            self.removed += 1
+            if self.removed == _MOST_REMOVED:
+                return
+
+    def _exists(self, entry: Entry, root: Root) -> bool:
+        """Return True if an entry is below its root, without a link on the path to it."""
+        try:
+            status = os.lstat(f"{root.real_path}{os.sep}{entry.path}")
+        except (OSError, ValueError):
+            return False
+        path = root.real_path / entry.path
+        return (
+            stat.S_ISDIR(status.st_mode) == entry.is_directory
+            and self._real(root.path) == root.real_path
+            and self._real(path.parent) == path.parent
+            and path.parent.is_relative_to(root.real_path)
+        )
+
+    def _real(self, path: Path) -> Path:
+        real = self._real_paths.get(path)
+        if real is None:
+            real = self._real_paths[path] = Path(os.path.realpath(path))
+        return real
 
 
 def _completions(

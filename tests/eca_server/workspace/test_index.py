@@ -260,8 +260,39 @@ class Listings:
             yield path
 
 
-async def test_what_is_known_is_answered_and_renewed_behind_it(
-    index, project, mock_clock, monkeypatch
+class Searches:
+    """Searches that run while a test moves the clock."""
+
+    def __init__(self, index: FileIndex, nursery: trio.Nursery, clock: trio.testing.MockClock):
+        self._index = index
+        self._nursery = nursery
+        self._clock = clock
+        self._ended: dict[str, list[FileMatch]] = {}
+
+    async def start(self, query: str, seconds: float) -> None:
+        """Start a search, and move the clock when it waits."""
+
+        async def search() -> None:
+            self._ended[query] = await self._index.search(query, limit=10)
+
+        self._ended.pop(query, None)
+        self._nursery.start_soon(search)
+        await trio.testing.wait_all_tasks_blocked()
+        self._clock.jump(seconds)
+        await trio.testing.wait_all_tasks_blocked()
+
+    def has_ended(self, query: str) -> bool:
+        return query in self._ended
+
+    async def matches(self, query: str) -> list[FileMatch]:
+        """Return the matches of a started search; the clock is stopped."""
+        while query not in self._ended:
+            await trio.lowlevel.checkpoint()
+        return self._ended[query]
+
+
+async def test_a_search_waits_a_moment_for_a_renewal(
+    index, project, mock_clock, monkeypatch, nursery
 ):
     listings = Listings()
     monkeypatch.setattr(room, "list_files", listings)
@@ -272,12 +303,65 @@ async def test_what_is_known_is_answered_and_renewed_behind_it(
     assert listings.begun == 1
     listings.resume.clear()
     mock_clock.jump(0.2)
-    assert await index.search("new", limit=10) == []
+    searches = Searches(index, nursery, mock_clock)
+    await searches.start("new", 0.09)
+    assert not searches.has_ended("new")
+    mock_clock.jump(0.02)
+    assert await searches.matches("new") == []
     assert names(await index.search("main", limit=10), project) == ["src/main.py"]
     listings.resume.set()
     while not await index.search("new", limit=10):
         await trio.lowlevel.checkpoint()
     assert listings.begun == 2
+
+
+async def test_a_client_that_asks_once_gets_the_present_files(index, project, mock_clock):
+    await index.search("new", limit=10)
+    (project / "new").touch()
+    mock_clock.jump(3600)
+    assert names(await index.search("new", limit=10), project) == ["new"]
+
+
+async def test_removed_files_are_no_matches(index, project):
+    (project / "src" / "text").touch()
+    (project / "text").mkdir()
+    (project / "text" / "text.py").touch()
+    assert len(await index.search("text", limit=10)) == 4
+    shutil.rmtree(project / "text")
+    (project / "text").touch()
+    (project / "src" / "text").unlink()
+    assert names(await index.search("text", limit=1), project) == ["src/util/text.py"]
+
+
+async def test_files_behind_a_new_link_are_no_matches(index, project, outside):
+    (project / "src" / "util" / "secret").touch()
+    assert len(await index.search("secret", limit=10)) == 1
+    shutil.rmtree(project / "src" / "util")
+    (project / "src" / "util").symlink_to(outside)
+    assert await index.search("secret", limit=10) == []
+
+
+@pytest.mark.parametrize("released", [True, False])
+async def test_a_stored_listing_of_a_different_project_hides_nothing(
+    project, nursery, mock_clock, monkeypatch, released
+):
+    folder = project.parent / "listings"
+    StoredListings(folder, [root_of(project)]).save(catalogue(["maine", "man"]), gitignore=True)
+    listings = Listings()
+    listings.resume.clear()
+    monkeypatch.setattr(room, "list_files", listings)
+    index = FileIndex([root_of(project)], stored_in=folder)
+    nursery.start_soon(index.run)
+    searches = Searches(index, nursery, mock_clock)
+    await searches.start("main", 0.9)
+    assert not searches.has_ended("main")
+    if released:
+        listings.resume.set()
+    else:
+        mock_clock.jump(0.2)
+    expected = ["src/main.py"] if released else []
+    assert names(await searches.matches("main"), project) == expected
+    nursery.cancel_scope.cancel()
 
 
 async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
@@ -360,7 +444,9 @@ async def test_the_first_search_uses_a_stored_listing(project, nursery, mock_clo
     (project / "new.py").touch()
     listings.resume.clear()
     index = start()
-    assert names(await index.search("py", limit=10), project) == ["src/util/text.py"]
+    searches = Searches(index, nursery, mock_clock)
+    await searches.start("py", 0.2)
+    assert names(await searches.matches("py"), project) == ["src/util/text.py"]
     listings.resume.set()
     while len(await index.search("py", limit=10)) < 2:
         await trio.sleep(0)
