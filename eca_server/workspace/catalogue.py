@@ -23,6 +23,8 @@ _CHUNK = 4_096  # entries searched in one call, which holds the interpreter
 _MAGIC: Final = f"eca listing 2 {sys.byteorder} {array('I').itemsize}\n".encode()
 _ENCODING: Final = ("utf-8", "surrogatepass")  # names that are not UTF-8 have lone surrogates
 
+_PARENT: Final = re.compile(r"[\0/]\.\.[\0/]")
+
 _Finder: TypeAlias = Callable[[str, int], int]
 """A function from a text and a start to the position of a match; negative: no match."""
 
@@ -51,6 +53,22 @@ class _Texts:
     def __init__(self, joined: str, starts: array[int]) -> None:
         self.joined = joined
         self.starts = starts
+
+    def is_valid(self, count: int) -> bool:
+        """Return True if a search finds `count` texts; the parts of a stored form may disagree."""
+        starts = self.starts.tolist()
+        return (
+            count + 1 == len(starts) == self.joined.count("\0")
+            and starts[0] == 0
+            and starts[-1] == len(self.joined) - 1
+            and starts == sorted(starts)
+        )
+
+    def leads_out(self) -> bool:
+        """Return True if one of the texts is an absolute path, or has a `..`."""
+        return "\0/" in self.joined or (
+            ".." in self.joined and _PARENT.search(self.joined) is not None
+        )
 
     @classmethod
     def join(cls, texts: Sequence[str]) -> _Texts:
@@ -118,12 +136,21 @@ class _Chunk:
         yield from texts
 
     @classmethod
-    def read(cls, stored: _Reader) -> _Chunk:
-        """Read the stored form."""
+    def read(cls, stored: _Reader, *, roots: int) -> _Chunk:
+        """Read the stored form.
+
+        Raises:
+            ValueError: it is none, names a root that does not exist, or leads out of a root.
+        """
         count, paths, names = stored.numbers(3)
         kinds, *starts = (stored.numbers(each) for each in (count, count + 1, count + 1))
         texts = (stored.text(length) for length in (paths, names))
-        return cls(kinds, *(_Texts(text, start) for text, start in zip(texts, starts, strict=True)))
+        both = [_Texts(text, start) for text, start in zip(texts, starts, strict=True)]
+        if not 0 < count == len(kinds) <= _CHUNK or not all(each.is_valid(count) for each in both):
+            raise ValueError("the parts of the listing disagree")
+        if max(kinds) >= 2 * roots or both[0].leads_out():
+            raise ValueError("the listing has files outside the roots")
+        return cls(kinds, *both)
 
 
 class Catalogue:
@@ -143,11 +170,15 @@ class Catalogue:
         return b"".join([_MAGIC, _checksum(parts), *parts])
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Catalogue:
+    def from_bytes(cls, data: bytes, *, roots: int) -> Catalogue:
         """Return the listing of a stored form.
 
+        Args:
+            data: the stored form; not trusted.
+            roots: the number of roots.
+
         Raises:
-            ValueError: the data are something else, or damaged.
+            ValueError: the data are something else, damaged, or name files outside the roots.
         """
         stored = _Reader(data)
         if stored.piece(len(_MAGIC)) != _MAGIC:
@@ -157,7 +188,7 @@ class Catalogue:
             raise ValueError("the listing is damaged")
         catalogue = cls()
         while stored.rest:
-            catalogue._chunks.append(_Chunk.read(stored))
+            catalogue._chunks.append(_Chunk.read(stored, roots=roots))
         return catalogue
 
     def search(self, query: str, limit: int) -> list[Entry]:

@@ -280,7 +280,8 @@ class _Presence:
             return False
         path = root.real_path / entry.path
         return (
-            stat.S_ISDIR(status.st_mode) == entry.is_directory
+            path.name != os.pardir
+            and stat.S_ISDIR(status.st_mode) == entry.is_directory
             and self._real(root.path) == root.real_path
             and self._real(path.parent) == path.parent
             and path.parent.is_relative_to(root.real_path)

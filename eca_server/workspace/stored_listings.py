@@ -47,7 +47,7 @@ class StoredListings:
         file = self._file(gitignore=gitignore)
         try:
             data = read_bytes(file, most=_MOST_BYTES)
-            catalogue = Catalogue.from_bytes(data)
+            catalogue = Catalogue.from_bytes(data, roots=len(self._roots))
         except (Unreadable, ValueError):
             return Catalogue()
         self._stored = file, data[:_BEGINNING]

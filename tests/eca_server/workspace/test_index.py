@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import threading
+from array import array
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -119,8 +120,15 @@ def rank(path: str, query: str) -> int | None:
 letters = st.text("abA/1ß. \n\udcff", max_size=6)
 
 
+def is_relative(path: str) -> bool:
+    return not path.startswith("/") and ".." not in path.split("/")
+
+
+relative = st.text("abA/1ß. \n\udcff", min_size=1, max_size=8).filter(is_relative)
+
+
 @given(
-    paths=st.lists(st.text("abA/1ß. \n\udcff", min_size=1, max_size=8), max_size=30, unique=True),
+    paths=st.lists(relative, max_size=30, unique=True),
     query=letters,
     limit=st.integers(0, 10),
     chunk=st.integers(1, 5),
@@ -132,13 +140,13 @@ def test_the_search_is_the_plain_one_only_quicker(paths, query, limit, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogues, "_CHUNK", chunk)
         listed = catalogue(paths)
-        for each in (listed, Catalogue.from_bytes(listed.to_bytes())):
+        for each in (listed, Catalogue.from_bytes(listed.to_bytes(), roots=1)):
             assert [entry.path for entry in each.search(query, limit)] == expected[:limit]
 
 
 entries = st.builds(
     Entry,
-    path=st.text("ab/ß\udcff", max_size=9),
+    path=st.text("ab/ß.\udcff", max_size=9).filter(is_relative),
     root=st.integers(0, 9),
     is_directory=st.booleans(),
 )
@@ -147,12 +155,48 @@ entries = st.builds(
 @given(st.lists(entries, max_size=9), st.integers(0, 10_000), st.integers(0, 7))
 def test_a_stored_form_is_the_listing_or_an_error(listed, at, bit):
     stored = Catalogue(listed).to_bytes()
-    assert sorted(Catalogue.from_bytes(stored).search("", 10)) == sorted(listed)
+    assert sorted(Catalogue.from_bytes(stored, roots=10).search("", 10)) == sorted(listed)
     damaged = bytearray(stored)
     damaged[at % len(stored)] ^= 1 << bit
     for data in (bytes(damaged), stored[: at % len(stored)], b""):
         with pytest.raises(ValueError, match="listing"):
-            Catalogue.from_bytes(data)
+            Catalogue.from_bytes(data, roots=10)
+
+
+def forged(*parts: bytes | tuple[int, ...]) -> bytes:
+    """Return a stored form with a valid checksum."""
+    data = [part if isinstance(part, bytes) else array("I", part).tobytes() for part in parts]
+    return b"".join([catalogues._MAGIC, catalogues._checksum(data), *data])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Catalogue([Entry("/etc/passwd", 0, False)]).to_bytes(),
+        Catalogue([Entry("a/../../b", 0, False)]).to_bytes(),
+        Catalogue([Entry("..", 0, True)]).to_bytes(),
+        Catalogue([Entry("a", 1, False)]).to_bytes(),
+        forged((0, 2, 2), (), (0,), (0,), b"\0\0"),
+        forged((1, 6, 6), (0, 900, 7, 0, 7), b"\0abcd\0" * 2),
+        forged((1, 6, 6), (0, 0, 5, 0), b"\0abcd\0" * 2),
+        forged((1, 6, 6), (0, 0, 5, 0, 4), b"\0abcd\0" * 2),
+        forged((1, 6, 6), (0, 0, 5, 0, 5), b"\0ab\0d\0" * 2),
+        forged((1, 6, 6), (0, 0, 5, 0, 5), b"\0ab\xff\xff\0" * 2),
+        forged((2, 7, 7), (0, 0), (0, 2, 2) * 2, b"\0a\0bcd\0" * 2),
+        forged((3, 7, 7), (0, 0, 0), (0, 4, 2, 6) * 2, b"\0a\0b\0c\0" * 2),
+        forged((2**32 - 1, 2**32 - 1, 0), b"abcd"),
+        forged(b"a"),
+    ],
+)
+def test_a_forged_listing_counts_as_absent(tmp_path, data):
+    with pytest.raises(ValueError):
+        Catalogue.from_bytes(data, roots=1)
+    stored = StoredListings(tmp_path, [root_of(tmp_path)])
+    stored.save(catalogue(["a"]), gitignore=True)
+    (file,) = tmp_path.glob("[!.]*")
+    assert len(stored.load(gitignore=True)) == 1
+    file.write_bytes(data)
+    assert len(stored.load(gitignore=True)) == 0
 
 
 @pytest.fixture
@@ -484,7 +528,7 @@ def test_only_changed_listings_are_written_and_the_oldest_are_forgotten(tmp_path
 
 @pytest.mark.parametrize("fault", ["damaged", "a folder", "a pipe", "no room"])
 def test_a_listing_that_cannot_be_stored_or_read_is_absent(tmp_path, monkeypatch, fault):
-    stored = StoredListings(tmp_path, [])
+    stored = StoredListings(tmp_path, [root_of(tmp_path)])
     stored.save(catalogue(["a"]), gitignore=True)
     (file,) = tmp_path.glob("[!.]*")
     if fault == "damaged":
