@@ -17,7 +17,7 @@ import contextlib
 import logging
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -48,6 +48,7 @@ def list_files(
     limit: int,
     gitignore: bool = True,
     links: bool = True,
+    without: Collection[str] = (),
     checkpoint: Checkpoint = lambda: None,
 ) -> Iterator[str]:
     """Yield the files below a directory, relative to it, with `/`.
@@ -60,6 +61,7 @@ def list_files(
         limit: the maximum number of files.
         gitignore: leave out the files that Git ignores (`index.ignoreFiles`).
         links: include symbolic links to files.
+        without: directories to leave out, as relative paths with `/`.
         checkpoint: called now and then; an exception of it ends the listing.
 
     Raises:
@@ -72,7 +74,7 @@ def list_files(
             except OSError:
                 return
         descent = stack.enter_context(Descent(directory))
-        tree = _Tree(directory, descent, checkpoint=checkpoint, links=links)
+        tree = _Tree(directory, descent, checkpoint=checkpoint, links=links, without=without)
         yield from islice(_listed(tree, gitignore=gitignore), limit)
 
 
@@ -121,18 +123,25 @@ class _Tree:
     """The entries below a directory; each directory is read once, links are not followed."""
 
     def __init__(
-        self, start: Directory, descent: Descent, *, checkpoint: Checkpoint, links: bool
+        self,
+        start: Directory,
+        descent: Descent,
+        *,
+        checkpoint: Checkpoint,
+        links: bool,
+        without: Collection[str],
     ) -> None:
         self.start = start
         self.path = start.path
         self.checkpoint = checkpoint
         self._descent = descent
         self._links = links
+        self._without = frozenset(without)
         self._entries: dict[str, dict[str, _Kind]] = {}
         self._spellings: dict[str, dict[str, str]] = {}
 
     def entries(self, directory: str) -> dict[str, _Kind]:
-        """Return the entries of a directory (`""`: the start), without those of version control."""
+        """Return the entries of a directory (`""`: the start) that may be listed."""
         entries = self._entries.get(directory)
         if entries is None:
             real = directory == "" or self.kind(directory) == "directory"
@@ -193,7 +202,10 @@ class _Tree:
         suppress = contextlib.suppress(OSError, FileError)
         with suppress, self._descent.open(directory).scan() as entries:
             for entry in entries:
-                if entry.name not in _VERSION_CONTROL and (kind := _kind(entry)):
+                path = f"{directory}/{entry.name}" if directory else entry.name
+                if entry.name in _VERSION_CONTROL or path in self._without:
+                    continue
+                if kind := _kind(entry):
                     yield entry.name, kind
 
 

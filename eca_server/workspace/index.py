@@ -30,7 +30,7 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
-from eca_server.workspace.opening import open_directory
+from eca_server.workspace.opening import open_directory, real_path_of
 from eca_server.workspace.stored_listings import StoredListings
 
 _FRESH = 5.0  # seconds until a listing is stale
@@ -193,14 +193,19 @@ class FileIndex:
         return Catalogue(entries)
 
     def _entries(self) -> Iterator[Entry]:
+        """Yield the entries of each directory once, though roots are nested or the same.
+
+        Each root gets an equal share of the files that may still be listed, so that a large root
+        leaves room for the next ones.
+        """
         remaining = _MOST_FILES
+        roots: dict[Path, tuple[int, Root]] = {}
         for number, root in enumerate(self._workspace.roots):
-            nested_roots = self._prefixes_of_roots_in(root)
+            roots.setdefault(root.real_path, (number, root))
+        for left, (number, root) in zip(range(len(roots), 0, -1), roots.values(), strict=True):
             directories = {""}
-            for path in self._files_of(root, remaining):
+            for path in self._files_of(root, remaining // left):
                 remaining -= 1
-                if path.startswith(nested_roots):
-                    continue
                 yield Entry(path, number, False)
                 if self.gitignore and path.rpartition("/")[2] == ".gitignore":
                     self._check_rules(root.path / path)
@@ -213,10 +218,13 @@ class FileIndex:
     def _files_of(self, root: Root, limit: int) -> Iterator[str]:
         """Yield the files of a root; none if its path leads to a different directory now."""
         with contextlib.suppress(FileError):
+            if real_path_of(root.path) != root.real_path:
+                return
             yield from list_files(
                 root.real_path,
                 limit=limit,
                 gitignore=self.gitignore,
+                without=self._roots_in(root),
                 checkpoint=trio.from_thread.check_cancelled,
             )
 
@@ -229,12 +237,12 @@ class FileIndex:
                 "listed and searched. Make the file readable.",
             )
 
-    def _prefixes_of_roots_in(self, root: Root) -> tuple[str, ...]:
-        return tuple(
-            f"{each.real_path.relative_to(root.real_path).as_posix()}/"
+    def _roots_in(self, root: Root) -> list[str]:
+        return [
+            each.real_path.relative_to(root.real_path).as_posix()
             for each in self._workspace.roots
             if root.real_path in each.real_path.parents
-        )
+        ]
 
     def _in_directory(self, query: str, limit: int) -> list[FileMatch]:
         """Return the completions of a typed path; in a worker thread."""

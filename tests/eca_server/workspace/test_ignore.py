@@ -235,6 +235,12 @@ def test_a_tree_without_a_bottom_is_left_in_time(project, tool):
         subprocess.run(["rm", "-rf", project / "deep-enough"], check=True)
 
 
+def test_directories_can_be_left_out(repository, tool):
+    write(repository, ["a/b/c", "a/b2", "b/c", "b2/b/c"])
+    files = list_files(repository, limit=10, without=["a/b", "b"])
+    assert sorted(files) == ["a/b2", "b2/b/c"]
+
+
 def test_a_missing_folder_has_no_files(project):
     assert listed(project / "missing") == []
 

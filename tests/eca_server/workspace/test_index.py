@@ -275,6 +275,61 @@ async def test_of_roots_in_each_other_each_file_is_found_once(project, nursery, 
     nursery.cancel_scope.cancel()
 
 
+async def run_and_search(roots: Sequence[Path], query: str) -> list[FileMatch]:
+    index = FileIndex([root_of(each) for each in roots])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(index.run)
+        matches = await index.search(query, limit=100)
+        nursery.cancel_scope.cancel()
+    return matches
+
+
+async def test_of_two_roots_that_are_one_directory_each_file_is_found_once(
+    project, mock_clock, tmp_path
+):
+    (tmp_path / "alias").symlink_to(project)
+    roots = [tmp_path / "alias", project]
+    matches = await run_and_search(roots, "main")
+    assert names(matches, roots[0]) == ["src/main.py"]
+
+
+@pytest.mark.parametrize("nested_first", [True, False])
+async def test_files_of_nested_roots_count_once(project, mock_clock, monkeypatch, nested_first):
+    monkeypatch.setattr(room, "_MOST_FILES", 8)
+    outer = project / "outer"
+    for number in range(4):
+        (outer / "inner").mkdir(parents=True, exist_ok=True)
+        (outer / f"{number}.py").touch()
+        (outer / "inner" / f"{number}.py").touch()
+    roots = [outer, outer / "inner"]
+    matches = await run_and_search(roots[::-1] if nested_first else roots, ".py")
+    assert len(matches) == 8
+
+
+async def test_a_large_root_leaves_room_for_the_next_one(project, outside, mock_clock, monkeypatch):
+    monkeypatch.setattr(room, "_MOST_FILES", 4)
+    assert names(await run_and_search([project, outside], "secret"), outside) == ["secret"]
+    matches = await run_and_search([outside, project], "")
+    assert sum(not each.is_directory for each in matches) == 4
+
+
+async def test_a_root_whose_link_leads_elsewhere_now_has_no_files(
+    project, nursery, mock_clock, outside, tmp_path
+):
+    alias = tmp_path / "alias"
+    alias.symlink_to(project)
+    (outside / "main.py").touch()
+    index = FileIndex([root_of(alias)])
+    nursery.start_soon(index.run)
+    assert len(await index.search("main", limit=10)) == 1
+    alias.unlink()
+    alias.symlink_to(outside)
+    for _ in range(2):
+        assert await index.search("main", limit=10) == []
+        mock_clock.jump(10)
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(
     project, nursery, mock_clock, tmp_path
 ):
