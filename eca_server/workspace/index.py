@@ -42,6 +42,7 @@ _MOST_REMOVED = 10_000  # matches of one search that do not exist
 _MOST_FILES = 1_000_000
 _GROWTH = 8  # each searchable part of the first listing is that much larger
 _MOST_NAMES = 50_000  # of one directory
+_LONGEST_QUERY = 4096  # characters
 _COMPLETION_THREADS = 2
 _SEARCH_THREADS = 4
 _T = TypeVar("_T")
@@ -139,10 +140,13 @@ class FileIndex:
         listed or no match of an old listing exists.
 
         A blank query gives the roots, then the rest, short paths first. A query that begins with
-        `/`, `~/`, `./` or `../` lists that directory, or completes its last name.
+        `/`, `~/`, `./` or `../` lists that directory, or completes its last name. A query that is
+        longer than any path has no matches.
 
         `limit`: the maximum number of matches.
         """
+        if len(query) > _LONGEST_QUERY:
+            return []
         if _DIRECTORY_QUERY.match(query):
             complete = partial(self._in_directory, query, limit)
             return await trio.to_thread.run_sync(

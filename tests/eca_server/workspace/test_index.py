@@ -414,6 +414,29 @@ async def test_a_search_waits_a_moment_for_a_renewal(
     assert listings.begun == 2
 
 
+async def test_a_query_longer_than_a_path_has_no_matches(index):
+    assert await index.search("main".ljust(4096), limit=10) != []
+    assert await index.search("main".ljust(4097), limit=10) == []
+
+
+async def test_a_search_is_abandoned_when_it_is_cancelled(index, project, monkeypatch):
+    entered, resume = threading.Event(), threading.Event()
+
+    def matches(_: Catalogue, query: str) -> Iterator[Entry]:
+        entered.set()
+        resume.wait()
+        return iter(())
+
+    await index.search("main", limit=10)
+    monkeypatch.setattr(Catalogue, "matches", matches)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(index.search, "main", limit=10))
+        await trio.to_thread.run_sync(entered.wait)
+        nursery.cancel_scope.cancel()
+    assert not resume.is_set()
+    resume.set()
+
+
 async def test_a_client_that_asks_once_gets_the_present_files(index, project, mock_clock):
     await index.search("new", limit=10)
     (project / "new").touch()
