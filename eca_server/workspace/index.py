@@ -110,7 +110,7 @@ class FileIndex:
             if not self._has_all.is_set():
                 await self._load()
             started, gitignore = trio.current_time(), self.gitignore
-            self._catalogue = await self._in_listing_thread(self._listing)
+            self._catalogue = await self._in_listing_thread(partial(self._listing, gitignore))
             self._has_all.set()
             duration = trio.current_time() - started
             self._stale_at = started + duration + max(_FRESH, duration)
@@ -185,18 +185,18 @@ class FileIndex:
             search, abandon_on_cancel=True, limiter=self._search_threads
         )
 
-    def _listing(self) -> Catalogue:
+    def _listing(self, gitignore: bool) -> Catalogue:
         """List all roots, in a worker thread; publish parts of the first listing."""
         entries: list[Entry] = []
         next_part = math.inf if self._has_all.is_set() else self.first_part
-        for entry in self._entries():
+        for entry in self._entries(gitignore):
             entries.append(entry)
             if len(entries) >= next_part:
                 self._catalogue = Catalogue(entries)
                 next_part *= _GROWTH
         return Catalogue(entries)
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self, gitignore: bool) -> Iterator[Entry]:
         """Yield the entries of each directory once, though roots are nested or the same.
 
         Each root gets an equal share of the files that may still be listed, so that a large root
@@ -208,10 +208,10 @@ class FileIndex:
             roots.setdefault(root.real_path, (number, root))
         for left, (number, root) in zip(range(len(roots), 0, -1), roots.values(), strict=True):
             directories = {""}
-            for path in self._files_of(root, remaining // left):
+            for path in self._files_of(root, remaining // left, gitignore):
                 remaining -= 1
                 yield Entry(path, number, False)
-                if self.gitignore and path.rpartition("/")[2] == ".gitignore":
+                if gitignore and path.rpartition("/")[2] == ".gitignore":
                     self._check_rules(root.path / path)
                 directory = path.rpartition("/")[0]
                 while directory not in directories:
@@ -219,7 +219,7 @@ class FileIndex:
                     yield Entry(directory, number, True)
                     directory = directory.rpartition("/")[0]
 
-    def _files_of(self, root: Root, limit: int) -> Iterator[str]:
+    def _files_of(self, root: Root, limit: int, gitignore: bool) -> Iterator[str]:
         """Yield the files of a root; none if its path leads to a different directory now."""
         with contextlib.suppress(FileError):
             if real_path_of(root.path) != root.real_path:
@@ -227,7 +227,7 @@ class FileIndex:
             yield from list_files(
                 root.real_path,
                 limit=limit,
-                gitignore=self.gitignore,
+                gitignore=gitignore,
                 without=self._roots_in(root),
                 checkpoint=trio.from_thread.check_cancelled,
             )

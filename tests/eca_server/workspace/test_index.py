@@ -604,6 +604,50 @@ def test_only_changed_listings_are_written_and_the_oldest_are_forgotten(tmp_path
     assert len(list(folder.glob("[!.]*"))) == 16
 
 
+@pytest.mark.parametrize("fault", ["removed", "damaged", "replaced"])
+def test_a_listing_is_written_unless_the_disk_has_it(tmp_path, fault):
+    stored, different = (StoredListings(tmp_path, [root_of(tmp_path)]) for _ in range(2))
+    stored.save(catalogue(["a"]), gitignore=True)
+    (file,) = tmp_path.glob("[!.]*")
+    if fault == "removed":
+        file.unlink()
+    elif fault == "damaged":
+        file.write_bytes(file.read_bytes()[:-1] + b"x")
+    else:
+        different.save(catalogue(["b"]), gitignore=True)
+    stored.save(catalogue(["a"]), gitignore=True)
+    assert [each.path for each in stored.load(gitignore=True).search("", 2)] == ["a"]
+
+
+async def test_a_setting_changed_during_a_listing_counts_from_the_next_one(
+    project, nursery, mock_clock, monkeypatch, tmp_path
+):
+    listings = Listings()
+    listings.resume.clear()
+    monkeypatch.setattr(room, "list_files", listings)
+    second = tmp_path / "second"
+    (second / "build").mkdir(parents=True)
+    (second / ".gitignore").write_text("build\n")
+    (second / "build" / "out.py").touch()
+    roots = [root_of(project), root_of(second)]
+    index = FileIndex(roots, stored_in=tmp_path / "listings")
+    index.stored_from = 1
+    nursery.start_soon(index.run)
+    nursery.start_soon(partial(index.search, "x", limit=1))
+    while not listings.begun:
+        await trio.sleep(0)
+    index.gitignore = False
+    listings.resume.set()
+
+    def stored() -> Catalogue:
+        return StoredListings(tmp_path / "listings", roots).load(gitignore=True)
+
+    while not (listed := await trio.to_thread.run_sync(stored)):
+        await trio.sleep(0)
+    assert listed.search("out.py", 1) == []
+    nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize("fault", ["damaged", "a folder", "a pipe", "no room"])
 def test_a_listing_that_cannot_be_stored_or_read_is_absent(tmp_path, monkeypatch, fault):
     stored = StoredListings(tmp_path, [root_of(tmp_path)])
