@@ -1,6 +1,7 @@
 """The list of the files below a directory that Git does not ignore.
 
-Git lists them where it can be used. Otherwise its rules are read here: the `.gitignore` files from
+Git lists them where it can be used, and those of a nested repository by its own rules. Otherwise
+its rules are read here: the `.gitignore` files from
 the top of the work tree down, and `info/exclude`. Each path from Git is checked on the disk, since
 Git also names removed files and directories of other repositories, and spells a name as it was
 added where the disk ignores case or composes characters. Links to directories are not
@@ -39,6 +40,7 @@ _Kind: TypeAlias = Literal["file", "link", "directory"]
 
 _VERSION_CONTROL = {".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"}
 _DEEPEST = 100  # levels of directories
+_MOST_REPOSITORIES = 64  # nested ones listed by Git
 _MOST_RULES = 256 * 1024  # bytes of a `.gitignore`
 
 
@@ -79,44 +81,52 @@ def list_files(
 
 
 def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
-    """Yield each file once; walk for the rest if Git breaks off."""
     if not gitignore:
-        yield from _walk(tree, "", None)
-        return
-    top = top_of_work_tree(tree.path)
+        return _walk(tree, "", None)
+    return _each_once(_by_rules(tree))
+
+
+def _each_once(paths: Iterator[str]) -> Iterator[str]:
+    """Yield each path once: Git repeats a file in conflict, and a walk what Git has printed."""
     yielded: set[str] = set()
-    if top is not None:
-        try:
-            yield from _new(_listed_by_git(tree, top), yielded)
-        except (git.GitUnavailable, OSError):
-            pass
-        else:
-            return
-    if not _is_itself_ignored(tree.path, top):
-        yield from _new(_walk(tree, "", _rules_above(tree.path, top)), yielded)
-
-
-def _listed_by_git(tree: _Tree, top: Path) -> Iterator[str]:
-    for kind in ("--cached", "--others"):
-        for path in git.list_paths(tree.start, kind, top=top, checkpoint=tree.checkpoint):
-            yield from _existing(tree, path)
-
-
-def _new(paths: Iterator[str], yielded: set[str]) -> Iterator[str]:
-    """Yield the paths that were not yielded before; Git repeats a file in conflict."""
     for path in paths:
         if path not in yielded:
             yielded.add(path)
             yield path
 
 
-def _existing(tree: _Tree, path: str) -> Iterator[str]:
-    """Yield a path from Git if its file exists; of another repository, the files in it."""
-    path = tree.spelled(path.rstrip("/"))
-    if tree.kind(path) == "directory":
-        yield from _walk(tree, path, [])
-    elif tree.lists(path):
-        yield path
+def _by_rules(tree: _Tree) -> Iterator[str]:
+    """Yield the files that are not ignored; walk, also for the rest, if Git breaks off."""
+    top = top_of_work_tree(tree.path)
+    if top is not None:
+        with contextlib.suppress(git.GitUnavailable, OSError):
+            for kind in ("--cached", "--others"):
+                yield from _by_git(tree, "", kind, top=top)
+            return
+    if not _is_itself_ignored(tree.path, top):
+        yield from _walk(tree, "", _rules_above(tree.path, top))
+
+
+def _by_git(tree: _Tree, directory: str, *kinds: str, top: Path) -> Iterator[str]:
+    """Yield the existing files that Git prints, of other repositories the files in them."""
+    prefix = f"{directory}/" if directory else ""
+    for name in tree.git_paths(directory, *kinds, top=top):
+        path = tree.spelled(prefix + name.rstrip("/"))
+        if tree.kind(path) == "directory":
+            yield from _nested(tree, path)
+        elif tree.lists(path):
+            yield path
+
+
+def _nested(tree: _Tree, directory: str) -> Iterator[str]:
+    """Yield the files of a directory that has its own rules, such as a submodule."""
+    if tree.is_repository(directory) and tree.repositories_left:
+        tree.repositories_left -= 1
+        with contextlib.suppress(FileError, OSError):
+            top = tree.path / directory
+            yield from _by_git(tree, directory, "--cached", "--others", top=top)
+            return
+    yield from _walk(tree, directory, [])
 
 
 class _Tree:
@@ -137,8 +147,20 @@ class _Tree:
         self._descent = descent
         self._links = links
         self._without = frozenset(without)
+        self._time_limit = git.TimeLimit()
+        self.repositories_left = _MOST_REPOSITORIES
         self._entries: dict[str, dict[str, _Kind]] = {}
         self._spellings: dict[str, dict[str, str]] = {}
+
+    def git_paths(self, directory: str, *kinds: str, top: Path) -> Iterator[str]:
+        """Return the paths that Git prints for a directory, relative to it."""
+        return git.list_paths(
+            self._descent.open(directory),
+            *kinds,
+            top=top,
+            checkpoint=self.checkpoint,
+            time_limit=self._time_limit,
+        )
 
     def entries(self, directory: str) -> dict[str, _Kind]:
         """Return the entries of a directory (`""`: the start) that may be listed."""
@@ -241,8 +263,10 @@ def _walk(tree: _Tree, start: str, rules: Sequence[_RulesAt] | None) -> Iterator
         directory, rules = pending.pop()
         prefix = f"{directory}/" if directory else ""
         if rules is not None:
-            own = directory != start and tree.is_repository(directory)
-            rules = [*([] if own else rules), *_rules_in(tree, directory)]
+            if directory != start and tree.is_repository(directory):
+                yield from _nested(tree, directory)
+                continue
+            rules = [*rules, *_rules_in(tree, directory)]
         subdirectories = []
         for name, kind in sorted(tree.entries(directory).items()):
             path = prefix + name

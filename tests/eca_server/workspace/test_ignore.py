@@ -175,6 +175,58 @@ def test_a_submodule_is_listed(repository, tmp_path):
     assert sorted(listed(repository)) == [".gitmodules", "library/b"]
 
 
+def make_nested(folder: Path) -> None:
+    """Make a repository with a tracked file that its own rules ignore."""
+    write(folder, {".gitignore": "dist\n", "dist/lib.js": "", "dist/new.js": "", "a": ""})
+    run_git(folder, "init", "-q")
+    run_git(folder, "add", "-f", "dist/lib.js")
+    (folder / ".git" / "info" / "exclude").write_text("b\n")
+    (folder / "b").touch()
+
+
+NESTED = [".gitignore", "a", "dist/lib.js"]
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+def test_a_nested_repository_is_listed_by_git(project, is_repository):
+    if is_repository:
+        run_git(project, "init", "-q")
+    make_nested(project / "x" / "lib")
+    make_nested(project / "x" / "lib" / "deeper")
+    expected = [f"x/lib/{path}" for path in NESTED] + [f"x/lib/deeper/{path}" for path in NESTED]
+    assert sorted(listed(project)) == sorted(expected)
+
+
+def test_only_the_first_nested_repositories_are_listed_by_git(repository, monkeypatch):
+    monkeypatch.setattr("eca_server.workspace.ignore._MOST_REPOSITORIES", 1)
+    for name in ("x", "y"):
+        make_nested(repository / name)
+    assert sorted(listed(repository)) == [
+        *(f"x/{path}" for path in NESTED),
+        *("y/.gitignore", "y/a", "y/b"),
+    ]
+
+
+def test_nested_repositories_share_the_time_limit(project, tmp_path, monkeypatch):
+    for number in range(20):
+        make_nested(project / f"{number}")
+    replace_git(tmp_path, "exec sleep 1000", monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
+    started = time.monotonic()
+    assert len(listed(project)) == 60
+    assert time.monotonic() - started < 5
+
+
+def test_a_damaged_submodule_is_walked(repository):
+    """The repository above tracks a file of the same name, and must not be used."""
+    write(repository, {"a": "", "inner/.gitignore": "a\n", "inner/a": "", "inner/b": ""})
+    run_git(repository, "add", "a")
+    commit = "1" * 40
+    run_git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},inner")
+    (repository / "inner" / ".git").mkdir()
+    assert sorted(listed(repository)) == ["a", "inner/.gitignore", "inner/b"]
+
+
 def test_what_version_control_keeps_is_never_listed(project):
     write(project, {".hg/a": "", ".svn/b": "", ".git/c": "", "d": "", "e/.git": "gitdir: x"})
     assert listed(project, gitignore=False) == ["d"]
@@ -253,7 +305,13 @@ def test_a_checkpoint_that_raises_ends_the_listing(repository, tool):
         list(list_files(repository, limit=10, checkpoint=stop))
 
 
-def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch, is_nested):
+    top = repository
+    if is_nested:
+        repository = top / "inner"
+        repository.mkdir()
+        run_git(repository, "init", "-q")
     ran = tmp_path / "ran"
     hook = tmp_path / "hook"
     hook.write_text(f"#!/bin/sh\necho $0 >> '{ran}'\n")
@@ -267,7 +325,8 @@ def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch)
     assert ran.exists(), "without care Git does run the hook"
     ran.unlink()
     no_walk(monkeypatch)
-    assert sorted(listed(repository)) == ["a", "b"]
+    expected = ["inner/a", "inner/b"] if is_nested else ["a", "b"]
+    assert sorted(listed(top)) == expected
     assert not ran.exists()
 
 
