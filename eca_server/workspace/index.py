@@ -203,32 +203,45 @@ class FileIndex:
         leaves room for the next ones.
         """
         remaining = _MOST_FILES
-        roots: dict[Path, tuple[int, Root]] = {}
-        for number, root in enumerate(self._workspace.roots):
-            roots.setdefault(root.real_path, (number, root))
-        for left, (number, root) in zip(range(len(roots), 0, -1), roots.values(), strict=True):
+        roots = self._present_roots()
+        for position, (directory, number) in enumerate(roots.items()):
+            root = self._workspace.roots[number]
+            nested = [each for each in roots if directory in each.parents]
+            share = remaining // (len(roots) - position)
             directories = {""}
-            for path in self._files_of(root, remaining // left, gitignore):
+            for path in self._files_of(directory, nested, share, gitignore):
                 remaining -= 1
                 yield Entry(path, number, False)
                 if gitignore and path.rpartition("/")[2] == ".gitignore":
                     self._check_rules(root.path / path)
-                directory = path.rpartition("/")[0]
-                while directory not in directories:
-                    directories.add(directory)
-                    yield Entry(directory, number, True)
-                    directory = directory.rpartition("/")[0]
+                parent = path.rpartition("/")[0]
+                while parent not in directories:
+                    directories.add(parent)
+                    yield Entry(parent, number, True)
+                    parent = parent.rpartition("/")[0]
 
-    def _files_of(self, root: Root, limit: int, gitignore: bool) -> Iterator[str]:
-        """Yield the files of a root; none if its path leads to a different directory now."""
+    def _present_roots(self) -> dict[Path, int]:
+        """Return the directories of the roots, each once, with the index of a root.
+
+        A root whose path leads to a different directory now is left out.
+        """
+        roots: dict[Path, int] = {}
+        for number, root in enumerate(self._workspace.roots):
+            with contextlib.suppress(FileError):
+                if real_path_of(root.path) == root.real_path:
+                    roots.setdefault(root.real_path, number)
+        return roots
+
+    def _files_of(
+        self, directory: Path, nested: Sequence[Path], limit: int, gitignore: bool
+    ) -> Iterator[str]:
+        """Yield the files of a root, without those of nested ones; none if it was replaced."""
         with contextlib.suppress(FileError):
-            if real_path_of(root.path) != root.real_path:
-                return
             yield from list_files(
-                root.real_path,
+                directory,
                 limit=limit,
                 gitignore=gitignore,
-                without=self._roots_in(root),
+                without=[each.relative_to(directory).as_posix() for each in nested],
                 checkpoint=trio.from_thread.check_cancelled,
             )
 
@@ -240,13 +253,6 @@ class FileIndex:
                 f"Could not read `{printable_line(str(file))}`: the files that it ignores are "
                 "listed and searched. Make the file readable.",
             )
-
-    def _roots_in(self, root: Root) -> list[str]:
-        return [
-            each.real_path.relative_to(root.real_path).as_posix()
-            for each in self._workspace.roots
-            if root.real_path in each.real_path.parents
-        ]
 
     def _in_directory(self, query: str, limit: int) -> list[FileMatch]:
         """Return the completions of a typed path; in a worker thread."""

@@ -313,6 +313,22 @@ async def test_a_large_root_leaves_room_for_the_next_one(project, outside, mock_
     assert sum(not each.is_directory for each in matches) == 4
 
 
+async def test_a_root_whose_link_leads_elsewhere_now_takes_no_files_from_others(
+    project, outside, mock_clock, tmp_path
+):
+    (tmp_path / "alias").symlink_to(project / "src")
+    roots = [root_of(each) for each in (tmp_path / "alias", project, project / "src")]
+    (tmp_path / "alias").unlink()
+    (tmp_path / "alias").symlink_to(outside)
+    for present in (roots, roots[:2]):
+        index = FileIndex(present)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(index.run)
+            matches = await index.search("main", limit=10)
+            nursery.cancel_scope.cancel()
+        assert names(matches, project) == ["src/main.py"]
+
+
 async def test_a_root_whose_link_leads_elsewhere_now_has_no_files(
     project, nursery, mock_clock, outside, tmp_path
 ):
