@@ -43,45 +43,32 @@ class Entry(NamedTuple):
 
 
 class _Texts:
-    """Texts joined to one, each between two NULs, which no path contains.
+    """Texts joined to one, each between two NULs, which no path contains."""
 
-    Attributes:
-        joined: the joined texts.
-        starts: the position of the NUL before each text, and of the last NUL.
-    """
-
-    def __init__(self, joined: str, starts: array[int]) -> None:
+    def __init__(self, joined: str) -> None:
         self.joined = joined
-        self.starts = starts
 
-    def is_valid(self, count: int) -> bool:
-        """Return True if a search finds `count` texts; the parts of a stored form may disagree."""
-        starts = self.starts.tolist()
-        return (
-            count + 1 == len(starts) == self.joined.count("\0")
-            and starts[0] == 0
-            and starts[-1] == len(self.joined) - 1
-            and starts == sorted(starts)
-        )
+    @classmethod
+    def join(cls, texts: Iterable[str]) -> _Texts:
+        """Join texts."""
+        return cls("\0".join(["", *texts, ""]))
+
+    @cached_property
+    def starts(self) -> array[int]:
+        """The position of the NUL before each text, and of the last NUL."""
+        lengths = (len(text) + 1 for text in self.joined.split("\0")[1:-1])
+        return array("I", accumulate(lengths, initial=0))
+
+    def has(self, count: int) -> bool:
+        """Return True if these are `count` texts."""
+        is_joined = self.joined.startswith("\0") and self.joined.endswith("\0")
+        return is_joined and self.joined.count("\0") == count + 1
 
     def leads_out(self) -> bool:
         """Return True if one of the texts is an absolute path, or has a `..`."""
         return "\0/" in self.joined or (
             ".." in self.joined and _PARENT.search(self.joined) is not None
         )
-
-    @classmethod
-    def join(cls, texts: Sequence[str]) -> _Texts:
-        """Join texts."""
-        lengths = (len(text) + 1 for text in texts)
-        return cls("\0".join(["", *texts, ""]), array("I", accumulate(lengths, initial=0)))
-
-    def folded(self) -> _Texts:
-        """Return the texts, folded for comparison."""
-        joined = folded(self.joined)
-        if self.joined.isascii():
-            return _Texts(joined, self.starts)
-        return _Texts.join(joined.split("\0")[1:-1])
 
     def __getitem__(self, number: int) -> str:
         return self.joined[self.starts[number] + 1 : self.starts[number + 1]]
@@ -112,7 +99,7 @@ class _Chunk:
     @cached_property
     def folded(self) -> _Texts:
         """The folded paths; made when names are not enough."""
-        return self.paths.folded()
+        return _Texts(folded(self.paths.joined))
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> _Chunk:
@@ -132,7 +119,7 @@ class _Chunk:
         """Yield the stored form."""
         texts = [each.joined.encode(*_ENCODING) for each in (self.paths, self.names)]
         yield array("I", (len(self), *map(len, texts))).tobytes()
-        yield from (each.tobytes() for each in (self.kinds, self.paths.starts, self.names.starts))
+        yield self.kinds.tobytes()
         yield from texts
 
     @classmethod
@@ -142,15 +129,14 @@ class _Chunk:
         Raises:
             ValueError: it is none, names a root that does not exist, or leads out of a root.
         """
-        count, paths, names = stored.numbers(3)
-        kinds, *starts = (stored.numbers(each) for each in (count, count + 1, count + 1))
-        texts = (stored.text(length) for length in (paths, names))
-        both = [_Texts(text, start) for text, start in zip(texts, starts, strict=True)]
-        if not 0 < count == len(kinds) <= _CHUNK or not all(each.is_valid(count) for each in both):
+        count, *lengths = stored.numbers(3)
+        kinds = stored.numbers(count)
+        paths, names = (_Texts(stored.text(length)) for length in lengths)
+        if not 0 < count == len(kinds) <= _CHUNK or not (paths.has(count) and names.has(count)):
             raise ValueError("the parts of the listing disagree")
-        if max(kinds) >= 2 * roots or both[0].leads_out():
+        if max(kinds) >= 2 * roots or paths.leads_out():
             raise ValueError("the listing has files outside the roots")
-        return cls(kinds, *both)
+        return cls(kinds, paths, names)
 
 
 class Catalogue:

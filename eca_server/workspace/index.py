@@ -38,7 +38,7 @@ _PATIENCE = 0.1  # seconds that a search waits for a listing
 _FIRST_PATIENCE = (
     1.0  # the same while nothing is listed: the web page's popup asks once, at its start
 )
-_MOST_REMOVED = 10_000  # matches of one search that do not exist
+_MOST_REMOVED = 5_000  # matches of one search that do not exist
 _MOST_FILES = 1_000_000
 _GROWTH = 8  # each searchable part of the first listing is that much larger
 _MOST_NAMES = 50_000  # of one directory
