@@ -187,6 +187,7 @@ def forged(*parts: bytes | tuple[int, ...]) -> bytes:
         forged((2**32 - 1, 2**32 - 1, 0), b"abcd"),
         forged(b"a"),
     ],
+    ids=lambda data: f"{len(data)} bytes",
 )
 def test_a_forged_listing_counts_as_absent(tmp_path, data):
     with pytest.raises(ValueError):
