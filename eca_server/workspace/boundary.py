@@ -13,7 +13,6 @@ import contextlib
 import errno
 import os
 import stat
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from eca_server.workspace.guarded import GuardedPath, guard_of
 from eca_server.workspace.opening import (
     Directory,
     ensure_real,
+    folded,
     open_directory,
     path_changed_message,
     real_path_of,
@@ -46,7 +46,8 @@ class Place:
     Attributes:
         text: the path as it was written.
         path: the absolute path without `..`, its links unresolved; for people.
-        real_path: the path with every link resolved; this one is opened.
+        real_path: the path with every link resolved; this one is opened. Below a root both begin
+            with the root's own spelling, also where the disk ignores case.
         root: the innermost root that contains the real path; None: outside the workspace.
         escapes: whether a symbolic link takes the path from inside a root to outside all roots.
         temporary_files: the records of temporary files made to write it.
@@ -119,8 +120,8 @@ class Workspace:
         """
         shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         absolute = self._absolute(text, shown, base)
-        real_path = _resolved(absolute, shown)
-        lexical = _normalised(absolute)
+        real_path = self._respelled(_resolved(absolute, shown))
+        lexical = self._respelled(_normalised(absolute))
         path = lexical if real_path_of(lexical) == real_path else real_path
         root = self._root_of(real_path)
         written_inside = any(
@@ -165,6 +166,14 @@ class Workspace:
         if length > _LONGEST:
             raise InvalidPath(f"expected a path of at most {_LONGEST} bytes, got {length}: {shown}")
         return expanded
+
+    def _respelled(self, path: Path) -> Path:
+        """Return a path below a root with the root's own spelling, which guards compare by name."""
+        for root in self.roots:
+            for directory in (root.path, root.real_path):
+                if not path.is_relative_to(directory) and _contains(directory, path):
+                    path = directory.joinpath(*path.parts[len(directory.parts) :])
+        return path
 
     def _root_of(self, real_path: Path) -> Root | None:
         if any(_contains(real_path_of(each), real_path) for each in self._private):
@@ -211,16 +220,12 @@ def _contains(directory: Path, path: Path) -> bool:
     if len(path.parts) < depth:
         return False
     ancestor = Path(*path.parts[:depth])
-    if _folded(ancestor) != _folded(directory):
+    if folded(str(ancestor)) != folded(str(directory)):
         return False
     try:
         return os.path.samestat(ancestor.lstat(), directory.lstat())
     except OSError:
         return False
-
-
-def _folded(path: Path) -> str:
-    return unicodedata.normalize("NFC", str(path)).casefold()
 
 
 def open_checked(place: Place, flags: int) -> int:

@@ -17,9 +17,13 @@ from functools import cached_property
 from itertools import accumulate, islice
 from typing import Final, NamedTuple, TypeAlias
 
+from eca_server.workspace.opening import folded
+
 _CHUNK = 4_096  # entries searched in one call, which holds the interpreter
-_MAGIC: Final = f"eca listing 1 {sys.byteorder} {array('I').itemsize}\n".encode()
+_MAGIC: Final = f"eca listing 2 {sys.byteorder} {array('I').itemsize}\n".encode()
 _ENCODING: Final = ("utf-8", "surrogatepass")  # names that are not UTF-8 have lone surrogates
+
+_PARENT: Final = re.compile(r"[\0/]\.\.[\0/]")
 
 _Finder: TypeAlias = Callable[[str, int], int]
 """A function from a text and a start to the position of a match; negative: no match."""
@@ -39,29 +43,32 @@ class Entry(NamedTuple):
 
 
 class _Texts:
-    """Texts joined to one, each between two NULs, which no path contains.
+    """Texts joined to one, each between two NULs, which no path contains."""
 
-    Attributes:
-        joined: the joined texts.
-        starts: the position of the NUL before each text, and of the last NUL.
-    """
-
-    def __init__(self, joined: str, starts: array[int]) -> None:
+    def __init__(self, joined: str) -> None:
         self.joined = joined
-        self.starts = starts
 
     @classmethod
-    def join(cls, texts: Sequence[str]) -> _Texts:
+    def join(cls, texts: Iterable[str]) -> _Texts:
         """Join texts."""
-        lengths = (len(text) + 1 for text in texts)
-        return cls("\0".join(["", *texts, ""]), array("I", accumulate(lengths, initial=0)))
+        return cls("\0".join(["", *texts, ""]))
 
-    def folded(self) -> _Texts:
-        """Return the texts without differences in case."""
-        joined = self.joined.casefold()
-        if len(joined) == len(self.joined):
-            return _Texts(joined, self.starts)
-        return _Texts.join(joined.split("\0")[1:-1])
+    @cached_property
+    def starts(self) -> array[int]:
+        """The position of the NUL before each text, and of the last NUL."""
+        lengths = (len(text) + 1 for text in self.joined.split("\0")[1:-1])
+        return array("I", accumulate(lengths, initial=0))
+
+    def has(self, count: int) -> bool:
+        """Return True if these are `count` texts."""
+        is_joined = self.joined.startswith("\0") and self.joined.endswith("\0")
+        return is_joined and self.joined.count("\0") == count + 1
+
+    def leads_out(self) -> bool:
+        """Return True if one of the texts is an absolute path, or has a `..`."""
+        return "\0/" in self.joined or (
+            ".." in self.joined and _PARENT.search(self.joined) is not None
+        )
 
     def __getitem__(self, number: int) -> str:
         return self.joined[self.starts[number] + 1 : self.starts[number + 1]]
@@ -81,7 +88,7 @@ class _Chunk:
     Attributes:
         kinds: of each entry, twice the index of its root, plus 1 for a directory.
         paths: the paths.
-        names: the last names of the paths, without differences in case.
+        names: the last names of the paths, folded.
     """
 
     def __init__(self, kinds: array[int], paths: _Texts, names: _Texts) -> None:
@@ -91,14 +98,14 @@ class _Chunk:
 
     @cached_property
     def folded(self) -> _Texts:
-        """The paths without differences in case; made when names are not enough."""
-        return self.paths.folded()
+        """The folded paths; made when names are not enough."""
+        return _Texts(folded(self.paths.joined))
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> _Chunk:
         """Make a chunk of entries."""
         kinds = array("I", (2 * entry.root + entry.is_directory for entry in entries))
-        names = [entry.path.rpartition("/")[2].casefold() for entry in entries]
+        names = [folded(entry.path.rpartition("/")[2]) for entry in entries]
         return cls(kinds, _Texts.join([entry.path for entry in entries]), _Texts.join(names))
 
     def __len__(self) -> int:
@@ -112,16 +119,24 @@ class _Chunk:
         """Yield the stored form."""
         texts = [each.joined.encode(*_ENCODING) for each in (self.paths, self.names)]
         yield array("I", (len(self), *map(len, texts))).tobytes()
-        yield from (each.tobytes() for each in (self.kinds, self.paths.starts, self.names.starts))
+        yield self.kinds.tobytes()
         yield from texts
 
     @classmethod
-    def read(cls, stored: _Reader) -> _Chunk:
-        """Read the stored form."""
-        count, paths, names = stored.numbers(3)
-        kinds, *starts = (stored.numbers(each) for each in (count, count + 1, count + 1))
-        texts = (stored.text(length) for length in (paths, names))
-        return cls(kinds, *(_Texts(text, start) for text, start in zip(texts, starts, strict=True)))
+    def read(cls, stored: _Reader, *, roots: int) -> _Chunk:
+        """Read the stored form.
+
+        Raises:
+            ValueError: it is none, names a root that does not exist, or leads out of a root.
+        """
+        count, *lengths = stored.numbers(3)
+        kinds = stored.numbers(count)
+        paths, names = (_Texts(stored.text(length)) for length in lengths)
+        if not 0 < count == len(kinds) <= _CHUNK or not (paths.has(count) and names.has(count)):
+            raise ValueError("the parts of the listing disagree")
+        if max(kinds) >= 2 * roots or paths.leads_out():
+            raise ValueError("the listing has files outside the roots")
+        return cls(kinds, paths, names)
 
 
 class Catalogue:
@@ -141,11 +156,15 @@ class Catalogue:
         return b"".join([_MAGIC, _checksum(parts), *parts])
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Catalogue:
+    def from_bytes(cls, data: bytes, *, roots: int) -> Catalogue:
         """Return the listing of a stored form.
 
+        Args:
+            data: the stored form; not trusted.
+            roots: the number of roots.
+
         Raises:
-            ValueError: the data are something else, or damaged.
+            ValueError: the data are something else, damaged, or name files outside the roots.
         """
         stored = _Reader(data)
         if stored.piece(len(_MAGIC)) != _MAGIC:
@@ -155,18 +174,22 @@ class Catalogue:
             raise ValueError("the listing is damaged")
         catalogue = cls()
         while stored.rest:
-            catalogue._chunks.append(_Chunk.read(stored))
+            catalogue._chunks.append(_Chunk.read(stored, roots=roots))
         return catalogue
 
     def search(self, query: str, limit: int) -> list[Entry]:
-        """Return the entries that match, best first; a blank query matches all.
+        """Return the first entries of `matches`."""
+        return list(islice(self.matches(query), limit))
+
+    def matches(self, query: str) -> Iterator[Entry]:
+        """Yield the entries that match, best first; a blank query matches all.
 
         The order: the name is the query, the name begins with it, the name contains it, the path
         contains it, the path has its letters in this order. Among equals the shorter path comes
-        first. Case does not matter.
+        first. Neither case nor the composition of characters matters.
         """
-        query = query.strip().casefold()
-        return list(islice(self._ranked(query) if query else self._all(), limit))
+        query = folded(query.strip())
+        return self._ranked(query) if query else self._all()
 
     def _all(self) -> Iterator[Entry]:
         return (chunk[number] for chunk in self._chunks for number in range(len(chunk)))

@@ -43,8 +43,19 @@ class GitUnavailable(FileError):
     """Git is not installed, does not trust the repository, or takes too long."""
 
 
+class TimeLimit:
+    """The seconds that one listing may wait for all of its Git processes."""
+
+    def __init__(self) -> None:
+        self.seconds_left = _SECONDS
+
+
 def list_paths(
-    directory: Directory, kind: str, *, top: Path, checkpoint: Checkpoint
+    directory: Directory,
+    *kinds: str,
+    top: Path,
+    checkpoint: Checkpoint,
+    time_limit: TimeLimit | None = None,
 ) -> Iterator[str]:
     """Yield the paths that `git ls-files` prints, relative to a directory.
 
@@ -52,23 +63,27 @@ def list_paths(
 
     Args:
         directory: an open directory of a work tree, in which Git starts.
-        kind: `--cached` (tracked) or `--others` (untracked, not ignored).
-        top: the top of the work tree, whatever the repository's configuration says.
+        kinds: `--cached` (tracked) and `--others` (untracked, not ignored).
+        top: the top of the work tree, whatever the repository's configuration says; a repository
+            above it is not used.
         checkpoint: called while Git runs; an exception of it also ends Git.
+        time_limit: the rest of the time, which waiting for Git reduces; None: ten seconds.
 
     Raises:
-        GitUnavailable: Git printed nothing, or not all.
+        GitUnavailable: Git printed nothing, or only some of the paths.
     """
     program = find_program("git", os.environ.get("PATH"))
     if program is None or not hasattr(select, "poll"):
         raise GitUnavailable("git is not installed")
-    command = [program, *_SETTINGS, "ls-files", "-z", kind, "--exclude-standard"]
+    command = [program, *_SETTINGS, "ls-files", "-z", *kinds, "--exclude-standard"]
+    limit = time_limit or TimeLimit()
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    places = {"GIT_WORK_TREE": str(top), "GIT_CEILING_DIRECTORIES": str(top.parent)}
     with (
         subprocess.Popen(
             command,
             **working_directory(directory.path if directory.fd is None else directory.fd),
-            env=inherited | _SET | {"GIT_WORK_TREE": str(top)},
+            env=inherited | _SET | places,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -79,7 +94,7 @@ def list_paths(
         try:
             assert process.stdout is not None
             rest = b""
-            for piece in _pieces(process.stdout.fileno(), checkpoint):
+            for piece in _pieces(process.stdout.fileno(), checkpoint, limit):
                 *complete, rest = (rest + piece).split(b"\0")
                 yield from map(os.fsdecode, complete)
             status = process.wait()
@@ -89,13 +104,16 @@ def list_paths(
         raise GitUnavailable(f"git ended with status {status}")
 
 
-def _pieces(descriptor: int, checkpoint: Checkpoint) -> Iterator[bytes]:
-    deadline = time.monotonic() + _SECONDS
+def _pieces(descriptor: int, checkpoint: Checkpoint, time_limit: TimeLimit) -> Iterator[bytes]:
+    """Yield the output of Git; count only the time spent here, not that of the consumer."""
     while True:
         checkpoint()
-        if time.monotonic() > deadline:
+        if time_limit.seconds_left < 0:
             raise GitUnavailable(f"git took more than {_SECONDS:g} s")
-        if platforms.has_input(descriptor, _BETWEEN_CHECKPOINTS):
+        started = time.monotonic()
+        has_input = platforms.has_input(descriptor, _BETWEEN_CHECKPOINTS)
+        time_limit.seconds_left -= time.monotonic() - started
+        if has_input:
             piece = os.read(descriptor, _PIECE)
             if not piece:
                 return

@@ -1,8 +1,10 @@
 """The list of the files below a directory that Git does not ignore.
 
-Git lists them where it can be used. Otherwise its rules are read here: the `.gitignore` files from
+Git lists them where it can be used, and those of a nested repository by its own rules. Otherwise
+its rules are read here: the `.gitignore` files from
 the top of the work tree down, and `info/exclude`. Each path from Git is checked on the disk, since
-Git also names removed files and directories of other repositories. Links to directories are not
+Git also names removed files and directories of other repositories, and spells a name as it was
+added where the disk ignores case or composes characters. Links to directories are not
 followed, and each directory is opened from its parent, so that a listing ends and stays below its
 directory even if a link is swapped in meanwhile. Pipes, devices, sockets and the directories of
 version control are never listed.
@@ -16,7 +18,7 @@ import contextlib
 import logging
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -28,7 +30,7 @@ from eca_server.workspace import git
 from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.gitignore import Rules
-from eca_server.workspace.opening import Directory, open_directory
+from eca_server.workspace.opening import Directory, folded, open_directory
 from eca_server.workspace.reading import Checkpoint
 from eca_server.workspace.worktree import top_of_work_tree
 
@@ -38,6 +40,7 @@ _Kind: TypeAlias = Literal["file", "link", "directory"]
 
 _VERSION_CONTROL = {".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"}
 _DEEPEST = 100  # levels of directories
+_MOST_REPOSITORIES = 64  # nested ones listed by Git
 _MOST_RULES = 256 * 1024  # bytes of a `.gitignore`
 
 
@@ -47,6 +50,7 @@ def list_files(
     limit: int,
     gitignore: bool = True,
     links: bool = True,
+    without: Collection[str] = (),
     checkpoint: Checkpoint = lambda: None,
 ) -> Iterator[str]:
     """Yield the files below a directory, relative to it, with `/`.
@@ -59,6 +63,7 @@ def list_files(
         limit: the maximum number of files.
         gitignore: leave out the files that Git ignores (`index.ignoreFiles`).
         links: include symbolic links to files.
+        without: directories to leave out, as relative paths with `/`.
         checkpoint: called now and then; an exception of it ends the listing.
 
     Raises:
@@ -71,64 +76,94 @@ def list_files(
             except OSError:
                 return
         descent = stack.enter_context(Descent(directory))
-        tree = _Tree(directory, descent, checkpoint=checkpoint, links=links)
+        tree = _Tree(directory, descent, checkpoint=checkpoint, links=links, without=without)
         yield from islice(_listed(tree, gitignore=gitignore), limit)
 
 
 def _listed(tree: _Tree, *, gitignore: bool) -> Iterator[str]:
-    top = top_of_work_tree(tree.path) if gitignore else None
-    if top is not None:
-        printed = False
-        try:
-            for kind in ("--cached", "--others"):
-                paths = git.list_paths(tree.start, kind, top=top, checkpoint=tree.checkpoint)
-                for path in _without_repetitions(paths):
-                    printed = True
-                    yield from _existing(tree, path)
-        except (git.GitUnavailable, OSError):
-            if printed:
-                return
-        else:
-            return
     if not gitignore:
-        yield from _walk(tree, "", None)
-    elif not _is_itself_ignored(tree.path, top):
+        return _walk(tree, "", None)
+    return _each_once(_by_rules(tree))
+
+
+def _each_once(paths: Iterator[str]) -> Iterator[str]:
+    """Yield each path once: Git repeats a file in conflict, and a walk what Git has printed."""
+    yielded: set[str] = set()
+    for path in paths:
+        if path not in yielded:
+            yielded.add(path)
+            yield path
+
+
+def _by_rules(tree: _Tree) -> Iterator[str]:
+    """Yield the files that are not ignored; walk, also for the rest, if Git breaks off."""
+    top = top_of_work_tree(tree.path)
+    if top is not None:
+        with contextlib.suppress(git.GitUnavailable, OSError):
+            for kind in ("--cached", "--others"):
+                yield from _by_git(tree, "", kind, top=top)
+            return
+    if not _is_itself_ignored(tree.path, top):
         yield from _walk(tree, "", _rules_above(tree.path, top))
 
 
-def _existing(tree: _Tree, path: str) -> Iterator[str]:
-    """Yield a path from Git if its file exists; of another repository, the files in it."""
-    path = path.rstrip("/")
-    if tree.kind(path) == "directory":
-        yield from _walk(tree, path, [])
-    elif tree.lists(path):
-        yield path
-
-
-def _without_repetitions(paths: Iterator[str]) -> Iterator[str]:
-    """Yield each path once; Git repeats a file in conflict."""
-    previous = None
-    for path in paths:
-        if path != previous:
+def _by_git(tree: _Tree, directory: str, *kinds: str, top: Path) -> Iterator[str]:
+    """Yield the existing files that Git prints, of other repositories the files in them."""
+    prefix = f"{directory}/" if directory else ""
+    for name in tree.git_paths(directory, *kinds, top=top):
+        path = tree.spelled(prefix + name.rstrip("/"))
+        if tree.kind(path) == "directory":
+            yield from _nested(tree, path)
+        elif tree.lists(path):
             yield path
-        previous = path
+
+
+def _nested(tree: _Tree, directory: str) -> Iterator[str]:
+    """Yield the files of a directory that has its own rules, such as a submodule."""
+    if tree.is_repository(directory) and tree.repositories_left:
+        tree.repositories_left -= 1
+        with contextlib.suppress(FileError, OSError):
+            top = tree.path / directory
+            yield from _by_git(tree, directory, "--cached", "--others", top=top)
+            return
+    yield from _walk(tree, directory, [])
 
 
 class _Tree:
     """The entries below a directory; each directory is read once, links are not followed."""
 
     def __init__(
-        self, start: Directory, descent: Descent, *, checkpoint: Checkpoint, links: bool
+        self,
+        start: Directory,
+        descent: Descent,
+        *,
+        checkpoint: Checkpoint,
+        links: bool,
+        without: Collection[str],
     ) -> None:
         self.start = start
         self.path = start.path
         self.checkpoint = checkpoint
         self._descent = descent
         self._links = links
+        self._without = frozenset(without)
+        self._time_limit = git.TimeLimit()
+        self.repositories_left = _MOST_REPOSITORIES
         self._entries: dict[str, dict[str, _Kind]] = {}
+        self._spellings: dict[str, dict[str, str]] = {}
+
+    def git_paths(self, directory: str, *kinds: str, top: Path) -> Iterator[str]:
+        """Return the paths that Git prints for a directory, relative to it."""
+        return git.list_paths(
+            self._descent.open(directory),
+            *kinds,
+            top=top,
+            checkpoint=self.checkpoint,
+            time_limit=self._time_limit,
+        )
 
     def entries(self, directory: str) -> dict[str, _Kind]:
-        """Return the entries of a directory (`""`: the start), without those of version control."""
+        """Return the entries of a directory (`""`: the start) that may be listed."""
         entries = self._entries.get(directory)
         if entries is None:
             real = directory == "" or self.kind(directory) == "directory"
@@ -142,6 +177,18 @@ class _Tree:
             return None
         directory, _, name = path.rpartition("/")
         return self.entries(directory).get(name)
+
+    def spelled(self, path: str) -> str:
+        """Return a path of Git as the disk spells it: case and composed characters may differ."""
+        if path.count("/") > _DEEPEST or self.kind(path):
+            return path
+        directory, slash, name = path.rpartition("/")
+        directory = self.spelled(directory) if directory else ""
+        names = self._spellings.get(directory)
+        if names is None:
+            names = {folded(each): each for each in self.entries(directory)}
+            self._spellings[directory] = names
+        return f"{directory}{slash}{names.get(folded(name), name)}"
 
     def lists(self, path: str) -> bool:
         """Return True if a path is a file, or a link to one where links are listed."""
@@ -177,7 +224,10 @@ class _Tree:
         suppress = contextlib.suppress(OSError, FileError)
         with suppress, self._descent.open(directory).scan() as entries:
             for entry in entries:
-                if entry.name not in _VERSION_CONTROL and (kind := _kind(entry)):
+                path = f"{directory}/{entry.name}" if directory else entry.name
+                if entry.name in _VERSION_CONTROL or path in self._without:
+                    continue
+                if kind := _kind(entry):
                     yield entry.name, kind
 
 
@@ -213,8 +263,10 @@ def _walk(tree: _Tree, start: str, rules: Sequence[_RulesAt] | None) -> Iterator
         directory, rules = pending.pop()
         prefix = f"{directory}/" if directory else ""
         if rules is not None:
-            own = directory != start and tree.is_repository(directory)
-            rules = [*([] if own else rules), *_rules_in(tree, directory)]
+            if directory != start and tree.is_repository(directory):
+                yield from _nested(tree, directory)
+                continue
+            rules = [*rules, *_rules_in(tree, directory)]
         subdirectories = []
         for name, kind in sorted(tree.entries(directory).items()):
             path = prefix + name

@@ -1,9 +1,11 @@
 """The file index: a search for the files and directories of the workspace.
 
-The rules of this module: the event loop never waits for a disk. A search uses the last listing,
-that of a server before if there is no other, and an old listing is renewed in the background. Equal
-queries get equal answers, in the same order, while the files are unchanged. Nothing watches the
-files: a watch costs a handle for every directory, also an ignored one, and searches are rare.
+The rules of this module: the event loop never waits for a disk, and a disk that hangs blocks only
+the threads of the index. A search uses the last listing, that of a server before if there is no
+other. An old listing is renewed in the background, and a search waits only a moment for the new
+one. A removed file is never a match. Equal queries get equal answers, in the same order, while the
+files are unchanged. Nothing watches the files: a watch costs a handle for every directory, also an
+ignored one, and searches are rare.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import contextlib
 import math
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import trio
@@ -26,17 +30,22 @@ from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
-from eca_server.workspace.opening import open_directory
+from eca_server.workspace.opening import open_directory, real_path_of
 from eca_server.workspace.stored_listings import StoredListings
 
 _FRESH = 5.0  # seconds until a listing is stale
-_PATIENCE = 0.1  # seconds that a search waits for the complete first listing
+_PATIENCE = 0.1  # seconds that a search waits for a listing
 _FIRST_PATIENCE = (
     1.0  # the same while nothing is listed: the web page's popup asks once, at its start
 )
+_MOST_REMOVED = 5_000  # matches of one search that do not exist
 _MOST_FILES = 1_000_000
 _GROWTH = 8  # each searchable part of the first listing is that much larger
 _MOST_NAMES = 50_000  # of one directory
+_LONGEST_QUERY = 4096  # characters
+_COMPLETION_THREADS = 2
+_SEARCH_THREADS = 4
+_T = TypeVar("_T")
 _DIRECTORY_QUERY = re.compile(r"(~|\.{1,2})?/|~$")
 
 
@@ -86,9 +95,12 @@ class FileIndex:
         self._on_problem = on_problem
         self._catalogue = Catalogue()
         self._has_all = trio.Event()
-        self._is_from_before = False
         self._refresh_requested = trio.Event()
-        self._stale_at = -math.inf
+        self._requested_at = self._stale_at = -math.inf
+        self._is_listed = trio.Event()  # since the last request
+        self._completion_threads = trio.CapacityLimiter(_COMPLETION_THREADS)
+        self._search_threads = trio.CapacityLimiter(_SEARCH_THREADS)
+        self._listing_threads = trio.CapacityLimiter(1)
 
     async def run(self) -> None:
         """List the roots whenever a search finds the listing stale; never return."""
@@ -98,89 +110,138 @@ class FileIndex:
             if not self._has_all.is_set():
                 await self._load()
             started, gitignore = trio.current_time(), self.gitignore
-            self._catalogue = await trio.to_thread.run_sync(self._listing, abandon_on_cancel=True)
-            self._is_from_before = False
+            self._catalogue = await self._in_listing_thread(partial(self._listing, gitignore))
             self._has_all.set()
             duration = trio.current_time() - started
             self._stale_at = started + duration + max(_FRESH, duration)
+            self._is_listed.set()
             if self._stored is not None and len(self._catalogue) >= self.stored_from:
                 save = partial(self._stored.save, self._catalogue, gitignore=gitignore)
-                await trio.to_thread.run_sync(save, abandon_on_cancel=True)
+                await self._in_listing_thread(save)
 
     async def _load(self) -> None:
         """Use the listing that a server before has stored."""
         if self._stored is not None:
             load = partial(self._stored.load, gitignore=self.gitignore)
-            before = await trio.to_thread.run_sync(load, abandon_on_cancel=True)
+            before = await self._in_listing_thread(load)
             if before:
-                self._catalogue, self._is_from_before = before, True
+                self._catalogue = before
                 self._has_all.set()
 
+    async def _in_listing_thread(self, function: Callable[[], _T]) -> _T:
+        return await trio.to_thread.run_sync(
+            function, abandon_on_cancel=True, limiter=self._listing_threads
+        )
+
     async def search(self, query: str, *, limit: int) -> list[FileMatch]:
-        """Return the files and directories that match a query, best first, without delay.
+        """Return the existing files and directories that match a query, best first.
+
+        It waits at most 0.1 s for the renewal of an old listing, and at most 1 s while nothing is
+        listed or no match of an old listing exists.
 
         A blank query gives the roots, then the rest, short paths first. A query that begins with
-        `/`, `~/`, `./` or `../` lists that directory, or completes its last name.
+        `/`, `~/`, `./` or `../` lists that directory, or completes its last name. A query that is
+        longer than any path has no matches.
 
         `limit`: the maximum number of matches.
         """
+        if len(query) > _LONGEST_QUERY:
+            return []
         if _DIRECTORY_QUERY.match(query):
+            complete = partial(self._in_directory, query, limit)
             return await trio.to_thread.run_sync(
-                self._in_directory, query, limit, abandon_on_cancel=True
+                complete, abandon_on_cancel=True, limiter=self._completion_threads
             )
-        if trio.current_time() >= self._stale_at:
-            self._stale_at = math.inf
+        started = trio.current_time()
+        if started >= self._stale_at:
+            self._requested_at, self._stale_at = started, math.inf
+            self._is_listed = trio.Event()
             self._refresh_requested.set()
+        is_listed = self._is_listed
         with trio.move_on_after(_PATIENCE if self._catalogue else _FIRST_PATIENCE):
             await self._has_all.wait()
-        matches = await trio.to_thread.run_sync(self._catalogue.search, query, limit)
-        roots = self._workspace.roots
-        entries = [
-            FileMatch(path=roots[each.root].path / each.path, is_directory=each.is_directory)
-            for each in matches
-        ]
-        if self._is_from_before:
-            entries = await trio.to_thread.run_sync(_existing, entries, abandon_on_cancel=True)
+        with trio.move_on_at(self._requested_at + _PATIENCE):
+            await is_listed.wait()
+        entries, are_removed = await self._matches(query, limit)
+        if are_removed:
+            with trio.move_on_at(started + _FIRST_PATIENCE):
+                await is_listed.wait()
+            entries, _ = await self._matches(query, limit)
         if query.strip():
             return entries
-        return [*(FileMatch(path=root.path, is_directory=True) for root in roots), *entries][:limit]
+        roots = [FileMatch(path=each.path, is_directory=True) for each in self._workspace.roots]
+        return [*roots, *entries][:limit]
 
-    def _listing(self) -> Catalogue:
+    async def _matches(self, query: str, limit: int) -> tuple[list[FileMatch], bool]:
+        """Search the present catalogue; return also whether it has matches and none exists."""
+        catalogue = self._catalogue
+
+        def search() -> tuple[list[FileMatch], bool]:
+            presence = _Presence(self._workspace.roots)
+            matches = list(islice(presence.filter(catalogue.matches(query)), limit))
+            return matches, not matches and presence.removed > 0
+
+        return await trio.to_thread.run_sync(
+            search, abandon_on_cancel=True, limiter=self._search_threads
+        )
+
+    def _listing(self, gitignore: bool) -> Catalogue:
         """List all roots, in a worker thread; publish parts of the first listing."""
         entries: list[Entry] = []
         next_part = math.inf if self._has_all.is_set() else self.first_part
-        for entry in self._entries():
+        for entry in self._entries(gitignore):
             entries.append(entry)
             if len(entries) >= next_part:
                 self._catalogue = Catalogue(entries)
                 next_part *= _GROWTH
         return Catalogue(entries)
 
-    def _entries(self) -> Iterator[Entry]:
-        remaining = _MOST_FILES
-        for number, root in enumerate(self._workspace.roots):
-            nested_roots = self._prefixes_of_roots_in(root)
-            directories = {""}
-            for path in self._files_of(root, remaining):
-                remaining -= 1
-                if path.startswith(nested_roots):
-                    continue
-                yield Entry(path, number, False)
-                if self.gitignore and path.rpartition("/")[2] == ".gitignore":
-                    self._check_rules(root.path / path)
-                directory = path.rpartition("/")[0]
-                while directory not in directories:
-                    directories.add(directory)
-                    yield Entry(directory, number, True)
-                    directory = directory.rpartition("/")[0]
+    def _entries(self, gitignore: bool) -> Iterator[Entry]:
+        """Yield the entries of each directory once, though roots are nested or the same.
 
-    def _files_of(self, root: Root, limit: int) -> Iterator[str]:
-        """Yield the files of a root; none if its path leads to a different directory now."""
+        Each root gets an equal share of the files that may still be listed, so that a large root
+        leaves room for the next ones.
+        """
+        remaining = _MOST_FILES
+        roots = self._present_roots()
+        for position, (directory, number) in enumerate(roots.items()):
+            root = self._workspace.roots[number]
+            nested = [each for each in roots if directory in each.parents]
+            share = remaining // (len(roots) - position)
+            directories = {""}
+            for path in self._files_of(directory, nested, share, gitignore):
+                remaining -= 1
+                yield Entry(path, number, False)
+                if gitignore and path.rpartition("/")[2] == ".gitignore":
+                    self._check_rules(root.path / path)
+                parent = path.rpartition("/")[0]
+                while parent not in directories:
+                    directories.add(parent)
+                    yield Entry(parent, number, True)
+                    parent = parent.rpartition("/")[0]
+
+    def _present_roots(self) -> dict[Path, int]:
+        """Return the directories of the roots, each once, with the index of a root.
+
+        A root whose path leads to a different directory now is left out.
+        """
+        roots: dict[Path, int] = {}
+        for number, root in enumerate(self._workspace.roots):
+            with contextlib.suppress(FileError):
+                if real_path_of(root.path) == root.real_path:
+                    roots.setdefault(root.real_path, number)
+        return roots
+
+    def _files_of(
+        self, directory: Path, nested: Sequence[Path], limit: int, gitignore: bool
+    ) -> Iterator[str]:
+        """Yield the files of a root, without those of nested ones; none if it was replaced."""
         with contextlib.suppress(FileError):
             yield from list_files(
-                root.real_path,
+                directory,
                 limit=limit,
-                gitignore=self.gitignore,
+                gitignore=gitignore,
+                without=[each.relative_to(directory).as_posix() for each in nested],
                 checkpoint=trio.from_thread.check_cancelled,
             )
 
@@ -192,13 +253,6 @@ class FileIndex:
                 f"Could not read `{printable_line(str(file))}`: the files that it ignores are "
                 "listed and searched. Make the file readable.",
             )
-
-    def _prefixes_of_roots_in(self, root: Root) -> tuple[str, ...]:
-        return tuple(
-            f"{each.real_path.relative_to(root.real_path).as_posix()}/"
-            for each in self._workspace.roots
-            if root.real_path in each.real_path.parents
-        )
 
     def _in_directory(self, query: str, limit: int) -> list[FileMatch]:
         """Return the completions of a typed path; in a worker thread."""
@@ -213,8 +267,49 @@ class FileIndex:
         return []
 
 
-def _existing(matches: Sequence[FileMatch]) -> list[FileMatch]:
-    return [match for match in matches if os.path.lexists(match.path)]
+class _Presence:
+    """The check that matches still exist; each directory is resolved once.
+
+    Attributes:
+        removed: the number of matches that do not exist.
+    """
+
+    def __init__(self, roots: Sequence[Root]) -> None:
+        self.removed = 0
+        self._roots = roots
+        self._real_paths: dict[Path, Path] = {}
+
+    def filter(self, entries: Iterator[Entry]) -> Iterator[FileMatch]:
+        """Yield the existing matches; end after very many that do not exist."""
+        for entry in entries:
+            root = self._roots[entry.root]
+            if self._exists(entry, root):
+                yield FileMatch(path=root.path / entry.path, is_directory=entry.is_directory)
+                continue
+            self.removed += 1
+            if self.removed == _MOST_REMOVED:
+                return
+
+    def _exists(self, entry: Entry, root: Root) -> bool:
+        """Return True if an entry is below its root, without a link on the path to it."""
+        try:
+            status = os.lstat(f"{root.real_path}{os.sep}{entry.path}")
+        except (OSError, ValueError):
+            return False
+        path = root.real_path / entry.path
+        return (
+            path.name != os.pardir
+            and stat.S_ISDIR(status.st_mode) == entry.is_directory
+            and self._real(root.path) == root.real_path
+            and self._real(path.parent) == path.parent
+            and path.parent.is_relative_to(root.real_path)
+        )
+
+    def _real(self, path: Path) -> Path:
+        real = self._real_paths.get(path)
+        if real is None:
+            real = self._real_paths[path] = Path(os.path.realpath(path))
+        return real
 
 
 def _completions(

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -191,6 +192,11 @@ def real_path_of(path: str | Path) -> Path:
         return Path(os.path.realpath(path))
     except OSError:  # a link was removed while it was resolved
         raise PathChanged(path_changed_message(Path(path))) from None
+
+
+def folded(path: str) -> str:
+    """Return a path without differences in case and in composed characters, for comparison."""
+    return (path if path.isascii() else unicodedata.normalize("NFC", path)).casefold()
 
 
 def path_changed_message(path: Path) -> str:

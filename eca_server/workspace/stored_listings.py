@@ -22,7 +22,6 @@ from eca_server.workspace.catalogue import Catalogue
 
 _MOST_BYTES: Final = 2**28
 _MOST_LISTINGS: Final = 16
-_BEGINNING: Final = 64  # bytes, with the checksum of the rest
 _LONGEST_WRITE: Final = 3600.0  # seconds; an older temporary file is one of a killed server
 
 
@@ -37,7 +36,6 @@ class StoredListings:
     def __init__(self, folder: Path, roots: Sequence[Root]) -> None:
         self._folder = folder
         self._roots = [str(root.real_path) for root in roots]
-        self._stored: tuple[Path, bytes] | None = None
 
     def load(self, *, gitignore: bool) -> Catalogue:
         """Return the listing; an empty one if none is stored.
@@ -47,24 +45,22 @@ class StoredListings:
         file = self._file(gitignore=gitignore)
         try:
             data = read_bytes(file, most=_MOST_BYTES)
-            catalogue = Catalogue.from_bytes(data)
+            catalogue = Catalogue.from_bytes(data, roots=len(self._roots))
         except (Unreadable, ValueError):
             return Catalogue()
-        self._stored = file, data[:_BEGINNING]
         with suppress(OSError):
             os.utime(file)
         return catalogue
 
     def save(self, catalogue: Catalogue, *, gitignore: bool) -> None:
-        """Store a listing if it has changed, and forget those used longest ago."""
-        data = catalogue.to_bytes()
-        stored = self._file(gitignore=gitignore), data[:_BEGINNING]
-        if stored == self._stored:
-            return
+        """Store a listing unless it is stored already, and forget those used longest ago."""
+        file, data = self._file(gitignore=gitignore), catalogue.to_bytes()
+        with suppress(Unreadable):
+            if read_bytes(file, most=_MOST_BYTES) == data:
+                return
         with suppress(OSError):
             make_data_directory(self._folder)
-            replace_file(stored[0], data)
-            self._stored = stored
+            replace_file(file, data)
             _forget_old(self._folder)
 
     def _file(self, *, gitignore: bool) -> Path:

@@ -52,6 +52,42 @@ def test_of_two_roots_in_each_other_the_inner_one_counts(tmp_path):
     assert workspace.locate("inner2").root is workspace.roots[0]
 
 
+@pytest.fixture
+def other_spelling(project, monkeypatch):
+    """Return a second spelling of the root, as on a disk that ignores case."""
+    spelling = project.with_name(project.name.upper())
+    spelling.mkdir()
+    monkeypatch.setattr(os.path, "samestat", lambda *_: True)
+    return spelling
+
+
+@pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".eca/config.json", ".ECA/x"])
+def test_guards_hold_for_each_spelling_of_the_root(workspace, project, other_spelling, name):
+    place = workspace.locate(str(other_spelling / name))
+    assert place.is_inside
+    assert place.is_guarded
+    assert place.path == place.real_path == project / name
+
+
+def test_a_link_that_leads_out_of_any_spelling_of_the_root_escapes(
+    workspace, outside, other_spelling
+):
+    (other_spelling / "link").symlink_to(outside)
+    place = workspace.locate(str(other_spelling / "link" / "secret"))
+    assert place.escapes
+    assert place.real_path == outside / "secret"
+
+
+def test_an_inner_root_has_its_own_spelling(project, other_spelling):
+    (project / "inner").mkdir()
+    (project / "INNER").mkdir()
+    workspace = Workspace([root_of(project), root_of(project / "inner")])
+    for path in (project / "INNER" / "a", other_spelling / "INNER" / "a"):
+        place = workspace.locate(str(path))
+        assert place.root is workspace.roots[1]
+        assert place.path == project / "inner" / "a"
+
+
 def test_a_private_folder_is_outside_though_it_lies_in_a_root(project, outside):
     (project / "link").symlink_to(outside)
     workspace = Workspace([root_of(project)], private=[project / "data", project / "link"])

@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -53,6 +55,15 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 def without_git(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
+
+
+def replace_git(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a shell script in the place of Git."""
+    program = folder / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
 
 def no_walk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,6 +127,22 @@ def test_a_tracked_file_that_is_gone_is_not_listed(repository):
     assert listed(repository) == []
 
 
+def test_a_name_whose_case_has_changed_is_listed_as_the_disk_has_it(repository):
+    write(repository, ["Src/a", "Src/Deep/b", "Readme.md"])
+    run_git(repository, "add", ".")
+    run_git(repository, "config", "core.ignorecase", "true")
+    (repository / "Src" / "Deep").rename(repository / "Src" / "deep")
+    (repository / "Src").rename(repository / "src")
+    (repository / "Readme.md").rename(repository / "README.md")
+    assert sorted(listed(repository)) == ["README.md", "src/a", "src/deep/b"]
+
+
+def test_a_decomposed_name_is_listed_though_git_composes_it(repository, tmp_path, monkeypatch):
+    write(repository, ["cafe\u0301/e\u0301", "a"])
+    replace_git(tmp_path, "printf 'caf\\303\\251/\\303\\251\\0a\\0'", monkeypatch)
+    assert listed(repository) == ["cafe\u0301/e\u0301", "a"]
+
+
 def test_a_file_in_conflict_is_listed_once(repository):
     write(repository, {"a": "0"})
     run_git(repository, "add", ".")
@@ -146,6 +173,58 @@ def test_a_submodule_is_listed(repository, tmp_path):
     run_git(library, "commit", "-qm", "b")
     run_git(repository, "submodule", "--quiet", "add", str(library), "library")
     assert sorted(listed(repository)) == [".gitmodules", "library/b"]
+
+
+def make_nested(folder: Path) -> None:
+    """Make a repository with a tracked file that its own rules ignore."""
+    write(folder, {".gitignore": "dist\n", "dist/lib.js": "", "dist/new.js": "", "a": ""})
+    run_git(folder, "init", "-q")
+    run_git(folder, "add", "-f", "dist/lib.js")
+    (folder / ".git" / "info" / "exclude").write_text("b\n")
+    (folder / "b").touch()
+
+
+NESTED = [".gitignore", "a", "dist/lib.js"]
+
+
+@pytest.mark.parametrize("is_repository", [True, False])
+def test_a_nested_repository_is_listed_by_git(project, is_repository):
+    if is_repository:
+        run_git(project, "init", "-q")
+    make_nested(project / "x" / "lib")
+    make_nested(project / "x" / "lib" / "deeper")
+    expected = [f"x/lib/{path}" for path in NESTED] + [f"x/lib/deeper/{path}" for path in NESTED]
+    assert sorted(listed(project)) == sorted(expected)
+
+
+def test_only_the_first_nested_repositories_are_listed_by_git(repository, monkeypatch):
+    monkeypatch.setattr("eca_server.workspace.ignore._MOST_REPOSITORIES", 1)
+    for name in ("x", "y"):
+        make_nested(repository / name)
+    assert sorted(listed(repository)) == [
+        *(f"x/{path}" for path in NESTED),
+        *("y/.gitignore", "y/a", "y/b"),
+    ]
+
+
+def test_nested_repositories_share_the_time_limit(project, tmp_path, monkeypatch):
+    for number in range(20):
+        make_nested(project / f"{number}")
+    replace_git(tmp_path, "exec sleep 1000", monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
+    started = time.monotonic()
+    assert len(listed(project)) == 60
+    assert time.monotonic() - started < 5
+
+
+def test_a_damaged_submodule_is_walked(repository):
+    """The repository above tracks a file of the same name, and must not be used."""
+    write(repository, {"a": "", "inner/.gitignore": "a\n", "inner/a": "", "inner/b": ""})
+    run_git(repository, "add", "a")
+    commit = "1" * 40
+    run_git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},inner")
+    (repository / "inner" / ".git").mkdir()
+    assert sorted(listed(repository)) == ["a", "inner/.gitignore", "inner/b"]
 
 
 def test_what_version_control_keeps_is_never_listed(project):
@@ -208,6 +287,12 @@ def test_a_tree_without_a_bottom_is_left_in_time(project, tool):
         subprocess.run(["rm", "-rf", project / "deep-enough"], check=True)
 
 
+def test_directories_can_be_left_out(repository, tool):
+    write(repository, ["a/b/c", "a/b2", "b/c", "b2/b/c"])
+    files = list_files(repository, limit=10, without=["a/b", "b"])
+    assert sorted(files) == ["a/b2", "b2/b/c"]
+
+
 def test_a_missing_folder_has_no_files(project):
     assert listed(project / "missing") == []
 
@@ -220,7 +305,13 @@ def test_a_checkpoint_that_raises_ends_the_listing(repository, tool):
         list(list_files(repository, limit=10, checkpoint=stop))
 
 
-def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch, is_nested):
+    top = repository
+    if is_nested:
+        repository = top / "inner"
+        repository.mkdir()
+        run_git(repository, "init", "-q")
     ran = tmp_path / "ran"
     hook = tmp_path / "hook"
     hook.write_text(f"#!/bin/sh\necho $0 >> '{ran}'\n")
@@ -234,7 +325,8 @@ def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch)
     assert ran.exists(), "without care Git does run the hook"
     ran.unlink()
     no_walk(monkeypatch)
-    assert sorted(listed(repository)) == ["a", "b"]
+    expected = ["inner/a", "inner/b"] if is_nested else ["a", "b"]
+    assert sorted(listed(top)) == expected
     assert not ran.exists()
 
 
@@ -271,26 +363,41 @@ def test_a_repository_git_cannot_read_is_walked(repository):
 
 def test_git_that_takes_too_long_is_ended(repository, tmp_path, monkeypatch):
     write(repository, ["a"])
-    slow = tmp_path / "bin" / "git"
-    slow.parent.mkdir()
-    slow.write_text(f"#!/bin/sh\necho $$ > '{tmp_path}/pid'\nexec sleep 1000\n")
-    slow.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    replace_git(tmp_path, f"echo $$ > '{tmp_path}/pid'\nexec sleep 1000", monkeypatch)
     monkeypatch.setattr(git, "_SECONDS", 0.3)
     assert listed(repository) == ["a"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+@pytest.mark.parametrize("end", ["exit 1", "exec sleep 1000"])
+def test_a_listing_that_git_breaks_off_is_completed(repository, tmp_path, monkeypatch, end):
+    write(repository, {".gitignore": "x\n", "a": "", "b/c": "", "d": "", "x": ""})
+    replace_git(tmp_path, f"printf 'b/c\\0d\\0'; {end}", monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
+    assert listed(repository) == ["b/c", "d", ".gitignore", "a"]
+
+
+def test_the_time_of_the_consumer_is_not_counted_as_git_s(repository, monkeypatch):
+    write(repository, ["a", "b", "c"])
+    run_git(repository, "add", "a")
+    no_walk(monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 1.0)
+    clock = Mock()
+
+    def slow() -> None:
+        clock.offset += 10
+
+    clock.offset = 0
+    clock.monotonic = lambda: time.monotonic() + clock.offset
+    monkeypatch.setattr(git, "time", clock)
+    assert list(list_files(repository, limit=10, checkpoint=slow)) == ["a", "b", "c"]
+
+
 def test_an_abandoned_listing_ends_git(repository, tmp_path, monkeypatch):
     write(repository, ["a"])
-    endless = tmp_path / "bin" / "git"
-    endless.parent.mkdir()
-    endless.write_text(
-        f"#!/bin/sh\necho $$ > '{tmp_path}/pid'\nprintf 'a\\0b\\0'\nexec sleep 1000\n"
-    )
-    endless.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{endless.parent}:{os.environ['PATH']}")
+    script = f"echo $$ > '{tmp_path}/pid'\nprintf 'a\\0b\\0'\nexec sleep 1000"
+    replace_git(tmp_path, script, monkeypatch)
     assert list(list_files(repository, limit=1)) == ["a"]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

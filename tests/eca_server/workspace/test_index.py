@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import stat
@@ -9,143 +8,17 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import trio
 import trio.testing
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from eca_server.workspace import catalogue as catalogues
 from eca_server.workspace import index as room
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.index import FileIndex, FileMatch
 from eca_server.workspace.stored_listings import StoredListings
 from tests.eca_server.workspace.conftest import root_of
-
-
-def catalogue(paths: Sequence[str]) -> Catalogue:
-    return Catalogue([Entry(path, 0, False) for path in paths])
-
-
-def search(paths: Sequence[str], query: str, limit: int = 100) -> list[str]:
-    return [entry.path for entry in catalogue(paths).search(query, limit)]
-
-
-def test_the_better_a_path_fits_the_earlier_it_comes():
-    paths = [
-        "m/a/i/n",
-        "src/xmxaxixn",
-        "main/other/file",
-        "lib/domain",
-        "src/mainly",
-        "src/a/b/c/main",
-        "unrelated",
-    ]
-    assert search(paths, "main") == [
-        "src/a/b/c/main",
-        "src/mainly",
-        "lib/domain",
-        "main/other/file",
-        "src/xmxaxixn",
-        "m/a/i/n",
-    ]
-
-
-def test_among_equals_the_shorter_path_comes_first_then_the_alphabet():
-    assert search(["b/x", "a/x", "x", "aaa/x"], "x") == ["x", "a/x", "b/x", "aaa/x"]
-
-
-def test_a_query_with_a_slash_is_looked_for_in_paths():
-    paths = ["src/foo/b", "src/foo", "a/src/foo/c", "s/r/c/f/oo", "foo"]
-    assert search(paths, "src/foo") == ["src/foo", "src/foo/b", "a/src/foo/c", "s/r/c/f/oo"]
-    assert search(paths, "src/foo/") == ["src/foo/b", "a/src/foo/c"]
-
-
-def test_case_does_not_matter():
-    assert search(["README.md", "Straße"], "readme") == ["README.md"]
-    assert search(["README.md", "Straße"], "STRASSE") == ["Straße"]
-
-
-def test_blanks_between_words_are_no_letters():
-    assert search(["user_model.py", "model_user.py"], " user model ") == ["user_model.py"]
-
-
-def test_digits_are_letters_like_others():
-    assert search(["pkg4999", "p/k/g/4/9/9/9", "pkg499"], "pkg4999") == ["pkg4999", "p/k/g/4/9/9/9"]
-
-
-def test_no_more_is_found_than_the_limit():
-    assert search([f"a{n}" for n in range(10)], "a", limit=3) == ["a0", "a1", "a2"]
-    assert search(["a"], "a", limit=0) == []
-
-
-def test_nothing_fits_a_nul():
-    assert search(["a", "b"], "\0") == []
-    assert search(["a", "b"], "a\0b") == []
-
-
-def rank(path: str, query: str) -> int | None:
-    """Return the rank of a path by a simple, slow implementation."""
-
-    def has_letters(text: str) -> bool:
-        rest = iter(text)
-        return all(letter in rest for letter in "".join(query.split()))
-
-    path, query = path.casefold(), query.strip().casefold()
-    if not query:
-        return 0
-    name = path if "/" in query else path.rpartition("/")[2]
-    tests = [
-        name == query,
-        name.startswith(query),
-        query in name,
-        query in path,
-        has_letters(name),
-        has_letters(path),
-    ]
-    return next((number for number, fits in enumerate(tests) if fits), None)
-
-
-letters = st.text("abA/1ß. \n\udcff", max_size=6)
-
-
-@given(
-    paths=st.lists(st.text("abA/1ß. \n\udcff", min_size=1, max_size=8), max_size=30, unique=True),
-    query=letters,
-    limit=st.integers(0, 10),
-    chunk=st.integers(1, 5),
-)
-@example(paths=["b", "a"], query="", limit=5, chunk=1)
-def test_the_search_is_the_plain_one_only_quicker(paths, query, limit, chunk):
-    fitting = [(rank(path, query), len(path), path) for path in paths]
-    expected = [path for number, _, path in sorted(each for each in fitting if each[0] is not None)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogues, "_CHUNK", chunk)
-        listed = catalogue(paths)
-        for each in (listed, Catalogue.from_bytes(listed.to_bytes())):
-            assert [entry.path for entry in each.search(query, limit)] == expected[:limit]
-
-
-entries = st.builds(
-    Entry,
-    path=st.text("ab/ß\udcff", max_size=9),
-    root=st.integers(0, 9),
-    is_directory=st.booleans(),
-)
-
-
-@given(st.lists(entries, max_size=9), st.integers(0, 10_000), st.integers(0, 7))
-def test_a_stored_form_is_the_listing_or_an_error(listed, at, bit):
-    stored = Catalogue(listed).to_bytes()
-    assert sorted(Catalogue.from_bytes(stored).search("", 10)) == sorted(listed)
-    damaged = bytearray(stored)
-    damaged[at % len(stored)] ^= 1 << bit
-    for data in (bytes(damaged), stored[: at % len(stored)], b""):
-        with pytest.raises(ValueError, match="listing"):
-            Catalogue.from_bytes(data)
 
 
 @pytest.fixture
@@ -224,6 +97,77 @@ async def test_of_roots_in_each_other_each_file_is_found_once(project, nursery, 
     nursery.cancel_scope.cancel()
 
 
+async def run_and_search(roots: Sequence[Path], query: str) -> list[FileMatch]:
+    index = FileIndex([root_of(each) for each in roots])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(index.run)
+        matches = await index.search(query, limit=100)
+        nursery.cancel_scope.cancel()
+    return matches
+
+
+async def test_of_two_roots_that_are_one_directory_each_file_is_found_once(
+    project, mock_clock, tmp_path
+):
+    (tmp_path / "alias").symlink_to(project)
+    roots = [tmp_path / "alias", project]
+    matches = await run_and_search(roots, "main")
+    assert names(matches, roots[0]) == ["src/main.py"]
+
+
+@pytest.mark.parametrize("nested_first", [True, False])
+async def test_files_of_nested_roots_count_once(project, mock_clock, monkeypatch, nested_first):
+    monkeypatch.setattr(room, "_MOST_FILES", 8)
+    outer = project / "outer"
+    for number in range(4):
+        (outer / "inner").mkdir(parents=True, exist_ok=True)
+        (outer / f"{number}.py").touch()
+        (outer / "inner" / f"{number}.py").touch()
+    roots = [outer, outer / "inner"]
+    matches = await run_and_search(roots[::-1] if nested_first else roots, ".py")
+    assert len(matches) == 8
+
+
+async def test_a_large_root_leaves_room_for_the_next_one(project, outside, mock_clock, monkeypatch):
+    monkeypatch.setattr(room, "_MOST_FILES", 4)
+    assert names(await run_and_search([project, outside], "secret"), outside) == ["secret"]
+    matches = await run_and_search([outside, project], "")
+    assert sum(not each.is_directory for each in matches) == 4
+
+
+async def test_a_root_whose_link_leads_elsewhere_now_takes_no_files_from_others(
+    project, outside, mock_clock, tmp_path
+):
+    (tmp_path / "alias").symlink_to(project / "src")
+    roots = [root_of(each) for each in (tmp_path / "alias", project, project / "src")]
+    (tmp_path / "alias").unlink()
+    (tmp_path / "alias").symlink_to(outside)
+    for present in (roots, roots[:2]):
+        index = FileIndex(present)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(index.run)
+            matches = await index.search("main", limit=10)
+            nursery.cancel_scope.cancel()
+        assert names(matches, project) == ["src/main.py"]
+
+
+async def test_a_root_whose_link_leads_elsewhere_now_has_no_files(
+    project, nursery, mock_clock, outside, tmp_path
+):
+    alias = tmp_path / "alias"
+    alias.symlink_to(project)
+    (outside / "main.py").touch()
+    index = FileIndex([root_of(alias)])
+    nursery.start_soon(index.run)
+    assert len(await index.search("main", limit=10)) == 1
+    alias.unlink()
+    alias.symlink_to(outside)
+    for _ in range(2):
+        assert await index.search("main", limit=10) == []
+        mock_clock.jump(10)
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_root_that_is_a_link_stays_as_the_user_opened_it(
     project, nursery, mock_clock, tmp_path
 ):
@@ -253,8 +197,39 @@ class Listings:
             yield path
 
 
-async def test_what_is_known_is_answered_and_renewed_behind_it(
-    index, project, mock_clock, monkeypatch
+class Searches:
+    """Searches that run while a test moves the clock."""
+
+    def __init__(self, index: FileIndex, nursery: trio.Nursery, clock: trio.testing.MockClock):
+        self._index = index
+        self._nursery = nursery
+        self._clock = clock
+        self._ended: dict[str, list[FileMatch]] = {}
+
+    async def start(self, query: str, seconds: float) -> None:
+        """Start a search, and move the clock when it waits."""
+
+        async def search() -> None:
+            self._ended[query] = await self._index.search(query, limit=10)
+
+        self._ended.pop(query, None)
+        self._nursery.start_soon(search)
+        await trio.testing.wait_all_tasks_blocked()
+        self._clock.jump(seconds)
+        await trio.testing.wait_all_tasks_blocked()
+
+    def has_ended(self, query: str) -> bool:
+        return query in self._ended
+
+    async def matches(self, query: str) -> list[FileMatch]:
+        """Return the matches of a started search; the clock is stopped."""
+        while query not in self._ended:
+            await trio.lowlevel.checkpoint()
+        return self._ended[query]
+
+
+async def test_a_search_waits_a_moment_for_a_renewal(
+    index, project, mock_clock, monkeypatch, nursery
 ):
     listings = Listings()
     monkeypatch.setattr(room, "list_files", listings)
@@ -265,12 +240,89 @@ async def test_what_is_known_is_answered_and_renewed_behind_it(
     assert listings.begun == 1
     listings.resume.clear()
     mock_clock.jump(0.2)
-    assert await index.search("new", limit=10) == []
+    searches = Searches(index, nursery, mock_clock)
+    await searches.start("new", 0.09)
+    assert not searches.has_ended("new")
+    mock_clock.jump(0.02)
+    assert await searches.matches("new") == []
     assert names(await index.search("main", limit=10), project) == ["src/main.py"]
     listings.resume.set()
     while not await index.search("new", limit=10):
         await trio.lowlevel.checkpoint()
     assert listings.begun == 2
+
+
+async def test_a_query_longer_than_a_path_has_no_matches(index):
+    assert await index.search("main".ljust(4096), limit=10) != []
+    assert await index.search("main".ljust(4097), limit=10) == []
+
+
+async def test_a_search_is_abandoned_when_it_is_cancelled(index, project, monkeypatch):
+    entered, resume = threading.Event(), threading.Event()
+
+    def matches(_: Catalogue, query: str) -> Iterator[Entry]:
+        entered.set()
+        resume.wait()
+        return iter(())
+
+    await index.search("main", limit=10)
+    monkeypatch.setattr(Catalogue, "matches", matches)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(index.search, "main", limit=10))
+        await trio.to_thread.run_sync(entered.wait)
+        nursery.cancel_scope.cancel()
+    assert not resume.is_set()
+    resume.set()
+
+
+async def test_a_client_that_asks_once_gets_the_present_files(index, project, mock_clock):
+    await index.search("new", limit=10)
+    (project / "new").touch()
+    mock_clock.jump(3600)
+    assert names(await index.search("new", limit=10), project) == ["new"]
+
+
+async def test_removed_files_are_no_matches(index, project):
+    (project / "src" / "text").touch()
+    (project / "text").mkdir()
+    (project / "text" / "text.py").touch()
+    assert len(await index.search("text", limit=10)) == 4
+    shutil.rmtree(project / "text")
+    (project / "text").touch()
+    (project / "src" / "text").unlink()
+    assert names(await index.search("text", limit=1), project) == ["src/util/text.py"]
+
+
+async def test_files_behind_a_new_link_are_no_matches(index, project, outside):
+    (project / "src" / "util" / "secret").touch()
+    assert len(await index.search("secret", limit=10)) == 1
+    shutil.rmtree(project / "src" / "util")
+    (project / "src" / "util").symlink_to(outside)
+    assert await index.search("secret", limit=10) == []
+
+
+@pytest.mark.parametrize("released", [True, False])
+async def test_a_stored_listing_of_a_different_project_hides_nothing(
+    project, nursery, mock_clock, monkeypatch, released
+):
+    folder = project.parent / "listings"
+    different = Catalogue([Entry(name, 0, False) for name in ("maine", "man")])
+    StoredListings(folder, [root_of(project)]).save(different, gitignore=True)
+    listings = Listings()
+    listings.resume.clear()
+    monkeypatch.setattr(room, "list_files", listings)
+    index = FileIndex([root_of(project)], stored_in=folder)
+    nursery.start_soon(index.run)
+    searches = Searches(index, nursery, mock_clock)
+    await searches.start("main", 0.9)
+    assert not searches.has_ended("main")
+    if released:
+        listings.resume.set()
+    else:
+        mock_clock.jump(0.2)
+    expected = ["src/main.py"] if released else []
+    assert names(await searches.matches("main"), project) == expected
+    nursery.cancel_scope.cancel()
 
 
 async def test_the_first_searches_are_answered_from_what_a_slow_disk_gave(
@@ -353,7 +405,9 @@ async def test_the_first_search_uses_a_stored_listing(project, nursery, mock_clo
     (project / "new.py").touch()
     listings.resume.clear()
     index = start()
-    assert names(await index.search("py", limit=10), project) == ["src/util/text.py"]
+    searches = Searches(index, nursery, mock_clock)
+    await searches.start("py", 0.2)
+    assert names(await searches.matches("py"), project) == ["src/util/text.py"]
     listings.resume.set()
     while len(await index.search("py", limit=10)) < 2:
         await trio.sleep(0)
@@ -361,51 +415,33 @@ async def test_the_first_search_uses_a_stored_listing(project, nursery, mock_clo
     nursery.cancel_scope.cancel()
 
 
-def test_only_changed_listings_are_written_and_the_oldest_are_forgotten(tmp_path):
-    listed = [catalogue(["a"]), catalogue(["a", "b"])]
-    folder = tmp_path / "listings"
+async def test_a_setting_changed_during_a_listing_counts_from_the_next_one(
+    project, nursery, mock_clock, monkeypatch, tmp_path
+):
+    listings = Listings()
+    listings.resume.clear()
+    monkeypatch.setattr(room, "list_files", listings)
+    second = tmp_path / "second"
+    (second / "build").mkdir(parents=True)
+    (second / ".gitignore").write_text("build\n")
+    (second / "build" / "out.py").touch()
+    roots = [root_of(project), root_of(second)]
+    index = FileIndex(roots, stored_in=tmp_path / "listings")
+    index.stored_from = 1
+    nursery.start_soon(index.run)
+    nursery.start_soon(partial(index.search, "x", limit=1))
+    while not listings.begun:
+        await trio.sleep(0)
+    index.gitignore = False
+    listings.resume.set()
 
-    def at(number: int) -> StoredListings:
-        return StoredListings(folder, [root_of(tmp_path / str(number))])
+    def stored() -> Catalogue:
+        return StoredListings(tmp_path / "listings", roots).load(gitignore=True)
 
-    def newest() -> Path:
-        return max(folder.glob("[!.]*"), key=lambda file: file.stat().st_mtime)
-
-    for number in range(20):
-        at(number).save(listed[0], gitignore=True)
-        os.utime(newest(), (number, number))
-    (folder / ".abandoned").touch()
-    os.utime(folder / ".abandoned", (0, 0))
-    last = at(19)
-    before = newest().stat().st_ino
-    assert len(last.load(gitignore=True)) == 1
-    last.save(listed[0], gitignore=True)
-    assert newest().stat().st_ino == before
-    last.save(listed[1], gitignore=True)
-    assert newest().stat().st_ino != before
-    assert len(last.load(gitignore=True)) == 2
-    assert len(last.load(gitignore=False)) == len(at(0).load(gitignore=True)) == 0
-    assert [each.name for each in folder.glob(".*")] == [".gitignore"]
-    assert len(list(folder.glob("[!.]*"))) == 16
-
-
-@pytest.mark.parametrize("fault", ["damaged", "a folder", "a pipe", "no room"])
-def test_a_listing_that_cannot_be_stored_or_read_is_absent(tmp_path, monkeypatch, fault):
-    stored = StoredListings(tmp_path, [])
-    stored.save(catalogue(["a"]), gitignore=True)
-    (file,) = tmp_path.glob("[!.]*")
-    if fault == "damaged":
-        file.write_bytes(file.read_bytes()[:-1])
-    else:
-        file.unlink()
-    if fault == "a folder":
-        file.mkdir()
-    elif fault == "a pipe":
-        os.mkfifo(file)
-    elif fault == "no room":
-        monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, "full")))
-        StoredListings(tmp_path, []).save(catalogue(["a"]), gitignore=True)
-    assert len(stored.load(gitignore=True)) == 0
+    while not (listed := await trio.to_thread.run_sync(stored)):
+        await trio.sleep(0)
+    assert listed.search("out.py", 1) == []
+    nursery.cancel_scope.cancel()
 
 
 async def test_the_index_ends_though_a_listing_hangs(project, mock_clock, monkeypatch):
@@ -430,6 +466,38 @@ async def test_the_index_ends_though_a_listing_hangs(project, mock_clock, monkey
     assert not returned.is_set()
     resume.set()
     await trio.to_thread.run_sync(returned.wait)
+
+
+@pytest.mark.parametrize(
+    ("place", "query"),
+    [
+        ((room.Workspace, "locate"), "/net/x"),
+        ((room, "list_files"), "x"),
+        ((StoredListings, "load"), "x"),
+    ],
+)
+async def test_a_disk_that_hangs_takes_no_thread_from_others(
+    project, nursery, mock_clock, monkeypatch, place, query
+):
+    entered, resume = threading.Semaphore(0), threading.Event()
+
+    def hanging(*_: Any, **__: Any) -> Iterator[str]:
+        entered.release()
+        resume.wait()
+        raise FileNotFoundError
+
+    monkeypatch.setattr(*place, hanging)
+    index = FileIndex([root_of(project)], stored_in=project.parent / "listings")
+    nursery.start_soon(index.run)
+    threads = trio.to_thread.current_default_thread_limiter()
+    free = threads.available_tokens
+    for _ in range(3):
+        nursery.start_soon(partial(index.search, query, limit=1))
+    await trio.to_thread.run_sync(entered.acquire)
+    await trio.testing.wait_all_tasks_blocked()
+    assert threads.available_tokens == free
+    nursery.cancel_scope.cancel()
+    resume.set()
 
 
 async def test_an_index_without_roots_finds_nothing(nursery, mock_clock):

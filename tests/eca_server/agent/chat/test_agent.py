@@ -459,7 +459,7 @@ async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_pa
     async with session(tmp_path) as (ours, _):
         index = ours.connection.index
         for _ in range(2):
-            await trio.to_thread.run_sync(index._listing)
+            await trio.to_thread.run_sync(index._listing, True)
         await ours.ask("chat/queryContext", {"query": ""})
         shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
     [told] = [each["message"] for each in shown if each["type"] == "warning"]
