@@ -15,6 +15,7 @@ import anyio
 
 from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
+from eca_protocol.peer import is_failure
 from eca_protocol.server.calls import Call, CallState
 from eca_protocol.server.reasonings import Reasonings
 from eca_protocol.server.texts import Paragraphs, Role, closing_text, split
@@ -111,7 +112,9 @@ class Turn:
         try:
             with self._scope:
                 await body
-        except Exception:  # noqa: BLE001 - an error of a handler must not end the connection
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             _log.exception("the handler of a prompt failed")
             if not self._is_closed:
                 self.write("system", m.ChatTextContent(text=_FAILED))
