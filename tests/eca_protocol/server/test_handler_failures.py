@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import anyio
@@ -11,7 +13,9 @@ import pytest
 
 from eca_protocol import ContextQuery, Prompt, Server, ServerChat, connect
 from eca_protocol import messages as m
-from eca_protocol.errors import RequestFailed, TurnFailed
+from eca_protocol.errors import LocalProtocolError, RequestFailed, TurnFailed
+from eca_protocol.methods import CHAT_LIST
+from eca_protocol.server import chat as chat_module
 
 pytestmark = pytest.mark.anyio
 
@@ -90,3 +94,58 @@ async def test_a_stopped_handler_may_await_a_cancelled_task_in_its_cleanup():
                 if isinstance(content, m.ChatTextContent):
                     break
             assert await chat.prompt("go").text() == "fine"
+
+
+WRONG_VALUES: dict[str, Callable[[ServerChat], Any]] = {
+    "a cost that is no text": lambda chat: chat.set_usage(1, session_cost=Decimal("0.01")),
+    "tokens that are no number": lambda chat: chat.set_usage(float("nan")),  # type: ignore[arg-type]
+    "a number of a wrong type": lambda chat: chat.set_usage("1"),  # type: ignore[arg-type]
+    "a title that is no text": lambda chat: chat.set_title([]),  # type: ignore[arg-type]
+    "a content that is not JSON": lambda chat: chat.send(
+        m.ChatURLContent(title="t", url=Decimal(1))  # type: ignore[arg-type]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VALUES)
+async def test_a_wrong_value_is_an_error_at_its_call_and_leaves_nothing_behind(name, caplog):
+    server = Server(name="my server")
+    errors: list[Exception] = []
+
+    @server.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        try:
+            outcome = WRONG_VALUES[name](chat)
+            await (outcome if outcome is not None else anyio.lowlevel.checkpoint())
+        except LocalProtocolError as error:
+            errors.append(error)
+        await chat.say("fine")
+
+    with anyio.fail_after(10):
+        async with connect(server=server) as client:
+            chat = client.chat()
+            assert await chat.prompt("go").text() == "fine"
+            assert await chat.prompt("go").text() == "fine"
+            assert len((await chat.history()).contents) == 4
+            chats = (await client.request(CHAT_LIST, m.ChatListParams())).chats
+    assert len(errors) == 2
+    assert [each.title for each in chats] == [None]
+    assert "could not be written" not in caplog.text
+
+
+async def test_a_turn_ends_even_if_its_last_contents_cannot_be_written(monkeypatch, caplog):
+    server = Server(name="my server")
+    monkeypatch.setattr(chat_module, "_check_content", lambda _: None)
+
+    @server.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        if prompt.text == "go":
+            chat.set_usage(1, session_cost=Decimal("0.01"))
+        await chat.say("fine")
+
+    with anyio.fail_after(10):
+        async with connect(server=server) as client:
+            assert await client.chat("a").prompt("go").text() == "fine"
+            assert await client.chat("b").prompt("other").text() == "fine"
+            assert await client.chat("a").prompt("go").text() == "fine"
+    assert caplog.text.count("a content at the end of a turn could not be written") == 2
