@@ -194,8 +194,11 @@ class Turn:
         self.params = params
         self.response: m.ChatPromptResponse | None = None
         self.arguments_texts: dict[str, str] = {}
+        client = chat.client
         self._inbox = Inbox(
-            chat.client.resume_reading, follows_calls=chat.client.on_approval != "manual"
+            client.resume_reading,
+            client.keep_reading,
+            follows_calls=client.on_approval != "manual",
         )
         self._queue = chat._queue
         self._started = False

@@ -162,7 +162,7 @@ class Client(Session):
         if not CONFIG_UPDATED.window.written_in(self.revision):
             return self.config
         try:
-            with anyio.fail_after(deadline):
+            with anyio.fail_after(deadline), self.keep_reading():
                 await self._configured.wait()
         except TimeoutError:
             assert deadline is not None
@@ -177,7 +177,7 @@ class Client(Session):
         Iterate over it, or enter it to end the iteration with a block. Each event is yielded once:
         two concurrent iterations share them.
         """
-        return Events(self._events)
+        return Events(self._events, self.keep_reading)
 
     def on(self, event_type: type[_EventT], handler: Callable[[_EventT], None]) -> None:
         """Call a function with each event of this type from now on, in the order of the messages.

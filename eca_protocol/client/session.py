@@ -1,7 +1,8 @@
 """A client's connection: its peer, the server's edition, and the limit of unread contents.
 
 Messages that exist only in CURRENT wait until the server's first `config/updated` shows its edition
-(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending.
+(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending or
+a task waits for a content or an event.
 """
 
 from __future__ import annotations
