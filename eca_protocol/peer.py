@@ -191,9 +191,11 @@ class Peer:
             self._lose_calls(reason)
             self._sending.cancel()
             self._tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await self.transport.aclose()
-            await self._tasks.__aexit__(None, None, None)
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self.transport.aclose()
+            finally:
+                await self._tasks.__aexit__(None, None, None)
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
