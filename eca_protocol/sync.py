@@ -40,6 +40,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
+_END: Final = object()
 _HANDLERS: Final = ("on_approval", "on_question", "diagnostics", "definition", "references")
 
 
@@ -201,18 +202,21 @@ def _making(
 
 
 class _Iteration(Iterator[R]):
-    """An iteration; each item is fetched when it is asked for."""
+    """An iteration; each item is fetched when it is asked for.
 
-    def __init__(self, thread: _ConnectionThread, items: AsyncIterator[R]) -> None:
-        self._thread = thread
+    It refers to its turn or client, and so keeps the connection open.
+    """
+
+    def __init__(self, face: _Face[Any], items: AsyncIterator[R]) -> None:
+        self._face = face
         self._items = items
 
     def __next__(self) -> R:
-        try:
-            item: R = self._thread.call(anext, self._items)
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return item
+        # An exception at the end would refer to the client until the next garbage collection.
+        item: R | object = self._face._thread.call(anext, self._items, _END)
+        if item is _END:
+            raise StopIteration
+        return cast("R", item)
 
 
 class Turn(_Face[asynchronous.Turn]):
@@ -241,10 +245,10 @@ class Turn(_Face[asynchronous.Turn]):
 
     def contents_with_roles(self) -> Iterator[m.ChatContentReceivedParams]:
         """Yield every content of the turn with its role, including the user's echo."""
-        return _Iteration(self._thread, self._wrapped.contents_with_roles())
+        return _Iteration(self, self._wrapped.contents_with_roles())
 
     def __iter__(self) -> Iterator[m.ChatContent]:
-        return _Iteration(self._thread, aiter(self._wrapped))
+        return _Iteration(self, aiter(self._wrapped))
 
     def __enter__(self) -> Self:
         self._thread.call(self._wrapped.__aenter__)
@@ -340,7 +344,7 @@ class Client(_Face[asynchronous.Client]):
 
     def events(self) -> Iterator[asynchronous.Event]:
         """Yield the server's notifications outside of our turns, until the connection ends."""
-        return _Iteration(self._thread, self._wrapped.events())
+        return _Iteration(self, self._wrapped.events())
 
     def close(self) -> None:
         """Disconnect, end the server that was started, and end the thread of the connection."""

@@ -185,6 +185,20 @@ def test_a_client_that_is_dropped_is_closed():
     del chat  # the threads end, see the fixture
 
 
+def test_an_iteration_keeps_the_connection_open():
+    def contents() -> Iterator[m.ChatContent]:
+        return iter(sync.open(server=server()).chat(model="simulator/echo").prompt("one two"))
+
+    def events() -> Iterator[client.Event]:
+        return sync.open(server=server()).events()
+
+    texts = [each.text for each in contents() if isinstance(each, m.ChatTextContent)]
+    assert "".join(texts) == "one two"
+    received = sync.open(server=server()).chat(model="simulator/echo").prompt("one")
+    assert list(received.contents_with_roles())
+    assert isinstance(next(events()), m.ProgressParams)
+
+
 def test_a_failed_start_leaves_no_thread():
     with pytest.raises(StartFailed):
         sync.open(command=["/no/such/program"])
