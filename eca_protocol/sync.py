@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import threading
 import weakref
 from collections import deque
@@ -40,6 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
+_THREAD_NAME: Final = "eca-client"
 _END: Final = object()
 _HANDLERS: Final = ("on_approval", "on_question", "diagnostics", "definition", "references")
 
@@ -50,7 +52,8 @@ class _ConnectionThread:
     def __init__(self) -> None:
         self._exits = contextlib.ExitStack()
         self._portal: BlockingPortal
-        self._ident = 0
+        self._thread: threading.Thread | None = None
+        self._process_id = os.getpid()
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
 
@@ -62,14 +65,16 @@ class _ConnectionThread:
         context = asynchronous.connect(**values)
         backend = getattr(options.server, "backend", "asyncio")
         with contextlib.ExitStack() as exits:
-            self._portal = exits.enter_context(start_blocking_portal(backend, name="eca-client"))
-            self._ident = self._portal.call(threading.get_ident)
+            self._portal = exits.enter_context(start_blocking_portal(backend, name=_THREAD_NAME))
+            self._thread = self._portal.call(threading.current_thread)
             client = exits.enter_context(self._portal.wrap_async_context_manager(context))
             self._exits = exits.pop_all()
         return client
 
     def close(self) -> None:
-        if threading.get_ident() == self._ident:  # as a finalizer
+        if os.getpid() != self._process_id:  # a forked process has no such thread
+            self._portal._event_loop_thread_id = None  # anyio's mark of a stopped portal
+        elif threading.current_thread().name == _THREAD_NAME:  # as a finalizer; it must not wait
             threading.Thread(target=self.close).start()
         else:
             self._exits.close()
@@ -80,7 +85,9 @@ class _ConnectionThread:
         Meanwhile this thread calls the functions of the program. An exception of its own, such as
         KeyboardInterrupt, cancels the call.
         """
-        if threading.get_ident() == self._ident:
+        if os.getpid() != self._process_id:
+            raise ConnectionClosed("a forked process cannot use the connection: open a new one")
+        if threading.current_thread() is self._thread:
             if inspect.iscoroutinefunction(function) or function is anext:
                 raise LocalProtocolError("a function given to client.on must not wait")
             return function(*args, **kwargs)
@@ -303,7 +310,7 @@ class Client(_Face[asynchronous.Client]):
 
     It is closed by `close()`, at the latest when it is not referenced any longer, or at the end of
     the interpreter. Functions given to `on` are called in the thread of the connection, and must
-    not wait.
+    not wait. A forked process cannot use it.
 
     Attributes:
         initialize_response: the server's answer to `initialize`.
