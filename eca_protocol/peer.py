@@ -480,8 +480,10 @@ class Peer:
         return await self.start_call(method, params).result(deadline=deadline)
 
     def abandon(self, call: PendingCall[Any]) -> None:
-        """Stop waiting for a call and cancel it at the other side; ignore a late answer."""
-        self.pending_calls.pop(call.id, None)
-        cancel = self._endpoint.abandon(call.id)
+        """Stop waiting for a call and cancel it; a late answer is for its `on_answer` only."""
+        expects_answer = call.on_answer is not None
+        if not expects_answer:
+            self.pending_calls.pop(call.id, None)
+        cancel = self._endpoint.abandon(call.id, expects_answer=expects_answer)
         if cancel is not None:
             self.transport.send(cancel.to_json())

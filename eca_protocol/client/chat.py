@@ -174,6 +174,8 @@ class Turn:
     (see `contents_with_roles()` for all contents). Leaving the loop early, by `break` or by an
     exception, and cancelling a wait for the turn stops it; so does leaving the block of
     `async with chat.prompt(...) as turn:`. The next prompt waits for the end of the stopped turn.
+    A loop over an iterator that has a name (`contents = turn.contents_with_roles()`) is left only
+    when that name is deleted: use the block.
 
     The iteration raises RequestFailed (the server refused the prompt), ApprovalNeeded and
     AnswerNeeded (see `connect`), DeadlineExceeded (no content came for the client's `idle_deadline`
@@ -234,6 +236,7 @@ class Turn:
         inbox = self._inbox
         try:
             inbox.call = client.start_request(CHAT_PROMPT, self.params)
+            self._queue.follow(inbox.call)
             self.response = await inbox.call.result(deadline=client.deadline)
         except BaseException:
             if not inbox.has_ended and (inbox.call is None or inbox.call.is_answered):

@@ -9,9 +9,11 @@ import weakref
 import anyio
 
 from eca_protocol import messages as m
+from eca_protocol.calls import PendingCall
 from eca_protocol.client.approvals import ApprovalDecision, Rejection
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
+from eca_protocol.endpoint import CallAnswered
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -81,6 +83,16 @@ class TurnQueue:
         self._inbox = weakref.ref(
             inbox, lambda _: session.call_in_finalizer(session.resume_reading)
         )
+
+    def follow(self, call: PendingCall[m.ChatPromptResponse]) -> None:
+        """End the running turn if its prompt is refused, even if no task waits for the answer."""
+        idle = self._idle
+
+        def on_answer(answer: CallAnswered) -> None:
+            if answer.error is not None and self._idle is idle:
+                self.fail("the server refused the prompt")
+
+        call.on_answer = on_answer
 
     def stop(self) -> None:
         """Note that our side has stopped the running turn."""
