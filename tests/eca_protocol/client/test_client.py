@@ -466,6 +466,11 @@ async def test_the_recipe_for_frameworks_opens_and_closes_in_different_tasks() -
     assert client.exit_code == 0
     with pytest.raises(StartFailed):
         await session.open(command=["/no/such/program"])
+    deaf = [sys.executable, "-c", "import time; time.sleep(300)"]
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(session.open(command=deaf), 0.05)
+    with anyio.fail_after(10), pytest.raises(asyncio.CancelledError):
+        await session._task
 
 
 @pytest.mark.anyio
