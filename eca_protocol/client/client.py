@@ -278,8 +278,14 @@ class Client(Session):
         with anyio.CancelScope(shield=True):
             await self._shut_down()
             self._peer.close(reason)
-            if self._child is not None:
-                await self._child.end(_GRACE_PERIODS)
+            with anyio.move_on_after(self._peer.flush_seconds):
+                await self._stream.drain(0)
+            self._peer._sending.cancel()
+            try:
+                await self._stream.aclose()
+            finally:
+                if self._child is not None:
+                    await self._child.end(_GRACE_PERIODS)
 
     async def _shut_down(self) -> None:
         if self.closed:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from fake_server import connected
 
@@ -447,6 +448,38 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> 
             await context.__aexit__(None, None, None)
         assert context._client.exit_code == 0
         left.set()
+
+
+@pytest.mark.anyio
+async def test_leaving_in_a_different_task_closes_the_transport_and_ends_the_tasks() -> None:
+    ours, theirs = memory_pair()
+    wire = Wire(theirs)
+    context = connect(transport=ours)
+    entered, left = anyio.Event(), anyio.Event()
+
+    async def hold() -> None:
+        async with context:
+            entered.set()
+            await left.wait()
+
+    async def serve() -> None:
+        while (message := await wire.receive()) is not None:
+            if "id" in message:
+                await wire.send(success(message["id"], {}))
+
+    before = len(anyio.get_running_tasks())
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            tasks.start_soon(hold)
+            await entered.wait()
+            with pytest.raises(LocalProtocolError, match="left in another"):
+                await context.__aexit__(None, None, None)
+            while len(anyio.get_running_tasks()) > before + 1:
+                await anyio.lowlevel.checkpoint()
+            left.set()
+    methods_sent = [each["method"] for each in wire.seen]
+    assert methods_sent == ["initialize", "initialized", "shutdown", "exit"]
 
 
 @pytest.mark.anyio
