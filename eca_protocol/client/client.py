@@ -147,7 +147,10 @@ class Client(Session):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the server that `connect` started; None while it runs."""
+        """The exit code of the server that `connect` started; None while it runs.
+
+        It may follow the end of the connection by some milliseconds.
+        """
         return None if self._child is None else self._child.returncode
 
     async def wait_for_config(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
@@ -245,6 +248,8 @@ class Client(Session):
             chat._queue.fail(end.reason)
         self._configured.set()
         self._events.close()
+        if self._child is not None:
+            await self._child.wait()  # for `exit_code`; leaving the block ends the wait
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

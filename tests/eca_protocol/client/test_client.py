@@ -548,4 +548,6 @@ async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
                 await turn.text()
             with pytest.raises(ConnectionClosed):
                 await client.chat().query_commands()
-    assert client.exit_code == -signal.SIGKILL
+            while client.exit_code is None:
+                await anyio.lowlevel.checkpoint()
+            assert client.exit_code == -signal.SIGKILL
