@@ -155,7 +155,7 @@ class Session:
         """
         await self.wait_for_revision(method, params)
         call = self.start_request(method, params)
-        return await call.result(deadline=deadline or self.deadline)
+        return await call.result(deadline=self.deadline if deadline is None else deadline)
 
     def start_request(self, method: ClientRequest[P, R], params: P) -> PendingCall[R]:
         """Send a request, and read on for its answer even if the inboxes are full.

@@ -430,6 +430,19 @@ async def test_the_server_of_this_environment_needs_no_path() -> None:
         assert await client.chat().prompt("hello").text() == "hello"
 
 
+@pytest.mark.anyio
+async def test_a_deadline_of_zero_is_one() -> None:
+    async with connected() as (client, server):
+        server.on("chat/queryCommands", lambda _: anyio.sleep_forever())
+        params = m.ChatQueryCommandsParams(chat_id=None, query="")
+        with pytest.raises(DeadlineExceeded, match="after 0 s"), anyio.fail_after(5):
+            await client.request(methods.CHAT_QUERY_COMMANDS, params, deadline=0)
+    ours, _ = memory_pair()
+    with pytest.raises(DeadlineExceeded, match="after 0 s"), anyio.fail_after(5):
+        async with connect(transport=ours, start_deadline=0):
+            pytest.fail("it is not connected")
+
+
 @pytest.mark.long(but=1)
 @pytest.mark.anyio
 async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> None:
