@@ -17,7 +17,12 @@ R = TypeVar("R")
 
 
 class PendingCall(Generic[R]):
-    """One of our requests that was sent; await `result()` once."""
+    """One of our requests that was sent; await `result()` once.
+
+    Attributes:
+        on_answer: called with the answer when it arrives, also after the wait for it was given up;
+            None: an abandoned call is forgotten.
+    """
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class PendingCall(Generic[R]):
         self._abandon = abandon
         self.id = request.id
         self.method = request.method
+        self.on_answer: Callable[[CallAnswered], None] | None = None
         self._event: anyio.Event | None = None  # while the answer is waited for
         self._outcome: CallAnswered | ConnectionClosed | None = None
 
@@ -38,6 +44,8 @@ class PendingCall(Generic[R]):
         self._outcome = outcome
         if self._event is not None:
             self._event.set()
+        if self.on_answer is not None and isinstance(outcome, CallAnswered):
+            self.on_answer(outcome)
 
     @property
     def is_answered(self) -> bool:

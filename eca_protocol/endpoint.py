@@ -398,12 +398,18 @@ class Endpoint:
         self._calls[self._last_id] = method
         return Request(self._last_id, method, params)
 
-    def abandon(self, call_id: Id) -> Notification | None:
+    def abandon(self, call_id: Id, *, expects_answer: bool = False) -> Notification | None:
         """Stop waiting for an answer; return the notification that cancels the call, or None.
 
-        A late answer is ignored. Abandoning a call that is not pending does nothing.
+        Abandoning a call that is not pending does nothing.
+
+        Args:
+            call_id: the call.
+            expects_answer: let a late answer come as `CallAnswered`; otherwise it is ignored.
         """
-        method = self._calls.pop(call_id, None)
+        method = self._calls.get(call_id)
+        if not expects_answer:
+            self._calls.pop(call_id, None)
         if method is None or self.closed or method in self.dialect.not_cancelled:
             return None
         if self.dialect.cancel_method is None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -69,6 +70,24 @@ class End:
 
     kind: Literal["eof", "truncated", "invalid", "broken", "closed"]
     reason: str
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether a handler's exception ends only the handler.
+
+    An exception does, and so does the cancellation of a task or future of asyncio that the handler
+    has awaited. A cancellation of the handler's task itself does not.
+    """
+    cancelled = anyio.get_cancelled_exc_class()
+    if not isinstance(error, cancelled):
+        return isinstance(error, Exception)
+    if cancelled.__module__ != "asyncio.exceptions":
+        return False
+    import asyncio  # noqa: PLC0415 - never on trio
+
+    task = asyncio.current_task()
+    is_wanted = task is None or task.cancelling() > 0
+    return not is_wanted and anyio.current_effective_deadline() > -math.inf
 
 
 def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> None:
@@ -172,9 +191,11 @@ class Peer:
             self._lose_calls(reason)
             self._sending.cancel()
             self._tasks.cancel_scope.cancel()
-            with anyio.CancelScope(shield=True):
-                await self.transport.aclose()
-            await self._tasks.__aexit__(None, None, None)
+            try:
+                with anyio.CancelScope(shield=True):
+                    await self.transport.aclose()
+            finally:
+                await self._tasks.__aexit__(None, None, None)
 
     async def run(
         self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
@@ -352,11 +373,13 @@ class Peer:
         scope: anyio.CancelScope,
     ) -> None:
         result: Any = None
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             with scope:
                 result = await outcome
-        except Exception as error:  # noqa: BLE001 - every request is answered
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             failure = error
         finally:
             del self._handling[scope]
@@ -384,7 +407,7 @@ class Peer:
         self._endpoint.respond(request_id, None)
         self._release()
 
-    def _refuse(self, request_id: Id | None, error: Exception, name: str = "") -> None:
+    def _refuse(self, request_id: Id | None, error: BaseException, name: str = "") -> None:
         """Answer a request with an error, without internal details."""
         if not isinstance(error, RPCError) or isinstance(error, RequestFailed):
             _log.error("the handler of %s failed", name, exc_info=error)
@@ -457,8 +480,10 @@ class Peer:
         return await self.start_call(method, params).result(deadline=deadline)
 
     def abandon(self, call: PendingCall[Any]) -> None:
-        """Stop waiting for a call and cancel it at the other side; ignore a late answer."""
-        self.pending_calls.pop(call.id, None)
-        cancel = self._endpoint.abandon(call.id)
+        """Stop waiting for a call and cancel it; a late answer is for its `on_answer` only."""
+        expects_answer = call.on_answer is not None
+        if not expects_answer:
+            self.pending_calls.pop(call.id, None)
+        cancel = self._endpoint.abandon(call.id, expects_answer=expects_answer)
         if cancel is not None:
             self.transport.send(cancel.to_json())

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import threading
 import weakref
 from collections import deque
@@ -40,6 +41,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
+_THREAD_NAME: Final = "eca-client"
+_END: Final = object()
 _HANDLERS: Final = ("on_approval", "on_question", "diagnostics", "definition", "references")
 
 
@@ -49,7 +52,8 @@ class _ConnectionThread:
     def __init__(self) -> None:
         self._exits = contextlib.ExitStack()
         self._portal: BlockingPortal
-        self._ident = 0
+        self._thread: threading.Thread | None = None
+        self._process_id = os.getpid()
         self._changed = threading.Condition()
         self._jobs: deque[_Job] = deque()
 
@@ -61,14 +65,16 @@ class _ConnectionThread:
         context = asynchronous.connect(**values)
         backend = getattr(options.server, "backend", "asyncio")
         with contextlib.ExitStack() as exits:
-            self._portal = exits.enter_context(start_blocking_portal(backend, name="eca-client"))
-            self._ident = self._portal.call(threading.get_ident)
+            self._portal = exits.enter_context(start_blocking_portal(backend, name=_THREAD_NAME))
+            self._thread = self._portal.call(threading.current_thread)
             client = exits.enter_context(self._portal.wrap_async_context_manager(context))
             self._exits = exits.pop_all()
         return client
 
     def close(self) -> None:
-        if threading.get_ident() == self._ident:  # as a finalizer
+        if os.getpid() != self._process_id:  # a forked process has no such thread
+            self._portal._event_loop_thread_id = None  # anyio's mark of a stopped portal
+        elif threading.current_thread().name == _THREAD_NAME:  # as a finalizer; it must not wait
             threading.Thread(target=self.close).start()
         else:
             self._exits.close()
@@ -79,7 +85,9 @@ class _ConnectionThread:
         Meanwhile this thread calls the functions of the program. An exception of its own, such as
         KeyboardInterrupt, cancels the call.
         """
-        if threading.get_ident() == self._ident:
+        if os.getpid() != self._process_id:
+            raise ConnectionClosed("a forked process cannot use the connection: open a new one")
+        if threading.current_thread() is self._thread:
             if inspect.iscoroutinefunction(function) or function is anext:
                 raise LocalProtocolError("a function given to client.on must not wait")
             return function(*args, **kwargs)
@@ -201,18 +209,21 @@ def _making(
 
 
 class _Iteration(Iterator[R]):
-    """An iteration; each item is fetched when it is asked for."""
+    """An iteration; each item is fetched when it is asked for.
 
-    def __init__(self, thread: _ConnectionThread, items: AsyncIterator[R]) -> None:
-        self._thread = thread
+    It refers to its turn or client, and so keeps the connection open.
+    """
+
+    def __init__(self, face: _Face[Any], items: AsyncIterator[R]) -> None:
+        self._face = face
         self._items = items
 
     def __next__(self) -> R:
-        try:
-            item: R = self._thread.call(anext, self._items)
-        except StopAsyncIteration:
-            raise StopIteration from None
-        return item
+        # An exception at the end would refer to the client until the next garbage collection.
+        item: R | object = self._face._thread.call(anext, self._items, _END)
+        if item is _END:
+            raise StopIteration
+        return cast("R", item)
 
 
 class Turn(_Face[asynchronous.Turn]):
@@ -241,10 +252,10 @@ class Turn(_Face[asynchronous.Turn]):
 
     def contents_with_roles(self) -> Iterator[m.ChatContentReceivedParams]:
         """Yield every content of the turn with its role, including the user's echo."""
-        return _Iteration(self._thread, self._wrapped.contents_with_roles())
+        return _Iteration(self, self._wrapped.contents_with_roles())
 
     def __iter__(self) -> Iterator[m.ChatContent]:
-        return _Iteration(self._thread, aiter(self._wrapped))
+        return _Iteration(self, aiter(self._wrapped))
 
     def __enter__(self) -> Self:
         self._thread.call(self._wrapped.__aenter__)
@@ -299,7 +310,7 @@ class Client(_Face[asynchronous.Client]):
 
     It is closed by `close()`, at the latest when it is not referenced any longer, or at the end of
     the interpreter. Functions given to `on` are called in the thread of the connection, and must
-    not wait.
+    not wait. A forked process cannot use it.
 
     Attributes:
         initialize_response: the server's answer to `initialize`.
@@ -340,7 +351,7 @@ class Client(_Face[asynchronous.Client]):
 
     def events(self) -> Iterator[asynchronous.Event]:
         """Yield the server's notifications outside of our turns, until the connection ends."""
-        return _Iteration(self._thread, self._wrapped.events())
+        return _Iteration(self, self._wrapped.events())
 
     def close(self) -> None:
         """Disconnect, end the server that was started, and end the thread of the connection."""

@@ -1,7 +1,8 @@
 """Decisions about tool calls that wait for the user's approval.
 
-A call is decided when the reader of its turn asks for the next content: the program has then seen
-the call and may have answered it by itself.
+A function decides a call when the reader of its turn asks for the next content: the program has
+then seen the call and may have answered it by itself. One decision for all calls is sent when the
+call arrives.
 """
 
 from __future__ import annotations
@@ -111,23 +112,22 @@ def check_handler(handler: OnApproval) -> None:
 
 
 async def decide(handler: OnApproval, call: WaitingCall) -> ApprovalDecision | None:
-    """Return the decision about a call; None if the call was closed meanwhile.
+    """Return the decision of a function about a call; None if the call was closed meanwhile.
 
     Raises:
-        ApprovalNeeded: there is no handler.
-        LocalProtocolError: the handler returned no decision.
+        ApprovalNeeded: there is no function.
+        LocalProtocolError: the function returned no decision.
     """
-    if handler is None:
+    if not callable(handler):
         raise _approval_needed(call.content)
     call.is_due = False  # for other readers of the turn
-    decision: object = handler
-    if callable(handler):
-        with call.scope:
-            decision = handler(call.content)
-            if inspect.isawaitable(decision):
-                decision = await decision
-        if not call.is_open:
-            return None
+    decision: object = None
+    with call.scope:
+        decision = handler(call.content)
+        if inspect.isawaitable(decision):
+            decision = await decision
+    if not call.is_open:
+        return None
     if decision in _DECISIONS or isinstance(decision, Rejection):
         return decision
     raise LocalProtocolError(

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from eca_protocol import messages as m
-from eca_protocol.client.approvals import ApprovalDecision, Rejection, decide
+from eca_protocol.client.approvals import Rejection, decide
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
-from eca_protocol.client.turn_queue import TurnQueue
+from eca_protocol.client.turn_queue import TurnQueue, answer_call
 from eca_protocol.errors import LocalProtocolError, TurnFailed
 from eca_protocol.methods import (
     CHAT_CLEAR,
@@ -23,8 +23,6 @@ from eca_protocol.methods import (
     CHAT_PROMPT_STOP,
     CHAT_QUERY_COMMANDS,
     CHAT_QUERY_CONTEXT,
-    CHAT_TOOL_CALL_APPROVE,
-    CHAT_TOOL_CALL_REJECT,
     CHAT_UPDATE,
 )
 
@@ -98,8 +96,7 @@ class Chat:
     def stop(self) -> None:
         """Stop the running turn; its iteration ends when the server confirms the end."""
         if not self._queue.is_idle:
-            if (inbox := self._queue.inbox) is not None:
-                inbox.stop()
+            self._queue.stop()
             self.client.notify(CHAT_PROMPT_STOP, m.ChatPromptStopParams(chat_id=self.id))
 
     def steer(self, message: str) -> None:
@@ -110,12 +107,12 @@ class Chat:
 
     def approve(self, tool_call_id: str, *, save: m.ToolCallApprovalSave | None = None) -> None:
         """Approve a waiting tool call; `save="session"` approves later calls of the tool, too."""
-        _answer(self.client, self.id, tool_call_id, "allow_session" if save else "allow")
+        answer_call(self.client, self.id, tool_call_id, "allow_session" if save else "allow")
         self._queue.close_call(self.id, tool_call_id)
 
     def reject(self, tool_call_id: str, *, reason: str = "") -> None:
         """Reject a waiting tool call; the reason is sent to the model by `steer`."""
-        _answer(self.client, self.id, tool_call_id, Rejection(reason))
+        answer_call(self.client, self.id, tool_call_id, Rejection(reason))
         self._queue.close_call(self.id, tool_call_id)
 
     async def delete(self) -> None:
@@ -177,6 +174,8 @@ class Turn:
     (see `contents_with_roles()` for all contents). Leaving the loop early, by `break` or by an
     exception, and cancelling a wait for the turn stops it; so does leaving the block of
     `async with chat.prompt(...) as turn:`. The next prompt waits for the end of the stopped turn.
+    A loop over an iterator that has a name (`contents = turn.contents_with_roles()`) is left only
+    when that name is deleted: use the block.
 
     The iteration raises RequestFailed (the server refused the prompt), ApprovalNeeded and
     AnswerNeeded (see `connect`), DeadlineExceeded (no content came for the client's `idle_deadline`
@@ -194,8 +193,11 @@ class Turn:
         self.params = params
         self.response: m.ChatPromptResponse | None = None
         self.arguments_texts: dict[str, str] = {}
+        client = chat.client
         self._inbox = Inbox(
-            chat.client.resume_reading, follows_calls=chat.client.on_approval != "manual"
+            client.resume_reading,
+            client.keep_reading,
+            follows_calls=not isinstance(client.on_approval, str),
         )
         self._queue = chat._queue
         self._started = False
@@ -234,6 +236,7 @@ class Turn:
         inbox = self._inbox
         try:
             inbox.call = client.start_request(CHAT_PROMPT, self.params)
+            self._queue.follow(inbox.call)
             self.response = await inbox.call.result(deadline=client.deadline)
         except BaseException:
             if not inbox.has_ended and (inbox.call is None or inbox.call.is_answered):
@@ -308,7 +311,7 @@ class Turn:
         while (call := self._inbox.waiting_calls.due) is not None:
             decision = await decide(handler, call)
             if decision is not None:
-                _answer(self.chat.client, call.chat_id, call.content.id, decision)
+                answer_call(self.chat.client, call.chat_id, call.content.id, decision)
                 self._inbox.waiting_calls.close(call.chat_id, call.content.id)
 
     def _leave(self) -> None:
@@ -364,17 +367,3 @@ class _Contents(AsyncIterator[_Content]):
         client = self._turn.chat.client
         if self._is_running and not client.closed:
             client.call_in_finalizer(self._turn._leave)
-
-
-def _answer(session: Session, chat_id: str, call_id: str, decision: ApprovalDecision) -> None:
-    """Send a decision about a tool call; the reason of a rejection goes to the running turn."""
-    if decision in {"allow", "allow_session"}:
-        save: m.ToolCallApprovalSave | None = "session" if decision == "allow_session" else None
-        approval = m.ChatToolCallApproveParams(chat_id=chat_id, tool_call_id=call_id, save=save)
-        session.notify(CHAT_TOOL_CALL_APPROVE, approval)
-        return
-    if isinstance(decision, Rejection) and decision.reason:
-        reason = m.ChatPromptSteerParams(chat_id=chat_id, message=decision.reason)
-        session.notify(CHAT_PROMPT_STEER, reason)
-    rejection = m.ChatToolCallRejectParams(chat_id=chat_id, tool_call_id=call_id)
-    session.notify(CHAT_TOOL_CALL_REJECT, rejection)

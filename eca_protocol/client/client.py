@@ -147,7 +147,10 @@ class Client(Session):
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code of the server that `connect` started; None while it runs."""
+        """The exit code of the server that `connect` started; None while it runs.
+
+        It may follow the end of the connection by some milliseconds.
+        """
         return None if self._child is None else self._child.returncode
 
     async def wait_for_config(self, *, deadline: float | None = CONFIGURED) -> m.ChatConfig:
@@ -162,7 +165,7 @@ class Client(Session):
         if not CONFIG_UPDATED.window.written_in(self.revision):
             return self.config
         try:
-            with anyio.fail_after(deadline):
+            with anyio.fail_after(deadline), self.keep_reading():
                 await self._configured.wait()
         except TimeoutError:
             assert deadline is not None
@@ -177,7 +180,7 @@ class Client(Session):
         Iterate over it, or enter it to end the iteration with a block. Each event is yielded once:
         two concurrent iterations share them.
         """
-        return Events(self._events)
+        return Events(self._events, self.keep_reading)
 
     def on(self, event_type: type[_EventT], handler: Callable[[_EventT], None]) -> None:
         """Call a function with each event of this type from now on, in the order of the messages.
@@ -245,6 +248,8 @@ class Client(Session):
             chat._queue.fail(end.reason)
         self._configured.set()
         self._events.close()
+        if self._child is not None:
+            await self._child.wait()  # for `exit_code`; leaving the block ends the wait
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -278,8 +283,14 @@ class Client(Session):
         with anyio.CancelScope(shield=True):
             await self._shut_down()
             self._peer.close(reason)
-            if self._child is not None:
-                await self._child.end(_GRACE_PERIODS)
+            with anyio.move_on_after(self._peer.flush_seconds):
+                await self._stream.drain(0)
+            self._peer._sending.cancel()
+            try:
+                await self._stream.aclose()
+            finally:
+                if self._child is not None:
+                    await self._child.end(_GRACE_PERIODS)
 
     async def _shut_down(self) -> None:
         if self.closed:

@@ -70,9 +70,10 @@ class ConnectionOptions:
         references: answers `editor/getReferences`.
         on_approval: decides about tool calls that need approval: a function of the call, plain or
             async, that returns "allow", "allow_session", "reject" or `Rejection(reason)`; or
-            "allow" or "reject" for all calls. A call that the program answers by `chat.approve` or
-            `chat.reject` before it reads the next content is left to it. None: any other call
-            raises `ApprovalNeeded` from the turn. "manual": the program answers at any time.
+            "allow" or "reject" for all calls, at once. A call that the program answers by
+            `chat.approve` or `chat.reject` before it reads the next content is not passed to the
+            function. None: any other call raises `ApprovalNeeded` from the turn. "manual": the
+            program answers at any time.
         on_question: answers `chat/askQuestion`: a function of the question, plain or async, that
             returns the answer, or None for no answer. Without it the client does not announce that
             it answers questions, and a question raises `AnswerNeeded` from the turn.

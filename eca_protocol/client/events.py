@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -101,12 +102,16 @@ class Events(AsyncIterator[Event]):
     Leaving the block of `async with client.events() as events:` ends it, in every task.
     """
 
-    def __init__(self, queue: EventQueue) -> None:
+    def __init__(
+        self, queue: EventQueue, keep_reading: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._queue = queue
+        self._keep_reading = keep_reading
         self._is_left = False
 
     async def __anext__(self) -> Event:
-        event = await self._queue.next(lambda: self._is_left)
+        with self._keep_reading():
+            event = await self._queue.next(lambda: self._is_left)
         if event is None:
             raise StopAsyncIteration
         return event

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import anyio
@@ -30,7 +31,13 @@ class Inbox:
         waiting_calls: the tool calls that wait for an approval.
     """
 
-    def __init__(self, resume_reading: Callable[[], None], *, follows_calls: bool) -> None:
+    def __init__(
+        self,
+        resume_reading: Callable[[], None],
+        keep_reading: Callable[[], AbstractContextManager[None]],
+        *,
+        follows_calls: bool,
+    ) -> None:
         self.size = 0
         self.call: PendingCall[m.ChatPromptResponse] | None = None
         self.error: ECAError | None = None
@@ -38,6 +45,7 @@ class Inbox:
         self.is_stopped = False
         self.waiting_calls = WaitingCalls()
         self._resume_reading = resume_reading
+        self._keep_reading = keep_reading
         self._follows_calls = follows_calls
         self._contents: deque[m.ChatContentReceivedParams] = deque()
         self._arrived = anyio.Event()
@@ -117,7 +125,7 @@ class Inbox:
                 return None
             if self._arrived.is_set():  # otherwise another task waits for this event
                 self._arrived = anyio.Event()
-            with anyio.move_on_after(seconds) as scope:
+            with anyio.move_on_after(seconds) as scope, self._keep_reading():
                 await self._arrived.wait()
             if scope.cancelled_caught and seconds is not None:
                 raise DeadlineExceeded("the next content of the turn", seconds)

@@ -1,7 +1,8 @@
 """A client's connection: its peer, the server's edition, and the limit of unread contents.
 
 Messages that exist only in CURRENT wait until the server's first `config/updated` shows its edition
-(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending.
+(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending or
+a task waits for a content or an event.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class Session:
         """
         await self.wait_for_revision(method, params)
         call = self.start_request(method, params)
-        return await call.result(deadline=deadline or self.deadline)
+        return await call.result(deadline=self.deadline if deadline is None else deadline)
 
     def start_request(self, method: ClientRequest[P, R], params: P) -> PendingCall[R]:
         """Send a request, and read on for its answer even if the inboxes are full.

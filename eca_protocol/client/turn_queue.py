@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
 
 import anyio
 
 from eca_protocol import messages as m
+from eca_protocol.calls import PendingCall
+from eca_protocol.client.approvals import ApprovalDecision, Rejection
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, ECAError
+from eca_protocol.endpoint import CallAnswered
+from eca_protocol.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    ECAError,
+    LocalProtocolError,
+)
+from eca_protocol.methods import (
+    CHAT_PROMPT_STEER,
+    CHAT_TOOL_CALL_APPROVE,
+    CHAT_TOOL_CALL_REJECT,
+)
 
 
 class TurnQueue:
@@ -30,6 +44,7 @@ class TurnQueue:
         self._inbox: weakref.ref[Inbox] | None = None
         self._idle = anyio.Event()
         self._idle.set()
+        self._is_stopped = False
         self._waits: list[anyio.CancelScope] = []  # of turns that wait for the previous turn
 
     @property
@@ -63,10 +78,27 @@ class TurnQueue:
     def start(self, inbox: Inbox) -> None:
         """Make a turn the running one."""
         self._idle = anyio.Event()
+        self._is_stopped = False
         session = self._session
         self._inbox = weakref.ref(
             inbox, lambda _: session.call_in_finalizer(session.resume_reading)
         )
+
+    def follow(self, call: PendingCall[m.ChatPromptResponse]) -> None:
+        """End the running turn if its prompt is refused, even if no task waits for the answer."""
+        idle = self._idle
+
+        def on_answer(answer: CallAnswered) -> None:
+            if answer.error is not None and self._idle is idle:
+                self.fail("the server refused the prompt")
+
+        call.on_answer = on_answer
+
+    def stop(self) -> None:
+        """Note that our side has stopped the running turn."""
+        self._is_stopped = True
+        if (inbox := self.inbox) is not None:
+            inbox.stop()
 
     def receive(self, received: m.ChatContentReceivedParams) -> bool:
         """Take a content from the server; return False if it belongs to none of our turns."""
@@ -79,6 +111,7 @@ class TurnQueue:
             return False
         for wait in self._waits:
             wait.deadline = self._idle_until()
+        self._decide_at_once(received)
         inbox = self.inbox
         if isinstance(content, m.ChatProgressContent) and content.state == "finished":
             if inbox is not None and not inbox.has_begun:
@@ -92,8 +125,20 @@ class TurnQueue:
 
     def receive_of_subagent(self, received: m.ChatContentReceivedParams) -> None:
         """Take a content of a subagent of the running turn."""
-        if not self._idle.is_set() and (inbox := self.inbox) is not None:
+        if self._idle.is_set():
+            return
+        self._decide_at_once(received)
+        if (inbox := self.inbox) is not None:
             inbox.deliver_of_subagent(received)
+
+    def _decide_at_once(self, received: m.ChatContentReceivedParams) -> None:
+        """Answer a call that needs approval if the client has one decision for all calls."""
+        decision, content = self._session.on_approval, received.content
+        if not isinstance(decision, str) or decision == "manual" or self._is_stopped:
+            return
+        if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
+            with contextlib.suppress(LocalProtocolError, ConnectionClosed):  # shutting down
+                answer_call(self._session, received.chat_id, content.id, decision)
 
     def close_call(self, chat_id: str, call_id: str) -> None:
         """Note that the program has answered a waiting call."""
@@ -121,3 +166,17 @@ class TurnQueue:
     def _idle_until(self) -> float:
         seconds = self._session.idle_deadline
         return math.inf if seconds is None else anyio.current_time() + seconds
+
+
+def answer_call(session: Session, chat_id: str, call_id: str, decision: ApprovalDecision) -> None:
+    """Send a decision about a tool call; the reason of a rejection goes to the running turn."""
+    if decision in {"allow", "allow_session"}:
+        save: m.ToolCallApprovalSave | None = "session" if decision == "allow_session" else None
+        approval = m.ChatToolCallApproveParams(chat_id=chat_id, tool_call_id=call_id, save=save)
+        session.notify(CHAT_TOOL_CALL_APPROVE, approval)
+        return
+    if isinstance(decision, Rejection) and decision.reason:
+        reason = m.ChatPromptSteerParams(chat_id=chat_id, message=decision.reason)
+        session.notify(CHAT_PROMPT_STEER, reason)
+    rejection = m.ChatToolCallRejectParams(chat_id=chat_id, tool_call_id=call_id)
+    session.notify(CHAT_TOOL_CALL_REJECT, rejection)

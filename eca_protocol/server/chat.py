@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -13,6 +14,8 @@ import anyio.lowlevel
 
 from eca_protocol import json
 from eca_protocol import messages as m
+from eca_protocol.codec import MessageCodec
+from eca_protocol.draft import codec_for
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -20,7 +23,9 @@ from eca_protocol.errors import (
     LocalProtocolError,
     RequestFailed,
 )
+from eca_protocol.methods import CHAT_CONTENT_RECEIVED
 from eca_protocol.peer import Peer
+from eca_protocol.revisions import Revision
 from eca_protocol.server.calls import Call, CallInput, CallState, Naming
 from eca_protocol.server.connected_client import ConnectedClient, asks_questions
 from eca_protocol.server.conversation import Conversation
@@ -257,7 +262,12 @@ class ServerChat:
         return steers
 
     def set_title(self, title: str) -> None:
-        """Set the title of the chat."""
+        """Set the title of the chat.
+
+        Raises:
+            LocalProtocolError: the title is no text.
+        """
+        _check_content(m.ChatMetadataContent(title=title))
         self._conversation.rename(title)
 
     def set_usage(self, session_tokens: int, **more: Any) -> None:
@@ -265,15 +275,39 @@ class ServerChat:
 
         Args:
             session_tokens: the tokens of the chat (ruling W-27).
-            more: other fields of `ChatUsageContent`.
+            more: other fields of `ChatUsageContent`; costs are texts.
+
+        Raises:
+            LocalProtocolError: a value has a wrong type.
         """
         usage = m.ChatUsageContent(session_tokens=session_tokens, **more)
+        _check_content(usage)
         self._conversation.usage = usage
 
     async def _drain(self) -> None:
         """Wait until the client has read most of the output; a stop takes effect here."""
         await self._peer.transport.drain()
         await anyio.lowlevel.checkpoint()
+
+
+@functools.cache
+def _codec() -> MessageCodec:
+    return codec_for(Revision.CURRENT)
+
+
+def _check_content(content: m.ChatContent) -> None:
+    """Refuse a content that a client could not read.
+
+    Raises:
+        LocalProtocolError: it is not JSON, or a value has a wrong type.
+    """
+    name = CHAT_CONTENT_RECEIVED.name
+    params = m.ChatContentReceivedParams(chat_id="", role="system", content=content)
+    raw = json.loads(json.dumps(_codec().encode_params(name, params)))
+    try:
+        _codec().decode_params(name, raw)
+    except DecodeError as error:
+        raise LocalProtocolError(f"{content.type}: {error}") from None
 
 
 def _text_of(name: str, output: object) -> str:

@@ -16,7 +16,7 @@ from eca_protocol.errors import ConnectionClosed
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
-from eca_protocol.peer import Peer
+from eca_protocol.peer import End, Peer
 from eca_protocol.process import wait_for_end
 from eca_protocol.revisions import Revision
 from eca_protocol.server.chat_requests import ChatRequests
@@ -77,6 +77,7 @@ class Connection:
 
     async def serve(self) -> int:
         """Serve the client, and return the exit code for its process (W-13)."""
+        end = End("closed", "the connection was closed")
         async with anyio.create_task_group() as self._tasks:
             self._chats.tasks = self._tasks
             async with self._peer:

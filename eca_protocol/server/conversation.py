@@ -77,15 +77,15 @@ class Conversation:
         """Write a content; a deleted chat writes nothing (W-24)."""
         if self.mailbox.state is ChatState.DELETED:
             return
-        if not isinstance(content, _NOT_RECORDED):
-            self.contents.append((role, content))
         params = m.ChatContentReceivedParams(chat_id=self.id, role=role, content=content)
         self._notify("chat/contentReceived", params)
+        if not isinstance(content, _NOT_RECORDED):  # nor one that cannot be written
+            self.contents.append((role, content))
 
     def rename(self, title: str) -> None:
         """Set the title."""
-        self.title = title
         self.emit("system", m.ChatMetadataContent(title=title))
+        self.title = title
 
     def stop(self) -> None:
         """End the running turn and drop the queued prompts."""

@@ -7,7 +7,8 @@ then its conversation writes the one `finished`. What the handler still writes i
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
@@ -15,6 +16,7 @@ import anyio
 
 from eca_protocol import messages as m
 from eca_protocol.errors import LocalProtocolError
+from eca_protocol.peer import is_failure
 from eca_protocol.server.calls import Call, CallState
 from eca_protocol.server.reasonings import Reasonings
 from eca_protocol.server.texts import Paragraphs, Role, closing_text, split
@@ -111,7 +113,9 @@ class Turn:
         try:
             with self._scope:
                 await body
-        except Exception:  # noqa: BLE001 - an error of a handler must not end the connection
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             _log.exception("the handler of a prompt failed")
             if not self._is_closed:
                 self.write("system", m.ChatTextContent(text=_FAILED))
@@ -135,22 +139,33 @@ class Turn:
         self.close()
 
     def close(self) -> None:
-        """Close the turn, once."""
+        """Close the turn, once, whatever contents cannot be written."""
         if self._is_closed:
             return
         if not self.is_stopped:
             self._close_contents()
-            self.write("system", self._usage())
+            with _logged_failure():
+                self.write("system", self._usage())
         self._is_closed = True
         self._closed()
 
     def _close_contents(self) -> None:
         self.reasonings.finish_all()
         for call in self.calls.values():
-            call.stop()
+            with _logged_failure():
+                call.stop()
 
     def finish(self, dropped: Sequence[str]) -> None:
         """Write the messages that were dropped, and the one `finished`."""
         if text := closing_text([*self.steers, *dropped], is_stopped=self.is_stopped):
             self.write("system", m.ChatTextContent(text=text))
         self._emit("system", m.ChatProgressContent(state="finished", text=""))
+
+
+@contextmanager
+def _logged_failure() -> Iterator[None]:
+    """Log an exception of the block: the end of the turn is written nevertheless."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001 - see above
+        _log.exception("a content at the end of a turn could not be written")

@@ -352,6 +352,28 @@ async def test_an_error_of_the_writer_is_not_swallowed():
     assert caught.group_contains(ZeroDivisionError)
 
 
+async def test_a_transport_that_fails_to_close_leaves_no_cancelled_scope_behind():
+    class Reset:
+        async def receive(self) -> bytes:
+            return b""
+
+        async def send(self, data: bytes) -> None:
+            await anyio.lowlevel.checkpoint()
+
+        async def aclose(self) -> None:
+            raise ConnectionResetError
+
+    peer = Peer(StreamTransport(Reset()), side="server", table=TABLE, codec=Bare(), handlers={})
+
+    async def body() -> None:
+        async with peer:
+            await peer.serve()
+
+    with pytest.raises(ConnectionResetError):
+        await body()
+    await anyio.sleep(0)
+
+
 async def test_reading_waits_while_too_much_is_unwritten(monkeypatch):
     monkeypatch.setattr(message_transport, "CLOGGED", 1000)
     calls: list[Any] = []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from eca_protocol import Server as PlainServer
 from eca_protocol import client, sync
 from eca_protocol import messages as m
 from eca_protocol.errors import (
@@ -183,6 +184,78 @@ def test_a_client_that_is_dropped_is_closed():
     del opened
     assert chat.prompt("hello").text() == "hello"
     del chat  # the threads end, see the fixture
+
+
+def test_an_iteration_keeps_the_connection_open():
+    def contents() -> Iterator[m.ChatContent]:
+        return iter(sync.open(server=server()).chat(model="simulator/echo").prompt("one two"))
+
+    def events() -> Iterator[client.Event]:
+        return sync.open(server=server()).events()
+
+    texts = [each.text for each in contents() if isinstance(each, m.ChatTextContent)]
+    assert "".join(texts) == "one two"
+    received = sync.open(server=server()).chat(model="simulator/echo").prompt("one")
+    assert list(received.contents_with_roles())
+    assert isinstance(next(events()), m.ProgressParams)
+
+
+def test_a_client_that_is_dropped_in_the_thread_of_a_different_one_is_closed():
+    with sync.connect(server=server()) as connected:
+        dropped = [sync.open(server=server())]
+        thread = dropped[0]._thread._thread
+        connected.on(m.ChatOpenedParams, lambda _: dropped.clear())
+        assert connected.chat(model="simulator/echo").prompt("hello").text() == "hello"
+        assert not dropped
+        assert thread is not None
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_closed_client_says_so_in_a_thread_that_has_its_thread_s_number():
+    opened = sync.open(server=PlainServer(name="s"))
+    chat = opened.chat()
+    opened.close()
+    started = threading.Event()
+    errors: list[Exception] = []
+
+    def use() -> None:
+        started.wait(10)
+        for function in (lambda: chat.prompt("x"), chat.stop, opened.chat):
+            try:
+                function()
+            except (ConnectionClosed, LocalProtocolError) as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=use) for _ in range(20)]  # each has a number of its own
+    for thread in threads:
+        thread.start()
+    started.set()
+    for thread in threads:
+        thread.join()
+    assert [type(error) for error in errors] == [ConnectionClosed] * 60
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_process_leaves_the_connection_alone():
+    code = (
+        "import os, sys\n"
+        "from eca_protocol import ConnectionClosed, sync, SERVER_COMMAND\n"
+        "client = sync.open(command=SERVER_COMMAND)\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    try:\n"
+        "        client.chat()\n"
+        "    except ConnectionClosed:\n"
+        "        sys.exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+        "print(client.chat(model='simulator/echo').prompt('hello').text())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code],
+        env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["7", "hello"], "")
 
 
 def test_a_failed_start_leaves_no_thread():

@@ -104,6 +104,29 @@ async def test_a_short_form_decides_about_all_calls(short: str, method: str) -> 
         assert len(server.params_of(method)) == 2
 
 
+async def test_a_short_form_decides_even_if_the_turn_is_not_read() -> None:
+    async with connected(on_approval="allow", idle_deadline=5) as (client, server):
+        calls_on_prompt(server, "1", "2")
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        await server.until("chat/toolCallApprove", 2)
+        await chat.prompt("without a reader").start()
+        await server.until("chat/toolCallApprove", 4)
+        assert await chat.prompt("next").text() == "done"
+        assert await turn.text() == "done"
+
+
+async def test_a_short_form_approves_nothing_after_a_stop() -> None:
+    async with connected(on_approval="allow") as (client, server):
+        server.on("chat/promptStop", lambda _: (server.content("c", call()), server.finish("c")))
+        async with client.chat("c").prompt("hi"):
+            pass
+        server.answers_with("next")
+        assert await client.chat("c").prompt("again").text() == "next"
+        assert server.params_of("chat/toolCallApprove") == []
+
+
 async def test_a_call_that_the_program_answers_itself_is_not_decided_again() -> None:
     def decide(_: m.ChatToolCallRunContent) -> Any:
         pytest.fail("it was answered")

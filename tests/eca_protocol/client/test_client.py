@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from fake_server import connected
 
@@ -429,6 +430,19 @@ async def test_the_server_of_this_environment_needs_no_path() -> None:
         assert await client.chat().prompt("hello").text() == "hello"
 
 
+@pytest.mark.anyio
+async def test_a_deadline_of_zero_is_one() -> None:
+    async with connected() as (client, server):
+        server.on("chat/queryCommands", lambda _: anyio.sleep_forever())
+        params = m.ChatQueryCommandsParams(chat_id=None, query="")
+        with pytest.raises(DeadlineExceeded, match="after 0 s"), anyio.fail_after(5):
+            await client.request(methods.CHAT_QUERY_COMMANDS, params, deadline=0)
+    ours, _ = memory_pair()
+    with pytest.raises(DeadlineExceeded, match="after 0 s"), anyio.fail_after(5):
+        async with connect(transport=ours, start_deadline=0):
+            pytest.fail("it is not connected")
+
+
 @pytest.mark.long(but=1)
 @pytest.mark.anyio
 async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> None:
@@ -450,6 +464,38 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server() -> 
 
 
 @pytest.mark.anyio
+async def test_leaving_in_a_different_task_closes_the_transport_and_ends_the_tasks() -> None:
+    ours, theirs = memory_pair()
+    wire = Wire(theirs)
+    context = connect(transport=ours)
+    entered, left = anyio.Event(), anyio.Event()
+
+    async def hold() -> None:
+        async with context:
+            entered.set()
+            await left.wait()
+
+    async def serve() -> None:
+        while (message := await wire.receive()) is not None:
+            if "id" in message:
+                await wire.send(success(message["id"], {}))
+
+    before = len(anyio.get_running_tasks())
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            tasks.start_soon(hold)
+            await entered.wait()
+            with pytest.raises(LocalProtocolError, match="left in another"):
+                await context.__aexit__(None, None, None)
+            while len(anyio.get_running_tasks()) > before + 1:
+                await anyio.lowlevel.checkpoint()
+            left.set()
+    methods_sent = [each["method"] for each in wire.seen]
+    assert methods_sent == ["initialize", "initialized", "shutdown", "exit"]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_recipe_for_frameworks_opens_and_closes_in_different_tasks() -> None:
     guide = (Path(__file__).parents[3] / "docs" / "guides" / "client.md").read_text("utf-8")
@@ -466,6 +512,11 @@ async def test_the_recipe_for_frameworks_opens_and_closes_in_different_tasks() -
     assert client.exit_code == 0
     with pytest.raises(StartFailed):
         await session.open(command=["/no/such/program"])
+    deaf = [sys.executable, "-c", "import time; time.sleep(300)"]
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(session.open(command=deaf), 0.05)
+    with anyio.fail_after(10), pytest.raises(asyncio.CancelledError):
+        await session._task
 
 
 @pytest.mark.anyio
@@ -510,4 +561,6 @@ async def test_a_server_killed_in_a_turn_is_an_exception() -> None:
                 await turn.text()
             with pytest.raises(ConnectionClosed):
                 await client.chat().query_commands()
-    assert client.exit_code == -signal.SIGKILL
+            while client.exit_code is None:
+                await anyio.lowlevel.checkpoint()
+            assert client.exit_code == -signal.SIGKILL

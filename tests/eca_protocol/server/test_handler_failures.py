@@ -1,0 +1,151 @@
+"""Handlers that fail: only their turn or request does, with its end on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from eca_protocol import ContextQuery, Prompt, Server, ServerChat, connect
+from eca_protocol import messages as m
+from eca_protocol.errors import LocalProtocolError, RequestFailed, TurnFailed
+from eca_protocol.methods import CHAT_LIST
+from eca_protocol.server import chat as chat_module
+
+pytestmark = pytest.mark.anyio
+
+
+async def await_cancelled(*_: Any) -> Any:
+    """Await a task of asyncio that is cancelled, as a library may do."""
+    task = asyncio.ensure_future(asyncio.sleep(9))
+    task.cancel()
+    await task
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancelled_task_that_a_handler_awaits_fails_only_its_turn_or_request(caplog):
+    server = Server(name="my server")
+    entered, may_end = anyio.Event(), anyio.Event()
+
+    @server.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        if prompt.text == "prompt":
+            await await_cancelled()
+        elif prompt.text == "tool":
+            await chat.tool_call("x", {}, run=await_cancelled, approval=False)
+        elif prompt.text == "question":
+            await chat.say(f"answer: {await chat.ask('Which?')}")
+        else:
+            entered.set()
+            await may_end.wait()
+            await chat.say("fine")
+
+    @server.context_query
+    async def find(query: ContextQuery) -> list[m.ChatContext]:
+        await await_cancelled()
+        raise AssertionError
+
+    texts: list[str] = []
+    with anyio.fail_after(10):
+        async with connect(server=server, on_question=await_cancelled) as client:
+
+            async def wait() -> None:
+                texts.append(await client.chat().prompt("wait").text())
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await entered.wait()
+                for text in ("prompt", "tool"):
+                    with pytest.raises(TurnFailed, match="An internal error ended this turn"):
+                        await client.chat().prompt(text).text()
+                with pytest.raises(RequestFailed, match="chat/queryContext failed"):
+                    await client.chat().query_context()
+                texts.append(await client.chat().prompt("question").text())
+                may_end.set()
+    assert texts == ["answer: None", "fine"]
+    assert caplog.text.count("the handler of a prompt failed") == 2
+    current = asyncio.current_task()
+    assert current is not None
+    assert current.cancelling() == 0
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_stopped_handler_may_await_a_cancelled_task_in_its_cleanup():
+    server = Server(name="my server")
+
+    @server.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        await chat.say("fine")
+        if prompt.text == "wait":
+            try:
+                await anyio.sleep_forever()
+            finally:
+                await await_cancelled()
+
+    with anyio.fail_after(10):
+        async with connect(server=server) as client:
+            chat = client.chat()
+            async for content in chat.prompt("wait"):
+                if isinstance(content, m.ChatTextContent):
+                    break
+            assert await chat.prompt("go").text() == "fine"
+
+
+WRONG_VALUES: dict[str, Callable[[ServerChat], Any]] = {
+    "a cost that is no text": lambda chat: chat.set_usage(1, session_cost=Decimal("0.01")),
+    "tokens that are no number": lambda chat: chat.set_usage(float("nan")),  # type: ignore[arg-type]
+    "a number of a wrong type": lambda chat: chat.set_usage("1"),  # type: ignore[arg-type]
+    "a title that is no text": lambda chat: chat.set_title([]),  # type: ignore[arg-type]
+    "a content that is not JSON": lambda chat: chat.send(
+        m.ChatURLContent(title="t", url=Decimal(1))  # type: ignore[arg-type]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_VALUES)
+async def test_a_wrong_value_is_an_error_at_its_call_and_leaves_nothing_behind(name, caplog):
+    server = Server(name="my server")
+    errors: list[Exception] = []
+
+    @server.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        try:
+            outcome = WRONG_VALUES[name](chat)
+            await (outcome if outcome is not None else anyio.lowlevel.checkpoint())
+        except LocalProtocolError as error:
+            errors.append(error)
+        await chat.say("fine")
+
+    with anyio.fail_after(10):
+        async with connect(server=server) as client:
+            chat = client.chat()
+            assert await chat.prompt("go").text() == "fine"
+            assert await chat.prompt("go").text() == "fine"
+            assert len((await chat.history()).contents) == 4
+            chats = (await client.request(CHAT_LIST, m.ChatListParams())).chats
+    assert len(errors) == 2
+    assert [each.title for each in chats] == [None]
+    assert "could not be written" not in caplog.text
+
+
+async def test_a_turn_ends_even_if_its_last_contents_cannot_be_written(monkeypatch, caplog):
+    server = Server(name="my server")
+    monkeypatch.setattr(chat_module, "_check_content", lambda _: None)
+
+    @server.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        if prompt.text == "go":
+            chat.set_usage(1, session_cost=Decimal("0.01"))
+        await chat.say("fine")
+
+    with anyio.fail_after(10):
+        async with connect(server=server) as client:
+            assert await client.chat("a").prompt("go").text() == "fine"
+            assert await client.chat("b").prompt("other").text() == "fine"
+            assert await client.chat("a").prompt("go").text() == "fine"
+    assert caplog.text.count("a content at the end of a turn could not be written") == 2
