@@ -7,8 +7,8 @@
 
 Every wait has a deadline or ends with the connection, so that a dead or unresponsive server raises
 an exception. A turn's inbox has a limit in bytes; beyond it the server has to wait, unless one of
-our calls is pending, or a task waits for a content of a turn or for an event. A stopped turn ends
-with the server's last content.
+our calls is pending. While a task waits for a content of a turn or for an event, the limit is 64
+times as high. A stopped turn ends with the server's last content.
 """
 
 from __future__ import annotations

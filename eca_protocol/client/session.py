@@ -1,8 +1,7 @@
 """A client's connection: its peer, the server's edition, and the limit of unread contents.
 
 Messages that exist only in CURRENT wait until the server's first `config/updated` shows its edition
-(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending or
-a task waits for a content or an event.
+(ruling W-16). Reading waits while the inboxes are full, unless one of our calls is pending.
 """
 
 from __future__ import annotations
@@ -40,6 +39,9 @@ CONFIGURED = 10.0
 
 INBOX = 2**20
 """The limit of unread contents, in bytes; above it reading waits."""
+
+AWAITED_INBOX = 64 * 2**20
+"""The limit while a task waits for a content or an event, which may follow the unread ones."""
 
 
 class Session:
@@ -222,7 +224,7 @@ class Session:
 
     async def _wait_for_space(self) -> None:
         while self._unread() > INBOX:
-            if self._peer.pending_calls or self._forced_reads:
+            if self._peer.pending_calls or (self._forced_reads and self._unread() <= AWAITED_INBOX):
                 return
             self._space_freed = anyio.Event()
             await self._space_freed.wait()

@@ -10,7 +10,8 @@ import pytest
 from fake_server import FakeServer, connected
 
 from eca_protocol import messages as m
-from eca_protocol.client import Client
+from eca_protocol.client import Client, session
+from eca_protocol.client.session import INBOX
 
 pytestmark = pytest.mark.anyio
 
@@ -68,3 +69,22 @@ async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(
             send(server)
         assert results == [result]
         assert len([each async for each in contents]) == COUNT - 1
+
+
+async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "AWAITED_INBOX", 4 * INBOX)
+    async with connected() as (client, server):
+        turn = client.chat("c").prompt("long")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(event, client)
+            await turn.start()
+            server.text("c", *[PIECE] * COUNT)
+            server.finish("c")
+            with anyio.move_on_after(0.05) as waited:
+                await server.peer.transport.drain()
+            assert waited.cancelled_caught
+            assert 4 * INBOX < client._unread() < 6 * INBOX
+            assert len(await turn.text()) == COUNT * len(PIECE)
+            tasks.cancel_scope.cancel()
