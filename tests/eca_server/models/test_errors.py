@@ -71,11 +71,31 @@ def test_every_shape_of_body_has_its_class_and_its_message(status, body, kind, m
         "prompt token count of 9 exceeds the limit of 8",
         "Range of input length should be [1, 8]",
         "too many tokens",
+        "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000",
+        "max_tokens is too large: 9. The maximum context length is 9 and there are 5 input tokens",
+        "you requested 9000 tokens: reduce the length of the messages or max_tokens",
     ],
 )
 def test_an_overflow_is_recognized_by_its_message(message):
     assert classify(400, None, message) == "context_overflow"
     assert classify(None, "unheard_of", message) == "context_overflow"
+
+
+@pytest.mark.parametrize("status", [None, 400, 422, 500])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "`max_tokens` must be less than or equal to `32768`: the `context_window` is larger",
+        "max_tokens: 200000 exceeds the maximum allowed number of output tokens (8192)",
+        "Invalid 'max_output_tokens': max_output_tokens exceeds model limit 32768",
+        "max_completion_tokens exceeds the context window",
+        "maxOutputTokens exceeds the number of tokens",
+        "The thinking budget_tokens exceeds the maximum of 32768",
+        "The maximum tokens you requested exceeds the model limit of 4096.",
+    ],
+)
+def test_a_too_large_limit_of_the_answer_is_no_overflow(status, message):
+    assert classify(status, None, message) == "invalid_request"
 
 
 @pytest.mark.parametrize(
