@@ -2,7 +2,8 @@
 
 - A request is repeated only while the user has seen nothing of the answer, and only if the backend
   calls the error retryable.
-- A wait longer than a user would accept is reported instead.
+- A wait longer than a user would accept is reported instead. A demanded wait shorter than our own
+  one does not shorten it: some providers demand 0 seconds, or a time that has passed.
 - Each wait is announced before it starts and while it lasts. It is in the turn's cancel scope, so a
   stop ends it.
 """
@@ -109,12 +110,10 @@ class RetryPolicy:
         """
         if not error.retryable or attempt >= self.limit(error.kind):
             return None
-        if error.retry_after is not None:
-            seconds = error.retry_after
-            if seconds > self.max_demanded:
-                return None
-        else:
-            seconds = self._grown(attempt) * (1 + jitter) / 2
+        demanded = error.retry_after or 0.0
+        if demanded > self.max_demanded:
+            return None
+        seconds = max(demanded, self._grown(attempt) * (1 + jitter) / 2)
         return seconds if elapsed + seconds <= self.budget else None
 
     def _grown(self, attempt: int) -> float:

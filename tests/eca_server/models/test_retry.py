@@ -128,6 +128,12 @@ async def test_a_demanded_wait_is_obeyed_and_can_be_stopped(autojump_clock):
     assert backend.count == 1
 
 
+async def test_a_demanded_wait_does_not_shorten_our_own(autojump_clock):
+    demanding = [[error(retry_after=seconds)] for seconds in (0, 0.5, 9, 0)]
+    _, waits = await run(Tries(*demanding, GOOD))
+    assert [wait.seconds for wait in waits] == [1, 2, 9, 8]
+
+
 async def test_every_wait_that_may_be_long_may_be_waited(autojump_clock):
     policy = RetryPolicy(max_demanded=600)
     late = error(retry_after=600)
