@@ -9,7 +9,15 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, close, reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import Finished, Progress, ReasoningStarted, Started, TextDelta, Usage
+from eca_server.models.events import (
+    Finished,
+    Note,
+    Progress,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+    Usage,
+)
 from eca_server.models.history import Message, Origin, TextPart
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
@@ -78,6 +86,14 @@ async def test_what_was_seen_is_never_asked_for_again(seen):
 async def test_counts_are_nothing_that_was_seen(autojump_clock):
     events, _ = await run(Tries([Started(), Usage(input=1), error()], GOOD))
     assert events[-3:] == GOOD
+
+
+async def test_a_note_allows_further_attempts_and_is_shown_once(autojump_clock):
+    failing = [Note("image refused"), error()]
+    backend = Tries(failing, failing, [Note("image refused"), Note("no reasoning"), *GOOD])
+    events, waits = await run(backend)
+    assert events == [Note("image refused"), Note("no reasoning"), *GOOD]
+    assert [wait.attempt for wait in waits] == [2, 3]
 
 
 async def test_an_empty_try_that_ends_well_still_has_its_start():
