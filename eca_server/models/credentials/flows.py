@@ -156,6 +156,7 @@ class KeyFromBrowser:
             headers={"content-type": "application/json"},
             content=json.dumps(payload),
             hide=(code, challenge.verifier),
+            shows_certificate=True,
         )
         return secret_in(answer, "key")
 
@@ -173,7 +174,7 @@ class DeviceLogin:
     async def run(self, http: HTTPClient, show: ShowInstructions) -> Secret | TokenSet:
         """Log in with a device code; a token that never expires is returned as a key."""
         fields = {"client_id": self.client.id, **({"scope": self.scope} if self.scope else {})}
-        start = await post_form(http, self.device_url, fields)
+        start = await post_form(http, self.client, fields, url=self.device_url)
         device = secret_in(start, "device_code")
         page, user_code = start.get("verification_uri"), start.get("user_code")
         if not isinstance(page, str) or not isinstance(user_code, str):
@@ -197,7 +198,7 @@ class DeviceLogin:
         while True:
             await trio.sleep(interval)
             try:
-                return await post_form(http, self.client.token_url, fields)
+                return await post_form(http, self.client, fields)
             except OAuthError as error:
                 if error.code == "slow_down":
                     interval += _SLOWER
