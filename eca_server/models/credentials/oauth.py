@@ -208,8 +208,13 @@ def tokens_in(
 
 
 def seconds_in(answer: Mapping[str, Any], name: str) -> float | None:
-    """Return a number of seconds in an answer, from 0 to a century; None: it is no number."""
+    """Return a number of seconds in an answer, from 0 to a century; None: it is no number.
+
+    Some servers send its digits as a string.
+    """
     value = answer.get(name)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(max(0, min(value, _LONGEST)))
