@@ -2,7 +2,7 @@
 
 Rules: configured headers are sent only to the origin that they were configured for, and never over
 a plain connection after a redirect; the user cannot set the protocol's headers; the text of a
-refusal is shown without tags and keys, and cut.
+refusal is shown without tags and keys, and then cut.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class HTTPEndpoint:
 
     def _shown(self, text: str) -> str:
         visible = _CONTROL.sub(" ", text)
-        return mask(" ".join(visible.split())[:_SHOWN], *self._secrets)
+        return mask(" ".join(visible.split()), *self._secrets)[:_SHOWN]
 
 
 def body_kind(response: HTTPResponse, start: bytes) -> BodyKind:
@@ -250,7 +250,7 @@ def _joined(url: str, reference: str) -> str:
     try:
         return urljoin(url, reference)
     except ValueError:
-        raise MCPError(f"it leads to an invalid URL: {reference[:200]!r}") from None
+        raise MCPError(f"it leads to an invalid URL: {mask(reference)[:200]!r}") from None
 
 
 def _seconds(retry_after: str) -> float | None:

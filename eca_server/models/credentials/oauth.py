@@ -321,7 +321,7 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
     )
     if isinstance(description, dict):
         description = description.get("message", "")
-    message = mask(str(description)[:500], *hide) or f"status {status}"
+    message = mask(str(description), *hide)[:500] or f"status {status}"
     raise OAuthError(message, code=code if isinstance(code, str) else None, status=status)
 
 

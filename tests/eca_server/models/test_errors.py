@@ -13,10 +13,12 @@ from eca_server.models.backend import BackendError, ErrorKind
 from eca_server.models.error_kinds import TRANSIENT, classify
 from eca_server.models.errors import (
     error_from_fault,
+    error_from_page,
     error_from_response,
     error_in_payload,
     user_message,
 )
+from eca_server.secret import Secret
 
 
 @pytest.mark.parametrize(
@@ -193,6 +195,28 @@ def test_no_key_stays_in_an_error(leak):
         error = error_from_response(401, {}, body.encode())
         assert leak.split()[-1] not in f"{error} {error.raw} {error.message}"
         assert leak.split()[-1] not in user_message(error, provider="p", model="m")
+
+
+LEAK = "sk-proj-abcdefghijkl"
+OWN_KEY = "9f86d081884c7d659a2feaa0c55ad015"
+
+
+@pytest.mark.parametrize("key", [LEAK, OWN_KEY])
+@pytest.mark.parametrize("shown", range(4, 32, 4))
+@pytest.mark.parametrize("limit", [200, 500, 2000])
+def test_no_part_of_a_key_stays_where_a_text_is_cut(key, shown, limit):
+    text = f"{'x' * (limit - shown - 1)} {key}, sorry"
+    metadata = {"error": {"message": "m", "metadata": {"raw": text}}}
+    payload = json.dumps(metadata).encode()
+    errors = [
+        error_from_response(401, {}, text.encode()),
+        error_from_response(401, {}, payload),
+        error_from_page("text/plain", text.encode()),
+        error_in_payload(metadata),
+    ]
+    for error in errors:
+        error.mask_secrets(Secret(OWN_KEY))
+        assert key[:4] not in f"{error} {error.raw} {error.message}"
 
 
 def test_the_user_reads_who_failed_how_and_what_to_do():

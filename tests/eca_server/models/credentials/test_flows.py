@@ -252,6 +252,16 @@ async def test_a_refused_device_login_is_over(user, server, code):
         await device_login(server).run(user.http, user.tell)
 
 
+async def test_a_refusal_shows_no_part_of_a_secret_at_its_cut(user, server):
+    server.says["/device"] = [(200, SOON)]
+    description = f"{'x' * 492} device-code"
+    refusal = {"error": "expired_token", "error_description": description}
+    server.says["/token"] = [(400, refusal)]
+    with pytest.raises(OAuthError) as caught:
+        await device_login(server).run(user.http, user.tell)
+    assert "dev" not in str(caught.value)
+
+
 async def test_a_device_login_ends_with_its_code(user, server):
     server.says["/device"] = [(200, SOON | {"expires_in": 0.1})]
     server.says["/token"] = [pending("authorization_pending")] * 99
