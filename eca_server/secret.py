@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 HIDDEN = "***"
 _ANYWHERE = 8  # known secrets from this length on are also hidden inside longer words
+_PART = 4  # shorter beginnings of a secret are shown
 
 _CARRIES_A_KEY = re.compile(r"auth|cookie|key|secret|token")
 _PREFIXES = "sk-|sk_|gsk_|hf_|xai-|pplx-|nvapi-|AIza|gh[opsur]_|github_pat_|glpat-|eyJ"
@@ -106,6 +107,16 @@ def mask(text: str, *secrets: Secret) -> str:
             text = re.sub(rf"(?<!\w){re.escape(known)}(?!\w)", HIDDEN, text)
     for pattern in _patterns():
         text = pattern.sub(rf"\1{HIDDEN}", text)
+    return text
+
+
+def mask_cut(text: str, *secrets: Secret) -> str:
+    """Return a cut `text` masked, without the beginning of a secret at its end."""
+    text = mask(text, *secrets)
+    for known in (secret.reveal() for secret in secrets):
+        for length in range(len(known) - 1, _PART - 1, -1):
+            if len(known) >= _ANYWHERE and text.endswith(known[:length]):
+                return text[:-length] + HIDDEN
     return text
 
 

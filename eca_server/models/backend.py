@@ -19,7 +19,7 @@ from eca_protocol.errors import ECAError
 from eca_server.models.events import Event
 from eca_server.models.facts import Capabilities, ModelFacts
 from eca_server.models.history import Message, Origin
-from eca_server.secret import Secret, mask
+from eca_server.secret import Secret, mask, mask_cut
 
 ErrorKind = Literal[
     "auth",
@@ -83,9 +83,9 @@ class BackendError(ECAError):
         self.raw = raw[:2000]
 
     def mask_secrets(self, *secrets: Secret) -> Self:
-        """Mask these secrets in all texts of the error, and return the error."""
-        self.message = mask(self.message, *secrets)
-        self.raw = mask(self.raw, *secrets)
+        """Mask these secrets in all texts of the error, which may be cut; return the error."""
+        self.message = mask_cut(self.message, *secrets)
+        self.raw = mask_cut(self.raw, *secrets)
         self.code = self.code and mask(self.code, *secrets)
         self.request_id = self.request_id and mask(self.request_id, *secrets)
         self.args = (self.message,)

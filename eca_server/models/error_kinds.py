@@ -140,6 +140,13 @@ _OVERFLOW = (
     r"range of input length",
 )
 
+_OUTPUT_LIMIT = (
+    r"\b(max_?(completion_?|output_?)?tokens|budget_?tokens)\b",
+    r"maximum tokens you requested",
+)
+_LONG_INPUT = (r"prompt", r"input", r"messages")
+"""Texts on a limit of the answer that is too large by itself, unless they name the input, too."""
+
 _SAY_LITTLE = ("api_error", "internal_server_error", "server_error")
 """Codes of any internal error; llama.cpp sends one with an overflow."""
 
@@ -163,7 +170,8 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
     if kind and (code or "").lower() not in _SAY_LITTLE:
         return kind
     if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, text):
-        return "context_overflow"
+        is_output_limit = _any(_OUTPUT_LIMIT, text) and not _any(_LONG_INPUT, text)
+        return "invalid_request" if is_output_limit else "context_overflow"
     if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), text):
         return "quota"
     if status == 403:

@@ -133,7 +133,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         retry_after=demanded_wait(headers, payload, message, status=status),
         retryable=retryable,
         request_id=next(ids, None),
-        raw=mask(text[:2000]),
+        raw=mask(text)[:2000],
     )
 
 
@@ -146,10 +146,10 @@ def error_from_page(content_type: str, body: bytes) -> BackendError:
             f"expected an answer in JSON, got {kind or 'binary data'}, not text",
         )
     text = body.decode("utf-8", "replace")
-    excerpt = _first_words(text) or " ".join(text[:2000].split())[:200]  # some pages are only tags
+    excerpt = _first_words(text) or mask(" ".join(text.split()))[:200]  # some pages are only tags
     content = f"{content_type[:80]}: {excerpt}" if content_type else excerpt
     return BackendError(
-        "protocol", mask(f"expected an answer in JSON, got {content}"), raw=mask(text[:2000])
+        "protocol", mask(f"expected an answer in JSON, got {content}"), raw=mask(text)[:2000]
     )
 
 
@@ -188,7 +188,7 @@ def error_from_payload(payload: Mapping[str, Any]) -> BackendError:
         code=code,
         retry_after=demanded_wait({}, payload, message),
         retryable=kind in TRANSIENT,
-        raw=mask(json.dumps(payload).decode()[:2000]),
+        raw=mask(json.dumps(payload).decode())[:2000],
     )
 
 
@@ -208,7 +208,7 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
     message = _words(text)
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
-        message = f"{message}: {metadata['raw'][:500]}"
+        message = f"{message}: {mask(metadata['raw'])[:500]}"
     return _code(inner), message
 
 
@@ -278,7 +278,7 @@ def is_binary(body: bytes) -> bool:
 
 
 def _first_words(text: str) -> str:
-    """Return the title of a page, else the first line, at most 200 characters."""
+    """Return the title of a page, else the first line, masked, at most 200 characters."""
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
     plain = title.group(1) if title else re.sub(r"<[^>]*>", " ", text)
-    return next((line.strip()[:200] for line in plain.splitlines() if line.strip()), "")
+    return next((mask(line.strip())[:200] for line in plain.splitlines() if line.strip()), "")

@@ -1,8 +1,9 @@
 """Retries, for all backends.
 
 - A request is repeated only while the user has seen nothing of the answer, and only if the backend
-  calls the error retryable.
-- A wait longer than a user would accept is reported instead.
+  calls the error retryable. A note on the request is no part of the answer, and is shown once.
+- A wait longer than a user would accept is reported instead. A demanded wait shorter than our own
+  one does not shorten it: some providers demand 0 seconds, or a time that has passed.
 - Each wait is announced before it starts and while it lasts. It is in the turn's cancel scope, so a
   stop ends it.
 """
@@ -21,7 +22,7 @@ import trio
 from eca_server.config import settings as configuration
 from eca_server.config.settings import Config
 from eca_server.models.backend import Backend, BackendError, ErrorKind, Request
-from eca_server.models.events import Event, Progress, Started, Usage
+from eca_server.models.events import Event, Note, Progress, Started, Usage
 
 _log = logging.getLogger("eca_server.models")
 
@@ -31,7 +32,7 @@ _FEWER: Mapping[ErrorKind, int] = {"empty_response": 2, "network": 3, "premature
 NOTIFY_EVERY = 10.0
 """Seconds between two notifications during a wait."""
 
-_NO_CONTENT = (Started, Progress, Usage)
+_NO_CONTENT = (Started, Progress, Usage, Note)
 
 
 @attrs.frozen(kw_only=True)
@@ -109,12 +110,10 @@ class RetryPolicy:
         """
         if not error.retryable or attempt >= self.limit(error.kind):
             return None
-        if error.retry_after is not None:
-            seconds = error.retry_after
-            if seconds > self.max_demanded:
-                return None
-        else:
-            seconds = self._grown(attempt) * (1 + jitter) / 2
+        demanded = error.retry_after or 0.0
+        if demanded > self.max_demanded:
+            return None
+        seconds = max(demanded, self._grown(attempt) * (1 + jitter) / 2)
         return seconds if elapsed + seconds <= self.budget else None
 
     def _grown(self, attempt: int) -> float:
@@ -153,6 +152,7 @@ async def _attempts(
 ) -> AsyncGenerator[Event, None]:
     started_at = trio.current_time()
     attempt = 1
+    notes: set[Note] = set()
     while True:
         has_content = False
         started: Started | None = None
@@ -162,6 +162,10 @@ async def _attempts(
                     if isinstance(event, Started):
                         started = event  # held back until the attempt has content
                         continue
+                    if isinstance(event, Note):
+                        if event in notes:
+                            continue
+                        notes.add(event)
                     if not isinstance(event, _NO_CONTENT):
                         has_content = True
                         if started is not None:

@@ -1,6 +1,7 @@
 """The wait that a provider demands, in any of its forms.
 
-An unreadable demand is none; a time in the past is a wait of 0.
+An unreadable demand is none; a time in the past is a wait of 0. Times are those of the provider's
+clock, which the `Date` of its answer shows.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def demanded_wait(
         payload: the parsed body, if it is JSON.
         message: the provider's message.
         status: the status; rate limits in the headers count only with 429.
-        now: the current time in UTC, for dates.
+        now: the current time in UTC, for an answer without a `Date`.
     """
-    now = now or datetime.now(UTC)
+    now = _when(headers.get("date")) or now or datetime.now(UTC)
     candidates = (
         _number(headers.get("retry-after-ms"), scale=0.001),
         _number(headers.get("retry-after")),
@@ -67,14 +68,17 @@ def _number(text: str | None, *, scale: float = 1.0) -> float | None:
 
 
 def _date(text: str | None, now: datetime) -> float | None:
+    when = _when(text)
+    return None if when is None else max(0.0, (when - now).total_seconds())
+
+
+def _when(text: str | None) -> datetime | None:
+    """Read a date of HTTP."""
     try:
         when = email.utils.parsedate_to_datetime(text) if text else None
     except (OverflowError, TypeError, ValueError):
         return None
-    if when is None:
-        return None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return max(0.0, (when - now).total_seconds())
+    return when if when is None or when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def _in_payload(payload: Any, now: datetime) -> float | None:

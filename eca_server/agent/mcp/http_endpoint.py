@@ -2,7 +2,7 @@
 
 Rules: configured headers are sent only to the origin that they were configured for, and never over
 a plain connection after a redirect; the user cannot set the protocol's headers; the text of a
-refusal is shown without tags and keys, and cut.
+refusal is shown without tags and keys, and then cut.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from eca_protocol import json
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.agent.mcp.errors import MCPError
+from eca_server.origins import is_same_origin
 from eca_server.secret import Secret, mask, secrets_in
 
 BodyKind: TypeAlias = Literal["events", "json", "page", "unknown"]
@@ -36,7 +37,6 @@ _MAX_REFUSAL: Final = 64 * 1024
 _SHOWN: Final = 200
 _TAG: Final = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 @attrs.frozen(kw_only=True)
@@ -179,7 +179,7 @@ class HTTPEndpoint:
     def _next(self, url: str, location: str, *, has_secret: bool) -> str:
         target = _joined(url, location)
         shown = mask(target, *self._secrets)
-        if urlsplit(target).scheme not in _DEFAULT_PORTS or not location:
+        if urlsplit(target).scheme not in ("http", "https") or not location:
             raise MCPError(f"it redirects to an invalid URL: {shown}", kind="start")
         if is_same_origin(url, target):
             return target
@@ -226,7 +226,7 @@ class HTTPEndpoint:
 
     def _shown(self, text: str) -> str:
         visible = _CONTROL.sub(" ", text)
-        return mask(" ".join(visible.split())[:_SHOWN], *self._secrets)
+        return mask(" ".join(visible.split()), *self._secrets)[:_SHOWN]
 
 
 def body_kind(response: HTTPResponse, start: bytes) -> BodyKind:
@@ -250,21 +250,7 @@ def _joined(url: str, reference: str) -> str:
     try:
         return urljoin(url, reference)
     except ValueError:
-        raise MCPError(f"it leads to an invalid URL: {reference[:200]!r}") from None
-
-
-def is_same_origin(one: str, other: str) -> bool:
-    """Return whether two URLs have the same scheme, host and port."""
-    return one == other or _origin(one) == _origin(other)
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return url, None, None
-    return parts.scheme, parts.hostname, port or _DEFAULT_PORTS.get(parts.scheme)
+        raise MCPError(f"it leads to an invalid URL: {mask(reference)[:200]!r}") from None
 
 
 def _seconds(retry_after: str) -> float | None:

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
+from eca_server.agent.mcp.schema_keywords import valid_keywords
 from eca_server.json_members import list_in, object_in
 from eca_server.printable import visible
 
@@ -30,10 +31,18 @@ _MAX_NESTING = 64  # levels of JSON
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # of a property, in the strictest API
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]")
 _BRANCHES = ("anyOf", "oneOf")
-_ONE = ("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames")
+_ONE = (
+    *("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames"),
+    *("unevaluatedItems", "unevaluatedProperties", "contentSchema"),
+)
+_CONDITIONS = ("not", "if")  # a looser one would forbid more
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _VALUES = ("enum", "const", "default", "examples", "pattern")
-_DROPPED = ("$schema", "$id", "$defs", "definitions", "$anchor", "$comment", "$vocabulary")
+_DROPPED = (
+    *("$schema", "$id", "$defs", "definitions", "$anchor", "$comment", "$vocabulary"),
+    *("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"),
+    *("dependencies", "additionalItems"),  # of older drafts
+)
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
 Schema = Mapping[str, Any]
@@ -202,12 +211,15 @@ class _Cleaning:
 
     def _clean(self, schema: Schema, opened: frozenset[str], depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
+        schema = valid_keywords(schema)
         for name, value in schema.items():
             if name in _DROPPED:
                 continue
             if name in _ONE:
                 if isinstance(value, bool | Mapping):
-                    made[name] = self._schema(value, opened, depth + 1)
+                    member = self._schema(value, opened, depth + 1)
+                    if member == value or name not in _CONDITIONS:
+                        made[name] = member
             elif name in _MAPS:
                 made[name] = {
                     key: self._schema(each, opened, depth + 1)
@@ -253,7 +265,8 @@ def _checked(schema: Schema, made: Schema) -> dict[str, Any]:
     """Return the valid values of keywords that must have a certain type."""
     checked: dict[str, Any] = {}
     kind = schema.get("type")
-    kinds = [each for each in (kind if isinstance(kind, list) else [kind]) if each in _TYPES]
+    named = kind if isinstance(kind, list) else [kind]
+    kinds = list(dict.fromkeys(each for each in named if each in _TYPES))
     if kinds:
         checked["type"] = kinds if isinstance(kind, list) and len(kinds) > 1 else kinds[0]
     if "object" in kinds or "properties" in made:

@@ -2,7 +2,7 @@
 
 Rules: one task owns a server's session from its start to its end, so that any code can stop it by a
 plain call; an error of the server changes only its own status; a crashed server is restarted a few
-times, one that does not start is not.
+times, one that has never run is not.
 """
 
 from __future__ import annotations
@@ -284,6 +284,7 @@ class Server:
     async def _live(self) -> None:
         """Run sessions, with restarts after crashes, until the server fails for good."""
         delays = iter(RESTART_SECONDS)
+        has_run = False
         while True:
             began = trio.current_time()
             error = await self._serve()
@@ -292,13 +293,17 @@ class Server:
             self.error = error
             if error.kind == "login":
                 return self._move(Input.LOGIN)
-            if trio.current_time() - began > STABLE_SECONDS:
+            ran = self.state is State.RUNNING
+            has_run = has_run or ran
+            if ran and trio.current_time() - began > STABLE_SECONDS:
                 delays = iter(RESTART_SECONDS)
-            wait = next(delays, None) if self.state is State.RUNNING else None
-            if wait is None or error.kind != "closed":
+            is_final = error.kind != "closed" if ran else not has_run
+            wait = None if is_final else next(delays, None)
+            if wait is None:
                 return self._move(Input.FAILED)
             _log.warning("MCP server %s: %s; it is restarted", self.name, error)
-            self._run.renew()
+            if ran:  # else tasks still wait for this start
+                self._run.renew()
             self._move(Input.CRASHED)
             await trio.sleep(wait)
 

@@ -43,6 +43,7 @@ def _transitions() -> Mapping[State, Mapping[Input, State]]:
         starting: {
             start: starting,
             ready: running,
+            crashed: starting,
             failure: failed,
             login: requires_auth,
             stop: stopping,

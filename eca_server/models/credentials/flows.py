@@ -35,6 +35,7 @@ from eca_server.secret import Secret
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _LONGEST_DEVICE_LOGIN: Final = 1800.0
 _SLOWER: Final = 5.0  # seconds, as the standard says
+_SERVER_ERROR: Final = 500  # the statuses from here on are errors of the server
 
 
 @attrs.frozen(kw_only=True)
@@ -156,6 +157,7 @@ class KeyFromBrowser:
             headers={"content-type": "application/json"},
             content=json.dumps(payload),
             hide=(code, challenge.verifier),
+            shows_certificate=True,
         )
         return secret_in(answer, "key")
 
@@ -171,9 +173,9 @@ class DeviceLogin:
     starts_directly: ClassVar[bool] = True
 
     async def run(self, http: HTTPClient, show: ShowInstructions) -> Secret | TokenSet:
-        """Log in with a device code; a token that never expires is returned as a key."""
+        """Log in with a device code; a token without expiry and renewal is returned as a key."""
         fields = {"client_id": self.client.id, **({"scope": self.scope} if self.scope else {})}
-        start = await post_form(http, self.device_url, fields)
+        start = await post_form(http, self.client, fields, url=self.device_url)
         device = secret_in(start, "device_code")
         page, user_code = start.get("verification_uri"), start.get("user_code")
         if not isinstance(page, str) or not isinstance(user_code, str):
@@ -183,7 +185,7 @@ class DeviceLogin:
         with trio.move_on_after(lifetime):
             answer = await self._answer(http, device, seconds_in(start, "interval") or 5.0)
             tokens = tokens_in(answer, self.client, now=time.time())
-            return tokens.access if tokens.expires_at is None else tokens
+            return tokens if tokens.refresh or tokens.expires_at is not None else tokens.access
         raise OAuthError("the code was not entered in time")
 
     async def _answer(
@@ -197,11 +199,11 @@ class DeviceLogin:
         while True:
             await trio.sleep(interval)
             try:
-                return await post_form(http, self.client.token_url, fields)
+                return await post_form(http, self.client, fields)
             except OAuthError as error:
                 if error.code == "slow_down":
                     interval += _SLOWER
-                elif error.code != "authorization_pending":
+                elif error.code != "authorization_pending" and (error.status or 0) < _SERVER_ERROR:
                     raise
             except HTTPError:
                 interval += _SLOWER  # keep polling: the user may be entering the code

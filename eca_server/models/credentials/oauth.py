@@ -1,7 +1,8 @@
 """OAuth 2 as a public client: PKCE, code exchange, token renewal.
 
-A secret goes only over `https` or to this machine, and never into a URL. Error messages of a server
-are shown without the secrets that it was sent.
+A secret goes only over `https` or to this machine, and never into a URL. The user's certificate is
+shown to hosts that the user has configured, and not to those that a server names. Error messages of
+a server are shown without the secrets that it was sent.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import trio
 from eca_protocol import json
 from eca_protocol.errors import ECAError, HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines, HTTPClient
+from eca_server.origins import is_same_origin
 from eca_server.secret import Secret, mask, parse_key
 
 _DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
@@ -65,6 +67,11 @@ class Client:
     secret: Secret | None = None
     authentication: Authentication = "client_secret_post"
     resource: str | None = None
+
+    @property
+    def shows_certificate(self) -> bool:
+        """True if the token endpoint is configured, or at the origin of the resource."""
+        return self.resource is None or is_same_origin(self.token_url, self.resource)
 
     def fields(self) -> dict[str, str | Secret]:
         """Return the form fields that identify the client and the resource."""
@@ -148,7 +155,7 @@ async def tokens_for_code(
         "code_verifier": challenge.verifier,
         **client.fields(),
     }
-    answer = await post_form(http, client.token_url, fields, client.headers())
+    answer = await post_form(http, client, fields)
     return tokens_in(answer, client, now=now)
 
 
@@ -168,7 +175,7 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
         **tokens.client.fields(),
     }
     try:
-        answer = await post_form(http, tokens.client.token_url, fields, tokens.client.headers())
+        answer = await post_form(http, tokens.client, fields)
     except OAuthError as error:
         if error.code in ("invalid_grant", "unauthorized_client", "bad_refresh_token"):
             raise LoggedOut(str(error), code=error.code, status=error.status) from None
@@ -201,8 +208,13 @@ def tokens_in(
 
 
 def seconds_in(answer: Mapping[str, Any], name: str) -> float | None:
-    """Return a number of seconds in an answer, from 0 to a century; None: it is no number."""
+    """Return a number of seconds in an answer, from 0 to a century; None: it is no number.
+
+    Some servers send its digits as a string.
+    """
     value = answer.get(name)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(max(0, min(value, _LONGEST)))
@@ -226,11 +238,14 @@ def secret_in(answer: Mapping[str, Any], name: str) -> Secret:
 
 async def post_form(
     http: HTTPClient,
-    url: str,
+    client: Client,
     fields: Mapping[str, str | Secret],
-    headers: Mapping[str, str] | None = None,
+    *,
+    url: str | None = None,
 ) -> Mapping[str, Any]:
-    """Post a form and return the server's JSON object.
+    """Post a form of a client and return the server's JSON object.
+
+    `url`: the address; None: the client's token endpoint.
 
     Raises:
         OAuthError: as in `ask`.
@@ -240,10 +255,11 @@ async def post_form(
     return await ask(
         http,
         "POST",
-        url,
-        headers={"content-type": "application/x-www-form-urlencoded", **(headers or {})},
+        url or client.token_url,
+        headers={"content-type": "application/x-www-form-urlencoded", **client.headers()},
         content=urlencode(plain).encode(),
         hide=tuple(value for value in fields.values() if isinstance(value, Secret)),
+        shows_certificate=client.shows_certificate,
     )
 
 
@@ -255,6 +271,7 @@ async def ask(
     headers: Mapping[str, str],
     content: bytes = b"",
     hide: tuple[Secret, ...] = (),
+    shows_certificate: bool,
 ) -> Mapping[str, Any]:
     """Return the JSON object that a login server answers; an `error` in it counts at any status.
 
@@ -265,6 +282,7 @@ async def ask(
         headers: the request's headers.
         content: its body.
         hide: secrets to mask in error messages.
+        shows_certificate: the user's certificate may be shown to the host of the address.
 
     Raises:
         OAuthError: the server refused, or its answer cannot be read.
@@ -279,7 +297,7 @@ async def ask(
             headers={"accept": "application/json", **headers},
             content=content,
             deadlines=_DEADLINES,
-            shows_certificate=True,
+            shows_certificate=shows_certificate,
         ) as response:
             body = await response.read()
         return _answer(response.status, body, hide)
@@ -303,7 +321,7 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
     )
     if isinstance(description, dict):
         description = description.get("message", "")
-    message = mask(str(description)[:500], *hide) or f"status {status}"
+    message = mask(str(description), *hide)[:500] or f"status {status}"
     raise OAuthError(message, code=code if isinstance(code, str) else None, status=status)
 
 

@@ -108,8 +108,8 @@ async def redirect_page(
 
 def _code_in(fields: dict[str, str]) -> Secret | OAuthError:
     if "error" in fields:
-        message = fields.get("error_description", fields["error"])[:300]
-        return OAuthError(mask(message), code=fields["error"][:100])
+        message = fields.get("error_description", fields["error"])
+        return OAuthError(mask(message)[:300], code=fields["error"][:100])
     try:
         code = parse_key(fields.get("code", ""))
     except ValueError as error:

@@ -41,9 +41,9 @@ class ToolCalls:
     """The tool calls of an answer, joined from their fragments.
 
     A fragment belongs to the call whose id it repeats; without an id, to the call of its index;
-    without either, to the last call. It starts a new call if it has a new id or index, or if the
-    call it would belong to is complete and it has a name and a new object: some servers give every
-    call the index 0, the same id, or neither.
+    without either, to the last call. It starts a new call if it has a new id or index, if it names
+    a different tool than the call it would belong to, or if that call is complete and it has a name
+    and a new object: some servers give every call the index 0, the same id, or neither.
     """
 
     def __init__(self, new_key: Callable[[], str]) -> None:
@@ -106,9 +106,7 @@ class ToolCalls:
     def _call_for(self, fragment: Mapping[str, Any], name: str | None, text: str) -> _Call:
         index, provider_id = fragment.get("index"), fragment.get("id") or None
         existing = self._known(index, provider_id, name)
-        if existing is not None and not (
-            name and text.startswith("{") and _is_object(existing.raw)
-        ):
+        if existing is not None and not _is_next_call(existing, name, text):
             return existing
         if name is None and provider_id is None:
             raise BackendError(
@@ -129,6 +127,13 @@ class ToolCalls:
         if index is not None:
             return next((call for call in latest_first if call.index == index), None)
         return latest_first[0] if latest_first else None
+
+
+def _is_next_call(existing: _Call, name: str | None, text: str) -> bool:
+    """Return whether a fragment starts a new call, although its labels are those of `existing`."""
+    if name is None or existing.name is None:
+        return False
+    return name != existing.name or (text.startswith("{") and _is_object(existing.raw))
 
 
 def _arguments_text(arguments: Any) -> str:

@@ -13,10 +13,12 @@ from eca_server.models.backend import BackendError, ErrorKind
 from eca_server.models.error_kinds import TRANSIENT, classify
 from eca_server.models.errors import (
     error_from_fault,
+    error_from_page,
     error_from_response,
     error_in_payload,
     user_message,
 )
+from eca_server.secret import Secret
 
 
 @pytest.mark.parametrize(
@@ -71,11 +73,31 @@ def test_every_shape_of_body_has_its_class_and_its_message(status, body, kind, m
         "prompt token count of 9 exceeds the limit of 8",
         "Range of input length should be [1, 8]",
         "too many tokens",
+        "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000",
+        "max_tokens is too large: 9. The maximum context length is 9 and there are 5 input tokens",
+        "you requested 9000 tokens: reduce the length of the messages or max_tokens",
     ],
 )
 def test_an_overflow_is_recognized_by_its_message(message):
     assert classify(400, None, message) == "context_overflow"
     assert classify(None, "unheard_of", message) == "context_overflow"
+
+
+@pytest.mark.parametrize("status", [None, 400, 422, 500])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "`max_tokens` must be less than or equal to `32768`: the `context_window` is larger",
+        "max_tokens: 200000 exceeds the maximum allowed number of output tokens (8192)",
+        "Invalid 'max_output_tokens': max_output_tokens exceeds model limit 32768",
+        "max_completion_tokens exceeds the context window",
+        "maxOutputTokens exceeds the number of tokens",
+        "The thinking budget_tokens exceeds the maximum of 32768",
+        "The maximum tokens you requested exceeds the model limit of 4096.",
+    ],
+)
+def test_a_too_large_limit_of_the_answer_is_no_overflow(status, message):
+    assert classify(status, None, message) == "invalid_request"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +195,28 @@ def test_no_key_stays_in_an_error(leak):
         error = error_from_response(401, {}, body.encode())
         assert leak.split()[-1] not in f"{error} {error.raw} {error.message}"
         assert leak.split()[-1] not in user_message(error, provider="p", model="m")
+
+
+LEAK = "sk-proj-abcdefghijkl"
+OWN_KEY = "9f86d081884c7d659a2feaa0c55ad015"
+
+
+@pytest.mark.parametrize("key", [LEAK, OWN_KEY])
+@pytest.mark.parametrize("shown", range(4, 32, 4))
+@pytest.mark.parametrize("limit", [200, 500, 2000])
+def test_no_part_of_a_key_stays_where_a_text_is_cut(key, shown, limit):
+    text = f"{'x' * (limit - shown - 1)} {key}, sorry"
+    metadata = {"error": {"message": "m", "metadata": {"raw": text}}}
+    payload = json.dumps(metadata).encode()
+    errors = [
+        error_from_response(401, {}, text.encode()),
+        error_from_response(401, {}, payload),
+        error_from_page("text/plain", text.encode()),
+        error_in_payload(metadata),
+    ]
+    for error in errors:
+        error.mask_secrets(Secret(OWN_KEY))
+        assert key[:4] not in f"{error} {error.raw} {error.message}"
 
 
 def test_the_user_reads_who_failed_how_and_what_to_do():

@@ -9,7 +9,15 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, close, reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import Finished, Progress, ReasoningStarted, Started, TextDelta, Usage
+from eca_server.models.events import (
+    Finished,
+    Note,
+    Progress,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+    Usage,
+)
 from eca_server.models.history import Message, Origin, TextPart
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
@@ -80,6 +88,14 @@ async def test_counts_are_nothing_that_was_seen(autojump_clock):
     assert events[-3:] == GOOD
 
 
+async def test_a_note_allows_further_attempts_and_is_shown_once(autojump_clock):
+    failing = [Note("image refused"), error()]
+    backend = Tries(failing, failing, [Note("image refused"), Note("no reasoning"), *GOOD])
+    events, waits = await run(backend)
+    assert events == [Note("image refused"), Note("no reasoning"), *GOOD]
+    assert [wait.attempt for wait in waits] == [2, 3]
+
+
 async def test_an_empty_try_that_ends_well_still_has_its_start():
     events, _ = await run(Tries([Started(), Finished(reason="stop")]))
     assert events == [Started(), Finished(reason="stop")]
@@ -126,6 +142,12 @@ async def test_a_demanded_wait_is_obeyed_and_can_be_stopped(autojump_clock):
         await run(backend)
     assert scope.cancelled_caught
     assert backend.count == 1
+
+
+async def test_a_demanded_wait_does_not_shorten_our_own(autojump_clock):
+    demanding = [[error(retry_after=seconds)] for seconds in (0, 0.5, 9, 0)]
+    _, waits = await run(Tries(*demanding, GOOD))
+    assert [wait.seconds for wait in waits] == [1, 2, 9, 8]
 
 
 async def test_every_wait_that_may_be_long_may_be_waited(autojump_clock):

@@ -17,6 +17,21 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
         ({"retry-after": "1.5"}, 1.5),
         ({"retry-after": format_datetime(NOW + timedelta(seconds=30))}, 30),
         ({"retry-after": format_datetime(NOW - timedelta(seconds=30))}, 0),
+        (
+            {
+                "date": format_datetime(NOW - timedelta(seconds=60), usegmt=True),
+                "retry-after": format_datetime(NOW - timedelta(seconds=57), usegmt=True),
+            },
+            3,
+        ),
+        (
+            {
+                "date": format_datetime(NOW + timedelta(hours=1)),
+                "anthropic-ratelimit-unified-reset": str(int(NOW.timestamp()) + 3609),
+            },
+            9,
+        ),
+        ({"date": "today", "retry-after": format_datetime(NOW + timedelta(seconds=3))}, 3),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": f"Wed, 21 Oct {'2' * 20} 07:28:00 GMT"}, None),

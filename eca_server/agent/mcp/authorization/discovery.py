@@ -2,7 +2,8 @@
 
 By RFC 9728 (protected resource), RFC 8414 (authorization server), RFC 7591 (registration). Rules:
 every request uses `https`, or goes to this machine if the MCP server is on it; a document must name
-itself as it was requested; no redirect is followed.
+itself as it was requested; no redirect is followed; the user's certificate is shown only to the
+origin of the MCP server.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import attrs
 
 from eca_protocol import json
 from eca_protocol.http import HTTPClient
-from eca_server.agent.mcp.http_endpoint import is_same_origin
 from eca_server.models.credentials.oauth import (
     Authentication,
     Client,
@@ -25,6 +25,7 @@ from eca_server.models.credentials.oauth import (
     is_on_this_machine,
     secret_in,
 )
+from eca_server.origins import is_same_origin
 from eca_server.secret import mask
 
 _ABSENT: Final = range(400, 500)
@@ -232,6 +233,7 @@ async def register(
             server.registration_url,
             headers={"content-type": "application/json"},
             content=json.dumps(request),
+            shows_certificate=is_same_origin(server.registration_url, resource),
         )
     except OAuthError as error:
         raise OAuthError(f"the registration was refused ({error}): set `clientId`") from error
@@ -252,7 +254,13 @@ async def register(
 async def _first(http: HTTPClient, places: list[str], url: str) -> Mapping[str, Any] | None:
     for place in places:
         try:
-            return await ask(http, "GET", _allowed(place, url), headers={})
+            return await ask(
+                http,
+                "GET",
+                _allowed(place, url),
+                headers={},
+                shows_certificate=is_same_origin(place, url),
+            )
         except OAuthError as error:
             if error.status is None or (error.status >= 500):
                 raise

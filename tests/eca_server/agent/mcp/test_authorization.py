@@ -390,6 +390,32 @@ async def test_a_login_is_had_of_this_machine_however_it_is_called(guarded):
         await session.list_tools()
 
 
+@pytest.mark.parametrize("issuer", ["127.0.0.1", "localhost"])
+async def test_the_client_certificate_is_shown_to_the_servers_own_origin_only(
+    guarded, monkeypatch, issuer
+):
+    shown: list[tuple[str | None, bool]] = []
+    stream = HTTPClient.stream
+
+    def record(http: HTTPClient, method: str, url: str, **options: Any) -> Any:
+        if urlsplit(url).path != "/callback":
+            shown.append((urlsplit(url).hostname, options.get("shows_certificate", False)))
+        return stream(http, method, url, **options)
+
+    monkeypatch.setattr(HTTPClient, "stream", record)
+    own = guarded.server.at.url
+    issuer_url = own.replace("127.0.0.1", issuer)
+    guarded.documents[RESOURCE]["authorization_servers"] = [issuer_url]
+    metadata = json.dumps(guarded.documents[OAUTH]).replace(own, issuer_url)
+    guarded.documents[OAUTH] = json.loads(metadata)
+    await guarded.log_in()
+    async with guarded.session() as session:
+        guarded.good = "token-2"  # so that the token is renewed
+        await session.list_tools()
+    assert len(guarded.forms()) == 2
+    assert set(shown) == {("127.0.0.1", True), (issuer, issuer == "127.0.0.1")}
+
+
 async def test_a_redirect_of_a_different_server_is_refused(guarded, caplog):
     error = await guarded.error()
     assert error.url is not None

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,9 @@ STRING = {"type": "string"}
 KEYWORDS = st.sampled_from(
     ["type", "properties", "required", "items", "anyOf", "oneOf", "allOf", "$ref", "$defs", "enum",
      "not", "additionalProperties", "description", "a", "#/$defs/a", "#", "object", "array",
-     "string", "prefixItems", "patternProperties", "default", "", "a b", "$"]
+     "string", "prefixItems", "patternProperties", "default", "", "a b", "$", "minimum",
+     "exclusiveMinimum", "multipleOf", "pattern", "(", "minLength", "uniqueItems", "examples",
+     "dependentRequired", "$dynamicRef", "dependencies", "unevaluatedItems", "contentSchema"]
 )  # fmt: skip
 JUNK = st.recursive(
     st.none() | st.booleans() | st.integers() | KEYWORDS,
@@ -65,6 +68,42 @@ def schema_of(schema: Mapping[str, Any]) -> dict[str, Any]:
 )
 def test_invalid_parts_of_a_schema_are_fixed(given, made):
     assert schema_of(given) == made
+
+
+@pytest.mark.parametrize(
+    ("given", "made"),
+    [
+        ({"minimum": 0, "exclusiveMinimum": True}, {"exclusiveMinimum": 0}),
+        ({"maximum": 9, "exclusiveMaximum": True}, {"exclusiveMaximum": 9}),
+        ({"maximum": 9, "exclusiveMaximum": False}, {"maximum": 9}),
+        ({"exclusiveMinimum": True}, {}),
+        ({"minimum": "1", "exclusiveMinimum": True}, {}),
+        ({"exclusiveMinimum": 1.5, "maximum": 2}, {"exclusiveMinimum": 1.5, "maximum": 2}),
+        ({"minimum": True, "multipleOf": 0, "maximum": None}, {}),
+        ({"multipleOf": 0.5}, {"multipleOf": 0.5}),
+        ({"description": None, "title": 5, "format": []}, {}),
+        ({"pattern": "(?<x", "minLength": "1", "maxLength": -1}, {}),
+        ({"pattern": "a{99999999999999999999}"}, {}),
+        ({"pattern": "[[a]^a+$", "minLength": 1.0}, {"pattern": "[[a]^a+$", "minLength": 1.0}),
+        ({"minItems": 1.5, "uniqueItems": "true", "examples": "x"}, {}),
+        ({"readOnly": "no", "deprecated": True}, {"deprecated": True}),
+        ({"dependentRequired": {"a": "b"}}, {}),
+        ({"dependentRequired": {"a": ["b", "b"]}}, {}),
+        ({"dependentRequired": {"a": ["b"]}}, {"dependentRequired": {"a": ["b"]}}),
+        ({"$dynamicRef": 5, "dependencies": {"a": 3}, "additionalItems": 5}, {}),
+        ({"unevaluatedProperties": "no", "unevaluatedItems": False}, {"unevaluatedItems": False}),
+        ({"patternProperties": {"(": {}}, "additionalProperties": False}, {}),
+        ({"type": ["string", "string"]}, {"type": "string"}),
+        ({"not": {"pattern": "("}, "if": {"required": ["a"]}}, {}),
+        ({"not": {"const": 1}}, {"not": {"const": 1}}),
+        ({"nullable": True}, {"nullable": True}),
+    ],
+)
+def test_a_keyword_with_an_invalid_value_is_left_out(given, made):
+    schema = schema_of({"properties": {"a": given}})
+    assert schema["properties"]["a"] == made
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator.check_schema(schema_of(given))
 
 
 def test_internal_references_are_resolved_and_others_never_fetched():
@@ -160,6 +199,7 @@ def test_every_cleaned_schema_is_valid_for_apis(junk):
         if each.get("type") == "object" and each is not made:
             assert isinstance(each.get("properties", {}), Mapping)
     json.dumps(made)
+    jsonschema.Draft202012Validator.check_schema(made)
 
 
 VALUES = st.recursive(

@@ -149,14 +149,53 @@ async def test_a_crash_after_a_long_run_counts_as_the_first(autojump_clock):
         assert told[-1] == "running"
 
 
-async def test_a_server_that_does_not_come_back_is_not_tried_again(autojump_clock):
+FAILED_RESTARTS = [
+    MCPError("it exits at once", kind="closed"),
+    MCPError("connection refused", kind="start"),
+    MCPError("no answer", kind="timeout"),
+]
+
+
+@pytest.mark.parametrize("error", FAILED_RESTARTS)
+async def test_a_server_that_has_run_is_given_up_after_all_its_restarts(autojump_clock, error):
     place = Place()
     async with server_at(place) as (server, told):
         await started(server)
-        place.refuses = MCPError("it exits at once", kind="closed")
+        place.refuses = error
         place.session.end()
         await trio.sleep(100)
-        assert told == ["starting", "running", "starting", "failed"]
+        assert told == ["starting", "running", *["starting"] * len(RESTART_SECONDS), "failed"]
+        assert place.attempts == 1 + len(RESTART_SECONDS)
+        assert str(server.error) == str(error)
+
+
+@pytest.mark.parametrize("error", FAILED_RESTARTS)
+async def test_a_prompt_waits_until_a_later_restart_succeeds(autojump_clock, error):
+    place = Place()
+    async with server_at(place) as (server, told):
+        await started(server)
+        before = trio.current_time()
+        place.refuses = error
+        place.session.end()
+        await quiet()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.settled)
+            nursery.start_soon(server.listed)
+            await trio.sleep(sum(RESTART_SECONDS) - 1)
+            assert nursery.child_tasks
+            place.refuses = None
+        assert trio.current_time() - before == pytest.approx(sum(RESTART_SECONDS))
+        assert (told[-1], server.error) == ("running", None)
+
+
+async def test_a_restart_that_requires_a_login_is_not_tried_again(autojump_clock):
+    place = Place()
+    async with server_at(place) as (server, told):
+        await started(server)
+        place.refuses = MCPError("401", kind="login")
+        place.session.end()
+        await trio.sleep(100)
+        assert told == ["starting", "running", "starting", "requires-auth"]
         assert place.attempts == 2
 
 

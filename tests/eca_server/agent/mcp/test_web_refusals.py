@@ -108,6 +108,15 @@ async def test_a_refusal_shows_no_key_that_it_quotes(caplog: pytest.LogCaptureFi
     assert key not in caplog.text
 
 
+@pytest.mark.parametrize("before", range(150, 201, 10))
+async def test_a_refusal_shows_no_part_of_a_key_at_its_cut(before: int):
+    async with web_server() as server:
+        server.on["tools/call"] = lambda e: e.text(500, f"{'x' * (before - 1)} hunter2hunter2")
+        async with session_at(server.url, headers={"X-API-Key": "hunter2hunter2"}) as session:
+            result = await call(session)
+    assert "hun" not in text_of(result)
+
+
 async def test_a_server_that_does_not_listen_yet_is_asked_three_times():
     async with web_server() as server:
         url = server.url

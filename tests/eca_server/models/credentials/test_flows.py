@@ -252,6 +252,16 @@ async def test_a_refused_device_login_is_over(user, server, code):
         await device_login(server).run(user.http, user.tell)
 
 
+async def test_a_refusal_shows_no_part_of_a_secret_at_its_cut(user, server):
+    server.says["/device"] = [(200, SOON)]
+    description = f"{'x' * 492} device-code"
+    refusal = {"error": "expired_token", "error_description": description}
+    server.says["/token"] = [(400, refusal)]
+    with pytest.raises(OAuthError) as caught:
+        await device_login(server).run(user.http, user.tell)
+    assert "dev" not in str(caught.value)
+
+
 async def test_a_device_login_ends_with_its_code(user, server):
     server.says["/device"] = [(200, SOON | {"expires_in": 0.1})]
     server.says["/token"] = [pending("authorization_pending")] * 99
@@ -267,6 +277,31 @@ async def test_an_expiring_token_of_a_device_login_is_stored_with_what_renews_it
     assert tokens.refresh == Secret("refresh-1")
 
 
+@pytest.mark.parametrize(
+    ("lifetime", "expires"),
+    [({}, False), ({"expires_in": "3600"}, True), ({"expires_in": "soon"}, False)],
+)
+async def test_the_refresh_token_of_a_device_login_is_stored(user, server, lifetime, expires):
+    server.says["/device"] = [(200, SOON)]
+    answer = {"access_token": "access-1", "refresh_token": "refresh-1", **lifetime}
+    server.says["/token"] = [(200, answer)]
+    tokens = await device_login(server).run(user.http, user.tell)
+    assert isinstance(tokens, TokenSet)
+    assert tokens.refresh == Secret("refresh-1")
+    assert (tokens.expires_at is not None) == expires
+    if tokens.expires_at is not None:
+        assert tokens.expires_at - tokens.obtained_at == 3600
+
+
+@pytest.mark.parametrize(
+    "failure", [(502, b"<html>Bad gateway</html>"), (503, {"error": "temporarily_unavailable"})]
+)
+async def test_an_error_of_the_server_does_not_end_a_device_login(user, server, failure):
+    server.says["/device"] = [(200, SOON)]
+    server.says["/token"] = [pending("authorization_pending"), failure]
+    assert isinstance(await device_login(server).run(user.http, user.tell), TokenSet)
+
+
 async def test_an_odd_answer_to_a_device_login_is_reported(user, server):
     server.says["/device"] = [(200, {"device_code": "x", "user_code": 7})]
     with pytest.raises(OAuthError, match="verification_uri"):
@@ -274,7 +309,9 @@ async def test_an_odd_answer_to_a_device_login_is_reported(user, server):
 
 
 @pytest.mark.parametrize(
-    "number", [10**400, -(10**400), 0, True, "soon"], ids=["huge", "below", "none", "true", "text"]
+    "number",
+    [10**400, -(10**400), 0, True, "soon", "9" * 400],
+    ids=["huge", "below", "none", "true", "text", "digits"],
 )
 async def test_whatever_an_answer_calls_a_number_of_seconds_the_login_continues(
     user, server, number

@@ -97,6 +97,20 @@ def test_two_calls_are_two_calls_however_they_are_labelled(fragments):
         assert "".join(pieces) == done.raw
 
 
+@pytest.mark.parametrize("labels", [{}, {"index": 0}, {"id": "same"}, {"index": 0, "id": "same"}])
+@pytest.mark.parametrize("arguments", ["", None, "{}"])
+def test_a_different_name_starts_a_new_call(labels, arguments):
+    pieces = [
+        fragment(arguments, "git_status", **labels),
+        fragment('{"path":', "delete_file", **labels),
+        fragment('"a"}', "delete_file", **labels),
+        fragment(arguments, "git_log", **labels),
+    ]
+    events = play(*[tool(piece) for piece in pieces], delta("tool_calls"))
+    calls = [("git_status", {}), ("delete_file", {"path": "a"}), ("git_log", {})]
+    assert calls_of(events) == calls
+
+
 @pytest.mark.parametrize("arguments", ["", None, "{}", " "])
 def test_no_arguments_are_an_empty_object(arguments):
     events = play(tool(fragment(arguments, "f", index=0, id="a")), delta("tool_calls"))

@@ -1,0 +1,94 @@
+"""The values that JSON Schema 2020-12 allows for the keywords of a schema. Pure functions.
+
+Servers write older drafts and mistakes; an API refuses the whole request for one wrong value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+
+def valid_keywords(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without keywords of a wrong type or range, which restrict nothing.
+
+    A boolean bound of draft 4 (`minimum` with `exclusiveMinimum: true`) becomes a number.
+    """
+    made = dict(schema)
+    for bound, exclusive in _BOUNDS:
+        if made.get(exclusive) is True and _is_number(made.get(bound)):
+            made[exclusive] = made.pop(bound)
+    patterns = made.get("patternProperties")
+    if isinstance(patterns, Mapping) and not all(map(_is_pattern, patterns)):
+        for name in ("patternProperties", "additionalProperties", "unevaluatedProperties"):
+            made.pop(name, None)
+    return {name: value for name, value in made.items() if _CHECKS.get(name, _anything)(value)}
+
+
+def _anything(_value: Any) -> bool:
+    return True
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and -math.inf < value < math.inf
+
+
+def _is_positive(value: Any) -> bool:
+    return _is_number(value) and value > 0
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_pattern(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(value)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _are_names_by_name(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(map(_are_names, value.values()))
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value)) and len({*value}) == len(value)
+
+
+_BOUNDS: Final = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+
+_CHECKS: Final[Mapping[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("title", "description", "format"), _is_text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly", "uniqueItems"), _is_flag),
+    **dict.fromkeys((name for names in _BOUNDS for name in names), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
+    **dict.fromkeys(("minProperties", "maxProperties"), _is_count),
+    **dict.fromkeys(("minContains", "maxContains"), _is_count),
+    "multipleOf": _is_positive,
+    "pattern": _is_pattern,
+    "examples": _is_list,
+    "dependentRequired": _are_names_by_name,
+}
+"""The check of each keyword whose value is neither a schema nor free."""
