@@ -53,7 +53,7 @@ class Walk:
 
     @property
     def is_full(self) -> bool:
-        """Whether the commands name more paths than can be checked."""
+        """True if the commands name more paths than can be checked."""
         return len(self.paths) > MOST_PATHS or len(self.readings) > _MOST_READINGS
 
     def restart(self, folders: Sequence[str]) -> None:
