@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -25,6 +26,7 @@ __all__ = [
     "ProcessGroup",
     "can_wait",
     "change_directory",
+    "copy_attributes",
     "data_home",
     "duplicate",
     "has_ended",
@@ -167,6 +169,39 @@ def set_mode(descriptor: int, mode: int) -> None:
 def set_owner(descriptor: int, status: os.stat_result) -> None:
     """Give an open file the owner and group of a different one."""
     os.fchown(descriptor, status.st_uid, status.st_gid)
+
+
+_ACCESS_LIST = "system.posix_acl_access"
+_OF_CONTENT = frozenset({"security.capability", "security.evm", "security.ima"})
+_NO_ATTRIBUTE = frozenset({errno.ENODATA, errno.ENOTSUP, errno.EOPNOTSUPP})
+
+
+def copy_attributes(source: int, target: int) -> bool:
+    """Copy the extended attributes of an open file, but those that depend on its content.
+
+    Returns:
+        Whether the access control list was copied, or there is none. If not, the permissions of
+        the group may be wider than those of the list's entry for it.
+    """
+    if sys.platform != "linux":
+        return True
+    is_safe = True
+    try:
+        names = os.listxattr(source)
+    except OSError as error:
+        return error.errno in _NO_ATTRIBUTE
+    for name in names:
+        if name not in _OF_CONTENT:
+            try:
+                os.setxattr(target, name, os.getxattr(source, name))
+            except OSError:
+                is_safe = is_safe and name != _ACCESS_LIST
+    if _ACCESS_LIST not in names:  # a new file gets one from its directory
+        try:
+            os.removexattr(target, _ACCESS_LIST)
+        except OSError as error:
+            is_safe = error.errno in _NO_ATTRIBUTE
+    return is_safe
 
 
 def is_own(status: os.stat_result) -> bool:

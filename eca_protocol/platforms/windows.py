@@ -27,6 +27,7 @@ __all__ = [
     "ProcessGroup",
     "can_wait",
     "change_directory",
+    "copy_attributes",
     "data_home",
     "duplicate",
     "has_ended",
@@ -252,6 +253,11 @@ def set_mode(descriptor: int, mode: int) -> None:
 
 def set_owner(descriptor: int, status: os.stat_result) -> None:
     """Do nothing: a file has the owner of its directory."""
+
+
+def copy_attributes(source: int, target: int) -> bool:
+    """Return True: a file has no attributes but those of its directory."""
+    return True
 
 
 def is_own(status: os.stat_result) -> bool:

@@ -1,7 +1,14 @@
-"""Errors of a configuration that cannot work: `doctor` reports them, and `chat` does not start."""
+"""Errors of a configuration that cannot work: `doctor` reports them, and `chat` does not start.
+
+Warnings are about parts that are ignored or do not work; the rest works without them.
+"""
 
 from __future__ import annotations
 
+import trio
+
+from eca_server.agent.commands.doctor import describe_servers
+from eca_server.agent.commands.setup_warnings import setup_warnings
 from eca_server.config.problems import Problem
 from eca_server.connection.local import LocalPair
 from eca_server.models.acp import ACP
@@ -36,16 +43,24 @@ def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
     return list(errors)
 
 
-def to_json(local: LocalPair, errors: list[str]) -> dict[str, object]:
+async def warnings_of(local: LocalPair) -> list[str]:
+    """Return the warnings of a connection: ignored settings, and MCP servers that failed."""
+    settings, servers = local.connection.settings, local.connection.parts.get().servers()
+    ignored = await trio.to_thread.run_sync(setup_warnings, settings.config)
+    warnings = (*(each for each in settings.loaded.problems if each.level == "warning"), *ignored)
+    manager = None if servers is None else servers.manager
+    failed = await describe_servers(manager, only_failed=True)
+    return [*map(str, warnings), *(f"configuration: mcpServers: {each}" for each in failed)]
+
+
+def to_json(local: LocalPair, errors: list[str], warnings: list[str]) -> dict[str, object]:
     """Return the facts of `doctor` as plain values, without any key."""
     connection = local.connection
     models = connection.parts.get().models.current
     return {
         "works": not errors,
         "errors": errors,
-        "warnings": [
-            str(each) for each in connection.settings.loaded.problems if each.level == "warning"
-        ],
+        "warnings": warnings,
         "sources": {each.name: each.state for each in connection.settings.loaded.sources},
         "model": models.selected,
         "providers": {

@@ -16,7 +16,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.methods import CHAT_LIST, CHAT_OPEN
 from eca_server.agent.chat import Chat as ServedChat
-from eca_server.cli.checks import errors_of, to_json
+from eca_server.cli.checks import errors_of, to_json, warnings_of
 from eca_server.cli.reading import Lines, Reader, piped_context
 from eca_server.cli.screen import is_capable, make_output
 from eca_server.cli.terminal_questions import Questions
@@ -190,7 +190,8 @@ async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
         await local.client.wait_for_config()
         errors = errors_of(local)
         if prints_json and not online:
-            values = json.dumps(to_json(local, errors), indent=2, ensure_ascii=False)
+            facts = to_json(local, errors, await warnings_of(local))
+            values = json.dumps(facts, indent=2, ensure_ascii=False)
             sys.stdout.write(f"{printable_json(values)}\n")
             return int(bool(errors))
         conversation = local.client.chat()

@@ -1,14 +1,13 @@
 """The check of a repository for programs that Git would run.
 
-`git status` runs the program of `core.fsmonitor`, `git diff` that of `diff.external`. The rule of
-this module: a repository is checked before Git runs in it. A bare repository inside a work tree is
-never safe, since a clone brings all of its files, with its configuration. A file that cannot be
-read is not safe.
+`git status` runs the program of `core.fsmonitor`, `git diff` that of `diff.external`, also those of
+submodules. The rule of this module: a repository is checked before Git runs in it. A bare
+repository inside a work tree is never safe, since a clone brings all of its files, with its
+configuration. A file that cannot be read is not safe.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import stat
@@ -17,8 +16,10 @@ from pathlib import Path
 
 import attrs
 
+from eca_server.workspace.gitlinks import UnreadableRepository, submodule_paths
+
 _LARGEST = 256 * 1024
-_MOST_MODULES = 100
+_MOST_MODULES = 1_000
 _BLANKS = " \t\r"
 _HEADER = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]', re.ASCII)
 _SETTING = re.compile(r"([A-Za-z][\w-]*)\s*(?:=\s*(.*))?", re.ASCII)
@@ -35,7 +36,7 @@ _RUN_PROGRAMS = re.compile(
     |gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand
     |pager\..*|interactive\.difffilter|sequence\.editor
     |remote\..*\.(uploadpack|receivepack|vcs|url|pushurl)|url\..*::.*\.(insteadof|pushinsteadof)
-    |submodule\..*\.update
+    |submodule\..*\.update|gc\.recentobjectshook
     |trailer\..*\.(command|cmd)
     |include\.path|includeif\..*\.path
     |(browser|man)\..*\.(cmd|path)|(web|help)\.browser|instaweb\..*
@@ -112,14 +113,27 @@ def unsafe_git_reason(directory: Path) -> str | None:
         return None
     if repository.top is None:
         return f"{repository.directory} is a bare Git repository, which may name programs"
-    return next(_reasons(repository.directory, repository.top, is_module=False), None) or next(
-        (
-            reason
-            for module in _modules(repository)
-            for reason in _reasons(module.directory, module.top or repository.top, is_module=True)
-        ),
-        None,
-    )
+    return next(_all_reasons(repository), None)
+
+
+def _all_reasons(repository: _Repository) -> Iterator[str]:
+    """Yield the reasons of a repository and of its submodules, at any depth."""
+    assert repository.top is not None
+    judged: set[_Repository] = set()
+    pending = [repository]
+    while pending:
+        each = pending.pop()
+        if each in judged:
+            continue
+        if len(judged) > _MOST_MODULES:
+            yield f"{repository.directory} has too many submodules"
+            return
+        judged.add(each)
+        yield from _reasons(each, each.top or repository.top)
+        try:
+            pending += _submodules(each)
+        except UnreadableRepository as error:
+            yield str(error)
 
 
 def _find_repository(directory: Path) -> _Repository | None:
@@ -139,29 +153,46 @@ def git_directory_of(path: Path) -> Path:
     if not path.is_file():
         return path
     text = read_small_file(path) or ""
-    target = text.removeprefix("gitdir:").strip()
-    return Path(os.path.normpath(path.parent / target)) if target else path
+    target = text.removeprefix("gitdir: ").rstrip("\r\n")
+    is_pointer = text.startswith("gitdir: ") and target
+    return Path(os.path.realpath(path.parent / target)) if is_pointer else path
 
 
-def _modules(repository: _Repository) -> Iterator[_Repository]:
-    """Yield the repositories of submodules, which `git status` reads, too."""
-    assert repository.top is not None
+def _submodules(repository: _Repository) -> Iterator[_Repository]:
+    """Yield the repositories of submodules, which `git status` reads, too.
+
+    Raises:
+        UnreadableRepository: they are unknown.
+    """
+    if repository.top is None:
+        return
     walk = os.walk(repository.directory / "modules")
-    for directory, names, files in itertools.islice(walk, _MOST_MODULES):
+    for count, (directory, names, files) in enumerate(walk):
+        if count > _MOST_MODULES:
+            raise UnreadableRepository(f"{repository.directory} has too many submodules")
         if "config" in files and "HEAD" in files:
             names[:] = [name for name in names if name == "modules"]
             yield _Repository(directory=Path(directory), top=None)
-    for name, value in _settings(read_small_file(repository.top / ".gitmodules") or ""):
-        if name.startswith("submodule.") and name.endswith(".path") and value:
-            git_directory = repository.top / value / ".git"
-            if git_directory.is_dir():
-                yield _Repository(directory=git_directory, top=git_directory.parent)
+    settings = _settings(read_small_file(repository.top / ".gitmodules") or "")
+    listed = (
+        value
+        for name, value in settings
+        if name.startswith("submodule.") and name.endswith(".path") and value
+    )
+    for path in dict.fromkeys((*submodule_paths(repository.directory / "index"), *listed)):
+        top = repository.top / path
+        if os.path.lexists(top / ".git"):
+            yield _Repository(directory=git_directory_of(top / ".git"), top=top)
 
 
-def _reasons(directory: Path, top: Path, *, is_module: bool) -> Iterator[str]:
-    common = directory
+def _reasons(repository: _Repository, top: Path) -> Iterator[str]:
+    """Yield the reasons of one repository; `top` is the work tree that its hooks run in."""
+    directory = common = repository.directory
+    if directory.is_file():
+        yield f"{directory} cannot be read"
+        return
     if (pointer := read_small_file(directory / "commondir")) is not None:
-        common = Path(os.path.normpath(directory / pointer.strip()))
+        common = Path(os.path.realpath(directory / pointer.rstrip("\r\n")))
     hooks = common / "hooks"
     for file in dict.fromkeys((common / "config", directory / "config.worktree")):
         if not os.path.lexists(file):
@@ -174,12 +205,16 @@ def _reasons(directory: Path, top: Path, *, is_module: bool) -> Iterator[str]:
             if name == "core.hookspath":
                 hooks = top / Path(value).expanduser()
             elif name == "core.worktree":
-                if not is_module and Path(os.path.normpath(directory / value)) != top:
+                if repository.top is not None and not _is_same(directory / value, repository.top):
                     yield f"{name} in {file} is a different folder"
             elif _runs(name, value):
                 yield f"{name} in {file} may run a program"
     if os.access(hooks / _HOOK, os.X_OK):
         yield f"{hooks / _HOOK} is a program"
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _runs(name: str, value: str) -> bool:

@@ -45,10 +45,11 @@ def replace_file(
     temporary: str | None = None,
     checkpoint: Checkpoint = lambda: None,
 ) -> Fingerprint:
-    """Replace the content of a file atomically; preserve its mode and, if permitted, its owner.
+    """Replace the content of a file atomically; preserve its permissions.
 
-    A symbolic link is followed to its file in the workspace. A file with several hard links is
-    separated from the others.
+    The owner and the extended attributes are preserved if that is permitted. A symbolic link is
+    followed to its file in the workspace. A file with several hard links is separated from the
+    others.
 
     Args:
         place: the file; missing parents are created.
@@ -79,10 +80,10 @@ def replace_file(
             ) as written:
                 _take_free_name(written, entry)
         else:
-            status = ensure_unchanged(parent, entry.name, expected, place, checkpoint)
+            ensure_unchanged(parent, entry.name, expected, place, checkpoint)
             if not os.access(entry.at, os.W_OK, dir_fd=parent.fd):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            with _temporary(entry, _pieces(data), checkpoint, like=status, name=temporary) as new:
+            with _temporary(entry, _pieces(data), checkpoint, like=entry, name=temporary) as new:
                 ensure_unchanged(parent, entry.name, expected, place, checkpoint)
                 _rename(new, entry)
         _make_durable(parent)
@@ -195,7 +196,7 @@ def _move_regular(old: _Entry, new: _Entry, checkpoint: Checkpoint) -> None:
     with os.fdopen(fd, "rb", buffering=0) as file:
         status = os.fstat(fd)
         pieces = iter(lambda: file.read(PIECE), b"")
-        with _temporary(new, pieces, checkpoint, like=status) as temporary:
+        with _temporary(new, pieces, checkpoint, like=old) as temporary:
             times = (status.st_atime_ns, status.st_mtime_ns)
             os.utime(temporary.at, ns=times, dir_fd=temporary.fd)
             _take_free_name(temporary, new)
@@ -274,7 +275,7 @@ def _temporary(
     name: str | None = None,
     mode: int = 0o600,
     bits: int | None = None,
-    like: os.stat_result | None = None,
+    like: _Entry | None = None,
 ) -> Iterator[_Entry]:
     """Write a durable temporary file; remove it unless the block renames it.
 
@@ -285,7 +286,7 @@ def _temporary(
         name: its name; None: any.
         mode: its permission bits, less the umask.
         bits: its exact permission bits.
-        like: the status of a file whose owner and mode it gets.
+        like: a file whose owner, extended attributes and mode it gets.
     """
     entry = attrs.evolve(beside, name=name or f".eca-{secrets.token_hex(8)}.tmp")
     with contextlib.ExitStack() as stack:
@@ -301,9 +302,7 @@ def _temporary(
                     while rest:
                         rest = rest[file.write(rest) :]
                 if like is not None:
-                    with contextlib.suppress(PermissionError):
-                        platforms.set_owner(fd, like)
-                    bits = like.st_mode
+                    bits = _copy_permissions(like, fd)
                 if bits is not None:
                     platforms.set_mode(fd, stat.S_IMODE(bits))
                 os.fsync(fd)
@@ -312,6 +311,19 @@ def _temporary(
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(entry.at, dir_fd=entry.fd)
+
+
+def _copy_permissions(entry: _Entry, target: int) -> int:
+    """Give an open file the owner and the extended attributes of an entry; return its new mode."""
+    source = open_regular(entry.directory, entry.name, entry.place.path)
+    try:
+        status = os.fstat(source)
+        with contextlib.suppress(PermissionError):
+            platforms.set_owner(target, status)
+        is_safe = platforms.copy_attributes(source, target)
+    finally:
+        os.close(source)
+    return status.st_mode if is_safe else status.st_mode & ~stat.S_IRWXG
 
 
 def _make_durable(directory: Directory) -> None:

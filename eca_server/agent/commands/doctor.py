@@ -18,6 +18,7 @@ from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, mask_keys, source_lines
 from eca_server.agent.commands.provider_check import check_providers
+from eca_server.agent.commands.setup_warnings import setup_warnings
 from eca_server.agent.commands.trust import report_trust
 from eca_server.agent.sandbox.detect import capability
 from eca_server.agent.tools.approval import policy_of
@@ -133,14 +134,14 @@ def _key(name: str, credential: Credential | None) -> str:
     return f"missing (set {' or '.join(credential.variables)}, or send `/login {name}` in a chat)"
 
 
-async def _servers(manager: Manager | None) -> list[str]:
+async def describe_servers(manager: Manager | None, *, only_failed: bool = False) -> list[str]:
     """Return a line for each MCP server, after a short wait for those that are starting."""
     if manager is None:
         return []
     with trio.move_on_after(SERVER_SECONDS):
         for server in manager:
             await server.listed()
-    return [_server(server) for server in manager]
+    return [_server(each) for each in manager if each.error is not None or not only_failed]
 
 
 async def _sandbox(settings: SandboxSettings) -> str:
@@ -174,7 +175,8 @@ def _server(server: Server) -> str:
 async def check_setup(turn: Turn, context: CommandContext) -> None:
     """Check the configuration, providers, keys, MCP servers and the sandbox."""
     stored = await trio.to_thread.run_sync(context.logins.read)
-    problems = [*context.loaded.problems, *([stored.problem] if stored.problem else [])]
+    warnings = await trio.to_thread.run_sync(setup_warnings, context.loaded.config)
+    problems = [*context.loaded.problems, *([stored.problem] if stored.problem else []), *warnings]
     text = report(
         about=[
             f"ECA for Python {version()}",
@@ -190,7 +192,7 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
         logins=stored.keys,
         behavior=turn.session.profile.agent_name(context.behavior),
         approval=policy_of(context.loaded.config, context.behavior).describe(),
-        servers=await _servers(context.mcp),
+        servers=await describe_servers(context.mcp),
         sandbox=await _sandbox(context.loaded.config.tool_call.sandbox),
         trust=report_trust(context.loaded, [root.path for root in context.workspace.roots]),
     )

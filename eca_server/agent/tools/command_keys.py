@@ -89,7 +89,7 @@ def command_parts(
     return tuple(
         CommandPart(
             words=tuple(_shown(word) for word in each.words),
-            key=_key(each, programs, is_fed=before in _PIPES) if where else None,
+            key=_key(each, programs, where, is_fed=before in _PIPES) if where else None,
             folder=where,
         )
         for each, where, before in _with_folders(commands, folder)
@@ -175,7 +175,7 @@ class _Programs:
         return not is_ours and (_is_listed_program(name) or not _is_barred(place.real_path.name))
 
 
-def _key(command: SimpleCommand, programs: _Programs, *, is_fed: bool) -> str | None:
+def _key(command: SimpleCommand, programs: _Programs, folder: str, *, is_fed: bool) -> str | None:
     """Return the key of a command; `is_fed` if a pipe is its input."""
     words = _arguments(command)
     if not words or not _is_quiet(command) or not all(map(_is_static, words)):
@@ -185,17 +185,17 @@ def _key(command: SimpleCommand, programs: _Programs, *, is_fed: bool) -> str | 
         return None
     if is_fed and not only_reads(words) and name not in ANY_ARGUMENTS:
         return None  # the input may be code: `make -f -`, a script of npm that is an interpreter
-    key = _key_of(name, words)
+    key = _key_of(name, words, folder)
     return key if key is not None and programs.are_fixed(name) else None
 
 
-def _key_of(name: str, words: Sequence[Word]) -> str | None:
+def _key_of(name: str, words: Sequence[Word], folder: str) -> str | None:
     if only_reads(words):
         return f"git {_after_options(words)[0].text}" if name == "git" else name
     if name in ANY_ARGUMENTS:
         return name
     if name in FORMS:
-        return _key_of_form(name, _after_options(words) if name == "git" else words[1:])
+        return _key_of_form(name, _after_options(words) if name == "git" else words[1:], folder)
     return None if _is_barred(name) else _whole_text(words)
 
 
@@ -214,7 +214,7 @@ def _is_barred(name: str) -> bool:
     )
 
 
-def _key_of_form(name: str, arguments: Sequence[Word]) -> str | None:
+def _key_of_form(name: str, arguments: Sequence[Word], folder: str) -> str | None:
     """Return the program and the subcommand whose form matches the arguments, or None."""
     texts = [word.text for word in arguments]
     for subcommand, form in FORMS[name].items():
@@ -226,20 +226,26 @@ def _key_of_form(name: str, arguments: Sequence[Word]) -> str | None:
             if not rest or not _NAME.fullmatch(rest[0].text) or rest[0].active:
                 return None
             parts, rest = [*parts, rest[0].text], rest[1:]
-        return " ".join([name, *parts]) if _fits(form, rest) else None
+        return " ".join([name, *parts]) if _fits(form, rest, folder) else None
     return None
 
 
-def _fits(form: Form, words: Sequence[Word]) -> bool:
+def _fits(form: Form, words: Sequence[Word], folder: str) -> bool:
     for word in words:
         if word.active & set("*?[") and (word.text[0] in "*?[-" or form.words is not None):
             return False  # a file may be named like an option
         if word.text.startswith("-") and word.text != "-":
             if not _is_listed(word.text, form.options):
                 return False
-        elif form.words is not None and not form.words.fullmatch(word.text):
+        elif not _is_listed_word(word.text, form, folder):
             return False
     return True
+
+
+def _is_listed_word(text: str, form: Form, folder: str) -> bool:
+    if form.words is not None and not form.words.fullmatch(text):
+        return False
+    return not (form.refuses_files and os.path.lexists(Path(folder, text)))
 
 
 def _is_listed(text: str, options: frozenset[str]) -> bool:

@@ -22,18 +22,27 @@ class Form:
         options: the permitted options, with or without a value.
         words: the pattern of words that are not options; None: any word.
         needs_name: whether the word after the subcommand is part of the key (`npm run build`).
+        refuses_files: whether a word that names an existing file has no key (`git checkout a.py`).
     """
 
     options: frozenset[str] = frozenset()
     words: re.Pattern[str] | None = None
     needs_name: bool = False
+    refuses_files: bool = False
 
 
-def _form(options: str = "", *, words: str | None = None, needs_name: bool = False) -> Form:
+def _form(
+    options: str = "",
+    *,
+    words: str | None = None,
+    needs_name: bool = False,
+    refuses_files: bool = False,
+) -> Form:
     return Form(
         options=frozenset(options.split()),
         words=None if words is None else re.compile(words, re.ASCII),
         needs_name=needs_name,
+        refuses_files=refuses_files,
     )
 
 
@@ -42,7 +51,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 ANY_ARGUMENTS = frozenset(
-    {"arch", "base64", "cksum", "cmp", "column", "comm", "date", "diff", "expand", "false", "fold"}
+    {"arch", "base64", "cksum", "cmp", "column", "comm", "diff", "expand", "false", "fold"}
     | {"hexdump", "id", "join", "jq", "md5sum", "mkdir", "nproc", "od", "paste", "rev", "seq"}
     | {"sha1sum", "sha256sum", "sha512sum", "sleep", "tac", "touch", "uname", "which", "whoami"}
 )
@@ -59,6 +68,7 @@ RUNS_PROJECT = frozenset({"pytest", "python", "python3"})
 
 _NONE = r"(?!)"
 _REMOTE = r"\w[\w./-]*"
+_REVISION = r"[\w@][\w./@~^-]*|-"
 _RUN = _form(words=_NONE, needs_name=True)
 _ALONE = _form(words=_NONE)
 _PYTEST = _form(
@@ -71,6 +81,7 @@ _CARGO = _form(
     " --all-targets --features --no-default-features --lib --bins --bin --tests --test --examples"
     " --locked --offline --frozen --no-run --no-fail-fast --check"
 )
+_STASH = _form("-u -q -m --include-untracked --keep-index --message --quiet --index --")
 _SCRIPTS = {"test": _ALONE, "run": _RUN, "ci": _ALONE, "install": _ALONE}
 _KUBECTL = _form(
     "-n --namespace -o --output -l --selector -A --all-namespaces -w --watch -c --container"
@@ -80,6 +91,14 @@ _DOCKER = _form("-a -q -f -n -t --all --quiet --format --filter --follow --tail 
 
 FORMS: Mapping[str, Mapping[str, Form]] = {
     "cargo": dict.fromkeys(["bench", "build", "check", "clippy", "fmt", "test", "tree"], _CARGO),
+    # -f and -r read any file, -s and a word of digits set the clock.
+    "date": {
+        "": _form(
+            "-d -u -R -I -Idate -Ihours -Iminutes -Iseconds -Ins --date --utc --universal"
+            " --iso-8601 --rfc-3339 --rfc-email",
+            words=r"(?!\d+(\.\d+)?$).*",
+        )
+    },
     "docker": {
         **dict.fromkeys(["images", "info", "inspect", "logs", "ps", "version"], _DOCKER),
         **dict.fromkeys(["restart", "start", "stop"], _form()),
@@ -87,7 +106,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "git": {
         "add": _form("-A -u -f -n -v --all --update --force --dry-run --verbose --"),
         "branch": _form("-t --track -q --quiet"),
-        "checkout": _form("-b -q -t --quiet --track --detach --ours --theirs --"),
+        "checkout": _form("-b -q -t --quiet --track --detach", words=_REVISION, refuses_files=True),
         "cherry-pick": _form("-x --abort --skip --quit --no-commit -n"),
         "commit": _form(
             "-m -a -q -s -v --message --all --amend --no-edit --quiet --signoff --allow-empty"
@@ -100,10 +119,12 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
         "push": _form("-u -q --set-upstream --tags --follow-tags --quiet", words=_REMOTE),
         "rebase": _form("--abort --skip --quit --continue", words=_NONE),
         "reset": _form("-q --soft --mixed --quiet --"),
-        "restore": _form("-S -W -s -q --staged --worktree --source --quiet --"),
+        "restore --staged": _form("-q --quiet --"),
+        "restore -S": _form("-q --quiet --"),
         "revert": _form("--no-edit --abort --skip --quit -n --no-commit"),
         "rm": _form("-r -q --cached --quiet --"),
-        "stash": _form("-u -q -m --include-untracked --keep-index --message --quiet --index"),
+        **dict.fromkeys(["stash apply", "stash list", "stash push", "stash show"], _STASH),
+        "stash": attrs.evolve(_STASH, words=re.compile(_NONE)),
         "switch": _form("-c -q -t --create --quiet --track --detach"),
         "tag": _form("-a -m --annotate --message"),
     },

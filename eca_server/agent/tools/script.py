@@ -1,7 +1,7 @@
 """A shell script run to its end, its deadline or a stop, for the tools that run commands.
 
-The rule of this module: no process of the script is left when `run_script` returns or is cancelled;
-see `RunningShell`.
+The rule of this module: no process of the script's session is left when `run_script` returns or is
+cancelled; see `RunningShell`. A process with a session of its own (`setsid`, a daemon) outlives it.
 """
 
 from __future__ import annotations

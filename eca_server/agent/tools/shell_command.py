@@ -29,8 +29,9 @@ _LONGEST = 600_000
 _SHOWN_DIRECTORY = 100
 _DESCRIPTION = (
     "Run a command with `bash -c`. There is no terminal and no input: do not run interactive "
-    "commands. Background processes of the command are killed when it ends. Standard output and "
-    "standard error are returned separately; the middle of a long output is cut."
+    "commands. Background processes of the command are killed when it ends; those in a session of "
+    "their own (daemons) are not. Standard output and standard error are returned separately; the "
+    "middle of a long output is cut."
 )
 _OF_BACKGROUND = (
     "Run a long command, or one that does not end by itself (a server, a watcher), as a job: name "

@@ -13,18 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from eca_server.agent.tools.shell_code import Evaluated, evaluated_code
 from eca_server.agent.tools.shell_commands import SimpleCommand, simple_commands
-from eca_server.agent.tools.shell_expansion import matches_parent
+from eca_server.agent.tools.shell_paths import Reading, certain_paths, possible_paths
 from eca_server.agent.tools.shell_syntax import UNKNOWN, Token, Variables, Word, tokenize
 from eca_server.agent.tools.shell_variables import FUNCTION, all_variables
 
 MOST_PATHS = 1_000
+_MOST_READINGS = 10_000
 _MOST_FOLDERS = 16
 _DEEPEST = 4
 _SHOWN = 60
-_URL = re.compile(r"\b(?!file:)[a-zA-Z][a-zA-Z0-9+.-]{0,15}://\S*")
-_FILE_URL = re.compile(r"\bfile://(?:localhost)?")
-# The text after one of these may be a path: `--file=/x`, `a:/x`, `{/x,/y}`, a quoted program.
-_EDGES = re.compile(r"[\s'\"`=:,;|&()\[\]{}<>@#!]+")
 _OTHER_TILDE = re.compile(r"(?:^|[:=])~[+\-\d]")
 _CODE_IN_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$[({]|`)")
 _SHELL_OPTION = re.compile(r"extglob|dotglob|nullglob|globstar|nocaseglob|nocasematch|GLOBIGNORE")
@@ -34,6 +31,7 @@ _BEGINS_COMMAND = frozenset({"", ";", "\n", "&", "&&", "("})
 _CHANGES_COMMANDS = frozenset({"function", "enable", "hash", "alias", "unalias", FUNCTION})
 _REPEATS = frozenset({"for", "function", "select", "trap", "until", "while", FUNCTION})
 _FOLDER_OPTIONS = frozenset({"-C", "--chdir", "--directory", "--cwd"})
+_SED = re.compile(r"(?:.*/)?g?sed", re.DOTALL)
 
 
 class Walk:
@@ -43,6 +41,7 @@ class Walk:
         self.paths: dict[str, None] = {}
         self.unknown: list[str] = []
         self.globs: set[str] = set()
+        self.readings: dict[Reading, None] = {}  # paths that only the disk can confirm
         self.here = list(folders)
         self.reached = set(folders)
         self.repeats = False  # a part of the text may run again, in a different directory
@@ -51,6 +50,11 @@ class Walk:
         self.is_itself = True  # `cd` is the shell's builtin
         self.depth = depth
         self.variables = Variables(values={}, is_known=False)
+
+    @property
+    def is_full(self) -> bool:
+        """True if the commands name more paths than can be checked."""
+        return len(self.paths) > MOST_PATHS or len(self.readings) > _MOST_READINGS
 
     def restart(self, folders: Sequence[str]) -> None:
         """Restart in these directories; retain the named paths."""
@@ -79,7 +83,7 @@ class Walk:
         if variables.changing & _REPEATS:
             self.repeats = True
         for command in simple_commands(tokens):
-            if len(self.paths) > MOST_PATHS:
+            if self.is_full:
                 return
             self._process(command)
 
@@ -87,9 +91,10 @@ class Walk:
         words = command.words
         here = self.here
         self.here = _unique(here, self._folders_of_options(words))
+        is_sed = any(_SED.fullmatch(word.text) for word in words)
         for index, word in enumerate(words):
             self._judge(command, index)
-            self._name(word)
+            self._name(word, is_target=index in command.targets, is_sed=is_sed)
             for code in word.nested:
                 self._enter(code)
         self.here = here
@@ -134,8 +139,8 @@ class Walk:
     def _enter(self, tokens: Sequence[Token]) -> None:
         """Process the code of a substitution, which has its own shell."""
         inner = Walk(self.here, self.depth)
-        inner.paths, inner.unknown, inner.globs = self.paths, self.unknown, self.globs
-        inner.reached, inner.is_itself = self.reached, self.is_itself
+        self._share(inner)
+        inner.is_itself = self.is_itself
         inner.follow(tokens, self.variables)
 
     def _evaluate(self, evaluated: Evaluated) -> None:
@@ -144,8 +149,7 @@ class Walk:
             self.unknown.append(f"code that {evaluated.program} runs")
             return
         inner = Walk(self.here, self.depth + 1)
-        inner.paths, inner.unknown, inner.globs = self.paths, self.unknown, self.globs
-        inner.reached = self.reached
+        self._share(inner)
         known = all_variables(evaluated.code, self.variables.values, outer=self.variables)
         for variables in known:
             inner.follow(tokenize(evaluated.code, variables), variables)
@@ -153,10 +157,21 @@ class Walk:
         if evaluated.is_same_shell:
             self.here = _unique(self.here, inner.here)
 
-    def _name(self, word: Word) -> None:
+    def _share(self, inner: Walk) -> None:
+        inner.paths, inner.unknown, inner.globs = self.paths, self.unknown, self.globs
+        inner.reached, inner.readings = self.reached, self.readings
+
+    def _name(self, word: Word, *, is_target: bool, is_sed: bool) -> None:
         is_glob = bool(word.active & _MAGIC) and word.text not in {"[", "[["}
-        for text in _candidates(word.text):
-            if len(self.paths) > MOST_PATHS:
+        for text, option in possible_paths(word.text, is_sed=is_sed):
+            if self.is_full:
+                return
+            for reading in (Reading(folder, text, option) for folder in self.here):
+                self.readings[reading] = None
+                if is_glob:
+                    self.globs.add(reading.path)
+        for text in certain_paths(word.text, is_target=is_target, is_sed=is_sed):
+            if self.is_full:
                 return
             if text.startswith("/"):
                 self._add(text, is_glob)
@@ -208,28 +223,6 @@ def _spellings(path: str) -> Iterator[str]:
             parts.append(part)
     if ".." in path:
         yield "/".join(parts) or "/"
-
-
-def _candidates(word: str) -> Iterator[str]:
-    """Yield the parts of a word that may be paths; of a partly unknown one, its known start."""
-    text = _FILE_URL.sub(" ", _URL.sub(" ", word))
-    for piece in (text, *_EDGES.split(text)):
-        # `-C/x` and `--x`: the text after an option's name may be a path as well.
-        for part in (piece, piece[2:], piece.lstrip("-+")) if _is_option(piece) else (piece,):
-            # A variable at the front may be empty.
-            path = part.lstrip(UNKNOWN) if part.lstrip(UNKNOWN).startswith("/") else part
-            path = path.partition(UNKNOWN)[0]
-            if path:
-                yield path
-                yield from _leading_up(path)
-
-
-def _leading_up(path: str) -> Iterator[str]:
-    """Yield the path with `..` for each glob that also matches `..`, as `.*` and `.?` do."""
-    parts = path.split("/")
-    up = [".." if matches_parent(part) else part for part in parts]
-    if up != parts:
-        yield "/".join(up)
 
 
 def _is_option(text: str) -> bool:

@@ -14,6 +14,7 @@ import attrs
 
 from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.shell_expansion import Unsure, glob_matches
+from eca_server.agent.tools.shell_paths import Reading
 from eca_server.agent.tools.shell_syntax import Unreadable, tokenize
 from eca_server.agent.tools.shell_variables import all_variables
 from eca_server.agent.tools.shell_walk import MOST_PATHS, Walk
@@ -36,11 +37,14 @@ class NamedPaths:
     Attributes:
         paths: absolute or from `~`, unresolved, each once.
         unknown: descriptions of parts whose paths only the shell knows.
+        globs: the paths that contain a glob.
+        readings: further paths, which only the disk can confirm.
     """
 
     paths: tuple[str, ...]
     unknown: tuple[str, ...]
     globs: frozenset[str] = frozenset()
+    readings: tuple[Reading, ...] = ()
 
 
 def paths_in(command: str, *, folder: str, variables: Mapping[str, str]) -> NamedPaths:
@@ -56,10 +60,11 @@ def paths_in(command: str, *, folder: str, variables: Mapping[str, str]) -> Name
         _follow(walk, command, folder, variables)
     except (Unreadable, Unsure) as error:
         return NamedPaths((), (f"the command, which cannot be parsed: {error}",))
-    if len(walk.paths) > MOST_PATHS:
+    if walk.is_full:
         return NamedPaths((), (f"a command with more than {MOST_PATHS} words",))
     paths = (path for path in walk.paths if not _HARMLESS.fullmatch(path))
-    return NamedPaths(tuple(paths), tuple(dict.fromkeys(walk.unknown)), frozenset(walk.globs))
+    unknown = tuple(dict.fromkeys(walk.unknown))
+    return NamedPaths(tuple(paths), unknown, frozenset(walk.globs), tuple(walk.readings))
 
 
 def _follow(walk: Walk, command: str, folder: str, variables: Mapping[str, str]) -> None:
@@ -113,7 +118,7 @@ def touched_paths(
     """
     named = NamedPaths((), ())
     if command is not None:
-        named = paths_in(command, folder=folder, variables=variables)
+        named = _confirmed(paths_in(command, folder=folder, variables=variables))
     only_reads = command is not None and why_not_read_only(command) is None
     outside: list[str] = []
     guarded: list[str] = []
@@ -135,6 +140,13 @@ def touched_paths(
         guarded=tuple(dict.fromkeys(guarded)),
         programs=_programs(workspace, named, folder) if command is not None else (),
     )
+
+
+def _confirmed(named: NamedPaths) -> NamedPaths:
+    """Return the named paths with those that the disk confirms."""
+    confirmed = (reading.path for reading in named.readings if reading.is_confirmed())
+    paths = dict.fromkeys((*named.paths, *confirmed))
+    return attrs.evolve(named, paths=tuple(paths), readings=())
 
 
 def _place(workspace: Workspace, path: str) -> Place | None:

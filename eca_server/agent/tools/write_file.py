@@ -121,6 +121,8 @@ class WriteFile:
 
 def _like(old: Text, content: str) -> tuple[str, bytes]:
     """Return a content with the line ends and the encoding of the old one, else UTF-8."""
+    if old.bom:
+        content = content.removeprefix("\ufeff")
     if "\r" not in content:
         content = with_newline(content, old.newline)
     try:

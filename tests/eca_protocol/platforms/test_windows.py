@@ -261,6 +261,7 @@ def test_descriptors_block_and_have_neither_mode_nor_owner(windows, tmp_path):
     windows.set_blocking(5, False)
     windows.set_mode(5, 0o600)
     windows.set_owner(5, tmp_path.stat())
+    assert windows.copy_attributes(5, 6)
     with pytest.raises(NotImplementedError):
         windows.change_directory(5)
 

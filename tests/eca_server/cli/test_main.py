@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -300,6 +301,44 @@ def test_a_configuration_that_cannot_work_fails_doctor_and_chat(
     assert (done.returncode, done.stdout) == (1, "")
     assert error in done.stderr
     assert "eca-server doctor" in done.stderr
+
+
+IGNORED: dict[str, Any] = {
+    "defaultAgent": "agnt",
+    "customTools": {"read_file": {"command": "x", "description": "x"}},
+    "hooks": {"h": {"type": "preToolCall", "actions": [{"file": "/no/such"}, {"shell": "x"}, {}]}},
+    "mcpServers": {"broken": {"command": "no-such-program"}},
+}
+
+
+def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> None:
+    done = eca(tmp_path, "doctor", "--json", ECA_CONFIG=json.dumps(IGNORED))
+    values = json.loads(done.stdout)
+    assert (done.returncode, values["works"], values["errors"]) == (0, True, [])
+    expected = [
+        "defaultAgent: there is no agent 'agnt' that can be selected; did you mean `agent`?",
+        "customTools: The custom tool 'read_file' was left out",
+        "hooks.h.actions[0]: there is no file '/no/such'",
+        "hooks.h.actions[2]: expected either `shell` or `file`",
+        "mcpServers: broken: failed: the command 'no-such-program' cannot be started",
+    ]
+    for warning, text in zip(values["warnings"], expected, strict=True):
+        assert warning.startswith(f"configuration: {text}")
+    done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps(IGNORED))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(text in done.stdout for text in (*expected[:4], expected[4].partition(": ")[2]))
+
+
+def test_doctor_warns_of_no_setting_that_has_an_effect(tmp_path: Path) -> None:
+    agents = tmp_path / ".config" / "eca" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "mine.md").write_text("---\ndescription: x\n---\nHello\n")
+    (tmp_path / "hook.sh").write_text("exit 0\n")
+    hook = {"type": "preToolCall", "actions": [{"file": "~/hook.sh"}]}
+    tool = {"command": "x", "description": "x"}
+    config = {"defaultAgent": "mine", "customTools": {"mine": tool}, "hooks": {"h": hook}}
+    done = eca(tmp_path, "doctor", "--json", ECA_CONFIG=json.dumps(config))
+    assert json.loads(done.stdout)["warnings"] == []
 
 
 def test_a_starter_configuration_is_written_once_and_is_valid(

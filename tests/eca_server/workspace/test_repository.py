@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ PROGRAMS = [
     "[a]\nb = c # d \\\n[core]\nfsmonitor = ./x", "[core]\nworktree = /", "[pager]\nstatus = x",
     "[core]\nfsmonitor = \x0bx", "[core] editor = x", "[core]\nfsmonitor\xa0= x", "a b c",
     '[trailer "a"]\ncmd = x', "[interactive]\ndiffFilter = x", "[sequence]\neditor = x",
+    "[gc]\nrecentObjectsHook = x",
 ]  # fmt: skip
 
 
@@ -146,12 +148,116 @@ def test_the_repositories_of_submodules_count(top: Path) -> None:
     assert unsafe_git_reason(top)
 
 
+EVIL = "[core]\nfsmonitor = x\n"
+INDEXES = {
+    "version 2": [],
+    "version 3": ["git add -N later"],
+    "version 4": ["git update-index --index-version 4"],
+    "many names": ["git add .", "git update-index --index-version 4"],
+    "with extensions": ["git update-index --untracked-cache --fsmonitor", "git write-tree"],
+}
+
+
+def a_work_tree(top: Path, *, commands: list[str], hashes: str = "sha1") -> Path:
+    """Create a repository with a gitlink `sub`, which no `.gitmodules` names."""
+    (top / "sub").mkdir(parents=True)
+    (top / "later").touch()
+    for name in range(300):
+        (top / f"{'directory' * (name % 25)}{name}").touch()
+    blob = "1" * (40 if hashes == "sha1" else 64)
+    init = f"git init -q --object-format={hashes}"
+    link = f"git update-index --add --cacheinfo 160000,{blob},sub"
+    for command in (init, link, *commands):
+        subprocess.run(command.split(), cwd=top, check=True, capture_output=True)
+    return top
+
+
+@pytest.mark.parametrize("hashes", ["sha1", "sha256"])
+@pytest.mark.parametrize("commands", INDEXES.values(), ids=INDEXES)
+def test_a_submodule_in_the_index_counts(tmp_path, commands, hashes):
+    top = a_work_tree(tmp_path.resolve() / "top", commands=commands, hashes=hashes)
+    assert unsafe_git_reason(top) is None
+    a_repository(top / "sub" / ".git")
+    assert unsafe_git_reason(top) is None
+    (top / "sub" / ".git" / "config").write_text(EVIL)
+    assert "core.fsmonitor" in (unsafe_git_reason(top) or "")
+
+
+@pytest.mark.parametrize(
+    "pointer", ["gitdir: ../store", "gitdir: {}\n", "gitdir: link/../store\r\n"]
+)
+def test_a_submodule_is_where_its_git_file_points(tmp_path, pointer):
+    top = a_work_tree(tmp_path.resolve() / "top", commands=[])
+    store = a_repository(top / ("store" if "link" not in pointer else "deep/store"), EVIL)
+    (top / "deep" / "er").mkdir(parents=True)
+    (top / "sub" / "link").symlink_to("../deep/er")
+    (top / "sub" / ".git").write_text(pointer.format(store))
+    assert str(store) in (unsafe_git_reason(top) or "")
+    (store / "config").write_text("[core]\nworktree = ../../elsewhere\n")
+    assert "different folder" in (unsafe_git_reason(top) or "")
+
+
+def test_a_submodule_of_a_submodule_counts(tmp_path):
+    top = a_work_tree(tmp_path.resolve() / "top", commands=[])
+    inner = a_work_tree(top / "sub", commands=[])
+    assert unsafe_git_reason(top) is None
+    a_repository(inner / "sub" / ".git", EVIL)
+    assert "sub/sub/.git/config" in (unsafe_git_reason(top) or "")
+
+
+def test_a_real_submodule_is_harmless(tmp_path):
+    source = a_work_tree(tmp_path.resolve() / "source", commands=["git add later"])
+    top = a_work_tree(tmp_path.resolve() / "top", commands=[])
+    run = f"git -c user.name=a -c user.email=a -c protocol.file.allow=always -C {source}"
+    add = f"{run.rpartition(' -C ')[0]} submodule add -q {source} module"
+    for command in (f"{run} commit -qm x", add):
+        subprocess.run(command.split(), cwd=top, check=True, capture_output=True)
+    assert (top / "module" / ".git").is_file()
+    assert unsafe_git_reason(top) is None
+    with (top / ".git" / "modules" / "module" / "config").open("a") as file:
+        file.write(EVIL)
+    assert unsafe_git_reason(top)
+
+
+def damaged(data: bytes) -> dict[str, bytes]:
+    return {
+        "empty": b"",
+        "cut": data[: len(data) // 2],
+        "cut at its end": data[:-8],
+        "another version": data[:7] + b"\5" + data[8:],
+        "more entries": data[:8] + b"\xff" + data[9:],
+        "another length": data.replace(b"\0\3sub\0", b"\0\2sub\0"),
+        "split": data[:-20] + b"link\0\0\0\4abcd" + data[-20:],
+    }
+
+
+@pytest.mark.parametrize("kind", damaged(b""))
+def test_an_index_that_cannot_be_read_is_not_harmless(tmp_path, kind):
+    top = a_work_tree(tmp_path.resolve() / "top", commands=[])
+    index = top / ".git" / "index"
+    index.write_bytes(damaged(index.read_bytes())[kind])
+    assert unsafe_git_reason(top) == f"{index} cannot be read"
+
+
+def test_an_index_that_is_a_pipe_or_split_by_git_is_not_harmless(tmp_path):
+    top = a_work_tree(tmp_path.resolve() / "top", commands=["git update-index --split-index"])
+    index = top / ".git" / "index"
+    assert unsafe_git_reason(top) == f"{index} cannot be read"
+    index.unlink()
+    assert unsafe_git_reason(top) is None
+    os.mkfifo(index)
+    assert unsafe_git_reason(top) == f"{index} cannot be read"
+
+
 def test_what_cannot_be_read_is_not_harmless(top: Path) -> None:
     config = top / ".git" / "config"
     config.write_text(" " * (300 * 1024))
     assert "cannot be read" in (unsafe_git_reason(top) or "")
     config.unlink()
     os.mkfifo(config)
+    assert "cannot be read" in (unsafe_git_reason(top) or "")
+    shutil.rmtree(top / ".git")
+    (top / ".git").write_text("gitdir: store" + "\n" * (300 * 1024))
     assert "cannot be read" in (unsafe_git_reason(top) or "")
 
 

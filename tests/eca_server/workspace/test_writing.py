@@ -4,6 +4,8 @@ import errno
 import os
 import shutil
 import stat
+import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -59,6 +61,77 @@ def test_the_mode_of_a_file_is_preserved(workspace, file):
     file.chmod(0o751)
     replace_file(workspace.locate("file"), b"new", expected=OLD)
     assert stat.S_IMODE(file.stat().st_mode) == 0o751
+
+
+ACCESS = "system.posix_acl_access"
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such calls")
+
+
+def access_list(group: int, mask: int) -> bytes:
+    """Return an access control list with an entry for the user 65534."""
+    anyone = 0xFFFFFFFF
+    entries = [
+        (1, 6, anyone),
+        (2, 6, 65534),
+        (4, group, anyone),
+        (16, mask, anyone),
+        (32, 0, anyone),
+    ]
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def set_attribute(path: Path, name: str, value: bytes) -> None:
+    try:
+        os.setxattr(path, name, value)
+    except OSError as error:
+        pytest.skip(f"the file system has no {name}: {error}")
+
+
+@on_linux
+@pytest.mark.parametrize("change", [replace_file, move_file])
+def test_extended_attributes_and_access_lists_are_preserved(
+    workspace, file, project, monkeypatch, change
+):
+    set_attribute(file, "user.note", b"x")
+    set_attribute(file, ACCESS, access_list(group=0, mask=6))
+    mode = file.stat().st_mode
+    if change is replace_file:
+        replace_file(workspace.locate("file"), b"new", expected=OLD)
+    else:
+        on_another_file_system(monkeypatch)
+        move_file(workspace.locate("file"), workspace.locate("moved"))
+        file = project / "moved"
+    assert os.getxattr(file, "user.note") == b"x"
+    assert os.getxattr(file, ACCESS) == access_list(group=0, mask=6)
+    assert file.stat().st_mode == mode
+
+
+@on_linux
+def test_without_its_access_list_a_file_is_closed_to_its_group(workspace, file, monkeypatch):
+    set_attribute(file, ACCESS, access_list(group=0, mask=6))
+    monkeypatch.setattr(os, "setxattr", fails_with(errno.EPERM))
+    replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@on_linux
+def test_a_file_gets_no_access_list_from_its_folder(workspace, file, project, monkeypatch):
+    file.chmod(0o640)
+    set_attribute(project, "system.posix_acl_default", access_list(group=4, mask=6))
+    replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert ACCESS not in os.listxattr(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    monkeypatch.setattr(os, "removexattr", fails_with(errno.EPERM))
+    replace_file(workspace.locate("file"), b"old", expected=Fingerprint.of(b"new"))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@on_linux
+def test_on_a_file_system_without_attributes_the_mode_is_preserved(workspace, file, monkeypatch):
+    file.chmod(0o640)
+    monkeypatch.setattr(os, "listxattr", fails_with(errno.ENOTSUP))
+    replace_file(workspace.locate("file"), b"new", expected=OLD)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
 def test_a_new_file_gets_its_mode_by_the_umask(workspace, project):

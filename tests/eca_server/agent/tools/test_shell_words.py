@@ -43,6 +43,11 @@ OUTSIDE = [
     "cat <<E\n/etc/passwd\nE", "ls # /etc", "cat .*/x", "cat .?/x", "ls .*", "cat .[.]/x",
     "d=/etc; cat $d/passwd", "d=..; cat $d/x", "d=; cat $d/etc/passwd", "/bin/ls",
     "cat $'\\x2fetc' 'unclosed", "rm -rf -- ../x", "tar -xf a -C ..", 'sh -c "cd .. ; ls"',
+    "cat http://../../x", "echo x > http://../../x", "x --file=a://b/../../../x", "x -oa://../../x",
+    "cat http://.?/.?/x", "cat 'x,http://../../x'", "curl FILE:///etc/x", "date -uf../x",
+    "sort -uo../out f", "tar -czf../x.tgz f", "cp -vt.. f", "make -sC.. x", "x -v1o../x",
+    "x -uuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuo../x", "x -uo~/x", "sed w../x f",
+    "sed 's/a/b/w../x' f", "/bin/sed '$r../x' f",
 ]  # fmt: skip
 
 INSIDE = [
@@ -53,6 +58,9 @@ INSIDE = [
     "sed s/a/b/ x", "grep -r '.*foo' .", "ls .[!.]*", "echo $HOME_DIR", "X=1 make -j4",
     "cat $PWD/a", "pip install 'a>=1'", "git log HEAD~2..HEAD", "echo 50%", "cat a.b..c",
     "cat ...", "cat a && cat b || cat c; cat d", "git diff a..b", "make CFLAGS=-O2", "cat 'a b'",
+    "curl 'https://x.org/?a=../b'", "git commit -m 'See http://x.org/../a and b'", "rm -rf a~",
+    "gcc -Isrc/include -Lbuild/lib a.c", "git diff -Mmain..topic", "cat w../x", "sed s/a../b/ f",
+    "git log -nHEAD~2", "seq -w1..5",
 ]  # fmt: skip
 
 
@@ -79,7 +87,11 @@ def test_what_cannot_be_cut_or_is_too_much_is_reported():
 
 
 @pytest.mark.parametrize(
-    "part", ["a.", "$a ", "'a' ", "cd a;", "a=", "[", "(", "a://", "-", "$'", "../", "#", "~", ".*"]
+    "part",
+    [
+        *["a.", "$a ", "'a' ", "cd a;", "a=", "[", "(", "a://", "-", "$'", "../", "#", "~", ".*"],
+        *["-a", "-aa ", "sed w/", "http://a,", "-aa/,"],
+    ],
 )
 def test_a_long_command_costs_no_more_than_its_length(part):
     started = time.monotonic()
@@ -165,6 +177,45 @@ def test_the_words_of_a_command_are_judged_by_where_they_lead(house):
     assert outside(house, command="cd sub && cat ../link/x") == (f"{house}/sub/../link/x",)
     assert outside(house, command="cat ~/x") == ("~/x",)
     assert "cd to an unknown folder" in outside(house, "sub", command="cd $(pwd)")
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        ("sort -uo{other}/x f", "{other}/x"),
+        ("grep -hof{other}/x f", "{other}/x"),
+        ("sed -n w{other}/x f", "{other}/x"),
+        ("cp -vtlink/x f", "{root}/link/x"),
+        ("cat https://x", "{root}/https://x"),
+        ("cat --file=https://x", "{root}/https://x"),
+        ("cat file://x", "{root}/file://x"),
+    ],
+)
+def test_the_disk_decides_on_a_word_with_two_meanings(house, command, path):
+    for scheme in ("https:", "file:"):
+        (house / scheme).symlink_to(house.parent / "other")
+    names = {"other": house.parent / "other", "root": house}
+    assert path.format(**names) in outside(house, command=command.format(**names))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *["gcc -Isub/etc -Lsub/lib a.c", "gcc -Inew/include a.c", "cmake -Bbuild/new", "rg -tpy/x"],
+        *["sed -es/aa/b/ x", "sed s/foor/bin/ x", "curl https://x.org/.github/workflows/ci.yml"],
+        *["git clone https://x.org/.git", "curl -sL https://x.org/AGENTS.md", "tar -xzfsub/a.tgz"],
+        *["git commit -m 'See https://x.org/AGENTS.md'", "curl https://x.org/A*", "ls -la."],
+    ],
+)
+def test_a_word_with_two_meanings_is_no_path_unless_the_disk_confirms_it(house, command):
+    assert judged(house, command=command) == TouchedPaths(outside=(), guarded=())
+
+
+def test_a_guarded_path_behind_options_or_a_url_is_found(house):
+    (house / "http:").mkdir()
+    commands = ["sort -uo.git/hooks/x f", "sort -uoAGENTS.md f", "cp f http://.git/hooks/x"]
+    assert all(judged(house, command=command).guarded for command in commands)
+    assert judged(house, command="echo x > https://../.git/hooks/x").guarded
 
 
 def test_a_workspace_without_roots_has_nothing_inside():

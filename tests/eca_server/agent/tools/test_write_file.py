@@ -62,8 +62,14 @@ async def test_an_existing_file_is_compared_with_what_it_was(tool, tmp_path):
         (b"\xef\xbb\xbfa\n", "ü", b"\xef\xbb\xbf\xc3\xbc"),
         (b"caf\xe9 au lait\n", "ca é\n", b"ca \xe9\n"),
         (b"caf\xe9 au lait\n", "€\n", b"\xe2\x82\xac\n"),
+        (b"\xef\xbb\xbfa\n", "\ufeffb\n", b"\xef\xbb\xbfb\n"),
+        (b"\xff\xfea\0", "\ufeffb", b"\xff\xfeb\0"),
+        (b"a\n", "\ufeffb\n", b"\xef\xbb\xbfb\n"),
     ],
-    ids=["line ends kept", "line ends given", "mark kept", "encoding kept", "encoding too small"],
+    ids=[
+        *["line ends kept", "line ends given", "mark kept", "encoding kept", "encoding too small"],
+        *["mark given", "mark of UTF-16 given", "only the content has a mark"],
+    ],
 )
 async def test_encoding_and_line_ends_are_preserved_where_possible(
     tool, tmp_path, before, content, after

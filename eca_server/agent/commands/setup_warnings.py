@@ -1,0 +1,61 @@
+"""Warnings about settings that are valid on their own but have no effect, for `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from eca_server.agent.chat.subagents import SPAWN_TOOL
+from eca_server.agent.skills.tool import SKILL_TOOL
+from eca_server.agent.tools.custom import custom_commands
+from eca_server.agent.tools.native import NATIVE_NAMES
+from eca_server.agent.tools.output import Cap
+from eca_server.config.hook_settings import Hook
+from eca_server.config.problems import Problem, dotted
+from eca_server.config.settings import Config
+from eca_server.config.tool_settings import AGENT_ALIASES
+from eca_server.system.command_line import nearest
+from eca_server.workspace.boundary import Workspace
+
+
+def setup_warnings(config: Config) -> list[Problem]:
+    """Return the warnings about a configuration; read the disk."""
+    return [
+        Problem(source="configuration", key=key, message=message, level="warning")
+        for key, message in (*_of_agent(config), *_of_tools(config), *_of_hooks(config))
+    ]
+
+
+def _of_agent(config: Config) -> Iterator[tuple[str, str]]:
+    name, selectable = config.default_behavior, config.selectable_behaviors
+    if AGENT_ALIASES.get(name, name) not in selectable:
+        near = nearest(name, selectable) or f"; expected one of {', '.join(selectable)}"
+        yield "defaultAgent", f"there is no agent {name!r} that can be selected{near}"
+
+
+def _of_tools(config: Config) -> Iterator[tuple[str, str]]:
+    _, problems = custom_commands(
+        config.custom_tools,
+        workspace=Workspace([]),
+        environment={},
+        cap=Cap(),
+        taken={*NATIVE_NAMES, SKILL_TOOL, SPAWN_TOOL},
+    )
+    for problem in problems:
+        yield "customTools", problem
+
+
+def _of_hooks(config: Config) -> Iterator[tuple[str, str]]:
+    for name, hook in config.hooks.items():
+        if hook.type is None:
+            yield dotted(["hooks", name]), "it has no `type`, so that it never runs"
+        for number, message in _of_actions(hook):
+            yield dotted(["hooks", name, "actions", number]), message
+
+
+def _of_actions(hook: Hook) -> Iterator[tuple[int, str]]:
+    for number, action in enumerate(hook.actions):
+        if (action.shell is None) == (action.file is None):
+            yield number, "expected either `shell` or `file`"
+        elif action.file is not None and not Path(action.file).is_file():
+            yield number, f"there is no file {str(action.file)!r}"
