@@ -126,12 +126,14 @@ async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_pat
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.parametrize("end", ["cancel", "", "stop", "/costs", "what is this?"])
+@pytest.mark.parametrize("end", ["cancel", "", "stop", "clear", "/costs", "what is this?"])
 async def test_a_login_is_given_up(end, tmp_path):
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.turn("/login p")
         if end == "stop":
             await ours.stop()
+        elif end == "clear":
+            await ours.ask("chat/clear", {"chatId": "c", "messages": True})
         else:
             assert (await ours.turn(end, model=ECHO))[1]["text"] == end
         assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
