@@ -18,6 +18,8 @@ from eca_server.models.estimate import request_tokens, tokens_in
 from eca_server.models.events import Usage
 from eca_server.models.history import CompactionPart, Message, effective_history
 
+_SUMMARY_SHOWN = "(Summary of an earlier chat)"
+
 
 class UnknownMessage(ECAError):
     """The chat has no message of the user with this id."""
@@ -183,3 +185,15 @@ def _opens_with(message: Message) -> bool:
         and message.role != "tool"
         and not any(isinstance(part, CompactionPart) for part in message.parts)
     )
+
+
+def appendable(messages: Sequence[Message]) -> list[Message]:
+    """Return another chat's messages to append to a chat, with its last summary as plain text.
+
+    As a summary it would replace the messages of the chat it is appended to, too.
+    """
+    sent = effective_history(messages)
+    copies = [attrs.evolve(each, content_id=None) for each in sent]
+    if sent and sent[0] is not messages[0]:
+        copies[0] = attrs.evolve(copies[0], shown=_SUMMARY_SHOWN)
+    return copies
