@@ -6,6 +6,7 @@ knows a task, the disk or the client.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from typing import overload
 
@@ -190,10 +191,14 @@ def _opens_with(message: Message) -> bool:
 def appendable(messages: Sequence[Message]) -> list[Message]:
     """Return another chat's messages to append to a chat, with its last summary as plain text.
 
-    As a summary it would replace the messages of the chat it is appended to, too.
+    As a summary it would replace the messages of the chat it is appended to, too. The first message
+    has an id, by which the store can be cut before it.
     """
-    sent = effective_history(messages)
-    copies = [attrs.evolve(each, content_id=None) for each in sent]
-    if sent and sent[0] is not messages[0]:
-        copies[0] = attrs.evolve(copies[0], shown=_SUMMARY_SHOWN)
-    return copies
+    first, *rest = effective_history(messages)
+    shown = first.shown if first is messages[0] else _SUMMARY_SHOWN
+    copies = [_renamed(each) if each.content_id else each for each in rest]
+    return [attrs.evolve(_renamed(first), shown=shown), *copies]
+
+
+def _renamed(message: Message) -> Message:
+    return attrs.evolve(message, content_id=str(uuid.uuid4()))
