@@ -158,6 +158,11 @@ class Mailbox(Generic[P]):
             self._erasures.add(cleared)
             self._tasks.start_soon(self._erase, self._clear(), cleared)
 
+    @property
+    def has_prompts(self) -> bool:
+        """True if prompts wait, for work or for the end of a turn."""
+        return bool(self._prompts)
+
     def take_dropped(self) -> Sequence[str]:
         """Return and forget the texts of dropped prompts."""
         texts = [each.text for each in self.dropped]

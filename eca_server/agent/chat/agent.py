@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import attrs
 
@@ -43,6 +43,14 @@ MOST_STEPS = 200
 
 MOST_FAILURES = 3
 """Answers of one turn in which an identical call may fail."""
+
+
+class Gather(Protocol):
+    """A reader of a prompt's contexts."""
+
+    def __call__(self, *, is_preview: bool = False) -> Awaitable[PromptContext]:
+        """Read the contexts; those of a preview for the user do not count as sent."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +84,7 @@ class Agent:
     permissions: Permissions
     wants_title: bool
     compact_at: float
-    gather: Callable[[], Awaitable[PromptContext]]
+    gather: Gather
     title_prompt: str | None = None
     answer_max_kb: int = 32 * 1024
     compact_prompt: str = ""

@@ -43,7 +43,8 @@ class Chat(Outlet):
     Attributes:
         created: the time the chat started, in seconds since the epoch.
         updated: the time of the last prompt.
-        awaits_key_of: the provider whose key is expected as the next prompt; a stop ends the wait.
+        awaits_key_of: the provider whose key is expected as the next prompt; a stop or a clear
+            ends the wait.
         last_turn_failed: the last turn has no complete answer.
         replayer: replays the history to the client.
         mailbox: the state, the queued prompts and the work on the history.
@@ -109,6 +110,7 @@ class Chat(Outlet):
 
     def clear(self) -> anyio.Event:
         """Stop the running turn and clear the history; see `Mailbox.clear`."""
+        self.awaits_key_of = None
         if self.turn is not None and self.mailbox.clearing is None:
             self.stop()
         return self.mailbox.clear()

@@ -115,8 +115,9 @@ class Chats:
         return frozenset(each.title for each in (*stored, *self) if each.title is not None)
 
     def drop_blank(self, chat: Chat) -> bool:
-        """Remove a chat that is blank; return whether it was."""
-        is_blank = chat.is_blank and self._chats.get(chat.id) is chat
+        """Remove a chat that is blank, and that no prompt waits for; return whether it was."""
+        is_unused = chat.is_blank and not chat.mailbox.has_prompts
+        is_blank = is_unused and self._chats.get(chat.id) is chat
         if is_blank:
             del self._chats[chat.id]
         return is_blank

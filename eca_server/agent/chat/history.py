@@ -6,6 +6,7 @@ knows a task, the disk or the client.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from typing import overload
 
@@ -17,6 +18,8 @@ from eca_server.models.backend import Request
 from eca_server.models.estimate import request_tokens, tokens_in
 from eca_server.models.events import Usage
 from eca_server.models.history import CompactionPart, Message, effective_history
+
+_SUMMARY_SHOWN = "(Summary of an earlier chat)"
 
 
 class UnknownMessage(ECAError):
@@ -183,3 +186,19 @@ def _opens_with(message: Message) -> bool:
         and message.role != "tool"
         and not any(isinstance(part, CompactionPart) for part in message.parts)
     )
+
+
+def appendable(messages: Sequence[Message]) -> list[Message]:
+    """Return another chat's messages to append to a chat, with its last summary as plain text.
+
+    As a summary it would replace the messages of the chat it is appended to, too. The first message
+    has an id, by which the store can be cut before it.
+    """
+    first, *rest = effective_history(messages)
+    shown = first.shown if first is messages[0] else _SUMMARY_SHOWN
+    copies = [_renamed(each) if each.content_id else each for each in rest]
+    return [attrs.evolve(_renamed(first), shown=shown), *copies]
+
+
+def _renamed(message: Message) -> Message:
+    return attrs.evolve(message, content_id=str(uuid.uuid4()))

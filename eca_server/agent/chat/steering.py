@@ -17,7 +17,7 @@ _log = logging.getLogger("eca_server.agent.chat")
 
 
 async def take_steers(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> bool:
-    """Add the texts of steers to the messages, with their echo, and run the commands.
+    """Add the texts of the present steers to the messages, with echo, and run the commands.
 
     `compact`: compacts the chat, with the user's wish for the summary.
 
@@ -25,10 +25,10 @@ async def take_steers(turn: Turn, compact: Callable[[str], Awaitable[None]]) -> 
         True if there is a new text for the model.
     """
     has_new_text = False
-    for _ in range(len(turn.steers)):
-        if not turn.steers:
-            break  # taken back while a command ran
-        steer = turn.steers.pop(0)
+    for steer in tuple(turn.steers):  # hooks have not checked those that come meanwhile
+        if steer not in turn.steers:
+            continue  # taken back while a command ran
+        turn.steers.remove(steer)
         turn.emit("user", ChatTextContent(text=steer.text, content_id=steer.content_id))
         if steer.command is not None:
             history, failed = turn.outlet.history, turn.failed

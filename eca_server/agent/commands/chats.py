@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
+from eca_server.agent.chat.history import appendable
 from eca_server.agent.chat.memory import Memory, line_of
 from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.commands.command import CommandContext, command
 from eca_server.agent.tools.files import printable
+from eca_server.agent.tools.output import counted
 
 MAX_LISTED: Final = 50
 _MAX_SEARCHED: Final = 5_000
@@ -75,10 +75,10 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
         numbered = {f"{number}": each.id for number, each in enumerate(others, 1)}
         stored = await _stored(numbered.get(arguments[0], arguments[0]), context, memory)
         if stored is not None:
-            messages = [attrs.evolve(each.message, content_id=None) for each in stored.messages]
+            messages = appendable([each.message for each in stored.messages])
             turn.messages.extend(messages)
-            count = len(messages)
-            message = f"Added {count} messages to this chat. Send a prompt to continue."
+            count = counted(len(messages), "message")
+            message = f"Added {count} to this chat. Send a prompt to continue."
             turn.say(message, role="system")
             return
     if memory.store.is_late:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from eca_protocol.messages import CommandArgument
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.exchange.reading import BadExport, ImportedChat, read_export
+from eca_server.agent.chat.history import appendable
 from eca_server.agent.chat.store.rows import ChatSettings
 from eca_server.agent.commands.command import CommandContext, command
 from eca_server.agent.tools.files import checkpoint, in_thread
+from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import read_file
@@ -37,11 +37,12 @@ async def import_file(turn: Turn, context: CommandContext) -> None:
     except ToolError as error:
         turn.fail(f"The chat was not imported: {error}")
         return
-    count = len(imported.messages)
-    message = f"Imported {count} messages."
+    message = f"Imported {len(imported.messages)} messages."
     if context.chats.begin is None:
-        turn.messages += [attrs.evolve(each, content_id=None) for each in imported.messages]
-        message = f"Added {count} messages to this chat. Send a prompt to continue."
+        added = appendable(imported.messages)
+        turn.messages += added
+        count = counted(len(added), "message")
+        message = f"Added {count} to this chat. Send a prompt to continue."
     else:
         settings = ChatSettings(
             model=imported.model,

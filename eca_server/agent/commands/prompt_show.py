@@ -34,7 +34,7 @@ async def show_prompt(turn: Turn, context: CommandContext) -> None:
         f"Model: {origin.provider}/{origin.model}\n\nAgent: {behavior}",
         f"System prompt ({len(agent.system):,} characters):\n\n{fenced(agent.system)}",
         f"Tools ({len(tools)}):\n\n{_listed(tools)}",
-        _of_contexts(await agent.gather()),
+        _of_contexts(await agent.gather(is_preview=True)),
         _of_history(context.chat.history.model_context),
     ]
     turn.say("\n\n".join(part for part in parts if part), role="system")

@@ -187,18 +187,27 @@ class Agents:
         return partial(self.acp.get().answer, target)
 
     async def _gather(
-        self, chat: Outlet, text: str, contexts: Sequence[ChatContext], gitignore: bool
+        self,
+        chat: Outlet,
+        text: str,
+        contexts: Sequence[ChatContext],
+        gitignore: bool,
+        *,
+        is_preview: bool = False,
     ) -> PromptContext:
         servers = self.servers()
+        resources = None
+        if servers is not None:
+            resources = servers.in_turns.reader(chat, is_preview=is_preview)
         built = await build_context(
             contexts,
             text,
             workspace=self.folders.workspace,
             http=self.http,
-            resources=None if servers is None else servers.in_turns.reader(chat),
+            resources=resources,
             gitignore=gitignore,
         )
-        news = job_notice(self.jobs, chat.id)
+        news = job_notice(self.jobs, chat.id, is_preview=is_preview)
         return attrs.evolve(built, parts=(TextPart(news), *built.parts)) if news else built
 
     def _native_tools(

@@ -22,6 +22,7 @@ from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
 from eca_server.agent.mcp.tools import server_tool
 from eca_server.agent.tools.approval import Policy
+from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
 from eca_server.client.session import Session
@@ -113,9 +114,9 @@ class TurnServers:
             if server.instructions
         )
 
-    def reader(self, chat: Outlet) -> ResourceReader:
+    def reader(self, chat: Outlet, *, is_preview: bool = False) -> ResourceReader:
         """Return the reader of the servers' resources for a chat."""
-        return ResourceReader(servers=self._servers, chat=chat)
+        return ResourceReader(servers=self._servers, chat=chat, is_preview=is_preview)
 
 
 async def _call(
@@ -135,10 +136,12 @@ class ResourceReader:
     """A reader of MCP resources, whose errors contain no secret.
 
     The resources that were read are recorded in the chat's ledger, which a cleared chat replaces.
+    Those of a preview, which no model is sent, are not.
     """
 
     servers: Manager
     chat: Outlet
+    is_preview: bool = False
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
         """Return the present content of a resource."""
@@ -146,7 +149,8 @@ class ResourceReader:
         if mcp_server is None:
             raise MCPError(f"there is no MCP server {server!r}")
         try:
-            return await mcp_server.give_resource(self.chat.ledger, uri)
+            reader = Ledger() if self.is_preview else self.chat.ledger
+            return await mcp_server.give_resource(reader, uri)
         except MCPError as error:
             reason = mask(str(error), *mcp_server.settings.secrets)
             raise MCPError(f"the MCP server {server} did not return it: {reason}") from None

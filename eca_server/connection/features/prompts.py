@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,10 @@ from eca_server.models.simulator import DEFAULT
 from eca_server.printable import printable_line
 
 if TYPE_CHECKING:
+    from eca_server.agent.commands.login import LoginPrompt
     from eca_server.connection.features.mcp import MCPServers
+
+_ASIDE = re.compile(r"\A\s*(?:/btw\s+)*", re.IGNORECASE)  # its question may be a prompt with a key
 
 _NO_MODEL = (
     "No model is configured. This answer comes from the built-in `simulator/echo`, which "
@@ -89,7 +93,7 @@ class Prompts:
         """Register the turn and answer at once, even if the turn will fail (W-21)."""
         subagent = self.chats.subagent(params.chat_id)
         if subagent is not None:
-            subagent.refuse(params.message)
+            subagent.refuse(self.shown_text(params.message))
             model = params.model or subagent.worker.model
             return m.ChatPromptResponse(chat_id=subagent.id, model=model, status="error")
         chat = self.chats.open(params.chat_id)
@@ -106,11 +110,7 @@ class Prompts:
         chat.set(model=chosen.model, variant=chosen.variant, behavior=chosen.behavior)
         if params.trust is not None:
             chat.set(trust=params.trust)
-        login = login_prompt(
-            params.message,
-            awaited=chat.awaits_key_of,
-            configured=self.settings.config.providers,
-        )
+        login = self._login_of(params.message, chat.awaits_key_of)
         chat.awaits_key_of = None if login is None else login.awaits_key_of
 
         async def body(turn: Turn) -> None:
@@ -135,13 +135,21 @@ class Prompts:
                 await ask_model(turn, context, params.message)
 
         needs_model = login is None and named_command(params.message) is None
-        return Accepted(params.message if login is None else login.masked_text, body, needs_model)
+        shown = self.shown_text(params.message) if login is None else login.masked_text
+        return Accepted(shown, body, needs_model)
 
     def shown_text(self, message: str) -> str:
-        """Return the displayed text of a new chat's first prompt, without a key in it."""
-        configured = self.settings.config.providers
-        login = login_prompt(message, awaited=None, configured=configured)
-        return message if login is None else login.masked_text
+        """Return the displayed text of a prompt to a chat that waits for no key, without a key."""
+        question = _ASIDE.sub("", message, count=1)
+        login = self._login_of(question, None)
+        return message if login is None else message.removesuffix(question) + login.masked_text
+
+    def may_be_key(self, chat: Chat, message: str) -> bool:
+        """Return whether a message may contain the key that a chat waits for, or cancels that."""
+        return self._login_of(message, chat.awaits_key_of) is not None
+
+    def _login_of(self, message: str, awaited: str | None) -> LoginPrompt | None:
+        return login_prompt(message, awaited=awaited, configured=self.settings.config.providers)
 
     def answer(
         self, chat: Chat, params: m.ChatPromptParams, *, needs_model: bool

@@ -18,6 +18,11 @@ from eca_server.agent.commands import run_command, steering_of
 from eca_server.agent.commands.btw import ask_aside
 from eca_server.connection.features.prompts import Prompts
 
+_MAY_BE_KEY = (
+    "This message was not sent to the model, because it may be the key that `/login` asks for. "
+    "Send it again once this turn has ended."
+)
+
 _log = logging.getLogger("eca_server.agent.chat")
 
 
@@ -30,7 +35,7 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
         if chat is None or turn is None:
             return
         if isinstance(chat, SubagentChat):
-            turn.steers.append(Steer(text=params.message))
+            turn.steers.append(Steer(text=prompts.shown_text(params.message)))
             return
         name = named_command(params.message)
         steering = steering_of(name)
@@ -42,6 +47,8 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
                 "turn of its own. Send it again once this turn has ended.",
                 role="system",
             )
+        elif prompts.may_be_key(chat, params.message):
+            turn.say(_MAY_BE_KEY, role="system")
         else:
             is_command = steering == "between requests"
             command = _command(prompts, chat, params.message) if is_command else None

@@ -91,11 +91,19 @@ def append(
     """Add messages to a chat, which is made if there is none; see `Store.append`.
 
     Of an existing chat only `updated` and a title are changed. A message with an existing id is
-    left out; the turn's id lets its usage count once.
+    left out; the turn's id lets its usage count once. The rest of a turn whose prompt was deleted
+    meanwhile, as by another server's rollback, is left out completely.
     """
     while file.execute(_NUMBER_AGAIN, (chat.id, _LAST_SEQUENCE)).rowcount:
         pass
     before = _last(file, chat.id)
+    if running is not None and _is_deleted(file, chat.id, running.turn, messages):
+        file.report_once(
+            f"The prompt of a turn of the chat {chat.title or chat.id} was deleted, probably by "
+            "another server. The rest of this turn is not stored."
+        )
+        file.last[chat.id] = before
+        return
     updated = file.execute(
         "UPDATE chat SET updated = ?, title = coalesce(?, title) WHERE id = ?",
         (chat.updated, chat.title, chat.id),
@@ -117,6 +125,13 @@ def append(
         update_running(file, chat.id, running)
     _compare(file, chat, before)
     file.last[chat.id] = _last(file, chat.id)
+
+
+def _is_deleted(file: ChatFile, chat: str, turn: str, added: Sequence[StoredMessage]) -> bool:
+    """Return whether the prompt of a turn was stored and is not there now."""
+    query = "SELECT 1 FROM message WHERE chat = ? AND id = ?"
+    is_new = any(each.id == turn for each in added)
+    return not is_new and file.execute(query, (chat, turn)).fetchone() is None
 
 
 def has_message(file: ChatFile, chat: str, message: str) -> bool | None:

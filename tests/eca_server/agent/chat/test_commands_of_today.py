@@ -191,6 +191,27 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, mon
         assert "cannot show chats" in text(await ours.turn("/fork"))
 
 
+async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_path):
+    script = [reply("old"), reply("the summary"), reply("new")]
+    async with (
+        Provider(script, otherwise=reply("end")) as provider,
+        current(provider_config(provider.url), data=tmp_path) as ours,
+    ):
+        await ours.turn("the old prompt", "a")
+        await ours.turn("/compact", "a")
+        await ours.turn("the new prompt")
+        assert "Added 1 message to" in text(await ours.turn("/resume a"))
+        await ours.turn("continue")
+        sent = str(provider.requests[-1].body["messages"])
+        words = ("the new prompt", "the summary", "continue", "the old prompt")
+        assert [each in sent for each in words] == [True, True, True, False]
+        page = await ours.ask("chat/history", {"chatId": "c"})
+        shown = [each["content"]["text"] for each in page["contents"]]
+        assert shown == [
+            "the new prompt", "new", "(Summary of an earlier chat)", "continue", "end",
+        ]  # fmt: skip
+
+
 async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):
     rules = tmp_path / ".eca" / "rules"
     rules.mkdir(parents=True)

@@ -215,8 +215,11 @@ async def test_older_editions_import_into_the_chat_at_hand(tmp_path: Path) -> No
     path = tmp_path / "chat.edn"
     path.write_text(UPSTREAM)
     async with editor() as ours:
+        await ours.turn("before")
         told = text(await ours.turn(f"/import {path}"))
-        assert "Added 6 messages to this chat" in told
+        assert "Added 2 messages to this chat" in told  # a summary, and what followed it
+        sent = ours.connection.chats.open("c").history.model_context
+        assert ["before" in str(sent), "short" in str(sent)] == [True, True]
         assert (
             "Left out, since only the server that wrote them can read them: "
             "1 tool_call_output, 1 serv" in told

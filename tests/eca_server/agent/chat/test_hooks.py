@@ -175,6 +175,29 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
         assert len(provider.requests) == 3
 
 
+async def test_a_message_that_replaces_another_during_a_command_is_read_too():
+    config = hooked(a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"))
+    script = [reply("one", wait("now")), reply("summary", wait("again")), reply("two")]
+    async with (
+        Provider(script, otherwise=reply("three")) as provider,
+        current(provider_config(provider.url, **config)) as ours,
+    ):
+        await ours.prompt("go")
+        await provider.until(lambda: "now" in provider.reached)
+        for words in ("/compact", "taken back"):
+            await ours.tell("chat/promptSteer", {"chatId": "c", "message": words})
+        provider.open("now")
+        await provider.until(lambda: "again" in provider.reached)
+        await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
+        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "bad instead"})
+        await ours.ask("chat/queryContext", {"query": ""})
+        provider.open("again")
+        await ours.expect_finished()
+        assert "Blocked by hook 'a': not so\n\nbad instead" in text(ours.contents())
+        sent = str([each.body for each in provider.requests])
+        assert ["taken back" in sent, "bad instead" in sent] == [False, False]
+
+
 async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
     os.mkfifo(tmp_path / "gate")

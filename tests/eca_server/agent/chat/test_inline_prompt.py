@@ -101,6 +101,28 @@ async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
         assert finishes(ours.contents("i")) == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("chat/open", {}), ("chat/history", {}), ("chat/rollback", {"contentId": "unknown"})],
+)
+async def test_another_request_in_the_same_read_leaves_its_chat(
+    method: str, params: dict[str, Any], tmp_path: Path
+) -> None:
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say one", model=SCRIPT)
+    async with current(data=tmp_path) as ours:  # the source must be read
+        other = ours.request(method, {"chatId": "i", **params})
+        message = "say two\nwait forever"
+        requests = [inline(ours, message, model=SCRIPT, sourceChatId="c"), other]
+        if method == "chat/rollback":  # it stops what came before
+            requests.reverse()
+        await ours.send(*requests)
+        await ours.content("text", "i", text="two")
+        assert ours.connection.chats.get("i") is not None
+        await ours.stop("i")
+        await ours.expect_finished("i")
+
+
 @pytest.mark.requirement("FIELD:ChatInlinePromptParams.agent")
 async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() -> None:
     configured = {"chatInline": {"model": SCRIPT, "agent": "plan"}}

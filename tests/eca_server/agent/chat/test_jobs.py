@@ -12,7 +12,7 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.tools import background
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config, text
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
 from tests.eca_server.processes import assert_gone
 
@@ -109,6 +109,7 @@ async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_e
         assert "expected one of: job-1, job-2; got 'job-9'" in unknown
         (tmp_path / "gate").write_text("late")
         await until_jobs(ours, "failed", "failed")
+        assert "<eca_ended_jobs>" in text(await ours.turn("/prompt-show"))
         for _ in range(2):
             await ours.turn("and now?")
             said = str(provider.requests[-1].body["messages"])

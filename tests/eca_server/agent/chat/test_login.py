@@ -12,7 +12,18 @@ import pytest
 from eca_protocol.testing import provider as scripted
 from eca_server.agent.commands.login import MASKED
 from eca_server.models.credentials.server_secrets import store_secrets
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, text, types
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    editor,
+    provider_config,
+    text,
+    types,
+)
+from tests.eca_server.agent.chat.test_steer import steer
+from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
 KEY = "planted-0123456789-key"
@@ -54,6 +65,53 @@ async def test_a_key_in_the_command_itself_is_masked_in_the_echo(tmp_path):
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
+@pytest.mark.parametrize("words", ["/btw", "  /BTW\n/btw "])
+async def test_a_key_in_the_command_of_a_side_question_is_masked_too(words, tmp_path):
+    async with current(CONFIG, data=tmp_path) as ours:
+        received = await ours.turn(f"{words} /login p {KEY}", model=ECHO)
+        assert received[1]["text"] == f"{words} /login p {MASKED}"
+        await ours.until(lambda each: "Stored the key of p" in str(each))
+        assert holds_no_key(ours)
+    assert stored(tmp_path) == {"p": {"key": KEY}}
+
+
+async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
+    script = [scripted.reply("a", scripted.wait("go"), "b")]
+    async with (
+        scripted.Provider(script, otherwise=scripted.reply("c")) as provider,
+        current(provider_config(provider.url), data=tmp_path) as ours,
+    ):
+        await ours.prompt("task")
+        await provider.until(lambda: "go" in provider.reached)
+        await steer(ours, "word")
+        assert (await ours.prompt("/login openai"))["status"] == "login"
+        await steer(ours, KEY, f"/login openai {KEY}", "a sentence is sent")
+        provider.open("go")
+        await ours.expect_finished(times=2)
+        shown = text(ours.contents())
+        assert shown.count("may be the key that `/login` asks for") == 1
+        assert holds_no_key(ours)
+        sent = str([each.body for each in provider.requests])
+        assert [each in sent for each in (KEY, "word", "a sentence")] == [False, True, True]
+        await ours.turn(KEY)
+    assert stored(tmp_path) == {"openai": {"key": KEY}}
+
+
+async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
+    async with current({**CONFIG, "agent": SCOUT}, data=tmp_path) as ours:
+        await ours.prompt(spawn("say half\nwait forever"), model=SCRIPT)
+        shown = await ours.until(lambda each: "'text': 'half'" in str(each))
+        worker = shown["params"]["chatId"]
+        await ours.prompt(f"/login p {KEY}", worker)
+        steered = {"chatId": worker, "message": f"/login p {KEY}"}
+        await ours.tell("chat/promptSteer", steered)
+        await ours.stop(worker)
+        await ours.expect_finished()
+        assert text(ours.contents(worker)).count(f"/login p {MASKED}") == 2  # dropped and repeated
+        assert holds_no_key(ours)
+    assert stored(tmp_path) == {}
+
+
 async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_path):
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.prompt("wait forever", model=SCRIPT)
@@ -68,12 +126,14 @@ async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_pat
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.parametrize("end", ["cancel", "", "stop", "/costs", "what is this?"])
+@pytest.mark.parametrize("end", ["cancel", "", "stop", "clear", "/costs", "what is this?"])
 async def test_a_login_is_given_up(end, tmp_path):
     async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
         await ours.turn("/login p")
         if end == "stop":
             await ours.stop()
+        elif end == "clear":
+            await ours.ask("chat/clear", {"chatId": "c", "messages": True})
         else:
             assert (await ours.turn(end, model=ECHO))[1]["text"] == end
         assert text((await ours.turn("word", model=ECHO))[2:]) == "word"

@@ -91,6 +91,29 @@ async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path, folder):
         assert texts == ["say one", "one"]
 
 
+@pytest.mark.parametrize("is_compacted", [True, False])
+async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, *, is_compacted):
+    async with current(data=tmp_path, folder=folder) as ours:
+        await ours.turn("say one", "old", model=SCRIPT)
+        if is_compacted:
+            await ours.turn("/compact say all of it", "old", model=ECHO)
+        await ours.turn("say two", "old", model=SCRIPT)
+        await said(ours, "/resume old")
+        page = await ours.ask("chat/history", {"chatId": "c"})
+        ids = [c["contentId"] for c in (e["content"] for e in page["contents"]) if "contentId" in c]
+        assert len(ids) == len(set(ids)) == 2
+        told = await rolled_back(ours, ids[1])
+        first = ["(Summary of an earlier chat)"] if is_compacted else ["say one", "one"]
+        assert [words for name, words in told if name == "text"] == first
+        told = await rolled_back(ours, ids[0])
+        assert "text" not in [name for name, _ in told]
+        await rolled_back(ours, await said(ours, "/resume old"))
+    async with current(data=tmp_path, folder=folder) as ours:
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        assert "text" not in [name for name, _ in since(ours, begun)]
+
+
 async def test_a_prompt_stopped_before_its_chat_was_read_back_is_gone_back_to(
     tmp_path, folder, monkeypatch
 ):

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import trio
 
+from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.store.store import Store
 from eca_server.config import lock
 from tests.eca_server.agent.chat.current import current, refused
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config, text
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, shown, tree, writes
 
 
@@ -116,3 +117,31 @@ async def test_a_prompt_another_server_has_rolled_back_is_unknown_afterwards(tmp
         params = {"chatId": "c", "contentId": content_id}
         assert (await refused(second, "chat/rollback", params))["code"] == -32602
         await second.turn("say still here", model=SCRIPT)
+
+
+@pytest.mark.parametrize("action", ["rollback", "clear", "delete"])
+async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_path, folder, action):
+    script = [reply("one"), reply("two", wait("go"), "end")]
+    async with Provider(script, otherwise=reply("three")) as provider:
+        config = provider_config(provider.url)
+        async with (
+            current(config, data=tmp_path, folder=folder) as first,
+            current(config, data=tmp_path, folder=folder) as second,
+        ):
+            await first.turn("say one")
+            await first.prompt("say two")
+            await provider.until(lambda: "go" in provider.reached)
+            prompts = [each for each in first.contents() if "contentId" in each]
+            assert (await second.ask("chat/open", {"chatId": "c"}))["found"]
+            params = {"contentId": prompts[-1]["contentId"], "messages": True}
+            await second.ask(f"chat/{action}", {"chatId": "c", **params})
+            await second.ask("chat/list")  # read after the deletion, which is answered before
+            provider.open("go")
+            await first.expect_finished()
+            [warning] = [each for each in first.seen if each.get("method") == "$/showMessage"]
+            assert "The rest of this turn is not stored" in warning["params"]["message"]
+            assert "twoend" in text(first.contents())
+        async with current(config, data=tmp_path, folder=folder) as later:
+            found = (await later.ask("chat/open", {"chatId": "c"}))["found"]
+            assert found == (action != "delete")
+            assert text(later.contents()) == ("say oneone" if action == "rollback" else "")
