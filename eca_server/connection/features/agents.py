@@ -148,10 +148,7 @@ class Agents:
             self.announcer.announce_tools(behavior)
         external = self._external(model, config) if isinstance(model.backend, ACPBackend) else None
         servers = None if external is not None else self.servers()
-        if servers is None:
-            toolbox, more = native.toolbox(policy), ""
-        else:
-            toolbox, more = await _with_servers(servers, turn, config, policy, native)
+        toolbox, more = await _toolbox(servers, turn, config, policy, native)
         texts = [system.text, more, SUBAGENT_INSTRUCTIONS if parent else ""]
         return Agent(
             model=model,
@@ -301,10 +298,12 @@ class Agents:
         return text
 
 
-async def _with_servers(
-    servers: MCPServers, turn: Turn, config: Config, policy: Policy, native: NativeTools
+async def _toolbox(
+    servers: MCPServers | None, turn: Turn, config: Config, policy: Policy, native: NativeTools
 ) -> tuple[ToolBox, str]:
     """Return the tools with those of the MCP servers, and the servers' instructions."""
+    if servers is None:
+        return native.toolbox(policy), ""
     await servers.in_turns.wait(turn)
     served = servers.in_turns.tools(turn, config, policy, native.toolbox(policy))
     if config.mcp_tool_search and served:
