@@ -1,11 +1,13 @@
 """The log of a server's other output, with a rate limit; its last lines are stored.
 
-The last lines are shown to the user if a server does not start: they contain the reason.
+The last lines are shown to the user if a server does not start: they contain the reason. A text
+that is cut loses the word at the cut: half of a key would not be recognized, and masked.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections import deque
 from typing import Final
@@ -17,6 +19,8 @@ TAIL: Final = 65_536
 
 _LINES_A_SECOND: Final = 100
 _SHOWN: Final = 1000
+_CUT_START: Final = re.compile(r"\A\S{1,200}")
+_CUT_END: Final = re.compile(r"\S{1,200}\Z")
 
 
 class ServerLog:
@@ -51,7 +55,8 @@ class ServerLog:
         """Return the last lines as one text, or ""."""
         stored = [*self._lines, self._rest.strip()]
         texts = [line.decode("utf-8", "replace") for line in stored[-lines - 1 :] if line]
-        return "\n".join(texts[-lines:])[-length:]
+        text = "\n".join(texts[-lines:])
+        return text if len(text) <= length else _CUT_START.sub("...", text[-length:])
 
     def note(self, text: str, *, level: int = logging.DEBUG) -> None:
         """Log our own message on this server."""
@@ -75,4 +80,6 @@ class ServerLog:
         self._in_this_second += 1
         if self._in_this_second <= _LINES_A_SECOND:
             text = line[:_SHOWN].decode("utf-8", "backslashreplace")
+            if len(line) > _SHOWN:
+                text = _CUT_END.sub("...", text)
             _log.log(level, "%s: %s", self.name, text)

@@ -17,7 +17,7 @@ def test_the_last_lines_are_stored_with_an_incomplete_one():
     log.feed(b"one\r\ntwo\n\nthr")
     log.feed(b"ee\nfour")
     assert log.last_lines(3) == "two\nthree\nfour"
-    assert log.last_lines(3, length=6) == "e\nfour"
+    assert log.last_lines(3, length=6) == "...\nfour"
 
 
 @given(st.lists(st.binary(max_size=200), max_size=30))
@@ -49,6 +49,15 @@ def test_a_flood_is_counted_and_left_out(caplog, monkeypatch):
     log.feed(b"after\n")
     messages = [record.getMessage() for record in caplog.records[-2:]]
     assert messages == ["s: 900 lines were not logged", "s: after"]
+
+
+def test_a_cut_text_has_no_half_of_a_word_at_the_cut(caplog):
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
+    log = ServerLog("s")
+    log.feed(b"words " * 160 + b"my key is sk-" + b"0123456789" * 10 + b" of it\n")
+    assert "0123" not in caplog.records[-1].getMessage()
+    assert "0123" not in log.last_lines(length=60)
+    assert log.last_lines(length=60).endswith("... of it")
 
 
 def test_a_warning_is_given_once(caplog):
