@@ -13,13 +13,14 @@ from typing import Any, Final, TypeVar
 
 import attrs
 
-from eca_server.ecp.results import RunReport
+from eca_server.ecp.results import RunReport, ScenarioReport
 from eca_server.secret import Secret, mask
 
 _KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _SHORTEST: Final = 6  # characters; a shorter value would match too many words
 _REDACTED: Final = "[redacted]"
 _OWN_WORDS: Final = frozenset({"status", "exit_reason", "agent_status"})
+_QUOTED: Final = re.compile(r": .*", re.DOTALL)  # what a scenario's warning quotes of the agent
 _TEXTS: Final = frozenset(
     {
         *("input", "output", "evaluation_context", "logs", "log", "error"),
@@ -57,6 +58,9 @@ class _Masking:
         self._mask = mask_text
 
     def model(self, model: _T) -> _T:
+        if self._redact and isinstance(model, ScenarioReport):
+            warnings = tuple(_QUOTED.sub("", warning) for warning in model.warnings)
+            model = attrs.evolve(model, warnings=warnings)
         masked = {
             field.name: self._value(getattr(model, field.name), field.name)
             for field in attrs.fields(type(model))  # type: ignore[arg-type]  # of an attrs class
@@ -80,6 +84,8 @@ class _Masking:
         if isinstance(value, str):
             return _REDACTED if self._redact and name in _TEXTS else self._mask(value)
         if isinstance(value, Mapping):
+            if self._redact and name == "constraints":
+                return {}
             if self._redact and name == "tool_calls":
                 return {"name": self._value(value.get("name"), ""), "arguments": {}}
             return {self._mask(key): self._value(item, key) for key, item in value.items()}
