@@ -7,6 +7,7 @@ the names of its fields) stay, even if a password is equal to one.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -42,13 +43,21 @@ def mask_report(report: RunReport, environment: Mapping[str, str], *, redact: bo
 
 
 def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Make a function that masks values of variables named like keys, and texts like keys."""
+    """Make a function that masks values of variables named like keys, and texts like keys.
+
+    The values are also masked as they are spelled within JSON.
+    """
     values = {
         value.strip()
         for name, value in environment.items()
         if _KEY_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST
     }
-    secrets = tuple(map(Secret, values))
+    spelled = {
+        json.dumps(value, ensure_ascii=is_ascii)[1:-1]
+        for value in values
+        for is_ascii in (True, False)
+    }
+    secrets = tuple(map(Secret, values | spelled))
     return functools.lru_cache(4096)(lambda text: mask(text, *secrets))
 
 
