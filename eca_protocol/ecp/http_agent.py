@@ -17,6 +17,7 @@ from typing_extensions import override
 from eca_protocol import json
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
 from eca_protocol.ecp.errors import AgentError
+from eca_protocol.ecp.excerpts import first_words
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeResult
 from eca_protocol.ecp.methods import ECP_CODEC, RAW_CODEC
@@ -43,7 +44,8 @@ async def connect_http(url: str, *, limits: AgentLimits) -> AsyncIterator[HTTPAg
             "transport_error", "the URL contains a user or a password, which is not supported"
         )
     if parts.scheme.lower() not in {"http", "https"} or not parts.hostname:
-        raise AgentError("transport_error", f"expected an http or https URL, got {url!r:.200}")
+        shown = first_words(repr(url), 200)
+        raise AgentError("transport_error", f"expected an http or https URL, got {shown}")
     async with HTTPClient() as client:
         yield HTTPAgent(client, url, limits)
 
@@ -134,10 +136,10 @@ class HTTPAgent(AgentConnection):
         if response.status == 404 and self._session is not None:
             raise AgentError("transport_error", f"{method}: the agent has lost the session")
         if 300 <= response.status < 400:
-            where = response.headers.get("location", "nowhere")
+            where = first_words(response.headers.get("location", "nowhere"), 200)
             raise AgentError(
                 "transport_error",
-                f"{method}: status {response.status} to {where:.200}; redirects are not followed",
+                f"{method}: status {response.status} to {where}; redirects are not followed",
             )
         if not 200 <= response.status < 300:
             await self._raise_for_status(method, request_id, kind, response)
@@ -150,7 +152,7 @@ class HTTPAgent(AgentConnection):
                 "protocol_error", f"{method}: status {response.status} without an answer"
             )
         if kind != "application/json":
-            got = f"{kind or 'no content type'}: {body[:80]!r}{self._path_hint()}"
+            got = f"{kind or 'no content type'}: {first_words(body, 80)!r}{self._path_hint()}"
             raise AgentError("protocol_error", f"{method}: expected JSON or events, got {got}")
         return self._parse_answer(method, request_id, body)
 
@@ -177,7 +179,7 @@ class HTTPAgent(AgentConnection):
                     code=error["code"],
                     data=error.get("data"),
                 )
-        excerpt = body[:200].decode("utf-8", "replace").strip()
+        excerpt = first_words(body, 200).strip()
         text = f"{method}: status {response.status}{f': {excerpt}' if excerpt else ''}"
         raise AgentError("transport_error", f"{text}{self._path_hint()}")
 
@@ -186,8 +188,8 @@ class HTTPAgent(AgentConnection):
         parts = urlsplit(self._url)
         if parts.path == "/ecp":
             return ""
-        usual = parts._replace(path="/ecp").geturl()
-        return f"; the path tried was {parts.path or '/'}; most agents listen at {usual:.200}"
+        usual = first_words(parts._replace(path="/ecp").geturl(), 200)
+        return f"; the path tried was {parts.path or '/'}; most agents listen at {usual}"
 
     async def _read_body(self, method: str, response: HTTPResponse) -> bytes:
         body = bytearray()
@@ -226,13 +228,16 @@ class HTTPAgent(AgentConnection):
                 "protocol_error", f"{method}: the answer is not strict JSON: {fault}"
             ) from fault
         if not isinstance(value, dict):
-            raise AgentError("protocol_error", f"{method}: expected one answer, got {body[:80]!r}")
+            raise AgentError(
+                "protocol_error", f"{method}: expected one answer, got {first_words(body, 80)!r}"
+            )
         if is_event and "method" in value:
             return {}
         if type(value.get("id")) is not int or value["id"] != request_id:
+            shown = first_words(repr(value.get("id")), 60)
             raise AgentError(
                 "protocol_error",
-                f"{method}: an answer with the id {value.get('id')!r:.60}, expected {request_id}",
+                f"{method}: an answer with the id {shown}, expected {request_id}",
             )
         fault_text = envelope_fault(value)
         if fault_text is not None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol import json
+from eca_protocol.ecp.excerpts import first_words
 from eca_protocol.errors import InvalidJSON
 from eca_protocol.framing import FrameError, Frames
 
@@ -23,26 +24,31 @@ MAX_MESSAGE: Final = 16 * 2**20
 
 _MAX_EXCERPTS: Final = 5
 _EXCERPT: Final = 200
+_SHOWN: Final = 60
 _BLANK: Final = b" \t\r\n"  # white space of JSON
 
 
 def envelope_fault(value: dict[str, Any]) -> str | None:
     """Return the error of an answer's envelope, or None."""
     if value.get("jsonrpc") != "2.0":
-        return f'jsonrpc: expected "2.0", got {value.get("jsonrpc")!r:.60}'
+        return f'jsonrpc: expected "2.0", got {_shown(value.get("jsonrpc"))}'
     if ("result" in value) == ("error" in value):
         both = "both" if "result" in value else "neither"
         return f"expected one of result and error, got {both}"
     return _error_fault(value["error"]) if "error" in value else None
 
 
+def _shown(value: Any) -> str:
+    return first_words(repr(value), _SHOWN)
+
+
 def _error_fault(error: Any) -> str | None:
     if not isinstance(error, dict):
-        return f"error: expected an object, got {error!r:.60}"
+        return f"error: expected an object, got {_shown(error)}"
     if type(error.get("code")) is not int:
-        return f"error.code: expected an integer, got {error.get('code')!r:.60}"
+        return f"error.code: expected an integer, got {_shown(error.get('code'))}"
     if not isinstance(error.get("message"), str):
-        return f"error.message: expected a string, got {error.get('message')!r:.60}"
+        return f"error.message: expected a string, got {_shown(error.get('message'))}"
     return None
 
 
@@ -124,7 +130,9 @@ class AgentLineReader:
             return False
         if type(answer_id) is not int or answer_id not in self.pending():
             expected = " or ".join(map(str, self.pending())) or "none: no request is pending"
-            self._report_violation(f"an answer with the id {answer_id!r:.60}, expected {expected}")
+            self._report_violation(
+                f"an answer with the id {_shown(answer_id)}, expected {expected}"
+            )
             return False
         fault = envelope_fault(value)
         if fault is not None:
@@ -144,7 +152,7 @@ class AgentLineReader:
     def _count_noise(self, line: bytes) -> None:
         self.noise_count += 1
         if len(self.noise_excerpts) < _MAX_EXCERPTS:
-            self.noise_excerpts.append(line[:_EXCERPT].decode("utf-8", "replace"))
+            self.noise_excerpts.append(first_words(line, _EXCERPT))
         self._spend_budget(line)
 
     def _spend_budget(self, line: bytes) -> None:

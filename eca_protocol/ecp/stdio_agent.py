@@ -7,7 +7,6 @@ read all the time; the request's deadline holds for writing, too.
 from __future__ import annotations
 
 import contextlib
-import re
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from typing_extensions import override
 
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
 from eca_protocol.ecp.errors import AgentError
+from eca_protocol.ecp.excerpts import last_words
 from eca_protocol.ecp.lines import AgentLineReader
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
 from eca_protocol.errors import (
@@ -152,7 +152,7 @@ class StdioAgent(AgentConnection):
         with anyio.move_on_after(_DRAIN * 2):
             await self._child.wait()
             await self._errors_read.wait()
-        excerpt = _last_words(self.log().strip())
+        excerpt = last_words(self.log().strip(), _LOG_EXCERPT)
         log = f"; the end of its error output:\n{excerpt}" if excerpt else ""
         return AgentError("transport_error", f"{method}: {_exit_text(self._child.returncode)}{log}")
 
@@ -177,13 +177,6 @@ class StdioAgent(AgentConnection):
     async def aclose(self) -> None:
         """Close the agent's error output."""
         await self._errors.aclose()
-
-
-def _last_words(text: str) -> str:
-    """Return the end of a text from a whole word on: half a key would escape the masking."""
-    if len(text) <= _LOG_EXCERPT:
-        return text
-    return re.sub(r"\A\S+\s+(?=\S)", "", text[-_LOG_EXCERPT:])
 
 
 def _exit_text(returncode: int | None) -> str:

@@ -1,7 +1,7 @@
 """Datasets: the rows of a CSV or JSON Lines file as steps of a scenario.
 
-A row's input is sent to the agent; its output, if there is one, is the expected answer. Errors name
-file and line, before anything is started.
+A row's input is sent to the agent; its output, if there is one, is the expected answer. A named
+output column is in every row. Errors name file and line, before anything is started.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from eca_server.ecp.target import TargetInvalid, expand_variables
 MAX_SIZE: Final = 256 * 2**20
 MAX_ROWS: Final = 1_000_000
 
+_OUTPUT: Final = "output"  # the default column of the expected answers
+
 Row = tuple[int, Mapping[str, Any]]
 
 
@@ -40,27 +42,39 @@ def load_datasets(
         ManifestInvalid: a file cannot be used; the text names the file, the line and the reason.
     """
     problems: list[Problem] = []
+    warnings = list(manifest.warnings)
     scenarios: list[Scenario] = []
     for scenario in manifest.scenarios:
-        if scenario.dataset is None:
+        dataset = scenario.dataset
+        if dataset is None:
             scenarios.append(scenario)
             continue
         try:
-            steps = _steps(scenario.dataset, manifest.path, environment, allow_outside)
-            scenarios.append(attrs.evolve(scenario, steps=steps))
+            steps, unchecked = _steps(dataset, manifest.path, environment, allow_outside)
         except _DatasetInvalid as fault:
-            problems.append(
-                Problem(
-                    source=str(manifest.path),
-                    line=scenario.dataset.line,
-                    column=scenario.dataset.column,
-                    key="dataset",
-                    message=str(fault),
-                )
+            problems.append(_problem(manifest, dataset, str(fault)))
+            continue
+        scenarios.append(attrs.evolve(scenario, steps=steps))
+        if unchecked:
+            message = (
+                f"{dataset.source}: {unchecked} of {len(steps)} rows have no column {_OUTPUT!r}: "
+                "a step without graders checks nothing"
             )
+            warning = attrs.evolve(_problem(manifest, dataset, message), level="warning")
+            warnings.append(warning)
     if problems:
         raise ManifestInvalid(problems)
-    return attrs.evolve(manifest, scenarios=tuple(scenarios))
+    return attrs.evolve(manifest, scenarios=tuple(scenarios), warnings=tuple(warnings))
+
+
+def _problem(manifest: Manifest, dataset: Dataset, message: str) -> Problem:
+    return Problem(
+        source=str(manifest.path),
+        line=dataset.line,
+        column=dataset.column,
+        key="dataset",
+        message=message,
+    )
 
 
 class _DatasetInvalid(Exception):
@@ -69,7 +83,10 @@ class _DatasetInvalid(Exception):
 
 def _steps(
     dataset: Dataset, manifest: Path, environment: Mapping[str, str], allow_outside: bool
-) -> tuple[Step, ...]:
+) -> tuple[tuple[Step, ...], int]:
+    """Return the steps, and how many of them have no check for lack of the default column."""
+    steps: list[Step] = []
+    unchecked = 0
     try:
         source = expand_variables(dataset.source, environment)
     except TargetInvalid as fault:
@@ -88,12 +105,14 @@ def _steps(
             raise _DatasetInvalid(f"{source} is not a regular file")
         if size > MAX_SIZE:
             raise _DatasetInvalid(f"{source}: expected at most {MAX_SIZE} bytes, got more")
-        steps = tuple(_step(dataset, source, row) for row in _rows(dataset, file, source))
+        for row in _rows(dataset, file, source):
+            steps.append(_step(dataset, source, row))
+            unchecked += dataset.output_column is None and _OUTPUT not in row[1]
     except OSError as fault:
         raise _DatasetInvalid(f"{source}: {fault.strerror or fault}") from fault
     if not steps:
         raise _DatasetInvalid(f"{source} has no rows: there is nothing to check")
-    return steps
+    return tuple(steps), unchecked
 
 
 def _rows(dataset: Dataset, file: Path, source: str) -> Iterator[Row]:
@@ -149,8 +168,10 @@ def _step(dataset: Dataset, source: str, row: Row) -> Step:
     number, values = row
     text = _text(dataset.input_column, source, number, values)
     expected = ""
-    if dataset.output_column in values and values[dataset.output_column] is not None:
-        expected = _text(dataset.output_column, source, number, values)
+    column = dataset.output_column or _OUTPUT
+    is_missing = dataset.output_column is not None and column not in values
+    if is_missing or values.get(column) is not None:
+        expected = _text(column, source, number, values)
     grader = Grader(type="text_match", condition="equals", value=expected)
     return Step(input=text, graders=(grader,) if expected else ())
 

@@ -62,10 +62,15 @@ def plan(
     return tuple(
         PlannedScenario(scenario=scenario, index=index, repeat=number)
         for index, scenario in enumerate(manifest.scenarios)
-        if not include or any(fnmatchcase(scenario.name, pattern) for pattern in include)
-        if not any(fnmatchcase(scenario.name, pattern) for pattern in exclude)
+        if not include or _matches(scenario.name, include)
+        if not _matches(scenario.name, exclude)
         for number in range(repeat)
     )
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    """Return True if a pattern matches; `[` stands for itself, unlike in `fnmatch`."""
+    return any(fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
 async def run_all(

@@ -31,7 +31,13 @@ _SECRET_NAME = re.compile(
     r"(?i).*(api|secret|private|access)[-_]?key|.*(password|passphrase|secret|token)"
     r"|(proxy-)?authorization|(set-)?cookie"
 )
-"""Names of members and of environment variables whose value is always a secret."""
+"""Names of members, options and environment variables whose value is always a secret."""
+
+_OPTION = re.compile(r"(?s)(-{0,2}([\w-]+)=).+")
+"""A word of a command line with a name and a value."""
+
+_FLAG = re.compile(r"--?([\w-]+)")
+"""A word of a command line with a name; its value is the next word."""
 
 _SIGNS = (
     b"key", b"passw", b"passphr", b"secret", b"token", b"auth", b"cookie", b"bearer", b"basic",
@@ -151,8 +157,8 @@ def _record_file(out: Path | None) -> tuple[int, Path]:
 def masker(environ: Mapping[str, str]) -> Mask:
     """Return a function that masks the secrets in messages of one conversation.
 
-    Secrets are texts that look like a key, values of members with names like `api_key`, the user's
-    input for a login, and values of environment variables with such names.
+    Secrets are texts that look like a key, values of members and options with names like `api_key`,
+    the user's input for a login, and values of environment variables with such names.
     """
     return _Masker(
         value
@@ -203,15 +209,34 @@ class _Masker:
         if isinstance(value, str):
             return mask(value, *self._known)
         if isinstance(value, list):
-            return [self._masked(item) for item in value]
+            return [self._masked_item(*pair) for pair in zip([None, *value], value, strict=False)]
         if not isinstance(value, dict):
             return value
+        name = value.get("name")  # a pair of an environment or of headers has a name and a value
+        is_pair = isinstance(name, str) and _SECRET_NAME.fullmatch(name) is not None
         return {
-            name: HIDDEN
-            if isinstance(item, str) and _SECRET_NAME.fullmatch(name)
+            member: self._hidden(item)
+            if _SECRET_NAME.fullmatch(member) or (is_pair and member == "value")
             else self._masked(item)
-            for name, item in value.items()
+            for member, item in value.items()
         }
+
+    def _hidden(self, value: Any) -> Any:
+        """Return the value of a secret member, without its texts."""
+        if isinstance(value, list):
+            return [self._hidden(item) for item in value]
+        return HIDDEN if isinstance(value, str) else self._masked(value)
+
+    def _masked_item(self, previous: Any, item: Any) -> Any:
+        """Return a list's item masked; in a command line, `previous` may be the item's option."""
+        if not isinstance(item, str):
+            return self._masked(item)
+        if _is_secret_option(previous):
+            return HIDDEN
+        option = _OPTION.fullmatch(item)
+        if option is not None and _SECRET_NAME.fullmatch(option[2]):
+            return option[1] + HIDDEN
+        return self._masked(item)
 
     def _without_input(self, message: Any) -> Any:
         """Return the message without the user's input for a login."""
@@ -248,6 +273,12 @@ class _Masker:
             return message
         self._learn(login[2].strip())
         return login[1] + HIDDEN
+
+
+def _is_secret_option(word: Any) -> bool:
+    """Return True for an option such as `--token`, whose value is the next word."""
+    option = _FLAG.fullmatch(word) if isinstance(word, str) else None
+    return option is not None and _SECRET_NAME.fullmatch(option[1]) is not None
 
 
 def _say(text: str) -> None:

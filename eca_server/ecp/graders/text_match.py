@@ -84,13 +84,22 @@ def _check(grader: Grader, expected: str, text: str, *, passed: bool, why: str) 
 
 
 def _difference(expected: str, text: str) -> str:
-    at = next(
-        (i for i, (a, b) in enumerate(zip(expected, text, strict=False)) if a != b),
-        min(len(expected), len(text)),
-    )
+    """Return the first difference of two texts; keys are masked before the cut, as in `shorten`."""
+    end = _common_length(expected, text) + _MAX_MASKED
+    expected, text = _masker()(expected[:end]), _masker()(text[:end])
+    if expected == text:
+        return "the text differs within a hidden key"
+    at = _common_length(expected, text)
     expectation = f"{expected[at : at + 20]!r}" if at < len(expected) else "its end"
     actual = f"{text[at : at + 20]!r}" if at < len(text) else "its end"
     return f"the text differs at character {at + 1}: expected {expectation}, got {actual}"
+
+
+def _common_length(one: str, other: str) -> int:
+    return next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
 
 
 async def _search(pattern: str, text: str, seconds: float) -> bool | None:

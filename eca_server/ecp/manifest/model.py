@@ -68,12 +68,15 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Dataset:
-    """A file whose rows become steps; a row's output is the expected answer."""
+    """A file whose rows become steps; a row's output is the expected answer.
+
+    `output_column` is in every row; None is the column `output` of the rows that have it.
+    """
 
     type: Literal["csv", "jsonl"]
     source: str
     input_column: str = "input"
-    output_column: str = "output"
+    output_column: str | None = None
     line: int = 0
     column: int = 0
 

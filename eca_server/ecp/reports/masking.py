@@ -7,19 +7,21 @@ the names of its fields) stay, even if a password is equal to one.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
 
-from eca_server.ecp.results import RunReport
+from eca_server.ecp.results import RunReport, ScenarioReport
 from eca_server.secret import Secret, mask
 
 _KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 _SHORTEST: Final = 6  # characters; a shorter value would match too many words
 _REDACTED: Final = "[redacted]"
 _OWN_WORDS: Final = frozenset({"status", "exit_reason", "agent_status"})
+_QUOTED: Final = re.compile(r": .*", re.DOTALL)  # what a scenario's warning quotes of the agent
 _TEXTS: Final = frozenset(
     {
         *("input", "output", "evaluation_context", "logs", "log", "error"),
@@ -41,13 +43,21 @@ def mask_report(report: RunReport, environment: Mapping[str, str], *, redact: bo
 
 
 def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
-    """Make a function that masks values of variables named like keys, and texts like keys."""
+    """Make a function that masks values of variables named like keys, and texts like keys.
+
+    The values are also masked as they are spelled within JSON.
+    """
     values = {
         value.strip()
         for name, value in environment.items()
         if _KEY_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST
     }
-    secrets = tuple(map(Secret, values))
+    spelled = {
+        json.dumps(value, ensure_ascii=is_ascii)[1:-1]
+        for value in values
+        for is_ascii in (True, False)
+    }
+    secrets = tuple(map(Secret, values | spelled))
     return functools.lru_cache(4096)(lambda text: mask(text, *secrets))
 
 
@@ -57,6 +67,9 @@ class _Masking:
         self._mask = mask_text
 
     def model(self, model: _T) -> _T:
+        if self._redact and isinstance(model, ScenarioReport):
+            warnings = tuple(_QUOTED.sub("", warning) for warning in model.warnings)
+            model = attrs.evolve(model, warnings=warnings)
         masked = {
             field.name: self._value(getattr(model, field.name), field.name)
             for field in attrs.fields(type(model))  # type: ignore[arg-type]  # of an attrs class
@@ -80,6 +93,8 @@ class _Masking:
         if isinstance(value, str):
             return _REDACTED if self._redact and name in _TEXTS else self._mask(value)
         if isinstance(value, Mapping):
+            if self._redact and name == "constraints":
+                return {}
             if self._redact and name == "tool_calls":
                 return {"name": self._value(value.get("name"), ""), "arguments": {}}
             return {self._mask(key): self._value(item, key) for key, item in value.items()}

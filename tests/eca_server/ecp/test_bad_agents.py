@@ -352,7 +352,7 @@ SERVERS: dict[str, tuple[Answer, str, str]] = {
     "a page": (
         bytes_of(HEAD % b"text/html" + b"\r\n<html>Log in"),
         "protocol_error",
-        "got text/html: b'<html>Log in'",
+        "got text/html: '<html>Log in'",
     ),
     "a body without end": (
         bytes_of(JSON + b"\r\n" + b" " * 2_000_000, ending="stay"),

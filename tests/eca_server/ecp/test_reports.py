@@ -226,12 +226,18 @@ def test_nothing_to_hide_leaves_a_report_as_it_is():
 
 def test_a_redacted_report_has_verdicts_and_no_inputs_or_answers():
     facts = {"scenarios": [{"steps": [{"input": "Please renew B-17", "error": None}]}]}
-    report = mask_report(a_report(audit=facts), {}, redact=True)
+    warnings = ("a reset failed: agent/reset: B-17\n: B-17", "a second answer was ignored")
+    warned = ScenarioReport(name="warned", steps=(POLITE,), warnings=warnings)
+    whole = a_report(*a_report().scenarios, warned, audit=facts, warnings=("m.yaml:1:2: a: b",))
+    report = mask_report(whole, {}, redact=True)
     values = json.dumps(report.to_json())
     for text in ("B-17", "renewed twice", "It is polite", "looked it up", "At ten"):
         assert text not in values, text
+    assert report.scenarios[-1].warnings == ("a reset failed", "a second answer was ignored")
+    assert report.warnings == ("m.yaml:1:2: a: b",)
     assert report.scenarios[0].steps[0].tool_calls == ({"name": "renew", "arguments": {}},)
-    assert (report.passed, report.total) == (a_report().passed, a_report().total)
+    assert report.scenarios[0].steps[0].constraints == {}
+    assert (report.passed, report.total) == (whole.passed, whole.total)
 
 
 def test_output_files_are_checked_before_anything_runs(tmp_path):

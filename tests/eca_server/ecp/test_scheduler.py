@@ -206,7 +206,10 @@ async def test_scenarios_are_chosen_by_name_and_repeated_in_the_manifest_s_order
         ((), (), ["Renew a", "renew b", "drop [x]"]),
         (("renew*",), (), ["renew b"]),
         (("?enew ?", "none"), (), ["Renew a", "renew b"]),
-        (("drop [[]x]",), (), ["drop [x]"]),
+        (("drop [x]",), (), ["drop [x]"]),
+        (("*[?]",), (), ["drop [x]"]),
+        (("[Rr]enew*",), (), []),
+        ((), ("drop [x]", "*a"), ["renew b"]),
         ((), ("*b", "Ren*"), ["drop [x]"]),
         (("*",), ("*",), []),
     ]:

@@ -23,6 +23,33 @@ KEY = "sk-ant-0123456789abcdef"
         ({"list": [[KEY]], "n": 1}, {"list": [["***"]], "n": 1}),
         ({"apiKey": "any word", "key": "a word"}, {"apiKey": "***", "key": "a word"}),
         ({"env": {"MY_TOKEN": "x"}}, {"env": {"MY_TOKEN": "***"}}),
+        (
+            {"env": [{"name": "DB_PASSWORD", "value": "any word"}, {"name": "A", "value": "b"}]},
+            {"env": [{"name": "DB_PASSWORD", "value": "***"}, {"name": "A", "value": "b"}]},
+        ),
+        (
+            {"headers": [{"value": "any word", "name": "X-API-Key"}]},
+            {"headers": [{"value": "***", "name": "X-API-Key"}]},
+        ),
+        ({"token": ["any word", 1, ["b"]], "n": ["c"]}, {"token": ["***", 1, ["***"]], "n": ["c"]}),
+        (
+            {"command": ["srv", "--token", "any", "--api-key=a\nb=c", "--model=m", "-v", "word"]},
+            {"command": ["srv", "--token", "***", "--api-key=***", "--model=m", "-v", "word"]},
+        ),
+        (
+            {
+                "args": [
+                    "--password",
+                    "--secret",
+                    "any",
+                    "MY_SECRET=x",
+                    "--max-tokens",
+                    "8",
+                    "token",
+                ]
+            },
+            {"args": ["--password", "***", "***", "MY_SECRET=***", "--max-tokens", "8", "token"]},
+        ),
         ({"url": "https://me:pass@host/"}, {"url": "https://***@host/"}),
         ({"text": 'say "my own secret"'}, {"text": 'say "***"'}),
         (
@@ -36,6 +63,8 @@ KEY = "sk-ant-0123456789abcdef"
         ),
         ({"method": "chat/prompt", "params": {"message": "/login azure browser"}}, None),
         ({"text": "an author's keyboard, tokens and 3 cookies"}, None),
+        ({"lines": ["- my token", "a word", "the token = b", None]}, None),
+        ({"name": "token", "value": 1, "other": "a word"}, None),
         ({"sessionTokens": 7, "authStatus": "expired"}, None),
     ],
 )
