@@ -218,11 +218,15 @@ def _tool(name: str, value: Mapping[str, Any]) -> list[str]:
 
 
 def _provider(name: str, value: Mapping[str, Any]) -> list[str]:
-    if command := _list(value.get("command")):
-        return [f"lets the ACP agent {name} answer, which runs: {' '.join(map(_text, command))}"]
+    api, command = value.get("api"), " ".join(map(_text, _list(value.get("command"))))
+    is_acp, is_unknown = _text(api).strip() == "acp", has_reference(api)
+    agent = f"lets the ACP agent {name} answer, which runs: {command}"
+    lines = [agent] if command and (is_acp or is_unknown) else []
+    if lines and not is_unknown and not value.get("url"):
+        return lines
     models = value.get("models")
     names = f", with the models {', '.join(models)}" if isinstance(models, Mapping) else ""
-    return [f"adds the provider {name} at {_url(value.get('url'))}{names}"]
+    return [*lines, f"adds the provider {name} at {_url(value.get('url'))}{names}"]
 
 
 def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
