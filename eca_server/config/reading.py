@@ -264,7 +264,7 @@ def _name(value: object, place: Place) -> str | None:
 def _path(value: object, place: Place) -> str | None:
     name = _name(value, place)
     try:
-        return name and place.resolver.named(name)
+        return name and place.resolver.named(name, str(value))
     except UnresolvedReference as error:
         place.refuse(str(error))
 

@@ -161,9 +161,9 @@ class WorkspaceResolver(ReferenceResolver):
 
     files: WorkspaceFiles
 
-    def named(self, text: str) -> str:
+    def named(self, text: str, written: str) -> str:
         """Return the path that a text names, for the code that opens it."""
-        return self.files.named(self.path(text))
+        return self.files.named(self.path(text, written))
 
     def named_below_root(self, text: str) -> str:
         """Return the path that a text names, where a relative one begins at this root."""
