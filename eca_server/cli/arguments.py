@@ -63,7 +63,7 @@ _CHAT = Page(
     """\
 Print the answer to one message as it arrives. Without a message, hold a
 conversation: each line is a prompt. Ctrl-C stops the answer, a second one exits.
-With a message, the text of a pipe or file at stdin is its context. Errors and
+With a message, the text of a pipe, socket or file at stdin is its context. Errors and
 progress go to stderr. Chats are stored, and can be resumed here or in an editor.
 
 A terminal gets line editing, history, completion, Markdown and colours if the extra

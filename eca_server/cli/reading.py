@@ -36,9 +36,10 @@ class Reader(Protocol):
 
 @contextmanager
 def piped_context(*, is_wanted: bool) -> Iterator[tuple[m.ChatContext, ...]]:
-    """Yield the text of a pipe or file at stdin, in a private file, as a context."""
+    """Yield the text of a pipe, socket or file at stdin, in a private file, as a context."""
     mode = os.fstat(sys.stdin.fileno()).st_mode if is_wanted and _has_stdin() else 0
-    text = _read_to_end() if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) else ""
+    is_input = any(kind(mode) for kind in (stat.S_ISFIFO, stat.S_ISSOCK, stat.S_ISREG))
+    text = _read_to_end() if is_input else ""
     if not text.strip():
         yield ()
         return

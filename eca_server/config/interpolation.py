@@ -95,8 +95,10 @@ class ReferenceResolver:
     stored_secret: Callable[[str], str | None] | None = None
     commands: Callable[[str], str] | None = None
 
-    def path(self, text: str) -> Path:
+    def path(self, text: str, written: str) -> Path:
         """Return the path in `text`: absolute, `~/..`, or relative to the source's directory.
+
+        `written`: the text in the source, its references unresolved, for the error.
 
         Raises:
             UnresolvedReference: the path is relative, and the source has no directory.
@@ -105,12 +107,16 @@ class ReferenceResolver:
         if path.is_absolute():
             return path
         if self.directory is None:
-            raise UnresolvedReference(f"expected an absolute path or ~/.., got {text!r}")
+            raise UnresolvedReference(f"expected an absolute path or ~/.., got {written!r}")
         return self.directory / path
 
-    def named(self, text: str) -> str:
+    def named(self, text: str, written: str) -> str:
         """Return the path that a text names, for the code that opens it. Raises as `path`."""
-        return str(self.path(text))
+        return str(self.path(text, written))
+
+    def named_below_root(self, text: str) -> str:
+        """Return the path that a text names, where a relative one begins at a workspace root."""
+        return text
 
     def read(self, path: Path) -> str:
         """Return the text of a file that a reference names.
@@ -174,7 +180,7 @@ class ReferenceResolver:
         return secret
 
     def _file(self, target: str) -> str:
-        path = self.path(target)
+        path = self.path(target, target)
         try:
             text = self.read(path)
         except Unreadable as error:

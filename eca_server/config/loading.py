@@ -169,7 +169,7 @@ class _WorkspaceRoots:
         """Read the roots' sources; `last` holds the user's sources that override them."""
         decisions = self._decisions(sources)
         for root in roots:
-            is_configured = (root / ".eca").exists()
+            is_configured = stamp_of(root / ".eca") is not None
             user = UserSettings(
                 merged=deep_merge(sources.merged, last.merged),
                 providers=frozenset(map(provider_name, logins() if is_configured else ())),

@@ -17,6 +17,7 @@ from eca_server.config.reading import (
     OBJECT,
     PATH,
     PERCENT,
+    ROOT_PATH,
     TEXT,
     InvalidValue,
     Place,
@@ -408,7 +409,7 @@ class NamedFile:
         path: absolute, `~/..`, or relative to a workspace root.
     """
 
-    path: str | None = setting(NAME, "path")
+    path: str | None = setting(ROOT_PATH, "path")
 
 
 @attrs.frozen(kw_only=True, repr=False)

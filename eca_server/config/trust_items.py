@@ -218,21 +218,33 @@ def _tool(name: str, value: Mapping[str, Any]) -> list[str]:
 
 
 def _provider(name: str, value: Mapping[str, Any]) -> list[str]:
-    if command := _list(value.get("command")):
-        return [f"lets the ACP agent {name} answer, which runs: {' '.join(map(_text, command))}"]
+    api, command = value.get("api"), " ".join(map(_text, _list(value.get("command"))))
+    is_acp, is_unknown = _text(api).strip() == "acp", has_reference(api)
+    agent = f"lets the ACP agent {name} answer, which runs: {command}"
+    lines = [agent] if command and (is_acp or is_unknown) else []
+    if lines and not is_unknown and not value.get("url"):
+        return lines
     models = value.get("models")
     names = f", with the models {', '.join(models)}" if isinstance(models, Mapping) else ""
-    return [f"adds the provider {name} at {_url(value.get('url'))}{names}"]
+    return [*lines, f"adds the provider {name} at {_url(value.get('url'))}{names}"]
 
 
 def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
     place = f" (in {file})" if file else ""
     lines = [f"defines or changes the agent {name}{place}: {', '.join(value) or 'nothing'}"]
-    approval = _member(_member(value, "toolCall"), "approval")
+    tool_call = _member(value, "toolCall")
+    approval = _member(tool_call, "approval")
     lines += [
         f"sets {key} of the agent {name} to {_json(each)}"
         for key, each in value.items()
         if key in _SHOWN_OF_AN_AGENT
+    ]
+    if tool_call.get("approval", "") is None:
+        lines.append(f"unsets toolCall.approval, all rules for calls, in {name}")
+    lines += [
+        f"unsets toolCall.approval.{key}, {rules}, in {name}"
+        for key, rules in _UNSET_RULES.items()
+        if approval.get(key, "") is None
     ]
     lines += [
         f"unsets {verdict}.{selector}, a rule for calls, in {name}"
@@ -282,6 +294,13 @@ def _json(value: Any) -> str:
 
 _SHOWN_OF_AN_AGENT: Final = ("inherit", "disabledTools", "enabledTools", "systemPromptFile")
 """The keys of an agent that may loosen a permission, or read a file."""
+
+_UNSET_RULES: Final = {
+    "deny": "all rules that deny calls",
+    "ask": "all rules for calls that need approval",
+    "byDefault": "the verdict for calls that no rule covers",
+}
+"""The rules that an agent may unset by null, each with its description."""
 
 _DESCRIBERS: Final[Mapping[str, Callable[[str, Mapping[str, Any]], list[str]]]] = {
     "agent": _agent,

@@ -12,7 +12,14 @@ from pathlib import Path
 
 import attrs
 
-from eca_server.config.files import MAX_BYTES, Unreadable, as_text, read_bytes, read_real
+from eca_server.config.files import (
+    MAX_BYTES,
+    Unreadable,
+    as_text,
+    expand_home,
+    read_bytes,
+    read_real,
+)
 from eca_server.config.interpolation import ReferenceResolver
 
 _MOST_TOGETHER = 4 * MAX_BYTES
@@ -154,9 +161,13 @@ class WorkspaceResolver(ReferenceResolver):
 
     files: WorkspaceFiles
 
-    def named(self, text: str) -> str:
+    def named(self, text: str, written: str) -> str:
         """Return the path that a text names, for the code that opens it."""
-        return self.files.named(self.path(text))
+        return self.files.named(self.path(text, written))
+
+    def named_below_root(self, text: str) -> str:
+        """Return the path that a text names, where a relative one begins at this root."""
+        return self.files.named(self.files.root / expand_home(text, self.home))
 
     def read(self, path: Path) -> str:
         """Return the text of a file; inside the root, it is the content that its digest covers."""

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from eca_server.config.agent_files import FOLDER
-from eca_server.config.files import MAX_BYTES, Unreadable, as_text, expand_home, read_real
+from eca_server.config.files import MAX_BYTES, Unreadable, as_text, expand_home, read_real, stamp_of
 from eca_server.config.interpolation import (
     NullResolver,
     UnresolvedReference,
@@ -135,7 +135,7 @@ class WorkspaceSources(Sources):
         """Return the text of a source; one outside the root must be accepted first."""
         if not self._may_open(path):
             target = self._named_files.real_path(path)
-            if target is None or not target.exists():
+            if target is None or stamp_of(target) is None:
                 raise Unreadable("the file does not exist", absent=True)
             raise Unreadable(
                 f"leads out of the folder to {target}, which is not read until you accept it"
@@ -154,7 +154,7 @@ class WorkspaceSources(Sources):
             return True
         self.note_file(path)
         target = self._named_files.real_path(path)
-        if target is None or not target.exists():
+        if target is None or stamp_of(target) is None:
             return False
         where: KeyPath = (f"link:{os.path.relpath(path, self.directory)}",)
         item = self._link_item(where, path, target)
@@ -225,6 +225,8 @@ class WorkspaceSources(Sources):
         except InvalidValue as error:
             place.errors[error.path] = error.message
             return
+        if addition.setting.workspace is Workspace.INSIDE:  # without a path that left meanwhile
+            value = [each for each in value if each["path"].is_inside]
         if addition.setting.workspace is not Workspace.SMALLER:
             before = value_at(self.merged, addition.names)
             before = _DEFAULTS.get(addition.names, []) if before is None else before

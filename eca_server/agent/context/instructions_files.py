@@ -78,8 +78,8 @@ async def read_instruction_files(
     Args:
         workspace: the workspace.
         user_directory: the user's configuration directory, `~/.config/eca`.
-        rules: `rules` of the configuration: paths, relative ones to a root. Without trust, it must
-            not contain an entry of a workspace's configuration that leads outside the roots.
+        rules: `rules` of the configuration: paths, relative ones to a root. Those of a workspace's
+            configuration are `WorkspaceFile`s, with the real path that was checked.
         parents: whether to read the AGENTS.md of the directories above each root.
         behavior: the behaviour of the chat.
         trusted_roots: the paths of the trusted roots, as opened or real.
@@ -190,7 +190,7 @@ class _Reading:
             place = self.workspace.locate(path, base=base)
             if not place.real_path.exists():
                 return False
-            self._add(_RULE, str(place.path), self.boundaries.of_entry(place))
+            self._add(_RULE, str(place.path), self.boundaries.of_entry(path, place))
         return True
 
     def _add(self, kind: str, path: str, reach: Reach) -> None:

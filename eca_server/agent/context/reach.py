@@ -15,6 +15,7 @@ import attrs
 
 from eca_protocol.server.roots import Root
 from eca_server.agent.context.provenance import Origin
+from eca_server.config.workspace_files import WorkspaceFile
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import OutsideWorkspace
 from eca_server.workspace.worktree import top_of_work_tree
@@ -51,6 +52,8 @@ class Reach:
         if not place.is_inside and any(name.startswith(".") for name in below):
             raise OutsideWorkspace("it leads into a hidden folder outside the opened one")
 
+
+_UNACCEPTED = "a link leads out of the workspace to a file that was not accepted"
 
 ANYWHERE = Reach(directory=None)
 """The reach of the user's own files."""
@@ -105,16 +108,25 @@ class Boundaries:
             return Reach(directory=top_of_work_tree(directory) or directory)
         return self._below(place.root, directory)
 
-    def of_entry(self, place: Place) -> Reach:
-        """Return the reach of a configuration entry for its file.
+    def of_entry(self, entry: str, place: Place) -> Reach:
+        """Return the reach of a configuration entry: its file alone.
 
-        An entry written inside a root that leads out of it follows a link, which may belong to the
-        opened folder.
+        A path inside a root may follow a link, which belongs to the opened folder. Out of the root
+        it leads only to the file that the user accepted with the folder's entry.
+
+        Raises:
+            OutsideWorkspace: it leads out of the root to another file.
         """
-        roots = [root for root in self.workspace.roots if place.path.is_relative_to(root.path)]
-        if not place.escapes or any(map(self.trusts, roots)):
+        if isinstance(entry, WorkspaceFile):
+            root = place.root
+            stays = root is not None and entry.real_path.is_relative_to(root.real_path)
+            if not stays and place.real_path != entry.real_path:
+                raise OutsideWorkspace(_UNACCEPTED)
+        elif place.escapes:
+            raise OutsideWorkspace(_UNACCEPTED)
+        elif not place.is_inside:
             return ANYWHERE
-        raise OutsideWorkspace("a link leads out of the workspace, which is not trusted")
+        return Reach(directory=place.real_path)
 
     def _below(self, root: Root, directory: Path) -> Reach:
         return Reach(

@@ -13,10 +13,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
 
+import attrs
 import trio
 
 from eca_server.config.directories import user_directory
 from eca_server.config.loading import LoadedConfig, load
+from eca_server.config.problems import Problem
 from eca_server.config.settings import Config
 from eca_server.connection.features.host import Options
 
@@ -112,10 +114,25 @@ class Watcher:
         # In a thread: a file may be on a disk that does not answer.
         if not await trio.to_thread.run_sync(self._read.is_current, abandon_on_cancel=True):
             load_again = partial(settings.load, previous=settings.loaded)
-            self._read = await trio.to_thread.run_sync(load_again, abandon_on_cancel=True)
+            try:
+                self._read = await trio.to_thread.run_sync(load_again, abandon_on_cancel=True)
+            except OSError as error:
+                self._report(error)
         elif settings.loaded is self._in_force and self._read is not self._in_force:
             self._in_force = self._read
             settings.put_in_force(self._read)
+
+    def _report(self, error: OSError) -> None:
+        """Keep the configuration in force, with the error as a problem until the next load."""
+        settings, reason = self._settings, error.strerror or str(error)
+        problem = Problem(
+            source=str(error.filename or "configuration"),
+            message=f"could not be read: {reason} (the previous configuration stays in force)",
+        )
+        problems = settings.loaded.problems
+        if problem not in problems:
+            settings.put_in_force(attrs.evolve(settings.loaded, problems=(*problems, problem)))
+        self._in_force = self._read = settings.loaded
 
 
 class Turnstile:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import select
+import socket
 import stat
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from eca_protocol.messages import FileContext
 from eca_server.cli import screen
 from eca_server.cli.markdown import MarkdownOutput
 from eca_server.cli.output import Output
+from eca_server.cli.reading import piped_context
 from tests.eca_server.cli.test_main import Terminal, eca
 from tests.eca_server.fork_server import ECA
 from tests.eca_server.stranger import environment
@@ -213,6 +216,26 @@ def test_a_chat_is_continued_by_another_process(tmp_path: Path) -> None:
         check=False,
     )
     assert (done.returncode, "no stored chat" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "file"])
+def test_the_context_at_stdin_comes_from_a_pipe_a_socket_or_a_file(tmp_path, monkeypatch, kind):
+    path = tmp_path / "context"
+    if kind == "socket":
+        near, far = (each.detach() for each in socket.socketpair())
+    elif kind == "pipe":
+        far, near = os.pipe()
+    else:
+        near = os.open(path, os.O_WRONLY | os.O_CREAT)
+        far = os.open(path, os.O_RDONLY)
+    with os.fdopen(near, "w") as writer:
+        writer.write("+a line")
+    with os.fdopen(far) as stdin, monkeypatch.context() as patch:
+        patch.setattr("sys.stdin", stdin)
+        with piped_context(is_wanted=True) as contexts:
+            (context,) = contexts
+            assert isinstance(context, FileContext)
+            assert Path(context.path).read_text() == "+a line"
 
 
 def test_a_pipe_without_an_end_is_named_on_a_terminal(tmp_path: Path) -> None:

@@ -68,6 +68,44 @@ def test_the_list_shows_what_a_setting_does(tmp_path, settings):
     assert "evil-command" in _lines(_loaded(tmp_path, {"config.json": settings}))
 
 
+@pytest.mark.parametrize(
+    ("tool_call", "expected"),
+    [
+        ({"approval": None}, "unsets toolCall.approval, all rules for calls, in agent"),
+        ({"approval": {"deny": None}}, "unsets toolCall.approval.deny, all rules"),
+        ({"approval": {"ask": None}}, "unsets toolCall.approval.ask, all rules"),
+        ({"approval": {"byDefault": None}}, "unsets toolCall.approval.byDefault, the verdict"),
+    ],
+)
+def test_the_list_shows_the_rules_that_an_agent_unsets(tmp_path, tool_call, expected):
+    agent = {"description": "Friendly", "toolCall": tool_call}
+
+    assert expected in _lines(_loaded(tmp_path, {"config.json": {"agent": {"agent": agent}}}))
+
+
+AGENT, ADDRESS = "which runs: evil-command", "at http://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"api": "acp"}, [AGENT]),
+        ({"api": " acp "}, [AGENT]),
+        ({"api": "acp", "url": "http://evil.example"}, [AGENT, ADDRESS]),
+        ({"api": "openai-chat", "url": "http://evil.example"}, [ADDRESS]),
+        ({"url": "http://evil.example"}, [ADDRESS]),
+        ({"api": "${env:API:acp}", "url": "http://evil.example"}, [AGENT, ADDRESS]),
+        ({"api": "${env:API:acp}"}, [AGENT, "at an unspecified address"]),
+    ],
+)
+def test_the_list_shows_the_program_and_the_address_of_a_provider(tmp_path, settings, expected):
+    provider = {"command": ["evil-command"], "keyEnv": "OPENAI_API_KEY", **settings}
+    [item] = _loaded(tmp_path, {"config.json": {"providers": {"x": provider}}}).withheld
+
+    assert len(item.lines) == len(expected)
+    assert all(part in line for part, line in zip(expected, item.lines, strict=True))
+
+
 @pytest.mark.parametrize("key", [" ", 5, "${env:NONE:}"])
 def test_a_provider_whose_key_may_be_none_names_the_variable(tmp_path, key):
     settings = {"providers": {"stripe": {"api": "openai-chat", "url": "http://x", "key": key}}}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -51,6 +52,27 @@ def test_it_is_named_and_the_rest_counts(house, kind):
     assert problem.source == str(path)
     assert house.load().config.default_model == "a/b"
     assert problem.line == (2 if kind == "not UTF-8" else None)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.ESTALE])
+@pytest.mark.parametrize("place", ["root", "target of a link"])
+def test_a_folder_that_cannot_be_accessed_counts_as_absent(house, monkeypatch, code, place):
+    hidden = house.roots[0]
+    if place != "root":
+        (house.roots[0] / ".eca").mkdir(parents=True)
+        hidden = house.folder / "elsewhere"
+        (house.roots[0] / ".eca" / "agents").symlink_to(hidden / "agents")
+        (house.roots[0] / ".eca" / "config.json").symlink_to(hidden / "config.json")
+    house.in_root(1, {"defaultModel": "a/b"})
+    stat = os.stat
+
+    def refuse(path: Any, **options: Any) -> os.stat_result:
+        if not isinstance(path, int) and os.path.realpath(path).startswith(str(hidden)):
+            raise OSError(code, os.strerror(code), str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert house.config().default_model == "a/b"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "directory", "device", "loop", "large", "not UTF-8"])

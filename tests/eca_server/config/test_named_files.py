@@ -10,9 +10,12 @@ import pytest
 import trio
 
 from eca_server.agent.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
+from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.agent.hooks.action import run_action
-from eca_server.config import files, workspace_files
+from eca_server.config import files, workspace_files, workspace_layer
 from eca_server.config.settings import Config
+from eca_server.workspace.boundary import Workspace
+from tests.eca_server.agent.context.conftest import root_of
 from tests.eca_server.agent.hooks.test_hooks import HERE
 
 if TYPE_CHECKING:
@@ -229,6 +232,53 @@ def test_a_prompts_file_that_is_a_link_now_is_not_read(untrusted, key, is_direct
     changed = untrusted.load(accepted)  # the setting in force names the same file
     assert "a key" not in (prompt(changed) or "")
     assert only(changed).uses == (f"prompts/p.md (a link to {secret})",)
+
+
+def instructions(loaded: LoadedConfig, house: House) -> InstructionFiles:
+    async def read() -> InstructionFiles:
+        return await read_instruction_files(
+            Workspace([root_of(house.roots[0])]),
+            user_directory=house.user.parent,
+            rules=[rule.path for rule in loaded.config.rules if rule.path is not None],
+            trusted_roots=loaded.trusted_roots,
+        )
+
+    return trio.run(read)
+
+
+@pytest.mark.parametrize("name", ["docs/rule.md", "link.md"])
+def test_a_rules_file_that_is_a_link_now_is_not_read(house, name):
+    root = house.roots[0]
+    house.write(root / "docs" / "rule.md", "Be kind.")
+    (root / "link.md").symlink_to(house.write(house.home / "shared.md", "Be brief."))
+    house.in_root(0, {"rules": [{"path": name}]})
+    loaded = house.load()
+    before = instructions(loaded, house)
+    assert [each.attributes["source"] for each in before.sections] == ["workspace"]
+    (root / name).unlink()
+    (root / name).symlink_to(house.write(house.home / "key", "PRIVATE KEY"))
+    after = instructions(loaded, house)
+    assert after.text == ""
+    assert "to a file that was not accepted" in str(after.notes)
+
+
+def test_a_rules_file_that_leaves_the_folder_while_it_is_checked_does_not_count(
+    untrusted, monkeypatch
+):
+    monkeypatch.setattr(workspace_layer, "is_inside", lambda *_: True)
+    path = untrusted.write(untrusted.home / "key", "PRIVATE KEY")
+    untrusted.in_root(0, {"rules": [{"path": "rule.md"}]})
+    (untrusted.roots[0] / "rule.md").symlink_to(path)
+    assert untrusted.load().config.rules == ()
+
+
+def test_a_rules_file_that_another_file_of_the_folder_replaces_is_read(house):
+    path = house.write(house.roots[0] / "rule.md", "Be kind.")
+    house.in_root(0, {"rules": [{"path": "rule.md"}]})
+    loaded = house.load()
+    path.unlink()
+    path.symlink_to(house.write(house.roots[0] / "new.md", "Be brief."))
+    assert "Be brief." in instructions(loaded, house).text
 
 
 def test_the_text_of_a_file_is_the_one_that_the_digest_covers(untrusted, monkeypatch):

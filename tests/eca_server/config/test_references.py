@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from eca_server.secret import Secret
@@ -66,6 +68,14 @@ def test_a_text_inside_upstream_s_program_is_named_as_one(house):
 def test_a_relative_file_needs_a_folder_to_start_from(house):
     house.environ["ECA_CONFIG"] = '{"welcomeMessage": "${file:key.txt}"}'
     assert house.problem().key == "welcomeMessage"
+
+
+@pytest.mark.parametrize("key", ["compactPromptFile", "netrcFile"])
+def test_a_problem_quotes_a_path_as_written_and_never_its_value(house, key):
+    house.environ |= {"TOKEN": KEY, "ECA_CONFIG": json.dumps({key: "${env:TOKEN}"})}
+    problem = house.problem()
+    assert problem.key == key
+    assert problem.message == "expected an absolute path or ~/.., got '${env:TOKEN}'"
 
 
 def test_a_missing_reference_in_a_payload_costs_its_own_key(house):

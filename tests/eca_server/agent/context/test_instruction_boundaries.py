@@ -167,9 +167,9 @@ async def test_a_configured_rule_is_judged_by_where_it_really_leads(
     write(repository / "own.md", "Own.")
     rules = ("link.md", "own.md", str(repository / "link.md"))
     instructions = await read(repository, user_directory, trusted=trusted, rules=rules)
-    assert ("Shared." in instructions.text) is trusted
+    assert "Shared." not in instructions.text
     assert "Own." in instructions.text
-    assert bool(instructions.notes) is not trusted
+    assert len(instructions.notes) == 2
     named = await read(repository, user_directory, rules=(str(shared),))
     assert "Shared." in named.text
 

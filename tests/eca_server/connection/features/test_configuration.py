@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import inspect
@@ -24,6 +25,7 @@ import eca_server
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.agent.tools.custom import CustomCommand
+from eca_server.config.loading import LoadedConfig
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
@@ -165,6 +167,24 @@ async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fi
         assert await ours.chat_told() == {"welcomeMessage": "two"}
         ours.write("{")
         assert len(await ours.unsolicited()) == 1
+
+
+async def test_a_disk_that_fails_is_reported_once_and_changes_nothing(tmp_path, monkeypatch):
+    async with project(tmp_path, {"welcomeMessage": "one"}) as ours:
+        settings = ours.editor.connection.parts.settings
+        before, load = settings.config, settings.load
+
+        def fail(**_: Any) -> LoadedConfig:
+            raise OSError(errno.ESTALE, "Stale file handle", str(ours.file))
+
+        monkeypatch.setattr(settings, "load", fail)
+        ours.write({"welcomeMessage": "two"})
+        (shown,) = await ours.unsolicited()
+        assert f"{ours.file}: could not be read: Stale" in shown["params"]["message"]
+        assert (settings.config, ours.watcher.is_pending) == (before, False)
+        monkeypatch.setattr(settings, "load", load)
+        assert await ours.chat_told() == {"welcomeMessage": "two"}
+        assert settings.loaded.problems == ()
 
 
 async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path):
