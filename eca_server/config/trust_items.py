@@ -247,17 +247,22 @@ def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
         if approval.get(key, "") is None
     ]
     lines += [
-        f"unsets {verdict}.{selector}, a rule for calls, in {name}"
+        f"{'unsets' if rule is None else 'sets'} {verdict}.{selector}, a rule for calls"
+        f"{_when(rule)}, in {name}"
         for verdict in ("deny", "ask")
         for selector, rule in _member(approval, verdict).items()
-        if rule is None
     ]
     lines += [
         f"lets calls of {selector} run without asking in {name}{_when(rule)}"
         for selector, rule in _member(approval, "allow").items()
     ]
-    if approval.get("byDefault") == "allow":
+    verdict = approval.get("byDefault")
+    if verdict == "allow":
         lines.append(f"lets calls that no rule covers run without asking in {name}")
+    elif verdict is not None:
+        lines.append(
+            f"sets the verdict for calls that no rule covers to {_json(verdict)} in {name}"
+        )
     return lines
 
 

@@ -83,6 +83,18 @@ def test_the_list_shows_the_rules_that_an_agent_unsets(tmp_path, tool_call, expe
     assert expected in _lines(_loaded(tmp_path, {"config.json": {"agent": {"agent": agent}}}))
 
 
+def test_the_list_shows_the_rules_that_an_agent_s_file_replaces(tmp_path):
+    text = "---\ntools: {byDefault: ask, deny: ['eca__shell_command(zzz)']}\n---\nBe kind.\n"
+    file = tmp_path / "root/.eca/agents/agent.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    lines = _lines(_loaded(tmp_path, {}))
+
+    rule = "sets deny.eca__shell_command, a rule for calls when its command matches zzz, in agent"
+    assert rule in lines
+    assert 'sets the verdict for calls that no rule covers to "ask" in agent' in lines
+
+
 AGENT, ADDRESS = "which runs: evil-command", "at http://evil.example"
 
 
