@@ -1,4 +1,4 @@
-"""A folder's settings cannot hide behind others: the findings of a review of workspace trust."""
+"""The question about a folder names what its settings do, also if others hide it."""
 
 from __future__ import annotations
 
