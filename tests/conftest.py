@@ -8,7 +8,9 @@ import inspect
 import itertools
 import os
 import signal
+import sys
 import sysconfig
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -36,6 +38,10 @@ settings.register_profile(
 
 HANG_SECONDS = 120
 """The time after which the tracebacks of all threads are printed."""
+
+MEMORY = "/dev/shm"
+MEMORY_BYTES = 2 << 30
+"""The free space that a file system in memory must have to hold the tests' directories."""
 
 STDERR = pytest.StashKey[int]()
 ARMED = pytest.StashKey[float]()
@@ -68,7 +74,21 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         print_table(terminalreporter, reports)
 
 
+def keep_files_in_memory() -> None:
+    """Put the tests' directories on a file system in memory that has room, if one is there.
+
+    A third of the suite's time was the disk's. A `TMPDIR` of the user's own is respected.
+    """
+    if sys.platform != "linux" or "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return
+    found = os.statvfs(MEMORY)
+    if found.f_bavail * found.f_frsize >= MEMORY_BYTES and not found.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = MEMORY
+        tempfile.tempdir = None
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    keep_files_in_memory()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("long" if config.getoption("--long") else "ci")
