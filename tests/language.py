@@ -1,6 +1,6 @@
 """The rules of plain English that a program can check; CONTRIBUTING.md has all of them.
 
-`python -m tests.language PATH...` prints a line for each sentence that breaks one.
+`python -m tests.language [PATH...]` prints a line for each sentence and name that breaks one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
+TOPS: Final = ("docs", "eca_protocol", "eca_server", "fuzz", "tests")
+UNCHECKED: Final = ("tests/language.py", "tests/test_language.py")
+"""The list of what is not written has to be written."""
+
+WIRE_NAMES: Final = ("eca_protocol/messages/",)
+"""Packages whose attributes have the names of members on the wire."""
 
 OPENINGS: Final = (
     "What",
@@ -182,18 +188,24 @@ def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, node.attr
 
 
-def modules(paths: list[Path]) -> Iterator[Path]:
-    """Yield the modules that are, or are below, these paths."""
+def modules(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the modules of ours that are, or are below, these paths."""
     for path in paths:
-        yield from sorted(path.rglob("*.py")) if path.is_dir() else [path]
+        for each in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            is_foreign = not {"node_modules", "pinned"}.isdisjoint(each.parts)
+            if not is_foreign and each.relative_to(ROOT).as_posix() not in UNCHECKED:
+                yield each
 
 
 def main() -> int:
-    """Print the findings in the paths of the command line, and return an exit code."""
+    """Print the findings in the paths of the command line, or in all; return an exit code."""
+    paths = [Path(each).resolve() for each in sys.argv[1:]] or [ROOT / top for top in TOPS]
     count = 0
-    for path in modules([Path(each).resolve() for each in sys.argv[1:]]):
-        is_test = path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "fuzz")
-        for finding in findings(path, names=not is_test, texts=not is_test):
+    for path in modules(paths):
+        name = path.relative_to(ROOT).as_posix()
+        is_product = name.startswith("eca")
+        names = is_product and not name.startswith(WIRE_NAMES)
+        for finding in findings(path, names=names, texts=is_product):
             print(finding)
             count += 1
     return int(count > 0)
