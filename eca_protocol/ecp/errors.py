@@ -27,8 +27,9 @@ class AgentError(ECAError):
         self, kind: AgentErrorKind, message: str, *, code: int | None = None, data: Any = None
     ) -> None:
         if len(message) > _LONGEST:
-            omitted = len(message) - _LONGEST
-            message = f"{message[:_LONGEST]}... (cut, {omitted} characters left out)"
+            end = message.rfind(" ", _LONGEST - 512, _LONGEST)  # half a key is not recognized
+            end = _LONGEST if end < 0 else end
+            message = f"{message[:end]}... (cut, {len(message) - end} characters left out)"
         super().__init__(message)
         self.kind = kind
         self.message = message

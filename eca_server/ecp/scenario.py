@@ -21,7 +21,7 @@ from eca_server.ecp.agent_pool import AgentPool, AgentSession, VersionUnsupporte
 from eca_server.ecp.batch import Batch, PlannedScenario
 from eca_server.ecp.graders import Graders
 from eca_server.ecp.manifest.model import Scenario, Step
-from eca_server.ecp.reports.masking import make_masker
+from eca_server.ecp.reports.masking import make_masker, mask_beginning
 from eca_server.ecp.results import Check, ExitReason, ScenarioReport, StepReport
 
 _log = logging.getLogger("eca_server.ecp")
@@ -118,7 +118,7 @@ async def run_scenario(
     except Exception as fault:  # noqa: BLE001 - the other scenarios are to run
         _log.debug("the scenario %s could not be run", planned.scenario.name, exc_info=True)
         text = f"the scenario could not be run: {type(fault).__name__}: {fault}"
-        run.fail("error", text[:8192])
+        run.fail("error", mask_beginning(text, 8192)[:8192])
     if run.failed:
         await pool.discard()
         run.read_log()

@@ -33,8 +33,8 @@ _SECRET_NAME = re.compile(
 )
 """Names of members, options and environment variables whose value is always a secret."""
 
-_OPTION = re.compile(r"(?s)(-{0,2}([\w-]+)=).+")
-"""A word of a command line with a name and a value."""
+_OPTION = re.compile(r"(?s)((?:-{0,2}[\w-]+=)?-{0,2}([\w-]+)(?:=|:\s*)).+")
+"""A word of a command line with a name and a value; the value may be a header."""
 
 _FLAG = re.compile(r"--?([\w-]+)")
 """A word of a command line with a name; its value is the next word."""

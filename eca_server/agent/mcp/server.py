@@ -303,6 +303,7 @@ class Server:
                 return self._move(Input.FAILED)
             _log.warning("MCP server %s: %s; it is restarted", self.name, error)
             if ran:  # else tasks still wait for this start
+                self._run.listed.set()
                 self._run.renew()
             self._move(Input.CRASHED)
             await trio.sleep(wait)

@@ -168,8 +168,12 @@ class Connection:
 
         load_all = partial(self.settings.load, previous=self.settings.loaded)
         with self.gate.opened_after(self._host.options.load_seconds, be_late):
-            loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
-        self.settings.put_in_force(loaded)
+            try:
+                loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
+            except OSError as error:
+                self.settings.keep_in_force(error)
+            else:
+                self.settings.put_in_force(loaded)
         let_pass()
 
     def _watch_client(self, process_id: int | None) -> None:

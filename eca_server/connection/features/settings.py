@@ -65,6 +65,17 @@ class Settings:
         before, self.loaded = self.loaded, loaded
         self.on_change(before)
 
+    def keep_in_force(self, error: OSError) -> None:
+        """Keep the configuration, with the error of a load as a problem until the next one."""
+        problem = Problem(
+            source=str(error.filename or "configuration"),
+            message=f"could not be read: {error.strerror or error} "
+            "(the previous configuration stays in force)",
+        )
+        if problem not in self.loaded.problems:
+            problems = (*self.loaded.problems, problem)
+            self.put_in_force(attrs.evolve(self.loaded, problems=problems))
+
     async def reload(self) -> None:
         """Load the configuration again, and put it in force."""
         load_again = partial(self.load, previous=self.loaded)
@@ -117,22 +128,11 @@ class Watcher:
             try:
                 self._read = await trio.to_thread.run_sync(load_again, abandon_on_cancel=True)
             except OSError as error:
-                self._report(error)
+                settings.keep_in_force(error)
+                self._in_force = self._read = settings.loaded
         elif settings.loaded is self._in_force and self._read is not self._in_force:
             self._in_force = self._read
             settings.put_in_force(self._read)
-
-    def _report(self, error: OSError) -> None:
-        """Keep the configuration in force, with the error as a problem until the next load."""
-        settings, reason = self._settings, error.strerror or str(error)
-        problem = Problem(
-            source=str(error.filename or "configuration"),
-            message=f"could not be read: {reason} (the previous configuration stays in force)",
-        )
-        problems = settings.loaded.problems
-        if problem not in problems:
-            settings.put_in_force(attrs.evolve(settings.loaded, problems=(*problems, problem)))
-        self._in_force = self._read = settings.loaded
 
 
 class Turnstile:

@@ -19,6 +19,7 @@ from eca_server.ecp.graders.settings import GraderSettings, SettingsInvalid, rea
 from eca_server.ecp.graders.text_match import match_text
 from eca_server.ecp.graders.tool_usage import match_calls
 from eca_server.ecp.manifest.model import Grader, Step
+from eca_server.ecp.reports.masking import mask_beginning
 from eca_server.ecp.results import Check
 
 if TYPE_CHECKING:
@@ -94,6 +95,6 @@ def _failed_check(grader: Grader, why: str) -> Check:
         field="tool_calls" if grader.type == "tool_usage" else grader.field,
         passed=False,
         score=0.0,
-        reasoning=f"the check could not be made: {why}"[:8192],
+        reasoning=mask_beginning(f"the check could not be made: {why}", 8192)[:8192],
         error=True,
     )

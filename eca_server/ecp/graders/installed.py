@@ -17,6 +17,7 @@ import trio
 from eca_protocol.ecp import Result
 from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.manifest.reading import GRADER_GROUP
+from eca_server.ecp.reports.masking import mask_beginning
 from eca_server.ecp.results import Check
 
 _SECONDS: Final = 60.0
@@ -55,7 +56,7 @@ def _read(name: str, verdict: Any) -> tuple[bool, float, str]:
     if isinstance(verdict, Mapping) and isinstance(verdict.get("passed"), bool):
         passed = verdict["passed"]
         _, score, why = _read(name, verdict.get("score", passed))
-        return passed, score, str(verdict.get("reasoning", why))[:8192]
+        return passed, score, mask_beginning(str(verdict.get("reasoning", why)), 8192)[:8192]
     raise TypeError(
         f"expected {name} to return a boolean, a score from 0 to 1, or a mapping with `passed`, "
         f"got {verdict!r:.80}"

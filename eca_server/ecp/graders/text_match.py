@@ -6,10 +6,7 @@ fails every check: an empty answer is no evidence for `does_not_contain`.
 
 from __future__ import annotations
 
-import functools
-import os
 import re
-from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -17,11 +14,10 @@ import trio
 from eca_protocol.ecp import Result
 from eca_server.ecp.graders.settings import GraderSettings
 from eca_server.ecp.manifest.model import Grader
-from eca_server.ecp.reports.masking import make_masker
+from eca_server.ecp.reports.masking import mask_beginning
 from eca_server.ecp.results import Check
 
 _MAX_SHOWN: Final = 400
-_MAX_MASKED: Final = 8192
 _LITERAL_BRACE: Final = re.compile(r"\\N\{[^}]*\}|\\.|\{(?!(?:\d+|\d*,\d*)\})", re.DOTALL)
 
 
@@ -31,19 +27,11 @@ def field_text(grader: Grader, result: Result) -> str | None:
 
 
 def shorten(text: str) -> str:
-    """Shorten a text for a report.
-
-    Keys are masked before the cut, since half a key would not be recognized.
-    """
+    """Shorten a text for a report."""
     if len(text) <= _MAX_SHOWN:
         return text
-    shown = _masker()(text[:_MAX_MASKED])[:_MAX_SHOWN]
+    shown = mask_beginning(text, _MAX_SHOWN)[:_MAX_SHOWN]
     return f"{shown}... (cut, {len(text) - _MAX_SHOWN} characters left out)"
-
-
-@functools.cache
-def _masker() -> Callable[[str], str]:
-    return make_masker(os.environ)
 
 
 async def match_text(grader: Grader, result: Result, settings: GraderSettings) -> Check:
@@ -84,9 +72,9 @@ def _check(grader: Grader, expected: str, text: str, *, passed: bool, why: str) 
 
 
 def _difference(expected: str, text: str) -> str:
-    """Return the first difference of two texts; keys are masked before the cut, as in `shorten`."""
-    end = _common_length(expected, text) + _MAX_MASKED
-    expected, text = _masker()(expected[:end]), _masker()(text[:end])
+    """Return the first difference of two texts, with keys masked."""
+    length = _common_length(expected, text)
+    expected, text = mask_beginning(expected, length), mask_beginning(text, length)
     if expected == text:
         return "the text differs within a hidden key"
     at = _common_length(expected, text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -59,6 +60,14 @@ def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
     }
     secrets = tuple(map(Secret, values | spelled))
     return functools.lru_cache(4096)(lambda text: mask(text, *secrets))
+
+
+def mask_beginning(text: str, length: int) -> str:
+    """Return this many characters of a text and some more, masked.
+
+    A text is masked before it is cut, since half a key would not be recognized.
+    """
+    return make_masker(os.environ)(text[: length + 8192])
 
 
 class _Masking:

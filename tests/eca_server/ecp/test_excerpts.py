@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 
 import pytest
 
-from eca_protocol.ecp import Result, ToolCall
+from eca_protocol.ecp import AgentError, Result, ToolCall
 from eca_server.ecp import scenario
-from eca_server.ecp.graders import text_match, tool_usage
+from eca_server.ecp.graders import Graders, text_match, tool_usage
 from eca_server.ecp.graders.settings import GraderSettings
-from eca_server.ecp.manifest.model import Grader
+from eca_server.ecp.manifest.model import Grader, Step
 from eca_server.ecp.reports.masking import make_masker
 
 ODD_KEY = 'pass"word\\with é'
@@ -20,18 +19,21 @@ KEY = "my-own-password-of-the-desk"
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESK_PASSWORD", KEY)
     monkeypatch.setenv("ODD_PASSWORD", ODD_KEY)
-    text_match._masker.cache_clear()
-    yield
-    text_match._masker.cache_clear()
 
 
-def test_a_cut_text_shows_no_half_of_a_key() -> None:
+async def test_a_cut_text_shows_no_half_of_a_key() -> None:
     shown = text_match.shorten("x" * 390 + f" {KEY} and more")
     assert "my-own" not in shown
     assert "password" not in scenario._log_excerpt(KEY + "x" * 4090)
+    error = str(AgentError("agent_error", "x" * 8180 + f" {KEY} and more"))
+    assert ("my-own" in error, "16 characters" in error) == (False, False)
+    assert error.endswith(f"(cut, {len(KEY) + 10} characters left out)")
+    grader = Grader(type="not installed " + "x" * 8130 + f" {KEY}")
+    (check,) = await Graders(GraderSettings()).grade(Step(input="", graders=(grader,)), Result())
+    assert "my-own" not in check.reasoning
 
 
 @pytest.mark.parametrize(

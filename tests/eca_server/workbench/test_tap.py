@@ -37,6 +37,10 @@ KEY = "sk-ant-0123456789abcdef"
             {"command": ["srv", "--token", "***", "--api-key=***", "--model=m", "-v", "word"]},
         ),
         (
+            {"args": ["--header", "X-API-Key: any", "--header=Authorization:any", "Accept: any"]},
+            {"args": ["--header", "X-API-Key: ***", "--header=Authorization:***", "Accept: any"]},
+        ),
+        (
             {
                 "args": [
                     "--password",

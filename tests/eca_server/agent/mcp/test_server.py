@@ -290,6 +290,19 @@ async def test_waiting_for_the_lists_of_a_stopped_server_returns_at_once(autojum
         assert told == ["starting", "failed"]
 
 
+async def test_waiting_for_the_lists_of_a_server_that_crashes_returns(autojump_clock):
+    place = Place()
+    place.hangs = {"prompts"}
+    async with server_at(place) as (server, _):
+        await started(server)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.listed)
+            await quiet()
+            place.session.end()
+            nursery.cancel_scope.deadline = trio.current_time() + 0.1
+        assert not nursery.cancel_scope.cancelled_caught
+
+
 async def test_many_changes_cause_one_update_of_the_lists(autojump_clock):
     place = Place()
     async with server_at(place) as (server, told):

@@ -25,7 +25,9 @@ import eca_server
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, finish, reply, tool_call, wait
 from eca_server.agent.tools.custom import CustomCommand
+from eca_server.config import loading
 from eca_server.config.loading import LoadedConfig
+from eca_server.connection.features import lifecycle
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
@@ -185,6 +187,23 @@ async def test_a_disk_that_fails_is_reported_once_and_changes_nothing(tmp_path, 
         monkeypatch.setattr(settings, "load", load)
         assert await ours.chat_told() == {"welcomeMessage": "two"}
         assert settings.loaded.problems == ()
+
+
+async def test_a_disk_that_fails_after_the_first_answer_is_reported(tmp_path, monkeypatch):
+    def fail(*, is_first: bool = False, **options: Any) -> LoadedConfig:
+        if is_first:
+            return loading.load(is_first=True, **options)
+        raise OSError(errno.EIO, "Input/output error", "/disk/.eca")
+
+    monkeypatch.setattr(lifecycle, "load", fail)
+    async with project(tmp_path, {}) as ours:
+        await ours.editor.ask("chat/queryCommands", {"query": "?"})
+        (text,) = [
+            each["params"]["message"]
+            for each in ours.editor.seen
+            if each.get("method") == "$/showMessage"
+        ]
+        assert text.startswith("/disk/.eca: could not be read: Input/output error")
 
 
 async def test_a_pipe_in_a_files_place_holds_nothing_up(tmp_path):
