@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import anyio
+
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.message_session import MessageSession
 from eca_protocol.testing.conformance.model import ChatModel
@@ -28,6 +30,8 @@ class ChatSession:
         self.model = model
         self.id = id_
         self.prompts = model.prompts
+        self._answered: set[str] = set()  # ids of calls
+        self._is_stopped = False
 
     @property
     def messages(self) -> list[ReceivedMessage]:
@@ -75,6 +79,7 @@ class ChatSession:
         """
         message = self.with_marker(text) if marker else text
         self.prompts.append(message)
+        self._is_stopped = False
         members_sent: dict[str, Any] = {"message": message, **params}
         if self.id is not None:
             members_sent.setdefault("chatId", self.id)
@@ -124,20 +129,42 @@ class ChatSession:
     ) -> ReceivedMessage:
         """Wait for the end of the nth turn; two `finished` in a row count once.
 
+        A server that has not asked the scripted model calls tools as it likes: those calls are
+        approved meanwhile.
+
         Raises:
             Unmet: it does not arrive in time.
         """
-        ends_one, count = self._end_detector(), 0
+        deadline = anyio.current_time() + seconds
+        while True:
+            ends_one, count = self._end_detector(), 0
 
-        def is_wanted(message: Mapping[str, Any]) -> bool:
-            nonlocal count
-            params = self._content_params(message)
-            count += params is not None and ends_one(params)
-            return count == n
+            def is_wanted(message: Mapping[str, Any]) -> bool:
+                nonlocal count
+                params = self._content_params(message)
+                count += params is not None and ends_one(params)  # noqa: B023 - used in this round
+                return count == n or self._waiting_call(params) is not None
 
-        return await self.session.until(
-            is_wanted, seconds=seconds, shows=shows, expected=f"the end of turn {n}"
-        )
+            received = await self.session.until(
+                is_wanted,
+                seconds=max(0.0, deadline - anyio.current_time()),
+                shows=shows,
+                expected=f"the end of turn {n}",
+            )
+            call_id = self._waiting_call(received.params)
+            if call_id is None:
+                return received
+            await self.approve(call_id)
+
+    def _waiting_call(self, params: Mapping[str, Any] | None) -> str | None:
+        """Return the id of a call by the server's own choice that waits for the user, or None."""
+        content = params.get("content") if params else None
+        if not isinstance(content, Mapping) or self.model.requests or self._is_stopped:
+            return None
+        call_id = content.get("id")
+        waits = content.get("type") == "toolCallRun" and content.get("manualApproval") is True
+        is_new = isinstance(call_id, str) and call_id not in self._answered
+        return call_id if waits and is_new else None
 
     def _content_params(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the params of a message if it is a content of this chat, else None."""
@@ -187,6 +214,7 @@ class ChatSession:
         Raises:
             Unmet: the server does not read.
         """
+        self._is_stopped = True
         await self.session.notify("chat/promptStop", {"chatId": self.id})
 
     async def approve(self, call_id: str, **more: Any) -> None:
@@ -195,6 +223,7 @@ class ChatSession:
         Raises:
             Unmet: the server does not read.
         """
+        self._answered.add(call_id)
         params = {"chatId": self.id, "toolCallId": call_id, **more}
         await self.session.notify("chat/toolCallApprove", params)
 
@@ -204,5 +233,6 @@ class ChatSession:
         Raises:
             Unmet: the server does not read.
         """
+        self._answered.add(call_id)
         params = {"chatId": self.id, "toolCallId": call_id, **more}
         await self.session.notify("chat/toolCallReject", params)
