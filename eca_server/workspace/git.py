@@ -11,6 +11,7 @@ import select
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from eca_protocol import platforms
@@ -51,15 +52,22 @@ class TimeLimit:
 
 
 def list_paths(
-    directory: Directory,
-    *kinds: str,
-    top: Path,
-    checkpoint: Checkpoint,
-    time_limit: TimeLimit | None = None,
+    directory: Directory, *kinds: str, top: Path, checkpoint: Checkpoint
 ) -> Iterator[str]:
-    """Yield the paths that `git ls-files` prints, relative to a directory.
+    """Yield the paths of a `listing`, within ten seconds."""
+    with listing(
+        directory, *kinds, top=top, checkpoint=checkpoint, time_limit=TimeLimit()
+    ) as paths:
+        yield from paths
 
-    Some of the files may not exist.
+
+@contextmanager
+def listing(
+    directory: Directory, *kinds: str, top: Path, checkpoint: Checkpoint, time_limit: TimeLimit
+) -> Iterator[Iterator[str]]:
+    """Start `git ls-files`, and yield the paths that it prints, relative to a directory.
+
+    Some of the files may not exist. Git ends with the block.
 
     Args:
         directory: an open directory of a work tree, in which Git starts.
@@ -67,16 +75,15 @@ def list_paths(
         top: the top of the work tree, whatever the repository's configuration says; a repository
             above it is not used.
         checkpoint: called while Git runs; an exception of it also ends Git.
-        time_limit: the rest of the time, which waiting for Git reduces; None: ten seconds.
+        time_limit: the rest of the time, which waiting for Git reduces.
 
     Raises:
-        GitUnavailable: Git printed nothing, or only some of the paths.
+        GitUnavailable: Git cannot be started; or, from the paths, it printed only some of them.
     """
     program = find_program("git", os.environ.get("PATH"))
     if program is None or not hasattr(select, "poll"):
         raise GitUnavailable("git is not installed")
     command = [program, *_SETTINGS, "ls-files", "-z", *kinds, "--exclude-standard"]
-    limit = time_limit or TimeLimit()
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     places = {"GIT_WORK_TREE": str(top), "GIT_CEILING_DIRECTORIES": str(top.parent)}
     with (
@@ -92,14 +99,21 @@ def list_paths(
         GUARD.guarding(process.pid),
     ):
         try:
-            assert process.stdout is not None
-            rest = b""
-            for piece in _pieces(process.stdout.fileno(), checkpoint, limit):
-                *complete, rest = (rest + piece).split(b"\0")
-                yield from map(os.fsdecode, complete)
-            status = process.wait()
+            yield _paths(process, checkpoint, time_limit)
         finally:
             process.kill()
+
+
+def _paths(
+    process: subprocess.Popen[bytes], checkpoint: Checkpoint, time_limit: TimeLimit
+) -> Iterator[str]:
+    """Yield the paths that Git prints."""
+    assert process.stdout is not None
+    rest = b""
+    for piece in _pieces(process.stdout.fileno(), checkpoint, time_limit):
+        *complete, rest = (rest + piece).split(b"\0")
+        yield from map(os.fsdecode, complete)
+    status = process.wait()
     if status != 0:
         raise GitUnavailable(f"git ended with status {status}")
 

@@ -19,7 +19,7 @@ import logging
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -99,23 +99,29 @@ def _by_rules(tree: _Tree) -> Iterator[str]:
     """Yield the files that are not ignored; walk, also for the rest, if Git breaks off."""
     top = top_of_work_tree(tree.path)
     if top is not None:
-        with contextlib.suppress(git.GitUnavailable, OSError):
-            for kind in ("--cached", "--others"):
-                yield from _by_git(tree, "", kind, top=top)
+        with contextlib.suppress(git.GitUnavailable, OSError), ExitStack() as stack:
+            tracked = stack.enter_context(tree.git_listing("", "--cached", top=top))
+            others = stack.enter_context(tree.git_listing("", "--others", top=top))
+            yield from _existing(tree, "", tracked)
+            yield from _existing(tree, "", others)
             return
     if not _is_itself_ignored(tree.path, top):
         yield from _walk(tree, "", _rules_above(tree.path, top))
 
 
-def _by_git(tree: _Tree, directory: str, *kinds: str, top: Path) -> Iterator[str]:
-    """Yield the existing files that Git prints, of other repositories the files in them."""
+def _existing(tree: _Tree, directory: str, names: Iterator[str]) -> Iterator[str]:
+    """Yield the existing files of Git's names, of other repositories the files in them."""
     prefix = f"{directory}/" if directory else ""
-    for name in tree.git_paths(directory, *kinds, top=top):
-        path = tree.spelled(prefix + name.rstrip("/"))
-        if tree.kind(path) == "directory":
-            yield from _nested(tree, path)
-        elif tree.lists(path):
+    for name in names:
+        path = prefix + name.rstrip("/")
+        kind = tree.kind(path)
+        if kind is None:
+            path = tree.spelled(path)
+            kind = tree.kind(path)
+        if kind == "file" or (kind == "link" and tree.lists(path)):
             yield path
+        elif kind == "directory":
+            yield from _nested(tree, path)
 
 
 def _nested(tree: _Tree, directory: str) -> Iterator[str]:
@@ -124,7 +130,8 @@ def _nested(tree: _Tree, directory: str) -> Iterator[str]:
         tree.repositories_left -= 1
         with contextlib.suppress(FileError, OSError):
             top = tree.path / directory
-            yield from _by_git(tree, directory, "--cached", "--others", top=top)
+            with tree.git_listing(directory, "--cached", "--others", top=top) as names:
+                yield from _existing(tree, directory, names)
             return
     yield from _walk(tree, directory, [])
 
@@ -150,11 +157,15 @@ class _Tree:
         self._time_limit = git.TimeLimit()
         self.repositories_left = _MOST_REPOSITORIES
         self._entries: dict[str, dict[str, _Kind]] = {}
+        self._last_directory: str | None = None
+        self._last_entries: dict[str, _Kind] = {}
         self._spellings: dict[str, dict[str, str]] = {}
 
-    def git_paths(self, directory: str, *kinds: str, top: Path) -> Iterator[str]:
-        """Return the paths that Git prints for a directory, relative to it."""
-        return git.list_paths(
+    def git_listing(
+        self, directory: str, *kinds: str, top: Path
+    ) -> AbstractContextManager[Iterator[str]]:
+        """Return a context manager of the paths that Git prints for a directory."""
+        return git.listing(
             self._descent.open(directory),
             *kinds,
             top=top,
@@ -167,16 +178,19 @@ class _Tree:
         entries = self._entries.get(directory)
         if entries is None:
             real = directory == "" or self.kind(directory) == "directory"
-            entries = dict(self._read(directory)) if real else {}
+            entries = self._read(directory) if real else {}
             self._entries[directory] = entries
         return entries
 
     def kind(self, path: str) -> _Kind | None:
         """Return the kind of an entry; None if it cannot be listed."""
-        if path.count("/") > _DEEPEST:
-            return None
         directory, _, name = path.rpartition("/")
-        return self.entries(directory).get(name)
+        if directory != self._last_directory:
+            if path.count("/") > _DEEPEST:
+                return None
+            entries = self.entries(directory)
+            self._last_directory, self._last_entries = directory, entries
+        return self._last_entries.get(name)
 
     def spelled(self, path: str) -> str:
         """Return a path of Git as the disk spells it: case and composed characters may differ."""
@@ -219,24 +233,26 @@ class _Tree:
             return stat.S_ISREG(os.stat(opened.at(name), dir_fd=opened.fd).st_mode)
         return False
 
-    def _read(self, directory: str) -> Iterator[tuple[str, _Kind]]:
+    def _read(self, directory: str) -> dict[str, _Kind]:
         self.checkpoint()
+        kinds: dict[str, _Kind] = {}
+        prefix = f"{directory}/" if directory else ""
         suppress = contextlib.suppress(OSError, FileError)
         with suppress, self._descent.open(directory).scan() as entries:
             for entry in entries:
-                path = f"{directory}/{entry.name}" if directory else entry.name
-                if entry.name in _VERSION_CONTROL or path in self._without:
-                    continue
-                if kind := _kind(entry):
-                    yield entry.name, kind
+                name, kind = entry.name, _kind(entry)
+                is_omitted = name in _VERSION_CONTROL or prefix + name in self._without
+                if kind is not None and not is_omitted:
+                    kinds[name] = kind
+        return kinds
 
 
 def _kind(entry: os.DirEntry[str]) -> _Kind | None:
-    if entry.is_symlink():
-        return "link"
+    if entry.is_file(follow_symlinks=False):
+        return "file"
     if entry.is_dir(follow_symlinks=False):
         return "directory"
-    return "file" if entry.is_file(follow_symlinks=False) else None
+    return "link" if entry.is_symlink() else None
 
 
 @attrs.frozen(kw_only=True)

@@ -212,9 +212,9 @@ class FileIndex:
             for path in self._files_of(directory, nested, share, gitignore):
                 remaining -= 1
                 yield Entry(path, number, False)
-                if gitignore and path.rpartition("/")[2] == ".gitignore":
+                parent, _, name = path.rpartition("/")
+                if gitignore and name == ".gitignore":
                     self._check_rules(root.path / path)
-                parent = path.rpartition("/")[0]
                 while parent not in directories:
                     directories.add(parent)
                     yield Entry(parent, number, True)
