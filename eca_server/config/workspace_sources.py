@@ -28,7 +28,15 @@ from eca_server.config.interpolation import (
 )
 from eca_server.config.jsonc import InvalidText, parse
 from eca_server.config.problems import Problem, dotted
-from eca_server.config.reading import InvalidValue, KeyPath, Place, Workspace, deep_merge
+from eca_server.config.reading import (
+    InvalidValue,
+    KeyPath,
+    Place,
+    Workspace,
+    deep_merge,
+    settings_of,
+)
+from eca_server.config.settings import Config
 from eca_server.config.sources import CONFIG, Sources
 from eca_server.config.trust_items import (
     TrustItem,
@@ -188,7 +196,11 @@ class WorkspaceSources(Sources):
                 tree = deep_merge(tree, in_force.value)
             else:
                 put(tree, in_force.path, in_force.value)
-        self.merged = deep_merge(self.merged, CONFIG.read(tree, self._accepting(place)))
+        layer = CONFIG.read(tree, self._accepting(place))
+        for setting in settings_of(Config):  # paths outside are added, as are those inside
+            if setting.workspace is Workspace.INSIDE and setting.name in layer:
+                layer[setting.name] = self._added((setting.name,), layer[setting.name])
+        self.merged = deep_merge(self.merged, layer)
         as_written_place = self._unresolved_place(directory)
         CONFIG.read(value, as_written_place)
         for where, error in as_written_place.errors.items():
@@ -228,12 +240,16 @@ class WorkspaceSources(Sources):
         if addition.setting.workspace is Workspace.INSIDE:  # without a path that left meanwhile
             value = [each for each in value if each["path"].is_inside]
         if addition.setting.workspace is not Workspace.SMALLER:
-            before = value_at(self.merged, addition.names)
-            before = _DEFAULTS.get(addition.names, []) if before is None else before
-            value = [*before, *(each for each in value if each not in before)]
+            value = self._added(addition.names, value)
         layer: dict[str, Any] = {}
         put(layer, addition.names, value)
         self.merged = deep_merge(self.merged, layer)
+
+    def _added(self, names: tuple[str, ...], items: list[Any]) -> list[Any]:
+        """Return the items of a list so far, and these."""
+        before = value_at(self.merged, names)
+        before = _DEFAULTS.get(names, []) if before is None else before
+        return [*before, *(each for each in items if each not in before)]
 
     def _item(
         self,

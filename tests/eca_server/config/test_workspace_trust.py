@@ -354,6 +354,15 @@ def test_what_changes_waits_and_what_was_accepted_stays_in_force(untrusted):
     assert untrusted.load(changed).config.mcp_servers["a"].awaits_trust
 
 
+@pytest.mark.parametrize("key", ["rules", "commands", "skills"])
+def test_accepted_paths_outside_are_added_to_those_of_the_user_and_inside(untrusted, key):
+    untrusted.in_user({key: [{"path": "/own"}]})
+    untrusted.in_root(0, {key: [{"path": "in"}, {"path": "/outside"}]})
+    untrusted.accept(untrusted.load())
+    found = [each.path for each in getattr(untrusted.load().config, key)]
+    assert found == ["/own", str(untrusted.roots[0] / "in"), "/outside"]
+
+
 def test_a_hooks_file_is_a_part_of_what_is_accepted(untrusted):
     script = untrusted.write(untrusted.roots[0] / ".eca" / "guard.sh", "true")
     hook = {"type": "preToolCall", "actions": [{"type": "shell", "file": "guard.sh"}]}
