@@ -181,8 +181,12 @@ class FileIndex:
             matches = list(islice(presence.filter(catalogue.matches(query)), limit))
             return matches, not matches and presence.removed > 0
 
+        return await self.in_search_thread(search)
+
+    async def in_search_thread(self, function: Callable[[], _T]) -> _T:
+        """Call a function that accesses the disk in one of the few threads of searches."""
         return await trio.to_thread.run_sync(
-            search, abandon_on_cancel=True, limiter=self._search_threads
+            function, abandon_on_cancel=True, limiter=self._search_threads
         )
 
     def _listing(self, gitignore: bool) -> Catalogue:

@@ -21,6 +21,7 @@ from eca_server.workspace.index import FileIndex, FileMatch
 
 _MOST = 200
 _MOST_EXISTING = 10_000
+_SECONDS = 5.0  # until a disk that does not answer has no matches
 
 
 async def query_contexts(
@@ -40,12 +41,14 @@ async def query_contexts(
     `resources`: the matching resources of MCP servers, without those of the client.
     """
     existing = params.contexts[:_MOST_EXISTING]
-    matches = await index.search(params.query, limit=_MOST + len(existing))
+    paths: list[ChatContext] = []
+    with trio.move_on_after(_SECONDS):
+        matches = await index.search(params.query, limit=_MOST + len(existing))
 
-    def offer() -> list[ChatContext]:
-        return list(_offered(matches, existing, workspace))
+        def offer() -> list[ChatContext]:
+            return list(_offered(matches, existing, workspace))
 
-    paths = await trio.to_thread.run_sync(offer)
+        paths = await index.in_search_thread(offer)
     before = len(paths) if params.query.strip() else _count_of_roots(paths, workspace)
     before = min(before, _MOST - len(resources))
     contexts = (*paths[:before], *resources, *paths[before:])[:_MOST]

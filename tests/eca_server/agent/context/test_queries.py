@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +20,7 @@ from eca_protocol.messages import (
     RepoMapContext,
 )
 from eca_server.agent.context.queries import query_contexts
-from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.index import FileIndex
 from tests.eca_server.agent.context.conftest import root_of
 
@@ -57,6 +59,24 @@ def files(project: Path) -> Path:
     for name in ("readme.md", "src/main.py", "src/domain.py"):
         (project / name).write_text("x\n")
     return project
+
+
+@pytest.mark.parametrize("healthy_calls", [0, 1])
+async def test_a_disk_that_does_not_answer_has_no_matches(
+    files, workspace, autojump_clock, monkeypatch, healthy_calls
+) -> None:
+    locate, calls, resume = Workspace.locate, itertools.count(), threading.Event()
+
+    def hanging(self: Workspace, path: str) -> Place:
+        if next(calls) >= healthy_calls:
+            resume.wait()
+        return locate(self, path)
+
+    monkeypatch.setattr(Workspace, "locate", hanging)
+    given = FileContext(path=str(files / "readme.md"))
+    with trio.fail_after(6):
+        assert await offered(workspace, "./", given) == []
+    resume.set()
 
 
 @pytest.mark.requirement("CHAT-24")
