@@ -103,8 +103,6 @@ class Folders:
         """Remove the temporary files of killed servers; wait for those that are too young."""
         temporaries = self.temporary_files
         roots = [root.real_path for root in self._session.roots]
-        if not temporaries.directory.is_dir():
-            return
         clean = partial(trio.to_thread.run_sync, temporaries.clean, roots, abandon_on_cancel=True)
         if await clean():
             await trio.sleep(MIN_AGE)
