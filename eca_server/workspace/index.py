@@ -26,6 +26,7 @@ import trio
 
 from eca_protocol.server.roots import Root
 from eca_server.printable import printable_line
+from eca_server.system.threads import run_in_thread
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.errors import FileError
@@ -129,9 +130,7 @@ class FileIndex:
                 self._has_all.set()
 
     async def _in_listing_thread(self, function: Callable[[], _T]) -> _T:
-        return await trio.to_thread.run_sync(
-            function, abandon_on_cancel=True, limiter=self._listing_threads
-        )
+        return await run_in_thread(function, abandon_on_cancel=True, limiter=self._listing_threads)
 
     async def search(self, query: str, *, limit: int) -> list[FileMatch]:
         """Return the existing files and directories that match a query, best first.

@@ -18,6 +18,7 @@ from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
 from eca_server.printable import LONGEST_NAME, printable_line
+from eca_server.system.threads import THREAD_SECONDS, run_in_thread
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
@@ -93,7 +94,10 @@ async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
     Raises:
         ToolError: a file or a path cannot be used.
     """
-    return await trio.to_thread.run_sync(_with_tool_errors, work, *args)
+    try:
+        return await run_in_thread(lambda: _with_tool_errors(work, *args), seconds=THREAD_SECONDS)
+    except OSError as error:
+        raise ToolError(f"{error.strerror}.") from error
 
 
 def _with_tool_errors(work: Callable[[*Ts], T], *args: *Ts) -> T:

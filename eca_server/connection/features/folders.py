@@ -23,6 +23,7 @@ from eca_server.config.directories import cache_directory, data_directory
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
+from eca_server.system.threads import run_in_thread
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.index import FileIndex
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
@@ -101,11 +102,9 @@ class Folders:
 
     async def remove_leftovers(self) -> None:
         """Remove the temporary files of killed servers; wait for those that are too young."""
-        temporaries = self.temporary_files
         roots = [root.real_path for root in self._session.roots]
-        if not temporaries.directory.is_dir():
-            return
-        clean = partial(trio.to_thread.run_sync, temporaries.clean, roots, abandon_on_cancel=True)
+        work = partial(self.temporary_files.clean, roots)
+        clean = partial(run_in_thread, work, abandon_on_cancel=True)
         if await clean():
             await trio.sleep(MIN_AGE)
             await clean()

@@ -59,7 +59,10 @@ class ConfigurationGate(LifecycleGate):
 
         timer = threading.Timer(seconds, be_late)
         timer.daemon = True
-        timer.start()
+        try:
+            timer.start()
+        except RuntimeError:  # no thread can be started, also not for the block's work
+            be_late()
         try:
             yield
         finally:

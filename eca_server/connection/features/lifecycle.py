@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import trio
-
 from eca_protocol import methods, platforms
 from eca_protocol.codec import MessageCodec
 from eca_protocol.errors import INTERNAL_ERROR, RPCError
@@ -30,6 +28,7 @@ from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
 from eca_server.system.telemetry import configure
+from eca_server.system.threads import run_in_thread
 
 if TYPE_CHECKING:
     from eca_server.connection.features.composition import Composition
@@ -169,7 +168,7 @@ class Connection:
         load_all = partial(self.settings.load, previous=self.settings.loaded)
         with self.gate.opened_after(self._host.options.load_seconds, be_late):
             try:
-                loaded = await trio.to_thread.run_sync(load_all, abandon_on_cancel=True)
+                loaded = await run_in_thread(load_all, abandon_on_cancel=True)
             except OSError as error:
                 self.settings.keep_in_force(error)
             else:

@@ -21,6 +21,7 @@ from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.problems import Problem
 from eca_server.config.settings import Config
 from eca_server.connection.features.host import Options
+from eca_server.system.threads import run_in_thread
 
 CONFIRM_SECONDS = 0.5
 """The wait before the check that follows a change."""
@@ -79,7 +80,7 @@ class Settings:
     async def reload(self) -> None:
         """Load the configuration again, and put it in force."""
         load_again = partial(self.load, previous=self.loaded)
-        self.put_in_force(await trio.to_thread.run_sync(load_again))
+        self.put_in_force(await run_in_thread(load_again))
 
     async def watch(self, seconds: float) -> None:
         """Check the files every so many seconds, and soon again after a change, for ever."""
@@ -100,7 +101,7 @@ class Settings:
                 pass
 
         try:
-            await trio.to_thread.run_sync(check, abandon_on_cancel=True)
+            await run_in_thread(check, abandon_on_cancel=True)
         finally:
             ends.set()
 
@@ -123,10 +124,10 @@ class Watcher:
         if settings.loaded is not self._in_force:  # reloaded elsewhere
             self._in_force = self._read = settings.loaded
         # In a thread: a file may be on a disk that does not answer.
-        if not await trio.to_thread.run_sync(self._read.is_current, abandon_on_cancel=True):
+        if not await run_in_thread(self._read.is_current, abandon_on_cancel=True):
             load_again = partial(settings.load, previous=settings.loaded)
             try:
-                self._read = await trio.to_thread.run_sync(load_again, abandon_on_cancel=True)
+                self._read = await run_in_thread(load_again, abandon_on_cancel=True)
             except OSError as error:
                 settings.keep_in_force(error)
                 self._in_force = self._read = settings.loaded

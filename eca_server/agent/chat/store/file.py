@@ -3,7 +3,8 @@
 Rules: writes take effect in the order of the calls, so that a chat has no gap; a failed write stays
 queued and is retried; deleted data is removed completely, also from the queue, and the file is
 rewritten when the store is idle, since SQLite leaves copies where it moved rows; an error is
-reported once and never raised, and after it the file is closed and opened again.
+reported once and never raised, and after it the file is closed and opened again, as it is when it
+was removed or replaced.
 
 Everything here waits for the disk and for other processes.
 """
@@ -11,6 +12,7 @@ Everything here waits for the disk and for other processes.
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import time
 from collections import deque
@@ -28,6 +30,7 @@ from eca_server.agent.chat.store.place import (
     Presence,
     StoreFault,
     make_private_file,
+    remove_log,
     set_aside,
 )
 from eca_server.agent.chat.store.salvage import salvage_all
@@ -68,6 +71,7 @@ class ChatFile:
         self._reported_error = False
         self._presence: Presence | None = None
         self._connection: sqlite3.Connection | None = None
+        self._opened: os.stat_result | None = None
         self._unwritten: deque[tuple[str, Callable[[ChatFile], object]]] = deque()
         self._deleted = 0
         self._may_salvage = True
@@ -224,12 +228,35 @@ class ChatFile:
 
     def _on_open_file(self, action: Callable[[], Result]) -> Result:
         try:
+            if self._connection is not None and self._is_replaced():
+                self._leave_replaced()
             if self._connection is None:
                 self._open()
             return action()
         except BaseException:
             self._drop()
             raise
+
+    def _is_replaced(self) -> bool:
+        """Return whether the path does not lead to the open file, which SQLite does not notice."""
+        assert self._opened is not None
+        try:
+            return not os.path.samestat(self._opened, self.path.stat())
+        except FileNotFoundError:
+            return True
+
+    def _leave_replaced(self) -> None:
+        """Leave a file that was removed or replaced; what follows is written to the new one."""
+        self.report_once(
+            f"{self.path} was removed or replaced while it was in use: earlier messages of open "
+            "chats are not in the new file."
+        )
+        self._drop()
+        remove_log(self.path)
+        self.last.clear()
+        if self._owner is not None:
+            self._owner.leave()
+            self._owner = None
 
     def _open(self) -> None:
         for sentence in repair_log(self.path):
@@ -239,6 +266,7 @@ class ChatFile:
         check_header(self.path)
         self._connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
         self._connection.text_factory = decode_text
+        self._opened = self.path.stat()
         if repaired := set_up(self._connection):
             self.report_once(
                 f"{self.path} had {repaired} damaged values, which were repaired or left out."

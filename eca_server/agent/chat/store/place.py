@@ -192,6 +192,21 @@ def free_name(path: Path) -> Path:
     return aside
 
 
+def remove_log(path: Path) -> None:
+    """Remove the log of a file that was replaced, which would be played into the new one.
+
+    If a different process has the file open, the log is its own.
+    """
+    with suppress(OSError):
+        presence = Presence(path)
+        try:
+            if presence.is_alone():
+                for suffix in ("-wal", "-shm"):
+                    Path(f"{path}{suffix}").unlink(missing_ok=True)
+        finally:
+            presence.leave()
+
+
 def set_aside(path: Path) -> Path:
     """Rename a damaged file and its log; return the new path.
 

@@ -85,6 +85,7 @@ class Worker:
         self._on_problem = on_problem
         self._calls: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()
         self._token: trio.lowlevel.TrioToken | None = None
+        self._is_started = False
         self._queued_bytes = 0
         self._on_time = trio.Event()
         self._on_time.set()
@@ -104,11 +105,20 @@ class Worker:
             call.done.set()
             return call
         self._queued_bytes += size
-        if self._token is None:
-            self._token = trio.lowlevel.current_trio_token()
-            threading.Thread(target=self._serve, name="eca-chats", daemon=True).start()
         self._calls.put(call)
+        if not self._is_started:
+            self._start()
         return call
+
+    def _start(self) -> None:
+        """Start the thread; if none can be started now, the next call tries again."""
+        self._token = trio.lowlevel.current_trio_token()
+        try:
+            threading.Thread(target=self._serve, name="eca-chats", daemon=True).start()
+        except RuntimeError as fault:
+            _log.warning("%s: %s", self._path, fault)
+        else:
+            self._is_started = True
 
     async def read(self, query: Query[Result]) -> Result | None:
         """Return the result of a query; None if it is not there in time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -182,6 +183,32 @@ async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(pa
             assert await ours.store.append("c", WORKSPACE, said("more"))
             assert await ours.texts("c") == ["ours", "more"]
     assert len([*path.parent.glob("*.corrupt-*")]) == 1
+
+
+@pytest.mark.parametrize("what", ["its directory", "the file", "replaced"])
+async def test_a_file_that_is_removed_while_it_is_open_is_made_anew(path: Path, what: str) -> None:
+    other = path.with_name("other")
+    async with opened(other) as before:
+        await before.store.append("other", WORKSPACE, said("theirs"))
+    async with opened(path) as ours:
+        await ours.store.append("c", WORKSPACE, said("lost"))
+        if what == "its directory":
+            shutil.rmtree(path.parent)
+        elif what == "the file":
+            path.unlink()
+        else:
+            other.replace(path)
+        assert await ours.store.append("c", WORKSPACE, said("new"))
+        assert await ours.store.append("d", WORKSPACE, said("another"))
+        (problem,) = ours.problems
+        assert problem.startswith(f"{path} was removed or replaced while it was in use")
+    async with opened(path) as afterwards:
+        assert await afterwards.texts("c") == ["new"]
+        assert await afterwards.texts("d") == ["another"]
+        assert [chat.id for chat in await afterwards.store.list(WORKSPACE, 9)][2:] == (
+            ["other"] if what == "replaced" else []
+        )
+        assert afterwards.problems == []
 
 
 async def test_a_file_of_a_newer_server_is_left_alone(path: Path) -> None:
