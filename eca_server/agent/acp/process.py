@@ -96,13 +96,15 @@ class AgentProcess:
         try:
             await self._run()
         except MCPError as error:
-            self._error = str(error)
+            self._error = self._error or str(error)
         finally:
             self._over.set()
             self._ready.set()
             self.ended.set()
 
     async def _run(self) -> None:
+        if self.is_over:  # closed before its first step
+            return
         settings = ServerSettings(name=self.name, command=self.command[0], args=self.command[1:])
         transport = start_stdio(
             settings, environment=self._environment, directory=self._directory, log=self._log
@@ -122,7 +124,8 @@ class AgentProcess:
             try:
                 await self._introduce(peer)
             except ECAError as error:
-                reason = await transport.error() if self.is_over else None
+                has_ended = self.is_over and self._error is None
+                reason = await transport.error() if has_ended else None
                 raise MCPError(str(reason or error), kind="start") from error
             self._ready.set()
             await self._over.wait()
@@ -163,3 +166,5 @@ class AgentProcess:
         """End the agent; `ended` follows within the seconds of the ladder."""
         self._error = self._error or "it was ended"
         self._over.set()
+        if self._peer is not None and not self.has_started:
+            self._peer.close()  # its `initialize` is not waited for

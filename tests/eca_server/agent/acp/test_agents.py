@@ -419,11 +419,14 @@ async def test_a_stop_ends_a_running_terminal(tmp_path: Path) -> None:
         assert text(await turn(ours, "say next")) == "next"
 
 
-async def test_the_agent_ends_with_the_connection(tmp_path: Path) -> None:
-    async with chatting(tmp_path) as (ours, log):
+@pytest.mark.parametrize("state", ["prompt", "process"])
+async def test_the_agent_ends_with_the_connection(tmp_path: Path, state: str) -> None:
+    async with chatting(tmp_path, slow=state) as (ours, log):
         await ours.send(ours.prompt_request("say x\nwait", model=MODEL))
-        await ours.content("text", text="x")
-        [[pid]] = log.of("start")
+        if state == "prompt":
+            await ours.content("text", text="x")
+        [[pid]] = await log.wait_for("start")
+        await log.wait_for("initialize")
         await ours.ask("shutdown")
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
