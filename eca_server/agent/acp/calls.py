@@ -44,6 +44,7 @@ class AgentCall:
         is_written: its arguments are part of the answer.
         is_asking: its permission is being decided.
         approved: the places of the call, if the user or the policy has approved it.
+        approves_changes: the approved call was one that changes its places, or has shown a change.
         command: the approved command, if it runs one.
     """
 
@@ -58,6 +59,7 @@ class AgentCall:
     is_written: bool = False
     is_asking: bool = False
     approved: tuple[Place, ...] = ()
+    approves_changes: bool = False
     command: str | None = None
 
     def merge(self, change: acp.ToolCall | acp.ToolCallChange) -> None:
@@ -81,6 +83,11 @@ class AgentCall:
         if isinstance(command, list) and all(isinstance(each, str) for each in command):
             return shlex.join(command)
         return command if isinstance(command, str) and command.strip() else None
+
+    @property
+    def changes_files(self) -> bool:
+        """True if the call changes the files that it names, or shows a change of them."""
+        return _EFFECTS.get(self.kind or "") == "write" or any(self._diffs)
 
     @property
     def _diffs(self) -> Iterator[acp.DiffOfCall]:

@@ -261,6 +261,8 @@ def _call(cls: Any, given: dict[str, Any]) -> Any:
         status=given.get("status"),
         raw_input=given.get("input"),
         content=content or None,
+        locations=tuple(m.ToolCallLocation(path=path) for path in given.get("locations", ()))
+        or None,
     )
 
 

@@ -94,6 +94,18 @@ async def test_calls_that_do_not_ask_are_shown_with_their_output(tmp_path: Path)
         assert text(got) == "xy"
 
 
+async def test_a_diff_of_a_running_call_comes_with_its_end(tmp_path: Path) -> None:
+    begun = {"id": "t", "kind": "edit", "status": "in_progress"}
+    diff = {"id": "t", "update": True, "diffs": [["/w/a.py", "old", "new"]]}
+    done = {"id": "t", "update": True, "status": "completed"}
+    script = "\n".join(f"tool {_json(each)}" for each in (begun, diff, done))
+    async with chatting(tmp_path) as (ours, _):
+        got = [c for c in await turn(ours, script) if c["type"].startswith("toolCall")]
+        kinds = ["toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled"]
+        assert [each["type"] for each in got] == kinds  # W-30: one of each
+        assert got[-1]["details"]["path"] == "/w/a.py"
+
+
 async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
     async with chatting(tmp_path, config={"chat": {"title": True}}) as (ours, log):
         got = await turn(ours, "plan one=completed two=in_progress\nusage 100 0.5\ntitle Robots")
@@ -168,6 +180,21 @@ async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) ->
         await ours.expect_finished()
         assert file.read_text() == "new"
         assert not other.exists()
+
+
+async def test_an_approved_read_does_not_cover_a_write(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "a.txt"
+    call = {"id": "t", "kind": "read", "locations": [str(file)]}
+    late = {"id": "t", "kind": "edit", "update": True, "diffs": [[str(file), None, "new"]]}
+    script = f"ask {_json(call)}\ntool {_json(late)}\nread {file}\nwrite {file} new"
+    async with chatting(tmp_path) as (ours, _):
+        file.write_text("old")
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        assert (await approve(ours))["name"] == "read"
+        assert (await approve(ours, accept=False))["name"].endswith("write_file")
+        await ours.expect_finished()
+        assert "[old]" in text(ours.contents())
+        assert file.read_text() == "old"
 
 
 async def test_lines_are_counted_as_editors_count_them(tmp_path: Path) -> None:
