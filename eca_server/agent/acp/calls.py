@@ -30,6 +30,9 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     "delete": "write",
     "move": "write",
 }
+_CHANGED: Final = (
+    "Refused: a hook changed the input of this call, but the agent would run it as it was before."
+)
 _LONGEST_NAME: Final = 60
 _LONGEST_TITLE: Final = 300
 _MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
@@ -175,9 +178,11 @@ class AgentTool:
         """Resolve the paths of the call.
 
         Raises:
-            ToolError: a path is invalid.
+            ToolError: a path is invalid, or a hook has changed the input.
         """
         call = self.agent_call
+        if arguments != call.arguments:
+            raise ToolError(_CHANGED)
         places = await in_thread(self._places)
         return PreparedCall(
             run=_never,

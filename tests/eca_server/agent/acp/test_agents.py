@@ -197,6 +197,17 @@ async def test_an_approved_read_does_not_cover_a_write(tmp_path: Path) -> None:
         assert file.read_text() == "old"
 
 
+async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path: Path) -> None:
+    changed = _json({"updatedInput": {"command": "echo safe"}})
+    hook = {"type": "preToolCall", "actions": [{"type": "shell", "shell": f"echo '{changed}'"}]}
+    call = {"id": "t", "kind": "execute", "input": {"command": "rm a"}}
+    async with chatting(tmp_path, config={"hooks": {"guard": hook}}) as (ours, _):
+        got = await turn(ours, f"ask {_json(call)}", trust=True)
+        (called,) = of_type(got, "toolCalled")
+        assert (called["error"], "a hook changed" in called["outputs"][0]["text"]) == (True, True)
+        assert "[reject_once]" in text(got)
+
+
 async def test_lines_are_counted_as_editors_count_them(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, _):
         file = tmp_path / "work" / "a.txt"
