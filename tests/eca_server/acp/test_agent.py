@@ -219,6 +219,17 @@ async def test_a_server_that_cannot_start_or_dies_is_a_clear_error(tmp_path: Pat
             await editor.prompt("none", "hello")
 
 
+async def test_a_message_of_the_server_is_shown_once_in_a_prompt(tmp_path: Path) -> None:
+    config = json.dumps({"defaultModel": "simulator/script", "toolCall": {"approval": "alow"}})
+    async with editing(tmp_path, config) as editor:
+        session = await editor.new()
+        await editor.prompt(session.session_id, "say hi")
+        assert "toolCall.approval: expected" in editor.text().partition("hi")[0]
+        before = len(editor.text())
+        await editor.prompt(session.session_id, "say again")
+        assert editor.text()[before:] == "again"
+
+
 async def test_a_question_of_the_model_is_a_form(tmp_path: Path) -> None:
     question = {"question": "Which?", "options": [{"label": "red"}, {"label": "blue"}]}
     async with editing(tmp_path, SCRIPT) as editor:
