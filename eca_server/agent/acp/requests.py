@@ -164,7 +164,7 @@ class TurnRequests:
 
     async def _decide(self, change: acp.ToolCallChange) -> bool:
         known = original = self.writer.merged(change)
-        if original.call.state is not CallState.PREPARING:  # the agent asks about it once more
+        if original.is_asking or original.call.state is not CallState.PREPARING:  # once more
             known = self.writer.begin_again(original)
         call = known.call
         known.is_asking = True

@@ -1,8 +1,8 @@
 """An ACP agent over stdin and stdout that does what the lines of its prompts say.
 
 Its argument is a JSON object: `resume` or `load` (the sessions that it offers), `login` (it needs a
-login), `slow` (what it never answers: `process`, `session` or `load`), `log` (a file for what it is
-sent).
+login), `late_mode` (its mode after a cancel), `slow` (what it never answers: `process`, `session`
+or `load`), `log` (a file for what it is sent).
 """
 
 from __future__ import annotations
@@ -118,6 +118,9 @@ class ScriptedAgent:
             reason = "end_turn"
         if scope.cancelled_caught:
             self.update(params.session_id, m.AgentMessageChunk(content=m.TextContent(text="late")))
+            if "late_mode" in self.options:
+                await self.do_mode(params.session_id, self.options["late_mode"])
+                self.log("late mode")
         return m.PromptResponse(stop_reason=reason)
 
     async def call(self, method: str, params: Any) -> Any:
@@ -128,6 +131,10 @@ class ScriptedAgent:
 
     async def do_think(self, session: str, text: str) -> None:
         self.update(session, m.AgentThoughtChunk(content=m.TextContent(text=text)))
+
+    async def do_picture(self, session: str, text: str) -> None:
+        picture = m.ImageContent(data=text, mime_type="image/png")
+        self.update(session, m.AgentMessageChunk(content=picture))
 
     async def do_wait(self, session: str, text: str) -> None:
         await trio.sleep_forever()

@@ -130,6 +130,18 @@ async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
         assert log.of("mode") == [["plan"]]
 
 
+async def test_a_mode_that_comes_after_a_delete_is_not_announced(tmp_path: Path) -> None:
+    async with chatting(tmp_path, late_mode="plan") as (ours, log):
+        await ours.send(ours.prompt_request("say x\nwait", model=MODEL))
+        await ours.content("text", text="x")
+        await ours.ask("chat/delete", {"chatId": "c"})
+        begun = len(ours.seen)
+        await log.wait_for("late mode")
+        await ours.send(ours.prompt_request("say y", "d", model=MODEL))
+        await ours.expect_finished("d")
+        assert not [m for m in ours.seen[begun:] if m.get("params", {}).get("chatId") == "c"]
+
+
 async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_has_one(
     tmp_path: Path,
 ) -> None:
@@ -265,6 +277,21 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> 
         assert now < 3000 / 50
         await ours.expect_finished()
         assert len(text(since(ours, begun))) == 3_000_000
+
+
+async def test_a_call_that_asks_twice_at_once_is_decided_twice(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        script = f"leave {ASK}\nask {ASK}"
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        first, second = await approve(ours), await approve(ours)
+        await ours.expect_finished()
+        assert first["id"] != second["id"]
+        assert log.of("permission") == [["selected"]]
+
+
+async def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, _):
+        assert text(await turn(ours, "picture \xe9\nsay x")) == "[an unreadable picture]x"
 
 
 async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: Path) -> None:
