@@ -94,7 +94,8 @@ class AgentProcess:
     async def run(self) -> None:
         """Start the agent, and serve it until it ends or `close` is called."""
         try:
-            await self._run()
+            if not self.is_over:  # else closed before its first step
+                await self._run()
         except MCPError as error:
             self._error = self._error or str(error)
         finally:
@@ -103,8 +104,6 @@ class AgentProcess:
             self.ended.set()
 
     async def _run(self) -> None:
-        if self.is_over:  # closed before its first step
-            return
         settings = ServerSettings(name=self.name, command=self.command[0], args=self.command[1:])
         transport = start_stdio(
             settings, environment=self._environment, directory=self._directory, log=self._log
