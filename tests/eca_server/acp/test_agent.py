@@ -203,10 +203,16 @@ async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
         assert listed.sessions == ()
 
 
-async def test_a_link_that_is_no_address_is_sent_as_a_text(tmp_path: Path) -> None:
+UNUSABLE = ["http://[", "file:///" + "x" * 5000, "file:///%ff", "file://other/etc", "file:a"]
+
+
+@pytest.mark.parametrize("uri", UNUSABLE)
+async def test_a_link_that_cannot_be_used_does_not_fail_the_prompt(
+    tmp_path: Path, uri: str
+) -> None:
     async with editing(tmp_path, SCRIPT) as editor:
         session = await editor.new()
-        blocks = (m.TextContent(text="say x\n"), m.ResourceLink(name="say y", uri="http://["))
+        blocks = (m.TextContent(text="say x\n"), m.ResourceLink(name="say y", uri=uri))
         request = m.PromptRequest(session_id=session.session_id, prompt=blocks)
         assert (await editor.call("session/prompt", request)).stop_reason == "end_turn"
 
