@@ -1,8 +1,8 @@
 """An ACP agent over stdin and stdout that does what the lines of its prompts say.
 
 Its argument is a JSON object: `resume` or `load` (the sessions that it offers), `login` (it needs a
-login), `late_mode` (its mode after a cancel), `slow` (what it never answers: `process`, `session`
-or `load`), `log` (a file for what it is sent).
+login), `late_mode` (its mode after a cancel), `only` (its only session), `slow` (what it never
+answers: `process`, `session` or `load`), `log` (a file for what it is sent).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ScriptedAgent:
             raise RPCError(AUTHENTICATION_REQUIRED, "log in")
         if self.options.get("slow") == "session":
             await trio.sleep_forever()
-        session_id = f"{os.getpid()}-{next(self.numbers)}"
+        session_id = self.options.get("only") or f"{os.getpid()}-{next(self.numbers)}"
         return m.NewSessionResponse(session_id=session_id, modes=MODES)
 
     async def load(self, params: Any) -> m.SessionState:

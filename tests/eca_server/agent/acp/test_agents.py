@@ -442,6 +442,21 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(
         assert not (tmp_path / "work" / "a.txt").exists()
 
 
+async def test_an_agent_with_one_session_answers_one_chat_at_a_time(tmp_path: Path) -> None:
+    async with chatting(tmp_path, only="s") as (ours, _):
+        await ours.send(ours.prompt_request("say one\nwait", model=MODEL))
+        await ours.content("text", text="one")
+        await ours.send(ours.prompt_request("say two", "d", model=MODEL))
+        await ours.expect_finished("d")
+        assert "answers one chat at a time" in text(ours.contents("d"))
+        await stopped(ours, within=0.5)
+        assert "two" not in text(ours.contents())
+        await ours.send(ours.prompt_request("say two", "d", model=MODEL))
+        await ours.expect_finished("d")
+        assert text(ours.contents("d")).endswith("two")
+        assert text(await turn(ours, "say three")) == "three"
+
+
 async def test_a_session_that_does_not_load_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
