@@ -211,6 +211,7 @@ class Agent:
         )
         try:
             async with connection as client:
+                client.on(eca.ShowMessageParams, session.note)
                 await client.wait_for_config()
                 session.attach(client)
                 self._sessions[session.id] = session

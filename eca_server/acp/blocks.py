@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from eca_protocol import messages as eca
 from eca_protocol.acp import messages as acp
 from eca_protocol.errors import RPCError
 from eca_protocol.jsonrpc import ErrorCode
+from eca_protocol.server.roots import path_of
 
 
 def message_of(blocks: Iterable[acp.ContentBlock]) -> tuple[str, tuple[eca.ChatContext, ...]]:
@@ -58,10 +59,12 @@ def _linked(uri: str) -> eca.ChatContext:
         return eca.TextContext(label=uri, content=uri)
     if parts.scheme in {"http", "https"}:
         return eca.WebContext(url=uri)
-    if parts.scheme != "file":
+    try:
+        path = path_of(f"{parts.scheme}://{parts.netloc}{parts.path}")  # a fragment names a line
+        path.encode()
+    except ValueError:  # also bytes that are not UTF-8
         return eca.TextContext(label=uri, content=uri)
-    path = unquote(parts.path)
-    if Path(path).is_dir():
+    if os.path.isdir(path):  # noqa: PTH112 (pathlib raises for a path that cannot be looked up)
         return eca.DirectoryContext(path=path)
     return eca.FileContext(path=path)
 

@@ -87,6 +87,7 @@ class Session:
         self._chat: Chat
         self._prompt: _Prompt | None = None
         self._updates = Updates()
+        self._notices: list[str] = []
         self._agent: str | None = None
         self._variant: str | None = None
 
@@ -96,6 +97,23 @@ class Session:
         self._chat = client.chat(self.id)
         client.on(eca.ConfigUpdatedParams, self._announce_options)
         client.on(eca.ChatContentReceivedParams, self._announce_title)
+
+    def note(self, shown: eca.ShowMessageParams) -> None:
+        """Show a message of the server in the running prompt, else in the next one.
+
+        ACP has no messages outside of prompts.
+        """
+        if shown.message not in self._notices:
+            self._notices.append(shown.message)
+        is_prompted = self._prompt is not None and not self._prompt.is_cancelled
+        if is_prompted and not self._peer.closed:
+            self._show_notices(before="\n\n")
+
+    def _show_notices(self, before: str = "") -> None:
+        notices, self._notices = self._notices, []
+        for text in notices:
+            content = acp.TextContent(text=f"{before}{text}\n\n")
+            self.update(acp.AgentMessageChunk(content=content))
 
     def update(self, update: acp.SessionUpdate) -> None:
         """Send an update to the client."""
@@ -134,6 +152,7 @@ class Session:
         turn = prompt.turn
         try:
             with prompt.scope:
+                self._show_notices()
                 async for received in turn.contents_with_roles():
                     if received.role != "user":
                         for update in self._updates.of(received):

@@ -166,7 +166,8 @@ Examples:
   # The same with a different ECA server
   $ eca-server acp -- eca-server serve
 
-Exit codes: 0 the editor has left, 1 failed, 2 wrong usage.
+Exit codes: 0 the editor has left, 1 failed, 2 wrong usage, above 128 ended by a
+signal.
 """,
 )
 

@@ -22,7 +22,7 @@ from eca_protocol.acp import messages as acp
 from eca_protocol.errors import DeadlineExceeded, DecodeError, ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_server.agent.acp.blocks import prompt_blocks
-from eca_server.agent.acp.process import AgentProcess
+from eca_server.agent.acp.process import AgentFailed, AgentProcess
 from eca_server.agent.acp.requests import TurnRequests
 from eca_server.agent.acp.session import AgentSession, user_error
 from eca_server.agent.acp.terminals import Terminals
@@ -237,12 +237,23 @@ class ACPAgents:
         return session
 
     async def _new(self, process: AgentProcess, workspace: Workspace) -> AgentSession:
-        """Return a new session; the one from which the modes were learned, if it is unused."""
+        """Return a new session; the one from which the modes were learned, if it is unused.
+
+        An agent may have one session only: a chat that is not answered now loses it.
+
+        Raises:
+            AgentFailed: it is the session of a chat that is answered now.
+        """
         spare = self._spares.pop(process.name, None)
         if spare is not None and spare.process is process:
             return spare
         params = acp.NewSessionRequest(**_places(workspace, process.capabilities))
         state = await process.peer.call("session/new", params, deadline=_SESSION_SECONDS)
+        for chat, each in tuple(self._sessions.items()):
+            if each.process is process and each.id == state.session_id:
+                if each.requests is not None:
+                    raise AgentFailed(f"The agent {process.name} answers one chat at a time.")
+                del self._sessions[chat]
         return AgentSession(state.session_id, process, state)
 
     async def learn_modes(self, name: str, command: tuple[str, ...], workspace: Workspace) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable, Iterator
 
 from eca_protocol.acp import messages as acp
@@ -39,7 +38,7 @@ def shown(block: acp.ContentBlock) -> TextPart | ImagePart:
         case acp.ImageContent():
             try:
                 data = base64.b64decode(block.data, validate=True)
-            except binascii.Error:
+            except ValueError:  # also text outside ASCII
                 return TextPart("[an unreadable picture]")
             return ImagePart(media_type=block.mime_type, data=data)
         case acp.ResourceLink():

@@ -30,6 +30,9 @@ _EFFECTS: Final[Mapping[str, Effect]] = {
     "delete": "write",
     "move": "write",
 }
+_CHANGED: Final = (
+    "Refused: a hook changed the input of this call, but the agent would run it as it was before."
+)
 _LONGEST_NAME: Final = 60
 _LONGEST_TITLE: Final = 300
 _MERGED: Final = ("title", "kind", "status", "content", "locations", "raw_input", "raw_output")
@@ -44,6 +47,7 @@ class AgentCall:
         is_written: its arguments are part of the answer.
         is_asking: its permission is being decided.
         approved: the places of the call, if the user or the policy has approved it.
+        approves_changes: the approved call was one that changes its places, or has shown a change.
         command: the approved command, if it runs one.
     """
 
@@ -58,6 +62,7 @@ class AgentCall:
     is_written: bool = False
     is_asking: bool = False
     approved: tuple[Place, ...] = ()
+    approves_changes: bool = False
     command: str | None = None
 
     def merge(self, change: acp.ToolCall | acp.ToolCallChange) -> None:
@@ -81,6 +86,11 @@ class AgentCall:
         if isinstance(command, list) and all(isinstance(each, str) for each in command):
             return shlex.join(command)
         return command if isinstance(command, str) and command.strip() else None
+
+    @property
+    def changes_files(self) -> bool:
+        """True if the call changes the files that it names, or shows a change of them."""
+        return _EFFECTS.get(self.kind or "") == "write" or any(self._diffs)
 
     @property
     def _diffs(self) -> Iterator[acp.DiffOfCall]:
@@ -168,9 +178,11 @@ class AgentTool:
         """Resolve the paths of the call.
 
         Raises:
-            ToolError: a path is invalid.
+            ToolError: a path is invalid, or a hook has changed the input.
         """
         call = self.agent_call
+        if arguments != call.arguments:
+            raise ToolError(_CHANGED)
         places = await in_thread(self._places)
         return PreparedCall(
             run=_never,

@@ -94,9 +94,10 @@ class AgentProcess:
     async def run(self) -> None:
         """Start the agent, and serve it until it ends or `close` is called."""
         try:
-            await self._run()
+            if not self.is_over:  # else closed before its first step
+                await self._run()
         except MCPError as error:
-            self._error = str(error)
+            self._error = self._error or str(error)
         finally:
             self._over.set()
             self._ready.set()
@@ -122,7 +123,8 @@ class AgentProcess:
             try:
                 await self._introduce(peer)
             except ECAError as error:
-                reason = await transport.error() if self.is_over else None
+                has_ended = self.is_over and self._error is None
+                reason = await transport.error() if has_ended else None
                 raise MCPError(str(reason or error), kind="start") from error
             self._ready.set()
             await self._over.wait()
@@ -163,3 +165,5 @@ class AgentProcess:
         """End the agent; `ended` follows within the seconds of the ladder."""
         self._error = self._error or "it was ended"
         self._over.set()
+        if self._peer is not None and not self.has_started:
+            self._peer.close()  # its `initialize` is not waited for

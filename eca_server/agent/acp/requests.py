@@ -164,7 +164,7 @@ class TurnRequests:
 
     async def _decide(self, change: acp.ToolCallChange) -> bool:
         known = original = self.writer.merged(change)
-        if original.call.state is not CallState.PREPARING:  # the agent asks about it once more
+        if original.is_asking or original.call.state is not CallState.PREPARING:  # once more
             known = self.writer.begin_again(original)
         call = known.call
         known.is_asking = True
@@ -172,6 +172,7 @@ class TurnRequests:
             agent_call=known, workspace=self.runner.permissions.workspace, cap=self.writer.cap
         )
         step = Step(call, _finished(call.naming.id, known.arguments))
+        changes_files = known.changes_files  # updates may come before the approval
         self.writer.announced(known)
         await self.runner.look_at_known(step, tool, known.arguments, PendingChanges())
         self.turn.show_call_progress("Calling tool", only_waiting=True)
@@ -181,6 +182,7 @@ class TurnRequests:
             return False
         if step.prepared is not None:
             original.approved, original.command = step.prepared.places, step.prepared.command
+            original.approves_changes = changes_files
         call.start()
         self.turn.show_call_progress("Calling tool")
         if known is not original:
@@ -290,7 +292,12 @@ class TurnRequests:
             is_in_shown_directory = prepared.folder == self.directory
             is_approved = any(each.command == prepared.command for each in running)
             return is_in_shown_directory and is_approved
-        approved = {place.real_path for each in running for place in each.approved}
+        approved = {
+            place.real_path
+            for each in running
+            if each.approves_changes or not prepared.changes
+            for place in each.approved
+        }
         return bool(prepared.places) and approved.issuperset(
             place.real_path for place in prepared.places
         )

@@ -211,8 +211,6 @@ class TurnWriter:
         call.summary = shown_title(known.title) or call.summary
         if status in {"completed", "failed"}:
             call.finish(known.output(self._terminal, self.cap))
-        elif (details := known.details(self.cap)) is not None and details != call.details:
-            call.show(details)
 
     def _plan(self, plan: acp.Plan) -> None:
         """Show a plan as the list of tasks; as a text to a client without such a list."""

@@ -145,6 +145,7 @@ class Rewrites:
         """Stop a rewrite at once; ignore one that does not run."""
         running = self._running.get(rewrite_id)
         if running is not None:
+            self._begin(rewrite_id, running)
             self._notify(rewrite_id, running, m.RewriteErrorContent(message=_STOPPED))
             running.is_mute = True
             running.scope.cancel()

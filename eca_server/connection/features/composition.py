@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from eca_protocol import messages as m
+from eca_protocol.server.chat_states import ChatState
 from eca_server.agent.chat import Chats
 from eca_server.agent.chat.gallery import Gallery
 from eca_server.agent.chat.memory import Memory
@@ -203,7 +204,7 @@ class Composition:
 
         def mode_selected(chat: Outlet, agent: str, mode: str) -> None:
             model = f"{ACP}/{agent}"
-            if chat.settings.model == model:
+            if chat.settings.model == model and chat.state is not ChatState.DELETED:
                 of_chat = chat if self.session.writes(m.ConfigUpdatedParams, "chat_id") else None
                 self.selection.select_model(of_chat, model, mode)
                 chat_id = None if of_chat is None else of_chat.id

@@ -203,10 +203,16 @@ async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
         assert listed.sessions == ()
 
 
-async def test_a_link_that_is_no_address_is_sent_as_a_text(tmp_path: Path) -> None:
+UNUSABLE = ["http://[", "file:///" + "x" * 5000, "file:///%ff", "file://other/etc", "file:a"]
+
+
+@pytest.mark.parametrize("uri", UNUSABLE)
+async def test_a_link_that_cannot_be_used_does_not_fail_the_prompt(
+    tmp_path: Path, uri: str
+) -> None:
     async with editing(tmp_path, SCRIPT) as editor:
         session = await editor.new()
-        blocks = (m.TextContent(text="say x\n"), m.ResourceLink(name="say y", uri="http://["))
+        blocks = (m.TextContent(text="say x\n"), m.ResourceLink(name="say y", uri=uri))
         request = m.PromptRequest(session_id=session.session_id, prompt=blocks)
         assert (await editor.call("session/prompt", request)).stop_reason == "end_turn"
 
@@ -217,6 +223,17 @@ async def test_a_server_that_cannot_start_or_dies_is_a_clear_error(tmp_path: Pat
             await editor.new()
         with pytest.raises(RPCError, match="open it first"):
             await editor.prompt("none", "hello")
+
+
+async def test_a_message_of_the_server_is_shown_once_in_a_prompt(tmp_path: Path) -> None:
+    config = json.dumps({"defaultModel": "simulator/script", "toolCall": {"approval": "alow"}})
+    async with editing(tmp_path, config) as editor:
+        session = await editor.new()
+        await editor.prompt(session.session_id, "say hi")
+        assert "toolCall.approval: expected" in editor.text().partition("hi")[0]
+        before = len(editor.text())
+        await editor.prompt(session.session_id, "say again")
+        assert editor.text()[before:] == "again"
 
 
 async def test_a_question_of_the_model_is_a_form(tmp_path: Path) -> None:

@@ -83,6 +83,23 @@ async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str
             assert await process.wait() == 0
 
 
+async def test_a_signal_ends_the_server_of_a_session(tmp_path: Path) -> None:
+    stubborn = 'trap "" TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.1; done'
+    async with _process(tmp_path, "--", "/bin/sh", "-c", stubborn) as process:
+        await _ask(process, [], 1, "initialize", {"protocolVersion": 1})
+        new = {"cwd": str(tmp_path), "mcpServers": []}
+        message = {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": new}
+        assert process.stdin is not None
+        await process.stdin.send_all(json.dumps(message).encode() + b"\n")
+        with trio.fail_after(20):
+            while not (tmp_path / "pid").exists():
+                await trio.sleep(0.01)
+            process.terminate()
+            assert await process.wait() == 128 + signal.SIGTERM
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
 async def test_a_server_that_dies_in_a_prompt_fails_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

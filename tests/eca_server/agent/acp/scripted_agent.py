@@ -1,8 +1,8 @@
 """An ACP agent over stdin and stdout that does what the lines of its prompts say.
 
 Its argument is a JSON object: `resume` or `load` (the sessions that it offers), `login` (it needs a
-login), `slow` (what it never answers: `process`, `session` or `load`), `log` (a file for what it is
-sent).
+login), `late_mode` (its mode after a cancel), `only` (its only session), `slow` (what it never
+answers: `process`, `session` or `load`), `log` (a file for what it is sent).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ScriptedAgent:
             raise RPCError(AUTHENTICATION_REQUIRED, "log in")
         if self.options.get("slow") == "session":
             await trio.sleep_forever()
-        session_id = f"{os.getpid()}-{next(self.numbers)}"
+        session_id = self.options.get("only") or f"{os.getpid()}-{next(self.numbers)}"
         return m.NewSessionResponse(session_id=session_id, modes=MODES)
 
     async def load(self, params: Any) -> m.SessionState:
@@ -118,6 +118,9 @@ class ScriptedAgent:
             reason = "end_turn"
         if scope.cancelled_caught:
             self.update(params.session_id, m.AgentMessageChunk(content=m.TextContent(text="late")))
+            if "late_mode" in self.options:
+                await self.do_mode(params.session_id, self.options["late_mode"])
+                self.log("late mode")
         return m.PromptResponse(stop_reason=reason)
 
     async def call(self, method: str, params: Any) -> Any:
@@ -128,6 +131,10 @@ class ScriptedAgent:
 
     async def do_think(self, session: str, text: str) -> None:
         self.update(session, m.AgentThoughtChunk(content=m.TextContent(text=text)))
+
+    async def do_picture(self, session: str, text: str) -> None:
+        picture = m.ImageContent(data=text, mime_type="image/png")
+        self.update(session, m.AgentMessageChunk(content=picture))
 
     async def do_wait(self, session: str, text: str) -> None:
         await trio.sleep_forever()
@@ -261,6 +268,8 @@ def _call(cls: Any, given: dict[str, Any]) -> Any:
         status=given.get("status"),
         raw_input=given.get("input"),
         content=content or None,
+        locations=tuple(m.ToolCallLocation(path=path) for path in given.get("locations", ()))
+        or None,
     )
 
 

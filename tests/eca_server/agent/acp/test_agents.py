@@ -94,6 +94,18 @@ async def test_calls_that_do_not_ask_are_shown_with_their_output(tmp_path: Path)
         assert text(got) == "xy"
 
 
+async def test_a_diff_of_a_running_call_comes_with_its_end(tmp_path: Path) -> None:
+    begun = {"id": "t", "kind": "edit", "status": "in_progress"}
+    diff = {"id": "t", "update": True, "diffs": [["/w/a.py", "old", "new"]]}
+    done = {"id": "t", "update": True, "status": "completed"}
+    script = "\n".join(f"tool {_json(each)}" for each in (begun, diff, done))
+    async with chatting(tmp_path) as (ours, _):
+        got = [c for c in await turn(ours, script) if c["type"].startswith("toolCall")]
+        kinds = ["toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled"]
+        assert [each["type"] for each in got] == kinds  # W-30: one of each
+        assert got[-1]["details"]["path"] == "/w/a.py"
+
+
 async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
     async with chatting(tmp_path, config={"chat": {"title": True}}) as (ours, log):
         got = await turn(ours, "plan one=completed two=in_progress\nusage 100 0.5\ntitle Robots")
@@ -116,6 +128,18 @@ async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
         chosen = [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
         assert chosen[-1]["selectVariant"] == "ask"
         assert log.of("mode") == [["plan"]]
+
+
+async def test_a_mode_that_comes_after_a_delete_is_not_announced(tmp_path: Path) -> None:
+    async with chatting(tmp_path, late_mode="plan") as (ours, log):
+        await ours.send(ours.prompt_request("say x\nwait", model=MODEL))
+        await ours.content("text", text="x")
+        await ours.ask("chat/delete", {"chatId": "c"})
+        begun = len(ours.seen)
+        await log.wait_for("late mode")
+        await ours.send(ours.prompt_request("say y", "d", model=MODEL))
+        await ours.expect_finished("d")
+        assert not [m for m in ours.seen[begun:] if m.get("params", {}).get("chatId") == "c"]
 
 
 async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_has_one(
@@ -168,6 +192,32 @@ async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) ->
         await ours.expect_finished()
         assert file.read_text() == "new"
         assert not other.exists()
+
+
+async def test_an_approved_read_does_not_cover_a_write(tmp_path: Path) -> None:
+    file = tmp_path / "work" / "a.txt"
+    call = {"id": "t", "kind": "read", "locations": [str(file)]}
+    late = {"id": "t", "kind": "edit", "update": True, "diffs": [[str(file), None, "new"]]}
+    script = f"ask {_json(call)}\ntool {_json(late)}\nread {file}\nwrite {file} new"
+    async with chatting(tmp_path) as (ours, _):
+        file.write_text("old")
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        assert (await approve(ours))["name"] == "read"
+        assert (await approve(ours, accept=False))["name"].endswith("write_file")
+        await ours.expect_finished()
+        assert "[old]" in text(ours.contents())
+        assert file.read_text() == "old"
+
+
+async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path: Path) -> None:
+    changed = _json({"updatedInput": {"command": "echo safe"}})
+    hook = {"type": "preToolCall", "actions": [{"type": "shell", "shell": f"echo '{changed}'"}]}
+    call = {"id": "t", "kind": "execute", "input": {"command": "rm a"}}
+    async with chatting(tmp_path, config={"hooks": {"guard": hook}}) as (ours, _):
+        got = await turn(ours, f"ask {_json(call)}", trust=True)
+        (called,) = of_type(got, "toolCalled")
+        assert (called["error"], "a hook changed" in called["outputs"][0]["text"]) == (True, True)
+        assert "[reject_once]" in text(got)
 
 
 async def test_lines_are_counted_as_editors_count_them(tmp_path: Path) -> None:
@@ -227,6 +277,21 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> 
         assert now < 3000 / 50
         await ours.expect_finished()
         assert len(text(since(ours, begun))) == 3_000_000
+
+
+async def test_a_call_that_asks_twice_at_once_is_decided_twice(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        script = f"leave {ASK}\nask {ASK}"
+        await ours.send(ours.prompt_request(script, model=MODEL))
+        first, second = await approve(ours), await approve(ours)
+        await ours.expect_finished()
+        assert first["id"] != second["id"]
+        assert log.of("permission") == [["selected"]]
+
+
+async def test_an_unreadable_picture_is_named(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, _):
+        assert text(await turn(ours, "picture \xe9\nsay x")) == "[an unreadable picture]x"
 
 
 async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: Path) -> None:
@@ -377,6 +442,21 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(
         assert not (tmp_path / "work" / "a.txt").exists()
 
 
+async def test_an_agent_with_one_session_answers_one_chat_at_a_time(tmp_path: Path) -> None:
+    async with chatting(tmp_path, only="s") as (ours, _):
+        await ours.send(ours.prompt_request("say one\nwait", model=MODEL))
+        await ours.content("text", text="one")
+        await ours.send(ours.prompt_request("say two", "d", model=MODEL))
+        await ours.expect_finished("d")
+        assert "answers one chat at a time" in text(ours.contents("d"))
+        await stopped(ours, within=0.5)
+        assert "two" not in text(ours.contents())
+        await ours.send(ours.prompt_request("say two", "d", model=MODEL))
+        await ours.expect_finished("d")
+        assert text(ours.contents("d")).endswith("two")
+        assert text(await turn(ours, "say three")) == "three"
+
+
 async def test_a_session_that_does_not_load_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,11 +499,14 @@ async def test_a_stop_ends_a_running_terminal(tmp_path: Path) -> None:
         assert text(await turn(ours, "say next")) == "next"
 
 
-async def test_the_agent_ends_with_the_connection(tmp_path: Path) -> None:
-    async with chatting(tmp_path) as (ours, log):
+@pytest.mark.parametrize("state", ["prompt", "process"])
+async def test_the_agent_ends_with_the_connection(tmp_path: Path, state: str) -> None:
+    async with chatting(tmp_path, slow=state) as (ours, log):
         await ours.send(ours.prompt_request("say x\nwait", model=MODEL))
-        await ours.content("text", text="x")
-        [[pid]] = log.of("start")
+        if state == "prompt":
+            await ours.content("text", text="x")
+        [[pid]] = await log.wait_for("start")
+        await log.wait_for("initialize")
         await ours.ask("shutdown")
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

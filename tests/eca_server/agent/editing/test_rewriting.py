@@ -129,6 +129,18 @@ async def test_a_stop_ends_a_rewrite_and_leaves_others_and_chats_alone():
         assert [each["type"] for each in contents_of(ours)] == ["started", "text", "error"]
 
 
+async def test_a_stop_before_the_first_text_follows_a_started():
+    async with (
+        Provider([reply(wait("never"))]) as provider,
+        current(provider_config(provider.url)) as ours,
+    ):
+        await ours.ask("rewrite/prompt", params("a"))
+        await provider.until(lambda: provider.requests)
+        await ours.stop("r")
+        await until_received(ours, "error")
+        assert [each["type"] for each in contents_of(ours)] == ["started", "error"]
+
+
 async def test_a_newer_rewrite_of_the_same_id_takes_the_place_of_the_older():
     async with (
         Provider([reply(text("old"), wait("never")), reply(text("new"))]) as provider,
