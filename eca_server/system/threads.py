@@ -6,9 +6,11 @@ in a task of its own. Here the work waits for its thread: for a new one, or for 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Final, TypeVar
 
 import trio
@@ -17,6 +19,7 @@ THREAD_SECONDS: Final = 5.0
 """The longest wait for a thread in a turn."""
 
 _PAUSE: Final = 0.05
+_GRACE: Final = 0.5  # seconds that a cancelled task waits for its work on a disk
 
 _T = TypeVar("_T")
 
@@ -54,3 +57,38 @@ async def run_in_thread(
             if trio.current_time() >= ending:
                 raise OSError(errno.EAGAIN, "no thread can be started") from error
         await trio.sleep(_PAUSE)
+
+
+async def run_on_disk(work: Callable[[], _T], *, seconds: float = math.inf) -> _T:
+    """Return the result of work on a disk in a worker thread.
+
+    If the task is cancelled it waits, for half a second, until the work ends or calls
+    `trio.from_thread.check_cancelled`. The thread of a disk that does not answer, such as a dead
+    network mount, is abandoned, so that it holds up no stop.
+
+    `seconds`: the longest wait for a thread.
+
+    Raises:
+        OSError: there was no thread in time.
+    """
+    result: Future[_T] = Future()
+    has_ended = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised in the task
+            result.set_exception(error)
+        with contextlib.suppress(trio.RunFinishedError):
+            token.run_sync_soon(has_ended.set)
+
+    await trio.lowlevel.checkpoint_if_cancelled()
+    try:
+        await run_in_thread(run, seconds=seconds, abandon_on_cancel=True)
+    except trio.Cancelled:
+        with trio.move_on_after(_GRACE, shield=True):
+            await has_ended.wait()
+        if not result.done() or isinstance(result.exception(), trio.Cancelled):
+            raise
+    return result.result()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import attrs
 import trio
@@ -19,6 +20,7 @@ from eca_server.agent.chat.stored_messages import ChatRecord, restored
 from eca_server.agent.chat.undo import Disk, Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.config.lock import Locked, lock
 from eca_server.models.history import Message
+from eca_server.system.threads import run_in_thread, run_on_disk
 from eca_server.workspace.boundary import Workspace
 
 LOCK_SECONDS = 2.0
@@ -103,7 +105,7 @@ class Rollbacks:
     async def plan(self, changes: Sequence[Change], lost: Collection[str] = ()) -> Plan:
         """Plan how to undo changes, except in files that are `lost`; write nothing."""
         disk = Disk(self._boundary(), checkpoint=trio.from_thread.check_cancelled)
-        return await trio.to_thread.run_sync(plan, changes, disk, lost)
+        return await run_on_disk(partial(plan, changes, disk, lost))
 
     async def carry_out(
         self,
@@ -182,7 +184,8 @@ class Rollbacks:
                 if content is None:
                     skipped.append(SkippedFile(step.path, _UNREADABLE))
                     break
-            why = await trio.to_thread.run_sync(apply_step, step, content, workspace, rollback.chat)
+            apply = partial(apply_step, step, content, workspace, rollback.chat)
+            why = await run_in_thread(apply)
             if why:
                 skipped.append(SkippedFile(step.path, why))
             await self._store.note_step(rollback.chat, step.path)

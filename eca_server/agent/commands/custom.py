@@ -27,6 +27,7 @@ from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
+from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 
 _MAX_FILES = 200  # in one directory
@@ -211,7 +212,7 @@ class CommandFiles:
                 commands=tuple(reading.commands.values()), notes=limit_notes(reading.notes)
             )
 
-        return await trio.to_thread.run_sync(work)
+        return await run_on_disk(work)
 
 
 @attrs.define(kw_only=True, eq=False)

@@ -21,7 +21,7 @@ from eca_server.agent.chat.exchange import edn
 from eca_server.agent.chat.exchange.written import Hide, envelope, markdown
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.commands.command import CommandContext, command, mask_keys
-from eca_server.agent.tools.files import checkpoint, in_thread, printable
+from eca_server.agent.tools.files import change_in_thread, checkpoint, printable
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message
@@ -69,7 +69,7 @@ async def export_chat(turn: Turn, context: CommandContext) -> None:
         hide=lambda text: mask_keys(text, (*context.models.secrets, *context.loaded.secrets)),
     )
     try:
-        place = await in_thread(write)
+        place = await change_in_thread(write)
     except ToolError as error:
         turn.fail(f"The chat was not exported: {error}")
         return

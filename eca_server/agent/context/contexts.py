@@ -38,6 +38,7 @@ from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment
 from eca_server.models.history import TextPart
+from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError, TooLarge
 
@@ -132,7 +133,7 @@ async def build_context(
             gathering.note(f"Only {len(selected)} of {len(contexts)} contexts were read")
         return gathering.built()
 
-    return await trio.to_thread.run_sync(work)
+    return await run_on_disk(work)
 
 
 def _without_mentions(message: str, contexts: Sequence[ChatContext], workspace: Workspace) -> str:

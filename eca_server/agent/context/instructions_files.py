@@ -29,7 +29,7 @@ from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
 from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.printable import visible
-from eca_server.system.threads import THREAD_SECONDS, run_in_thread
+from eca_server.system.threads import THREAD_SECONDS, run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
@@ -105,7 +105,7 @@ async def read_instruction_files(
         reading.add_roots()
         return reading.result()
 
-    return await run_in_thread(work, seconds=THREAD_SECONDS)
+    return await run_on_disk(work, seconds=THREAD_SECONDS)
 
 
 @attrs.define(kw_only=True, eq=False)

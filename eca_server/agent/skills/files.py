@@ -16,6 +16,7 @@ from eca_server.agent.context.definition_files import DefinitionFiles
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.skills.skill import SKILL_FILE, InvalidSkill, Skill, parse_skill
 from eca_server.agent.tools.files import printable
+from eca_server.system.threads import run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 
 _MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
@@ -74,7 +75,7 @@ class SkillFiles:
                     reading.add(str(root.path / folder), from_workspace=True)
             return reading.result()
 
-        return await trio.to_thread.run_sync(work)
+        return await run_on_disk(work)
 
 
 @attrs.define(kw_only=True, eq=False)

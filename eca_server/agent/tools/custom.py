@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 import attrs
-import trio
 
 from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.command_template import CommandTemplate, TemplateError
+from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.script import Script, run_script, shell_in
 from eca_server.agent.tools.shell_command import default_directory, ensure_sandbox_works
@@ -64,9 +64,9 @@ class CustomCommand:
         """
         if self.sandbox is not None:
             await ensure_sandbox_works(self.sandbox)
-        directory = await trio.to_thread.run_sync(default_directory, self.workspace)
+        directory = await in_thread(default_directory, self.workspace)
         script = Script(
-            shell=await trio.to_thread.run_sync(shell_in, self.environment),
+            shell=await in_thread(shell_in, self.environment),
             text=self.template.script,
             directory=directory,
             environment={**self.environment, **self.template.variables(arguments)},

@@ -11,7 +11,14 @@ import attrs
 from eca_protocol.messages import FileChangeDetails
 from eca_server.agent.tools.diff import file_change
 from eca_server.agent.tools.editing import EditResult, edit
-from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread, printable
+from eca_server.agent.tools.files import (
+    Files,
+    action_summary,
+    change_in_thread,
+    checkpoint,
+    in_thread,
+    printable,
+)
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
@@ -143,7 +150,7 @@ class EditFile:
         planned = await in_thread(plan_edit, self.files, EditRequest.of(arguments))
 
         return PreparedCall(
-            run=partial(in_thread, self._write, planned),
+            run=partial(change_in_thread, self._write, planned),
             summary=self.summary(arguments),
             places=(planned.place,),
             details=planned.details,

@@ -7,7 +7,8 @@ stop works at once. An error of a file becomes a sentence for the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -18,7 +19,7 @@ from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.tool import ToolError
 from eca_server.printable import LONGEST_NAME, printable_line
-from eca_server.system.threads import THREAD_SECONDS, run_in_thread
+from eca_server.system.threads import THREAD_SECONDS, run_in_thread, run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError
 from eca_server.workspace.ignore import list_files
@@ -89,13 +90,26 @@ class Files:
 
 
 async def in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Run work on the disk in a thread; a stop ends it at its next checkpoint.
+    """Read from the disk in a thread; a stop ends it at its next checkpoint, or leaves it alone.
 
     Raises:
         ToolError: a file or a path cannot be used.
     """
+    return await _in(run_on_disk, work, *args)
+
+
+async def change_in_thread(work: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Change the disk in a thread; a stop waits for its end or its next checkpoint.
+
+    Raises:
+        ToolError: a file or a path cannot be used.
+    """
+    return await _in(run_in_thread, work, *args)
+
+
+async def _in(run: Callable[..., Awaitable[T]], work: Callable[[*Ts], T], *args: *Ts) -> T:
     try:
-        return await run_in_thread(lambda: _with_tool_errors(work, *args), seconds=THREAD_SECONDS)
+        return await run(partial(_with_tool_errors, work, *args), seconds=THREAD_SECONDS)
     except OSError as error:
         raise ToolError(f"{error.strerror}.") from error
 

@@ -10,7 +10,14 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_server.agent.tools.files import Files, checkpoint, in_thread, printable, short_name
+from eca_server.agent.tools.files import (
+    Files,
+    change_in_thread,
+    checkpoint,
+    in_thread,
+    printable,
+    short_name,
+)
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
@@ -58,7 +65,7 @@ class MoveFile:
 
         change = FileChange(path=destination.real_path, moved_from=source.real_path)
         return PreparedCall(
-            run=partial(in_thread, self._move, source, destination),
+            run=partial(change_in_thread, self._move, source, destination),
             summary=self.summary(arguments),
             places=(source, destination),
             changes=(change,),

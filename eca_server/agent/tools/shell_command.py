@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import attrs
-import trio
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
 from eca_server.agent.sandbox.sandbox import Sandbox
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
+from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
 from eca_server.agent.tools.script import Script, run_script, shell_in
@@ -158,12 +158,12 @@ class ShellCommand:
         where: str | None = arguments.get("working_directory")
         place: Place | None = None
         if where is not None:
-            place = await trio.to_thread.run_sync(requested_directory, self.workspace, where)
+            place = await in_thread(requested_directory, self.workspace, where)
             directory = place.real_path
         else:
-            directory = await trio.to_thread.run_sync(default_directory, self.workspace)
+            directory = await in_thread(default_directory, self.workspace)
         sandbox = await self._sandbox_of(arguments)
-        shell, parts = await trio.to_thread.run_sync(self._look, command, str(directory))
+        shell, parts = await in_thread(self._look, command, str(directory))
         script = Script(
             shell=shell,
             text=command,
