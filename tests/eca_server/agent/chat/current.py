@@ -44,6 +44,23 @@ def set_store_limits(ours: Editor, **limits: float) -> None:
     worker.limits = attrs.evolve(worker.limits, **limits)
 
 
+async def reaction(ours: Editor, method: str, params: Any = None) -> list[tuple[str, Any]]:
+    """Send a request; return what comes up to its answer, in short."""
+    begun = len(ours.seen)
+    await ours.ask(method, params)
+    return since(ours, begun)
+
+
+def values(reaction: list[tuple[str, Any]], name: str = "text") -> list[Any]:
+    """Return the key values of the messages with this name."""
+    return [value for each, value in reaction if each == name]
+
+
+async def reopened(ours: Editor, chat: str = "c") -> list[str]:
+    """Open a chat; return the texts that are shown of it."""
+    return values(await reaction(ours, "chat/open", {"chatId": chat}))
+
+
 def since(ours: Editor, begun: int) -> list[tuple[str, Any]]:
     """Return the messages since a moment, in short: method or content type, and key values."""
     return [_short(message) for message in ours.seen[begun:]]

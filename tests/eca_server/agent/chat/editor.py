@@ -92,6 +92,11 @@ class Editor(Wire):
     async def stop(self, chat: str = "c") -> None:
         await self.tell("chat/promptStop", {"chatId": chat})
 
+    async def hang(self, word: str = "a", chat: str = "c", **params: Any) -> None:
+        """Begin a turn that says a word, and does nothing more until it is stopped."""
+        await self.prompt(f"say {word}\nwait forever", chat, model=SCRIPT, **params)
+        await self.content("text", chat, text=word)
+
     async def expect_stopped(self, chat: str = "c") -> None:
         """Stop the chat's turn, and read until it has ended."""
         await self.stop(chat)
@@ -120,6 +125,14 @@ class Editor(Wire):
         found: Content = (await self.until(holds))["params"]["content"]
         return found
 
+    async def pending(self) -> dict[str, Any]:
+        """Read until a call of any chat waits for the user; the params of its content."""
+        message = await self.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        found: dict[str, Any] = message["params"]
+        return found
+
     async def approve(self, *calls: Content, **more: Any) -> None:
         """Approve calls of the chat `c`, or of the one that is named."""
         await self.send(*(decision("Approve", call, **more) for call in calls))
@@ -146,8 +159,13 @@ class Editor(Wire):
         await self.ask("chat/queryContext", {"query": ""})
         return self.seen[begun:-1]
 
-    def contents(self, chat: str = "c") -> list[Content]:
-        return [content for _, content in contents(self.seen, chat)]
+    def contents(self, chat: str = "c", kind: str = "") -> list[Content]:
+        """Return what came for a chat, or those contents of one type."""
+        return [each for _, each in contents(self.seen, chat) if kind in ("", each["type"])]
+
+    def notified(self, method: str, begun: int = 0) -> list[dict[str, Any]]:
+        """Return the params of all notifications of this method."""
+        return [each["params"] for each in self.seen[begun:] if each.get("method") == method]
 
 
 def decision(what: str, call: Content, **more: Any) -> dict[str, Any]:
@@ -231,13 +249,16 @@ async def editor(
             await far.aclose()
 
 
-def provider_config(url: str, **more: Any) -> dict[str, Any]:
-    """A configuration whose only provider is the scripted one."""
+def provider_config(
+    url: str, *, provider: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """A configuration whose only provider is the scripted one, changed by `provider`."""
     provider = {
         "api": "openai-chat",
         "url": url,
         "key": "sk-not-a-real-key-0123456789",
         "fetchModels": False,
         "models": {"m": {}},
+        **(provider or {}),
     }
     return {"providers": {"p": provider}, "defaultModel": "p/m", **more}

@@ -36,11 +36,7 @@ def with_servers(
 
 
 def updates(ours: Editor, name: str) -> list[dict[str, Any]]:
-    return [
-        message["params"]
-        for message in ours.seen
-        if message.get("method") == "tool/serverUpdated" and message["params"]["name"] == name
-    ]
+    return [each for each in ours.notified("tool/serverUpdated") if each["name"] == name]
 
 
 def statuses(ours: Editor, name: str) -> list[str]:
@@ -48,11 +44,7 @@ def statuses(ours: Editor, name: str) -> list[str]:
 
 
 def shown(ours: Editor) -> list[tuple[str, str]]:
-    return [
-        (message["params"]["type"], message["params"]["message"])
-        for message in ours.seen
-        if message.get("method") == "$/showMessage"
-    ]
+    return [(each["type"], each["message"]) for each in ours.notified("$/showMessage")]
 
 
 async def status(ours: Editor, name: str, wanted: str) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.tools.ask_user import CANCELLED
-from tests.eca_server.agent.chat.agent_session import calls, of_calls
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import Content, Editor, finishes, provider_config
+from tests.eca_server.agent.chat.editor import Content, Editor, finishes
 
 METHOD = "chat/askQuestion"
 QUESTION: dict[str, Any] = {
@@ -37,10 +36,7 @@ def outputs(ours: Editor) -> list[str]:
 async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_model() -> None:
     free = [{"question": "And why?"}, {"question": "And who?"}]
     made = calls(*(("eca_ask_user", each) for each in (QUESTION, *free)))
-    async with (
-        Provider([made, reply("the end")]) as provider,
-        current(provider_config(provider.url)) as ours,
-    ):
+    async with today(made) as (ours, provider):
         await ours.prompt("go", agent="plan")
         runs = {}
         replies = {
@@ -78,10 +74,7 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
 )
 async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) -> None:
     made = calls(("eca_ask_user", {"question": "?"}))
-    async with (
-        Provider([made, reply("the end")]) as provider,
-        current(provider_config(provider.url)) as ours,
-    ):
+    async with today(made) as (ours, provider):
         await ours.prompt("go")
         await answer(ours, await question(ours), **junk)
         await ours.expect_finished()

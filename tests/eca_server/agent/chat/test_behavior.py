@@ -50,7 +50,7 @@ async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
 
 async def test_the_selection_by_its_newer_name_counts_as_well():
     provider = Provider(otherwise=reply("a"))
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
+    async with provider, editor(provider_config(provider.url)) as ours:
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan"})
         await ours.turn("hi")
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "agent"})
@@ -63,7 +63,7 @@ async def test_the_selection_by_its_newer_name_counts_as_well():
 @pytest.mark.requirement("W-28b")
 async def test_a_change_touches_no_running_turn_and_is_not_sent_back():
     provider = Provider([reply(wait("now"), "a"), reply("b")])
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
+    async with provider, editor(provider_config(provider.url)) as ours:
         introduced = len(ours.seen)
         await ours.prompt("hi")
         await provider.until(lambda: "now" in provider.reached)

@@ -9,8 +9,8 @@ import pytest
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
-from tests.eca_server.agent.chat.agent_session import calls
-from tests.eca_server.agent.chat.current import CURRENT, current
+from tests.eca_server.agent.chat.agent_session import calls, today
+from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
 
 
@@ -32,6 +32,7 @@ async def runs(ours: Editor, count: int) -> list[Content]:
     return [await ours.content("toolCallRun") for _ in range(count)]
 
 
+@pytest.mark.requirement("TOOL-15")
 async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipeline_asks(tmp_path):
     script = [
         calls(shell("touch a.txt | head -1")),
@@ -40,10 +41,7 @@ async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipelin
         calls(shell("sudo -n true; sleep 0")),
         calls(shell("sleep 0")),
     ]
-    async with (
-        Provider(script, otherwise=reply("the end")) as provider,
-        current(provider_config(provider.url), folder=tmp_path) as ours,
-    ):
+    async with today(*script, folder=tmp_path) as (ours, _):
         await ours.prompt("go")
         (first,) = await runs(ours, 1)
         assert first["details"] == {
@@ -79,10 +77,7 @@ async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path):
         calls(shell(command))
         for command in ("ls ..", "touch .vscode/x", "ls $(id)", "ls &", "bash x.sh")
     ]
-    async with (
-        Provider(script, otherwise=reply("the end")) as provider,
-        current(provider_config(provider.url), folder=tmp_path / "ws") as ours,
-    ):
+    async with today(*script, folder=tmp_path / "ws") as (ours, _):
         await ours.prompt("go")
         for program in ("ls", "touch", "ls", "ls &", "bash"):
             (run,) = await runs(ours, 1)
@@ -99,10 +94,7 @@ async def test_what_is_remembered_holds_in_its_folder(tmp_path):
         calls(shell("sleep 0", working_directory="sub")),
         calls(shell("sleep 0")),
     ]
-    async with (
-        Provider(script, otherwise=reply("the end")) as provider,
-        current(provider_config(provider.url), folder=tmp_path) as ours,
-    ):
+    async with today(*script, folder=tmp_path) as (ours, _):
         await ours.prompt("go")
         (first,) = await runs(ours, 1)
         await ours.approve(first, save="session")
@@ -143,10 +135,7 @@ async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(tm
 @pytest.mark.requirement("W-44d")
 async def test_a_call_has_a_summary_while_the_model_writes_it(tmp_path):
     script = [calls(shell("sleep 0"), ("eca_read_file", {"path": "x"}), ("eca_nothing", {}))]
-    async with (
-        Provider(script, otherwise=reply("the end")) as provider,
-        current(provider_config(provider.url), folder=tmp_path) as ours,
-    ):
+    async with today(*script, folder=tmp_path) as (ours, _):
         await ours.prompt("go")
         (run,) = await runs(ours, 1)
         await ours.approve(run)

@@ -45,18 +45,6 @@ async def test_the_first_word_names_the_command():
     assert named_command("  ") is None
 
 
-async def test_a_command_passes_the_queue_of_its_chat(autojump_clock):
-    async with editor() as ours:
-        await ours.prompt("wait 1\nsay a", model=SCRIPT)
-        answer = await ours.prompt("/costs", model=SCRIPT)
-        assert answer == {"chatId": "c", "model": SCRIPT, "status": "prompting"}
-        assert types(ours.contents()) == ["progress", "text"]
-        await ours.expect_finished(times=2)
-        received = ours.contents()
-        assert types(received)[-4:] == ["finished", "progress", "text", "finished"]
-        assert received[-3]["text"] == "/costs"
-
-
 @pytest.mark.requirement("CHAT-2")
 async def test_a_command_is_no_part_of_the_conversation():
     async with editor() as ours:

@@ -23,6 +23,7 @@ from eca_protocol.testing.provider import (
     wait,
 )
 from eca_server.agent.chat.compaction import LONGEST_SUMMARY, SECONDS
+from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     Content,
@@ -33,7 +34,6 @@ from tests.eca_server.agent.chat.editor import (
     text,
     types,
 )
-from tests.eca_server.agent.chat.test_history import conversation
 
 LIMIT = 10_000
 COMPACTED = "The chat was compacted"
@@ -58,8 +58,8 @@ class Case:
     @property
     def told(self) -> list[list[tuple[str, str]]]:
         """The conversation in each request that was for an answer."""
-        requests = self.provider.requests
-        return [conversation(each.body) for each in requests if not is_for_summary(each)]
+        requests = enumerate(self.provider.requests)
+        return [conversation(self.provider, n) for n, each in requests if not is_for_summary(each)]
 
     @property
     def summaries(self) -> list[dict[str, Any]]:

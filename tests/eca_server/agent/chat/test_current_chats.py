@@ -42,8 +42,7 @@ async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished():
 
 async def test_a_stop_is_stopping_and_idle_always_follows():
     async with current() as ours:
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         [listed] = (await ours.ask("chat/list"))["chats"]
         assert listed["status"] == "running"
         await ours.expect_stopped()
@@ -66,8 +65,7 @@ async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition(
 @pytest.mark.parametrize("name", ["emacs", "VsCode"])
 async def test_a_deleted_chat_is_announced_before_the_answer(name):
     async with current(clientInfo={"name": name}) as ours:
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         begun = len(ours.seen)
         await ours.ask("chat/delete", {"chatId": "c"})
         told = since(ours, begun)
@@ -127,8 +125,7 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
 async def test_a_chat_that_runs_is_opened_silently_twice():
     async with current() as ours:
         await ours.turn("hi", model=ECHO)
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         begun = len(ours.seen)
         opened = await ours.ask("chat/open", {"chatId": "c"})
         assert opened["found"]
@@ -287,8 +284,7 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(tmp_
 async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         await ours.send(ours.request("chat/clear", {"chatId": "c"}), ours.request("shutdown"))
         await ours.until(lambda each: "id" in each and each.get("result", 0) is None)
     async with current(data=tmp_path) as ours:
@@ -312,8 +308,7 @@ async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_i
 
 async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it():
     async with current() as ours:
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         begun = len(ours.seen)
         cleared = ours.request("chat/clear", {"chatId": "c"})
         await ours.send(cleared, ours.prompt_request("say b", model=SCRIPT))

@@ -80,9 +80,7 @@ def say(turn: FakeTurn, *texts: str) -> None:
         turn.draft.record(TextDelta(each))
 
 
-async def test_only_what_is_new_is_stored_once_a_second(
-    running: tuple[FakeTurn, Disk], autojump_clock: Any
-) -> None:
+async def test_only_what_is_new_is_stored_once_a_second(running, autojump_clock):
     turn, disk = running
     await trio.sleep(10)
     assert disk.told() == []
@@ -99,9 +97,7 @@ async def test_only_what_is_new_is_stored_once_a_second(
     assert disk.told() == [(1, 1, "d")]
 
 
-async def test_a_whole_message_takes_the_place_of_its_pieces(
-    running: tuple[FakeTurn, Disk], autojump_clock: Any
-) -> None:
+async def test_a_whole_message_takes_the_place_of_its_pieces(running, autojump_clock):
     turn, disk = running
     say(turn, "a")
     await trio.sleep(1.1)
@@ -118,9 +114,7 @@ async def test_a_whole_message_takes_the_place_of_its_pieces(
     assert disk.told() == [(1, 0, "rewritten"), (2, 0, "next")]
 
 
-async def test_what_the_disk_refused_comes_again_and_less_often(
-    running: tuple[FakeTurn, Disk], autojump_clock: Any
-) -> None:
+async def test_what_the_disk_refused_comes_again_and_less_often(running, autojump_clock):
     turn, disk = running
     disk.is_full = True
     say(turn, "a")
@@ -134,9 +128,7 @@ async def test_what_the_disk_refused_comes_again_and_less_often(
     assert disk.told() == [(1, 0, "ab")]
 
 
-async def test_behind_a_late_disk_nothing_piles_up(
-    running: tuple[FakeTurn, Disk], autojump_clock: Any
-) -> None:
+async def test_behind_a_late_disk_nothing_piles_up(running, autojump_clock):
     turn, disk = running
     disk.late = trio.Event()
     say(turn, "a")
@@ -149,9 +141,7 @@ async def test_behind_a_late_disk_nothing_piles_up(
     assert disk.told() == [(1, 1, "b")]
 
 
-async def test_after_the_turns_end_nothing_is_stored(
-    running: tuple[FakeTurn, Disk], autojump_clock: Any
-) -> None:
+async def test_after_the_turns_end_nothing_is_stored(running, autojump_clock):
     turn, disk = running
     say(turn, "a")
     turn.draft.end()
@@ -186,9 +176,7 @@ RUNNING = "SELECT turn FROM running_turn UNION ALL SELECT turn FROM running_piec
 
 
 @pytest.mark.long
-async def test_a_turn_that_ends_leaves_the_rows_of_one_that_was_never_stored_in_between(
-    tmp_path: Path,
-) -> None:
+async def test_a_turn_that_ends_leaves_the_rows_of_one_that_was_never_stored_in_between(tmp_path):
     slow = [text("one, "), wait("first"), text("two, "), wait("second"), text("three")]
     script = [reply(*slow), reply("one, ", "two, ", "three")]
     async with session(tmp_path, *script, data=tmp_path) as (ours, provider):
@@ -244,9 +232,7 @@ async def test_a_turn_of_another_server_that_lives_is_left_alone(tmp_path: Path)
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("ends_by", ["rollback", "clear", "delete"])
-async def test_nothing_is_left_of_a_running_turn_whose_chat_goes(
-    tmp_path: Path, ends_by: str
-) -> None:
+async def test_nothing_is_left_of_a_running_turn_whose_chat_goes(tmp_path, ends_by):
     async with current(data=tmp_path) as ours:
         await ours.prompt("say half\nwait forever", model=SCRIPT)
         await until_pieces(tmp_path, "half")
@@ -261,9 +247,7 @@ async def test_nothing_is_left_of_a_running_turn_whose_chat_goes(
     assert rows(tmp_path, "SELECT * FROM message") == []
 
 
-async def test_a_turn_continues_and_is_whole_where_no_piece_can_be_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_turn_continues_and_is_whole_where_no_piece_can_be_stored(tmp_path, monkeypatch):
     tried = trio.Event()
 
     async def refuse(store: Store, chat_id: str, turn: str, pieces: Sequence[Piece]) -> bool:

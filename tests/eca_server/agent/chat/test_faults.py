@@ -70,16 +70,6 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn(model, words):
         await assert_goes_on(ours)
 
 
-async def test_a_prompt_that_cannot_be_asked_queues_like_any_other(autojump_clock):
-    async with editor() as ours:
-        await ours.prompt("wait 1\nsay a", model=SCRIPT)
-        answer = await ours.prompt("hi", model="nobody/nothing")
-        assert answer["status"] == "prompting"
-        assert types(ours.contents()) == ["progress", "text"]
-        await ours.expect_finished(times=2)
-        assert types(ours.contents())[-4:] == ["finished", "progress", "text", "finished"]
-
-
 @pytest.mark.requirement("W-21d")
 @pytest.mark.parametrize("kind", get_args(ErrorKind))
 async def test_each_class_of_error_is_explained(kind, autojump_clock):

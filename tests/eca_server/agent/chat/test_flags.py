@@ -88,8 +88,7 @@ async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> N
     async with current() as ours:
         await ours.turn("before", model=ECHO)
         [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         begun = len(ours.seen)
         asked = {"chatId": "c", "contentId": prompt, "text": "here"}
         assert await ours.ask("chat/addFlag", asked) == {}

@@ -9,7 +9,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, reply, wait
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.current import CURRENT, current, refused, since
+from tests.eca_server.agent.chat.current import CURRENT, current, refused, since, values
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
@@ -55,7 +55,7 @@ async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> 
             assert asked == {"chatId": "i", "model": "p/m", "status": "prompting"}
             opened = {"chatId": "i", "title": "inline: and then?"}
             assert told[0] == ("chat/opened", opened)
-            assert [words for name, words in told if name == "text"] == ["and\nthen?", "two"]
+            assert values(told) == ["and\nthen?", "two"]
             assert told.index(("answer", asked)) < told.index(("text", "two"))
             before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
             assert roles_and_words(provider) == before
@@ -105,9 +105,7 @@ async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
     ("method", "params"),
     [("chat/open", {}), ("chat/history", {}), ("chat/rollback", {"contentId": "unknown"})],
 )
-async def test_another_request_in_the_same_read_leaves_its_chat(
-    method: str, params: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_another_request_in_the_same_read_leaves_its_chat(method, params, tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", model=SCRIPT)
     async with current(data=tmp_path) as ours:  # the source must be read

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import reply
 from eca_server.agent.tools import background
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config, text
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, text
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
 from tests.eca_server.processes import assert_gone
 
@@ -91,10 +91,7 @@ async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_e
             bg_job("kill", "job-9"),
         ),
     ]
-    async with (
-        Provider(script, otherwise=reply("the end")) as provider,
-        current(provider_config(provider.url, **lines), folder=tmp_path) as ours,
-    ):
+    async with today(*script, folder=tmp_path, **lines) as (ours, provider):
         await ours.turn("go")
         started, broken = results(provider)
         assert "(job-1) was started: running, " in started
@@ -157,10 +154,7 @@ async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
         reply("started"),
         calls(bg_job("read_output", "job-1")),
     ]
-    async with (
-        Provider(script, otherwise=reply("the end")) as provider,
-        current(provider_config(provider.url, **ALLOW), folder=tmp_path) as ours,
-    ):
+    async with today(*script, folder=tmp_path, **ALLOW) as (ours, provider):
         await ours.turn("go")
         await ours.ask("chat/delete", {"chatId": "c"})
         (tmp_path / "gate").write_text("late")

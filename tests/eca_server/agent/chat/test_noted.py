@@ -1,4 +1,4 @@
-"""Notes for the user about empty answers, changed agents and duplicate names."""
+"""The server's own texts: notes about empty answers and agents, names, paragraphs (W-26)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 
+from eca_protocol.messages import ChatProgressContent, ChatTextContent
+from eca_protocol.server.texts import Paragraphs, Role
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
 
 EMPTY = "The model returned an empty answer."
 
 
-def system_texts(ours: Editor, begun: int = 0, chat: str = "c") -> list[str]:
+def system_texts(ours: Editor, chat: str = "c") -> list[str]:
     return [
         each["text"].strip()
-        for role, each in contents(ours.seen[begun:], chat)
+        for role, each in contents(ours.seen, chat)
         if role == "system" and each["type"] == "text"
     ]
 
@@ -39,31 +41,18 @@ async def test_an_answer_without_anything_for_the_user_is_named(script, notes):
         assert sum(each.startswith(EMPTY) for each in system_texts(ours)) == notes
 
 
-@pytest.mark.requirement("W-22")
-async def test_a_stop_is_confirmed_as_a_paragraph_of_its_own():
-    async with editor() as ours:
-        await ours.prompt("say some\nwait forever", model=SCRIPT)
-        await ours.content("text", text="some")
-        await ours.expect_stopped()
-        assert text(ours.contents()[2:]) == "some\n\nStopped."
-
-
 async def test_an_unknown_agent_is_named_once_in_a_chat():
     async with current() as ours:
-        for prompt in ("say a", "say b"):
-            await ours.turn(prompt, model=SCRIPT, agent="nope")
+        for agent in ("nope", "nope", "code", "agent", "plan"):
+            await ours.turn("say a", model=SCRIPT, agent=agent)
         [note] = system_texts(ours)
         assert note.startswith(
             "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
         )
         assert "`plan`" in note
-        begun = len(ours.seen)
-        for agent in ("code", "agent", "plan"):
-            await ours.turn("say c", model=SCRIPT, agent=agent)
-        assert system_texts(ours, begun) == []
         await ours.tell("chat/selectedAgentChanged", {"chatId": "d", "agent": "gone"})
         await ours.turn("say d", "d", model=SCRIPT)
-        assert ["`gone`" in each for each in system_texts(ours, begun, "d")] == [True]
+        assert ["`gone`" in each for each in system_texts(ours, "d")] == [True]
 
 
 async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ():
@@ -78,9 +67,9 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
 @pytest.mark.parametrize(
     ("client", "capabilities", "summaries"),
     [
-        ("emacs", CURRENT, ("Editing file", "Creating file")),
-        ("emacs", {"codeAssistant": {"chat": True}}, ("Editing file", "Creating file")),
-        ("other", CURRENT, ("Editing file file", "Creating file b (c).txt")),
+        ("emacs", CURRENT, ["Editing file", "Creating file"]),
+        ("emacs", {"codeAssistant": {"chat": True}}, ["Editing file", "Creating file"]),
+        ("other", CURRENT, ["Editing file file", "Creating file b (c).txt"]),
     ],
 )
 async def test_a_client_that_names_the_changed_file_is_not_sent_its_name_twice(
@@ -94,10 +83,9 @@ async def test_a_client_that_names_the_changed_file_is_not_sent_its_name_twice(
     async with current(folder=tmp_path, **about) as ours:
         await ours.turn(script, model=SCRIPT, trust=True)
         for kind in ("toolCallRun", "toolCallRunning", "toolCalled"):
-            shown = [each["summary"] for each in ours.contents() if each["type"] == kind]
-            assert tuple(shown) == summaries
-        [result, _] = [each["outputs"] for each in ours.contents() if each["type"] == "toolCalled"]
-        assert result[0]["text"].endswith("/file: 1 line added, 1 removed.")
+            assert [each["summary"] for each in ours.contents(kind=kind)] == summaries
+        [result, _] = ours.contents(kind="toolCalled")
+        assert result["outputs"][0]["text"].endswith("/file: 1 line added, 1 removed.")
 
 
 @pytest.mark.requirement("W-41")
@@ -119,3 +107,37 @@ async def test_a_mention_with_blanks_is_its_context_as_emacs_writes_it(tmp_path,
     async with current(folder=folder, clientInfo={"name": "emacs"}) as ours:
         await ours.turn(message, model=ECHO, contexts=contexts)
         assert [each for each in system_texts(ours) if "was not read" in each] == []
+
+
+SYSTEM: Role = "system"
+MODEL: Role = "assistant"
+USER: Role = "user"
+
+
+@pytest.mark.requirement("W-26d")
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([(SYSTEM, "one")], "one"),
+        ([(MODEL, "one"), (MODEL, "two")], "onetwo"),
+        ([(MODEL, "one"), (SYSTEM, "two")], "one\n\ntwo"),
+        ([(MODEL, "one\n"), (SYSTEM, "two\n")], "one\n\ntwo"),
+        ([(MODEL, "one\n\n"), (SYSTEM, "two")], "one\n\ntwo"),
+        ([(SYSTEM, "one"), (SYSTEM, "two\n\n"), (SYSTEM, "three")], "one\n\ntwo\n\nthree"),
+        ([(SYSTEM, "one"), (MODEL, "two"), (MODEL, " three")], "one\n\ntwo three"),
+        ([(SYSTEM, "one"), (MODEL, ""), (MODEL, "two")], "one\n\ntwo"),
+        ([(SYSTEM, "one"), (MODEL, "\ntwo")], "one\n\ntwo"),
+        ([(SYSTEM, "one"), (SYSTEM, "\n"), (MODEL, "two")], "one\n\ntwo"),
+        ([(MODEL, "one"), (USER, "steer"), (SYSTEM, "two")], "onesteertwo"),
+    ],
+)
+def test_a_blank_line_parts_what_clients_append(texts, expected):
+    paragraphs = Paragraphs()
+    written = []
+    for role, words in texts:
+        content = paragraphs.spaced(role, ChatTextContent(text=words))
+        if isinstance(content, ChatTextContent):
+            written.append(content.text)
+        progress = ChatProgressContent(state="running", text="Working")
+        assert paragraphs.spaced(SYSTEM, progress) is progress
+    assert "".join(written) == expected

@@ -20,7 +20,7 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.agent_session import calls, session
-from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.current import current, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 
 
@@ -70,7 +70,7 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, f
         assert [name for name, _ in told] == [
             "chat/cleared", "text", "text", "$/showMessage", "answer",
         ]  # fmt: skip
-        assert [words for name, words in told if name == "text"] == ["say one", "one"]
+        assert values(told) == ["say one", "one"]
         assert shown(told) == ["1 new file deleted."]
         assert tree(folder) == {}
         assert (await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second}))[
@@ -82,9 +82,7 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, f
         assert not (await ours.ask("chat/open", {"chatId": "no"}))["found"]
         await said(ours, "again", model=ECHO)
     async with current(data=tmp_path, folder=folder) as ours:
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = await reopened(ours)
         assert texts == ["say one", "one", "again", "again"]
         assert [name for name, _ in await rolled_back(ours, first)][:2] == [
             "chat/cleared",
@@ -427,9 +425,7 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         [listed] = (await ours.ask("chat/list"))["chats"]
         assert [listed["id"], listed["title"], listed["messageCount"]] == [new, "Mine (10)", 5]
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": new})
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = await reopened(ours, new)
         assert texts == ["say one", "one", "say two", "say four", "four"]
 
 

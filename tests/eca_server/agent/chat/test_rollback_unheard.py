@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from eca_server.agent.chat.store.store import Store
-from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.current import current, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 from tests.eca_server.agent.chat.test_rollback import rolled_back, said, tree, writes
 
@@ -50,7 +50,7 @@ async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
         told = await rolled_back(ours, unheard, "messages")
         names = [name for name, words in told if name in shows and words != "Stopped."]
         assert names == shows
-        assert [words for name, words in told if name == "text"][-2:] == ["say one", "one"]
+        assert values(told)[-2:] == ["say one", "one"]
         params = {"chatId": "c", "contentId": unheard}
         assert (await refused(ours, "chat/rollback", params))["code"] == -32602
         assert [name for name, _ in await rolled_back(ours, first, "messages")] == [
@@ -71,11 +71,9 @@ async def test_what_came_behind_such_a_prompt_goes_with_it_after_a_restart_too(
             await echoed(ours, "wait forever")
         told = await rolled_back(ours, unheard)
         assert tree(folder) == {}
-        assert [words for name, words in told if name == "text"][-2:] == ["say one", "one"]
+        assert values(told)[-2:] == ["say one", "one"]
     async with current(data=tmp_path, folder=folder) as ours:
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = await reopened(ours)
         assert texts == ["say one", "one"]
 
 
@@ -85,9 +83,7 @@ async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path, folder):
         compacted = await said(ours, "/compact say all of it", model=ECHO)
         await rolled_back(ours, compacted)
     async with current(data=tmp_path, folder=folder) as ours:
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = await reopened(ours)
         assert texts == ["say one", "one"]
 
 
@@ -104,7 +100,7 @@ async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, 
         assert len(ids) == len(set(ids)) == 2
         told = await rolled_back(ours, ids[1])
         first = ["(Summary of an earlier chat)"] if is_compacted else ["say one", "one"]
-        assert [words for name, words in told if name == "text"] == first
+        assert values(told) == first
         told = await rolled_back(ours, ids[0])
         assert "text" not in [name for name, _ in told]
         await rolled_back(ours, await said(ours, "/resume old"))
@@ -131,5 +127,5 @@ async def test_a_prompt_stopped_before_its_chat_was_read_back_is_gone_back_to(
         unheard = await echoed(ours, "say two")
         await begun.wait()
         told = await rolled_back(ours, unheard)
-        texts = [words for name, words in told if name == "text"]
+        texts = values(told)
         assert texts == ["Stopped.", "say one", "one"]

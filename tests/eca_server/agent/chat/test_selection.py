@@ -25,7 +25,7 @@ MODELS: dict[str, Any] = {
 
 
 def configured(provider: Provider) -> dict[str, Any]:
-    config = provider_config(provider.url, chat={"title": False})
+    config = provider_config(provider.url)
     config["providers"]["p"]["models"] = MODELS
     return config
 

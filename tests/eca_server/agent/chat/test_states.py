@@ -153,9 +153,7 @@ TITLE = ChatMetadataContent(title="A title")
     finishes_deleted=st.booleans(),
 )
 @example(actions=[(("clear",), None), (("clear",), None)], finishes_deleted=False)
-def test_any_sequence_ends_with_one_finished_per_turn_and_silence(
-    actions: list[tuple[Any, ...]], finishes_deleted: bool
-) -> None:
+def test_any_sequence_ends_with_one_finished_per_turn_and_silence(actions, finishes_deleted):
     clock = trio.testing.MockClock(autojump_threshold=0)
     trio.run(play, actions, finishes_deleted, clock=clock)
 

@@ -92,10 +92,7 @@ async def test_the_user_is_asked_what_a_subagent_may_not_do_unasked(
     task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
     async with current({"agent": SCOUT}, folder=tmp_path, clientInfo={"name": client}) as ours:
         await ours.prompt(spawn(task), model=SCRIPT)
-        asking = await ours.until(
-            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
-        )
-        asked = asking["params"]
+        asked = await ours.pending()
         assert asked["chatId"].startswith(shown_in)
         assert not (tmp_path / "new").exists()
         await ours.tell(
@@ -315,9 +312,7 @@ async def test_the_parent_says_that_it_waits_for_approval_as_long_as_a_call_does
     task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
     async with current({"agent": SCOUT}, folder=tmp_path) as ours:
         await ours.prompt(spawn(task), model=SCRIPT)
-        asking = await ours.until(
-            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
-        )
+        asking = {"params": await ours.pending()}
         await ours.content("progress", text="Waiting for tool call approval")
         begun = len(ours.seen)
         asked = {"chatId": "c", "toolCallId": asking["params"]["content"]["id"]}
@@ -385,10 +380,7 @@ async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answer
     task = call("write_file", path=str(tmp_path / "new"), content="x") + "\nsay written"
     async with current({"agent": SCOUT}, folder=tmp_path) as ours:
         await ours.prompt(spawn(task), model=SCRIPT)
-        asking = await ours.until(
-            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
-        )
-        asked = asking["params"]
+        asked = await ours.pending()
         known = {"chatId": asked["chatId"]}
         begun = ours.contents(asked["chatId"])
         echo = next(each for each in begun if "contentId" in each)
@@ -455,9 +447,7 @@ async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path)
     async with current({"agent": SCOUT}, folder=tmp_path) as ours:
         task = "\nsay and\n".join(write)
         await ours.prompt(f"{spawn(task)}\nsay on\n{own}", model=SCRIPT)
-        asked = await ours.until(
-            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
-        )
+        asked = {"params": await ours.pending()}
         known = {"chatId": asked["params"]["chatId"]}
         await ours.ask("chat/update", {**known, "trust": True})
         call_id = asked["params"]["content"]["id"]

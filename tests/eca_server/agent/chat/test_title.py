@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,17 +21,19 @@ from tests.eca_server.agent.chat.editor import (
 )
 
 
-def titled(provider: Provider) -> dict[str, object]:
-    return provider_config(provider.url, chat={"title": True})
+@asynccontextmanager
+async def titled(provider: Provider) -> AsyncIterator[Editor]:
+    async with provider, editor(provider_config(provider.url, chat={"title": True})) as ours:
+        yield ours
 
 
 def titles(ours: Editor) -> list[str]:
-    return [each["title"] for each in ours.contents() if each["type"] == "metadata"]
+    return [each["title"] for each in ours.contents(kind="metadata")]
 
 
 async def test_the_title_is_one_more_request_without_tools() -> None:
     provider = Provider([reply("hello"), reply("again")], title=reply('"A fine name"\nmore'))
-    async with provider, editor(titled(provider)) as ours:
+    async with titled(provider) as ours:
         first = await ours.turn("Tell me")
         assert await ours.title() == "A fine name"
         second = await ours.turn("And then?")
@@ -61,49 +65,14 @@ async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path
         assert text((await ours.turn(words, model=ECHO))[2:]) == words
 
 
-@pytest.mark.requirement("W-25c")
-async def test_titles_can_be_turned_off() -> None:
-    provider = Provider([reply("hello")])
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
-        await ours.turn("Tell me")
-        assert await ours.later(0) == []
-        assert provider.title_requests == []
-
-
 async def test_a_title_may_follow_finished() -> None:
     provider = Provider([reply("hello")], title=reply(wait("now"), "Late"))
-    async with provider, editor(titled(provider)) as ours:
+    async with titled(provider) as ours:
         await ours.turn("Tell me")
         assert titles(ours) == []
         provider.open("now")
         assert await ours.title() == "Late"
         assert types(ours.contents())[-2:] == ["finished", "metadata"]
-
-
-async def test_no_title_follows_a_stop_of_the_running_turn() -> None:
-    provider = Provider([reply("hello", hang())], title=reply(wait("now"), "Never"))
-    async with provider, editor(titled(provider)) as ours:
-        await ours.prompt("Tell me")
-        await provider.until(lambda: "now" in provider.reached)
-        await ours.expect_stopped()
-        await provider.until(lambda: provider.title_requests[0].closed_by_client)
-        assert await ours.later(0) == []
-        assert titles(ours) == []
-
-
-@pytest.mark.parametrize("ending", ["stop", "delete"])
-async def test_no_title_follows_a_stop_or_a_delete_of_the_idle_chat(ending: str) -> None:
-    provider = Provider([reply("hello")], title=reply(wait("now"), "Never"))
-    async with provider, editor(titled(provider)) as ours:
-        await ours.turn("Tell me")
-        await provider.until(lambda: "now" in provider.reached)
-        if ending == "stop":
-            await ours.stop()
-        else:
-            await ours.ask("chat/delete", {"chatId": "c"})
-        await provider.until(lambda: provider.title_requests[0].closed_by_client)
-        assert await ours.later(0) == []
-        assert titles(ours) == []
 
 
 @pytest.mark.requirement("W-25a")
@@ -112,22 +81,12 @@ async def test_no_title_follows_a_stop_or_a_delete_of_the_idle_chat(ending: str)
 )
 async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None:
     provider = Provider([reply("hello"), reply("again")], title=title)
-    async with provider, editor(titled(provider)) as ours:
+    async with titled(provider) as ours:
         received = await ours.turn("Tell me")
         assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
         received = await ours.turn("And then?")
         assert finishes(received) == 1
         assert titles(ours) == []
-
-
-async def test_a_failed_prompt_asks_for_no_title() -> None:
-    provider = Provider([Reply(status=400, body={"error": {"message": "no"}})])
-    async with provider, editor(titled(provider)) as ours:
-        await ours.turn("Tell me")
-        await ours.turn("/costs")
-        await ours.turn("hi", model="p/unknown")
-        assert await ours.later(0) == []
-        assert provider.title_requests == []
 
 
 @pytest.mark.requirement("CHAT-21")
@@ -137,3 +96,35 @@ async def test_a_long_title_is_cut() -> None:
         title = await ours.title()
     assert len(title) == 60
     assert title.endswith("…")
+
+
+@pytest.mark.parametrize("ending", ["stop", "stop when idle", "delete"])
+async def test_no_title_follows_a_stop_or_a_delete(ending: str) -> None:
+    steps = ["hello", hang()] if ending == "stop" else ["hello"]
+    provider = Provider([reply(*steps)], title=reply(wait("now"), "Never"))
+    async with titled(provider) as ours:
+        await ours.prompt("Tell me")
+        if ending != "stop":
+            await ours.expect_finished()
+        await provider.until(lambda: "now" in provider.reached)
+        if ending == "delete":
+            await ours.ask("chat/delete", {"chatId": "c"})
+        else:
+            await ours.stop()
+        await provider.until(lambda: provider.title_requests[0].closed_by_client)
+        await ours.later(0)
+        assert titles(ours) == []
+
+
+@pytest.mark.requirement("W-25c")
+async def test_titles_can_be_turned_off_and_a_failed_prompt_asks_for_none() -> None:
+    provider = Provider([Reply(status=400, body={"error": {"message": "no"}}), reply("hello")])
+    async with provider:
+        for title, prompts in ((True, ["Tell me", "/costs"]), (False, ["Tell me"])):
+            config = provider_config(provider.url, chat={"title": title})
+            async with editor(config) as ours:
+                for prompt in prompts:
+                    await ours.turn(prompt)
+                await ours.turn("hi", "d", model="p/unknown")
+                assert await ours.later(0) == []
+        assert provider.title_requests == []
