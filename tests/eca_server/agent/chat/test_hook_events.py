@@ -231,7 +231,7 @@ async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path)
         current(provider_config(provider.url, agent=SCOUT, **config), folder=tmp_path) as ours,
     ):
         received = await ours.turn("first")
-    (called,) = spawned(received)
+    called = spawned(received)
     assert called["outputs"][0]["text"] == "b"
     asked = [each.body["messages"] for each in provider.requests]
     assert ["the date" in str(each) for each in asked] == [False, True, True, False]
@@ -243,6 +243,6 @@ async def test_a_hook_that_ends_a_subagent_ends_its_call_alone(tmp_path):
     config = hooked(h=hook("subagentStart", says(**{"continue": False, "stopReason": "no"})))
     async with current({**config, "agent": SCOUT}, folder=tmp_path) as ours:
         received = await ours.turn(f"{spawn('say a')}\nsay done", model=SCRIPT)
-    (called,) = spawned(received)
+    called = spawned(received)
     assert called["outputs"][0]["text"] == "This agent failed: Turn stopped by hook 'h': no"
     assert text(received).endswith("done")
