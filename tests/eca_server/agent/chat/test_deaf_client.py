@@ -52,7 +52,7 @@ def provider_url() -> Iterator[str]:
 def test_a_client_that_does_not_read_fills_no_memory_and_can_still_stop(
     start_server, provider_url, model
 ):
-    config = json.dumps(provider_config(provider_url)).decode()
+    config = json.dumps(provider_config(provider_url, chat={"title": False})).decode()
     server = start_server(env={"ECA_CONFIG": config})
     server.introduced()
     chat = server.prompt("say warm", model="simulator/script")

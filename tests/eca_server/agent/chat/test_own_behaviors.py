@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, reply, wait
 from eca_server.agent.chat.instructions import LARGEST_PROMPT, instructions
 from tests.eca_server.agent.chat.agent_session import calls
 from tests.eca_server.agent.chat.current import current
@@ -19,19 +19,29 @@ OWN = "Talk like a pirate."
 
 
 @asynccontextmanager
-async def session(**config: Any) -> AsyncIterator[tuple[Editor, Provider]]:
-    provider = Provider(otherwise=reply("a"))
-    async with provider:
-        configured = provider_config(provider.url, chat={"title": False}, **config)
-        configured["providers"]["p"]["models"]["n"] = {}
-        async with editor(configured) as ours:
+async def session(
+    *script: Reply, options: Mapping[str, Any] | None = None, **config: Any
+) -> AsyncIterator[tuple[Editor, Provider]]:
+    """A session with the options of its client, and a model `n` beside `m`."""
+    async with Provider(script, otherwise=reply("a")) as provider:
+        configured = provider_config(
+            provider.url, provider={"models": {"m": {}, "n": {}}}, **config
+        )
+        async with editor(configured, started=False) as ours:
+            await ours.start(initializationOptions=options or {})
             yield ours, provider
 
 
 def introduced(ours: Editor) -> dict[str, Any]:
-    (update,) = [each for each in ours.seen if each.get("method") == "config/updated"]
-    found: dict[str, Any] = update["params"]["chat"]
+    [update] = ours.notified("config/updated")
+    found: dict[str, Any] = update["chat"]
     return found
+
+
+def offered(request: ReceivedRequest) -> dict[str, Any]:
+    """Return the tools that a model was offered, with their descriptions."""
+    tools = [each["function"] for each in request.body["tools"]]
+    return {each["name"]: each["description"] for each in tools}
 
 
 def systems(provider: Provider) -> list[str]:
@@ -48,18 +58,15 @@ async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot():
 
 
 async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings():
-    own = {"review": {"disabledTools": ["eca_write_file"], "systemPrompt": OWN}, "other": {}}
-    async with session(behavior=own) as (ours, provider):
-        await ours.turn("hi", behavior="review")
-        await ours.turn("hi", chat="d", behavior="other")
-        await ours.turn("hi", chat="e", behavior="novel")
-    offered = [
-        {each["function"]["name"] for each in request.body["tools"]}
-        for request in provider.requests
-    ]
-    assert {"eca_write_file", "eca_preview_file_change"} & offered[0] == {"eca_preview_file_change"}
-    assert {"eca_write_file", "eca_preview_file_change"} & offered[1] == {"eca_write_file"}
-    assert offered[2] == offered[1]
+    approval = {"toolCall": {"approval": {"deny": {"eca_grep": {}}}}}
+    review = {"disabledTools": ["eca_write_file"], "systemPrompt": OWN, **approval}
+    async with session(behavior={"review": review, "other": {}}) as (ours, provider):
+        for behavior in ("review", "other", "novel"):
+            await ours.turn("hi", behavior, behavior=behavior)
+    first, second, third = [{*offered(each)} for each in provider.requests]
+    assert first ^ second == {"eca_write_file", "eca_preview_file_change", "eca_grep"}
+    assert first - second == {"eca_preview_file_change"}
+    assert third == second
     assert systems(provider) == [OWN, instructions("agent", ()), instructions("agent", ())]
 
 
@@ -110,6 +117,7 @@ async def test_a_chat_keeps_the_prompt_it_began_with(tmp_path):
     assert systems(provider) == [OWN, OWN, "Talk like a sailor."]
 
 
+@pytest.mark.requirement("CHAT-4", "W-21b")
 async def test_the_prompts_model_wins_then_the_behaviours_then_the_default():
     own = {"plan": {"defaultModel": "p/n"}, "other": {"defaultModel": "simulator/echo"}}
     async with session(behavior=own) as (ours, provider):
@@ -131,7 +139,7 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with session(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "p/m"
         await ours.ask("chat/queryCommands", {"query": "?"})
-        shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
+        shown = ours.notified("$/showMessage")
     own["plan"]["defaultModel"] = "lmstudio/any"
     async with session(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "lmstudio/any"
@@ -139,93 +147,54 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     assert ["behavior.plan.defaultModel" in each["message"] for each in shown] == [True]
 
 
-async def test_a_behaviours_own_approval_counts_in_it_alone():
-    own = {"review": {"toolCall": {"approval": {"deny": {"eca_grep": {}}}}}}
-    async with session(behavior=own) as (ours, provider):
-        await ours.turn("hi", behavior="review")
-        await ours.turn("hi", chat="d", behavior="agent")
-    offered = [
-        "eca_grep" in {each["function"]["name"] for each in request.body["tools"]}
-        for request in provider.requests
-    ]
-    assert offered == [False, True]
-
-
-async def test_the_users_prompts_replace_ours_in_every_text_for_a_model(tmp_path):
-    (tmp_path / "compact.md").write_text("Sum it up in verse.\n")
-    own: dict[str, Any] = {
+async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_every_text(tmp_path):
+    (tmp_path / "a.txt").write_text("1\n2\n3\n")
+    (tmp_path / "compact.md").write_text("Sum it up.\n")
+    common: dict[str, Any] = {
         "prompts": {
             "chatTitle": "A heading, please.",
-            "init": "Write AGENTS.md in Latin.",
-            "tools": {"eca__read_file": "Reads.", "grep": "Finds.", "nothing": "-"},
+            "init": "Write it in French.",
+            "tools": {"eca__grep": "x", "read_file": "Reads.", "nothing": "-"},
         },
         "compactPromptFile": str(tmp_path / "compact.md"),
     }
-    provider = Provider(otherwise=reply("a"))
-    async with provider, editor(started=False, ECA_CONFIG="{}") as ours:
-        config = provider_config(provider.url, **own)
-        folder = [{"uri": tmp_path.as_uri(), "name": "w"}]
-        await ours.start(initializationOptions=config, workspaceFolders=folder)
-        await ours.turn("hi")
-        await ours.title()
-        await ours.turn("/compact")
-        (tmp_path / "compact.md").unlink()
-        received = await ours.turn("/init")
-    (asked,) = provider.title_requests
-    assert asked.body["messages"][0]["content"].startswith("A heading, please.\n")
-    assert systems(provider)[1] == "Sum it up in verse."
-    tools = {
-        each["function"]["name"]: each["function"] for each in provider.requests[0].body["tools"]
+    own = {
+        "chatTitle": "A title, please.",
+        "compact": "In verse.",
+        "init": "In Latin.",
+        "skillCreate": "In Greek.",
+        "tools": {"grep": "Finds."},
     }
-    assert tools["eca_read_file"]["description"] == "Reads."
-    assert tools["eca_grep"]["description"] == "Finds."
-    last = provider.requests[-1].body["messages"][-1]
-    assert last["content"].endswith("Write AGENTS.md in Latin.")
-    assert "compactPromptFile" in text(received)
-
-
-async def test_a_behaviour_s_own_prompts_and_limits_replace_the_common_ones(tmp_path):
-    (tmp_path / "a.txt").write_text("1\n2\n3\n")
-    own: dict[str, Any] = {
-        "prompts": {
-            "chatTitle": "x",
-            "compact": "x",
-            "tools": {"eca__grep": "x", "read_file": "r"},
-        },
-        "behavior": {
-            "plan": {
-                "prompts": {
-                    "chatTitle": "A heading.",
-                    "compact": "In verse.",
-                    "init": "In Latin.",
-                    "skillCreate": "In Greek.",
-                    "tools": {"grep": "Finds."},
-                },
-                "toolCall": {"readFile": {"maxLines": 1}},
-            }
-        },
-    }
+    plan = {"prompts": own, "toolCall": {"readFile": {"maxLines": 1}}}
     read = calls(("eca_read_file", {"path": str(tmp_path / "a.txt")}))
-    provider = Provider([read], otherwise=reply("a"))
-    async with provider, editor(started=False, ECA_CONFIG="{}") as ours:
-        folder = [{"uri": tmp_path.as_uri(), "name": "w"}]
-        config = provider_config(provider.url, **own)
-        await ours.start(initializationOptions=config, workspaceFolders=folder)
-        received = await ours.turn("hi", behavior="plan")
-        await ours.title()
-        for prompt in ("/compact", "/init", "/skill-create s t"):
-            await ours.turn(prompt, behavior="plan")
-    (called,) = (each for each in received if each["type"] == "toolCalled")
-    assert called["outputs"][0]["text"].startswith("1\n")
-    assert "2\n" not in called["outputs"][0]["text"]
-    (asked,) = provider.title_requests
-    assert asked.body["messages"][0]["content"].startswith("A heading.")
-    assert systems(provider)[2] == "In verse."
-    offered = provider.requests[0].body["tools"]
-    told = {each["function"]["name"]: each["function"]["description"] for each in offered}
-    assert (told["eca_grep"], told["eca_read_file"]) == ("Finds.", "r")
-    last = [request.body["messages"][-1]["content"] for request in provider.requests[-2:]]
-    assert [each.rpartition("\n")[2] for each in last] == ["In Latin.", "In Greek."]
+    for behavior in ("agent", "plan"):
+        async with Provider([read], otherwise=reply("a")) as provider:
+            config = provider_config(provider.url, **common, behavior={"plan": plan})
+            config["chat"] = {"title": True}
+            async with current(config, folder=tmp_path) as ours:
+                received = await ours.turn("hi", agent=behavior)
+                await ours.title()
+                for prompt in ("/compact", "/init", "/skill-create s t"):
+                    await ours.turn(prompt, agent=behavior)
+                (tmp_path / "compact.md").unlink(missing_ok=True)
+                missing = "compactPromptFile" in text(await ours.turn("/init", agent=behavior))
+        [title] = [each.body["messages"][0]["content"] for each in provider.title_requests]
+        tools = offered(provider.requests[0])
+        asked = [each.body["messages"][-1]["content"] for each in provider.requests]
+        asked = [each.rpartition("\n")[2] for each in asked]
+        [called] = [each["outputs"][0]["text"] for each in received if "outputs" in each]
+        if behavior == "agent":
+            assert title.startswith("A heading, please.\n")
+            assert (tools["eca_read_file"], tools["eca_grep"]) == ("Reads.", "x")
+            assert (systems(provider)[2], asked[3]) == ("Sum it up.", "Write it in French.")
+            assert "3\n" in f"{called}\n"
+            assert missing
+        else:
+            assert title.startswith("A title, please.")
+            assert (tools["eca_read_file"], tools["eca_grep"]) == ("Reads.", "Finds.")
+            assert (systems(provider)[2], *asked[3:5]) == ("In verse.", "In Latin.", "In Greek.")
+            assert called.startswith("1\n")
+            assert "2\n" not in called
 
 
 async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path):
@@ -255,20 +224,17 @@ async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected():
     async with session(**own, defaultAgent="code") as (ours, provider):
         assert introduced(ours)["selectAgent"] == "agent"
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
-        await ours.turn("hi", behavior="code")
-        await ours.turn("hi", chat="d", behavior="build")
+        for behavior in ("code", "build"):
+            await ours.turn("hi", behavior, behavior=behavior)
     assert systems(provider) == [OWN, OWN]
 
 
 async def test_a_behaviour_s_variant_counts_where_none_was_selected():
-    provider = Provider(otherwise=reply("a"))
-    async with provider:
-        own = {"review": {"variant": "low"}}
-        config = provider_config(provider.url, chat={"title": False}, agent=own)
-        config["providers"]["p"]["models"] = {
-            "m": {"variants": {each: {"reasoning_effort": each} for each in ("low", "high")}},
-            "n": {},
-        }
+    variants = {each: {"reasoning_effort": each} for each in ("low", "high")}
+    async with Provider(otherwise=reply("a")) as provider:
+        models = {"m": {"variants": variants}, "n": {}}
+        agent = {"review": {"variant": "low"}}
+        config = provider_config(provider.url, provider={"models": models}, agent=agent)
         async with editor(config) as ours:
             for more in ({}, {"behavior": "review"}, {"behavior": "review", "model": "p/n"}):
                 await ours.turn("hi", **more)
@@ -276,3 +242,58 @@ async def test_a_behaviour_s_variant_counts_where_none_was_selected():
             await ours.turn("hi", behavior="review")
     efforts = [request.body.get("reasoning_effort") for request in provider.requests]
     assert efforts == [None, "low", None, "high"]
+
+
+BEHAVIOR_OF = {instructions(name, ()): name for name in ("agent", "plan")}
+
+
+def behaviors(provider: Provider) -> list[str]:
+    """The behaviour of each request the provider got."""
+    return [BEHAVIOR_OF[system] for system in systems(provider)]
+
+
+@pytest.mark.requirement("LIFE-8")
+@pytest.mark.parametrize(
+    ("config", "options", "selected", "prompt", "expected"),
+    [
+        ({}, {}, None, {}, "agent"),
+        ({"defaultBehavior": "plan"}, {}, None, {}, "plan"),
+        ({"defaultBehavior": "plan"}, {"chatBehavior": "agent"}, None, {}, "agent"),
+        ({}, {"chatAgent": "plan"}, None, {}, "plan"),
+        ({}, {"chatBehavior": "plan"}, "agent", {}, "agent"),
+        ({}, {"chatBehavior": "agent"}, "plan", {}, "plan"),
+        ({}, {}, "plan", {"behavior": "agent"}, "agent"),
+        ({}, {}, "plan", {"agent": "agent"}, "agent"),
+        ({}, {}, None, {"behavior": "agent", "agent": "plan"}, "plan"),
+        ({}, {}, "plan", {"behavior": None, "agent": None}, "plan"),
+        ({}, {}, "plan", {"behavior": "novel"}, "plan"),
+        ({"defaultBehavior": "novel"}, {"chatBehavior": "novel"}, None, {}, "agent"),
+    ],
+)
+async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
+    config, options, selected, prompt, expected
+):
+    options = {**options, "chat": {"title": False}}
+    async with session(options=options, **config) as (ours, provider):
+        if selected:
+            await ours.tell("chat/selectedBehaviorChanged", {"behavior": selected})
+        await ours.turn("hi", **prompt)
+        assert behaviors(provider) == [expected]
+
+
+@pytest.mark.requirement("W-28b")
+async def test_a_change_by_either_name_touches_no_running_turn_and_is_not_sent_back():
+    async with session(reply(wait("now"), "a")) as (ours, provider):
+        begun = len(ours.seen)
+        await ours.prompt("hi")
+        await provider.until(lambda: "now" in provider.reached)
+        await ours.tell("chat/selectedAgentChanged", {"agent": "plan"})
+        provider.open("now")
+        await ours.expect_finished()
+        await ours.turn("hi")
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "agent"})
+        await ours.turn("hi")
+        await ours.tell("chat/selectedAgentChanged", {"agent": None})
+        await ours.turn("hi")
+        assert behaviors(provider) == ["agent", "plan", "agent", "agent"]
+        assert ours.notified("config/updated", begun) == []

@@ -235,7 +235,7 @@ def test_nothing_of_a_stream_at_full_speed_is_passed_on_once_the_stop_was_read(s
 @pytest.mark.requirement("W-13e")
 def test_a_client_that_is_gone_closes_the_connection_to_the_provider(start_server):
     with provider_in_thread([reply("some", hang())]) as provider:
-        config = json.dumps(provider_config(provider.url)).decode()
+        config = json.dumps(provider_config(provider.url, chat={"title": False})).decode()
         server = start_server(env={"ECA_CONFIG": config})
         server.introduced()
         server.ask("chat/prompt", {"chatId": "c", "message": "hi"})

@@ -8,7 +8,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, reply
 from tests.eca_server.agent.chat.agent_session import RUN, calls, of_calls, order, session
-from tests.eca_server.agent.chat.current import CURRENT, current
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
@@ -25,17 +25,11 @@ MODELS: dict[str, Any] = {
 
 
 def configured(provider: Provider) -> dict[str, Any]:
-    config = provider_config(provider.url)
-    config["providers"]["p"]["models"] = MODELS
-    return config
+    return provider_config(provider.url, provider={"models": MODELS})
 
 
 def updates(ours: Editor, begun: int = 0) -> list[Content]:
-    return [
-        message["params"]
-        for message in ours.seen[begun:]
-        if message.get("method") == "config/updated"
-    ]
+    return ours.notified("config/updated", begun)
 
 
 @pytest.mark.requirement("W-11h")
@@ -165,9 +159,7 @@ async def test_trust_is_stored_with_the_chat(tmp_path):
 async def test_files_are_found_for_a_mention_and_nothing_else(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "there.py").touch()
-    async with editor(started=False) as ours:
-        folder = [{"name": "w", "uri": tmp_path.as_uri()}]
-        await ours.start(capabilities=CURRENT, workspaceFolders=folder)
+    async with current(folder=tmp_path) as ours:
         found = await ours.ask("chat/queryFiles", {"chatId": "c", "query": "there"})
         path = str(tmp_path / "sub" / "there.py")
         assert found == {"chatId": "c", "files": [{"type": "file", "path": path}]}
