@@ -15,12 +15,13 @@ import pytest
 import trio
 import trio.testing
 
+from eca_server.agent.chat.memory import LARGEST_IMAGE
 from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredContent, UndoStep
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from eca_server.models.history import Message, TextPart
-from tests.eca_server.agent.chat.agent_session import calls, session
-from tests.eca_server.agent.chat.current import current, refused, reopened, since, values
+from tests.eca_server.agent.chat.agent_session import calls, conversation, session
+from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 
 
@@ -42,14 +43,18 @@ async def said(ours: Editor, text: str, **params: Any) -> str:
 
 
 async def rolled_back(ours: Editor, content_id: str, *include: str) -> list[tuple[str, Any]]:
-    begun = len(ours.seen)
     params = {"chatId": "c", "contentId": content_id, "include": list(include)}
-    await ours.ask("chat/rollback", params)
-    return since(ours, begun)
+    return await reaction(ours, "chat/rollback", params)
+
+
+async def not_rolled_back(ours: Editor, content_id: str, *include: str, chat: str = "c") -> Any:
+    """The error of a rollback that is refused."""
+    params = {"chatId": chat, "contentId": content_id, "include": list(include)}
+    return await refused(ours, "chat/rollback", params)
 
 
 def shown(told: list[tuple[str, Any]]) -> list[str]:
-    return [params["message"] for name, params in told if name == "$/showMessage"]
+    return [params["message"] for params in values(told, "$/showMessage")]
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -67,27 +72,20 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, f
         second = await said(ours, writes(a="1"))
         await ours.ask("chat/addFlag", {"chatId": "c", "contentId": second, "text": "here"})
         told = await rolled_back(ours, second)
-        assert [name for name, _ in told] == [
-            "chat/cleared", "text", "text", "$/showMessage", "answer",
-        ]  # fmt: skip
+        names = [name for name, _ in told]
+        assert names == ["chat/cleared", "text", "text", "$/showMessage", "answer"]
         assert values(told) == ["say one", "one"]
         assert shown(told) == ["1 new file deleted."]
         assert tree(folder) == {}
-        assert (await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second}))[
-            "code"
-        ] == -32602
-        assert (await refused(ours, "chat/rollback", {"chatId": "no", "contentId": first}))[
-            "code"
-        ] == -32602
+        assert (await not_rolled_back(ours, second))["code"] == -32602
+        assert (await not_rolled_back(ours, first, chat="no"))["code"] == -32602
         assert not (await ours.ask("chat/open", {"chatId": "no"}))["found"]
         await said(ours, "again", model=ECHO)
     async with current(data=tmp_path, folder=folder) as ours:
         texts = await reopened(ours)
         assert texts == ["say one", "one", "again", "again"]
-        assert [name for name, _ in await rolled_back(ours, first)][:2] == [
-            "chat/cleared",
-            "answer",
-        ]
+        names = [name for name, _ in await rolled_back(ours, first)]
+        assert names[:2] == ["chat/cleared", "answer"]
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
@@ -112,30 +110,33 @@ async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
     tmp_path, folder, monkeypatch, *, patiently
 ):
     (folder / "kept").write_text("old")
-    (folder / "big").write_text("x" * 1_100_000)
+    full = "x" * LARGEST_IMAGE
+    (folder / "full").write_text(full)
+    (folder / "big").write_text(f"{full}x")
     (folder / "kept").chmod(0o640)
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(kept="new", mine="1", gone="2", big="small"))
+        changed = writes(kept="new", mine="1", gone="2", big="small", full="small")
+        first = await said(ours, changed)
         (folder / "mine").write_text("the user's")
         (folder / "kept").unlink()
         begun = len(ours.seen)
-        asked = {"chatId": "c", "contentId": first}
-        error = await refused(ours, "chat/rollback", asked)
+        error = await not_rolled_back(ours, first)
         assert error["data"] == {"code": "not_restorable"}
         assert shown(since(ours, begun)) == [error["message"]]
         assert f"{folder / 'mine'}: changed since" in error["message"]
         assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
         assert "kept:" not in error["message"]
-        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
-        assert (await refused(ours, "chat/rollback", asked))["message"] == error["message"]
-        assert (await refused(ours, "chat/rollback", {**asked, "include": ["tools"]}))["data"]
-        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
+        left = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
+        assert tree(folder) == left
+        assert (await not_rolled_back(ours, first))["message"] == error["message"]
+        assert (await not_rolled_back(ours, first, "tools"))["data"]
+        assert tree(folder) == left
         if patiently:  # to ask once more is to want the rest
             monkeypatch.setattr("eca_server.connection.features.rollback.ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
         [words] = shown(await rolled_back(ours, first, *how))
-        assert words.startswith("1 file restored, 1 new file deleted.\n\nNot restored:\n- ")
-        assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
+        assert words.startswith("2 files restored, 1 new file deleted.\n\nNot restored:\n- ")
+        assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small", "full": full}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
 
 
@@ -144,18 +145,13 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
     async with current(data=tmp_path, folder=folder, **vscode) as ours:
         first = await said(ours, writes(mine="1"))
         (folder / "mine").write_text("the user's")
-        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": first})
-        assert contents(ours.seen)[-1] == (
-            "system",
-            {"type": "text", "text": f"{error['message']}\n\n"},
-        )
+        error = await not_rolled_back(ours, first)
+        assert ours.contents()[-1]["text"] == f"{error['message']}\n\n"
         assert error["message"] not in str(await ours.turn("say more", model=SCRIPT))
         (folder / "mine").write_text("1")
         await rolled_back(ours, first)
-        assert contents(ours.seen)[-1] == (
-            "system",
-            {"type": "text", "text": "1 new file deleted.\n\n"},
-        )
+        last = {"type": "text", "text": "1 new file deleted.\n\n"}
+        assert contents(ours.seen)[-1] == ("system", last)
 
 
 async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(tmp_path, folder):
@@ -192,14 +188,10 @@ async def nothing(*_: Any) -> None:
     ("broken", "by", "why", "meanwhile"),
     [
         ("undo.replace_file", full_disk, "No space left on device", {"b": "4"}),
-        (
-            "store.store.Store.content",
-            nothing,
-            "its previous content cannot be read now",
-            {"a": "1", "b": "4"},
-        ),
+        ("store.store.Store.content", nothing, "its previous content cannot be read now",
+            {"a": "1", "b": "4"}),
     ],
-)
+)  # fmt: skip
 async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
     tmp_path, folder, monkeypatch, broken, by, why, meanwhile
 ):
@@ -210,8 +202,7 @@ async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
         (folder / "c").write_text("old")  # by hand
         with monkeypatch.context() as patched:
             patched.setattr(f"eca_server.agent.chat.{broken}", by)
-            asked = {"chatId": "c", "contentId": first}
-            error = await refused(ours, "chat/rollback", asked)
+            error = await not_rolled_back(ours, first)
         assert f"- {folder / 'b'}: {why}" in error["message"]
         assert "the messages were kept" in error["message"]
         assert tree(folder) == {**meanwhile, "c": "old"}
@@ -234,8 +225,7 @@ async def test_what_was_refused_is_not_done_later(tmp_path, folder, monkeypatch)
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
         monkeypatch.setattr(Store, "note_rollback", note_late)
-        asked = {"chatId": "c", "contentId": first}
-        error = await refused(ours, "chat/rollback", asked)
+        error = await not_rolled_back(ours, first)
         assert error["message"] == "Nothing was undone: the rollback cannot be recorded on disk."
         await said(ours, "say more")
         [chat] = (await ours.ask("chat/list"))["chats"]
@@ -257,9 +247,8 @@ async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path, folder):
         assert shown(await rolled_back(ours, steer)) == ["1 new file deleted."]
         assert tree(folder) == {"a": "a"}
         await ours.turn("next")
-        assert [each["role"] for each in provider.requests[-1].body["messages"]] == [
-            "system", "user", "assistant", "tool", "user",
-        ]  # fmt: skip
+        roles = [role for role, _ in conversation(provider)]
+        assert roles == ["user", "assistant", "tool", "user"]
 
 
 async def test_moves_and_links_are_seen_through(tmp_path, folder):
@@ -271,8 +260,7 @@ async def test_moves_and_links_are_seen_through(tmp_path, folder):
         second = await said(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
         (folder / "there").rename(tmp_path / "outside")
         (folder / "there").symlink_to(tmp_path / "outside")
-        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second})
-        assert "now a link to" in error["message"]
+        assert "now a link to" in (await not_rolled_back(ours, second))["message"]
         (folder / "there").unlink()
         (tmp_path / "outside").rename(folder / "there")
         assert shown(await rolled_back(ours, first)) == ["2 files restored, 1 new file deleted."]
@@ -304,11 +292,11 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
         worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.prompt("hello", model=ECHO)
         await ours.stop()
-        await ours.ask("chat/queryContext", {"query": ""})  # which comes after it
+        await ours.ask("chat/list")  # which comes after it
         done.set()
         await worked.wait()
         await ours.turn("bye", model=ECHO)
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = values(since(ours, begun))
         assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
 
 
@@ -408,9 +396,7 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
             flag = {"chatId": "c", "contentId": content_id, "text": "here"}
             await ours.ask("chat/addFlag", flag)
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine (9)"})
-        begun = len(ours.seen)
-        await ours.ask("chat/fork", {"chatId": "c", "contentId": second})
-        told = since(ours, begun)
+        told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": second})
         assert told[0][0] == "chat/opened"
         new = told[0][1]["chatId"]
         assert told[1:] == [
@@ -453,9 +439,7 @@ async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tm
         await ours.expect_finished()
         assert tree(folder) == {}
     async with current(data=tmp_path, folder=folder) as ours:
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        assert [words for name, words in since(ours, begun) if name == "text"] == ["hello"] * 2
+        assert await reopened(ours) == ["hello"] * 2
 
 
 async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(folder):

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.chat.memory import LARGEST_IMAGE
 from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.chat.store.rows import BeforeImage
 from eca_server.agent.chat.store.store import Store
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.agent.tools.write_file import WriteFile
-from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     calls,
@@ -27,6 +25,7 @@ from tests.eca_server.agent.chat.agent_session import (
 )
 from tests.eca_server.agent.chat.editor import Content, Editor, finishes
 from tests.eca_server.agent.chat.store.keeping import before_images
+from tests.eca_server.agent.chat.test_rollback import tree
 
 Call = tuple[str, dict[str, str]]
 
@@ -151,62 +150,15 @@ async def test_a_stop_while_a_call_is_looked_at_closes_it_once(tmp_path, monkeyp
     assert not caplog.records
 
 
-def tree(folder: Path) -> dict[str, str]:
-    """The files in a folder by their paths in it."""
-    return {
-        str(path.relative_to(folder)): path.read_text()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-async def kept_images(data: Path) -> tuple[BeforeImage, ...]:
+async def kept_images(data: Path) -> list[BeforeImage]:
     store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
     images = await before_images(store, "c")
     await store.close()
-    return tuple(images)
+    return [*images]
 
 
-def undo(images: tuple[BeforeImage, ...]) -> None:
-    """Restore files in the way of a rollback."""
-    for image in reversed(images):
-        path = Path(image.path)
-        if image.moved_from is not None:
-            path.rename(image.moved_from)
-            continue
-        if image.after is None or Fingerprint.of(path.read_bytes()).digest != image.after:
-            continue
-        if not image.existed:
-            path.unlink()
-        elif image.data is not None and image.mode is not None:
-            path.write_bytes(image.data)
-            path.chmod(image.mode)
-
-
-async def test_all_that_a_turn_changed_can_be_undone(tmp_path):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
-    (folder / "f").write_text("one\ntwo\n")
-    (folder / "f").chmod(0o600)
-    (folder / "d").mkdir()
-    (folder / "d/g").write_text("three\n")
-    before = tree(folder)
-    first = calls(edit("f", "one", "1"), write("new", "n"), move("d", "e"), edit("e/g", "th", "TH"))
-    second = calls(write("f", "other"), move("f", "h"), edit("missing", "a", "b"))
-    async with session(folder, first, second, data=data, **ALLOW) as (ours, _):
-        (echo,) = [each for each in await ours.turn("go") if each.get("contentId")]
-    images = await kept_images(data)
-    assert {image.content_id for image in images} == {echo["contentId"]}
-    assert len(images) == 6
-    assert tree(folder) == {"h": "other", "new": "n", "e/g": "THree\n"}
-    undo(images)
-    assert tree(folder) == before
-    assert (folder / "f").stat().st_mode & 0o777 == 0o600
-
-
-async def test_a_file_is_saved_before_it_is_changed(tmp_path, monkeypatch):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
+async def test_a_file_is_saved_before_it_is_changed(tmp_path, folder, monkeypatch):
+    data = tmp_path / "data"
     (folder / "f").write_text("before")
     found = []
 
@@ -220,24 +172,10 @@ async def test_a_file_is_saved_before_it_is_changed(tmp_path, monkeypatch):
     assert [image.data for image in found] == [b"before"]
 
 
-async def test_of_a_large_file_only_its_existence_is_stored(tmp_path):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
-    largest = b"x" * LARGEST_IMAGE
-    (folder / "f").write_bytes(largest + b"x")
-    (folder / "g").write_bytes(largest)
-    made = calls(write("f", "x"), write("g", "x"))
-    async with session(folder, made, data=data, **ALLOW) as (ours, _):
-        await ours.turn("go")
-    images = await kept_images(data)
-    assert [(image.existed, image.data) for image in images] == [(True, None), (True, largest)]
-
-
 async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_meanwhile(
-    tmp_path, monkeypatch
+    tmp_path, folder, monkeypatch
 ):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
+    data = tmp_path / "data"
     (folder / "f").write_text("a secret")
     async with session(folder, calls(write("f", "x")), data=data, **ALLOW) as (ours, _):
         look = WriteFile._plan
@@ -251,7 +189,7 @@ async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_mea
         turn = ours.connection.chats.open("c").turn
         assert turn is not None
         await turn.ended.wait()
-    assert await kept_images(data) == ()
+    assert await kept_images(data) == []
     assert tree(folder) == {"f": "a secret"}
     files = [Path(name, each) for name, _, names in os.walk(data) for each in names]
     assert not any(b"secret" in each.read_bytes() for each in files)

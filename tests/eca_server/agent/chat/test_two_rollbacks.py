@@ -13,9 +13,16 @@ import trio
 from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.store.store import Store
 from eca_server.config import lock
-from tests.eca_server.agent.chat.current import current, refused
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, provider_config, text
-from tests.eca_server.agent.chat.test_rollback import rolled_back, said, shown, tree, writes
+from tests.eca_server.agent.chat.test_rollback import (
+    not_rolled_back,
+    rolled_back,
+    said,
+    shown,
+    tree,
+    writes,
+)
 
 
 @pytest.fixture
@@ -65,36 +72,45 @@ class Hold:
         monkeypatch.setattr(lock, "_try", try_it)
 
 
-@pytest.mark.parametrize("at", ["note_rollback", "finish_rollback"])
-@pytest.mark.parametrize("goes_to", ["the same prompt", "a later prompt", "an earlier prompt"])
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize(
+    ("at", "other"),
+    [
+        ("note_rollback", "the same prompt"),
+        ("finish_rollback", "a later prompt"),
+        ("note_rollback", "an earlier prompt"),
+        ("finish_rollback", "the same prompt"),
+        ("note_rollback", "a later prompt"),
+        ("finish_rollback", "an earlier prompt"),
+    ],
+)
 async def test_the_second_of_two_rollbacks_at_once_succeeds_and_forgets_the_messages(
-    tmp_path, folder, monkeypatch, goes_to, at
+    tmp_path, folder, monkeypatch, at, other
 ):
     async with two_servers(tmp_path, folder) as (first, second):
-        ids = [
-            await said(first, writes(a=f"secret {number}", b=f"{number}")) for number in range(3)
-        ]
+        ids = [await said(first, writes(a=f"secret {n}", b=f"{n}")) for n in range(3)]
         await second.ask("chat/open", {"chatId": "c"})
         assert "secret 1" in words_sent(second)
         hold = Hold(monkeypatch, at)
-        other = {"the same prompt": 1, "a later prompt": 2, "an earlier prompt": 0}[goes_to]
+        prompt = ids[{"the same prompt": 1, "a later prompt": 2, "an earlier prompt": 0}[other]]
         told: list[Any] = []
 
         async def roll_back_second() -> None:
             await hold.is_held.wait()
             try:
-                told.extend(await rolled_back(second, ids[other]))
+                told.extend(await rolled_back(second, prompt))
             finally:
                 hold.go_on.set()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rolled_back, first, ids[1])
             nursery.start_soon(roll_back_second)
-        left = {} if other == 0 else {"b": "0"}
-        assert tree(folder) == {"a": "as it was" if other == 0 else "secret 0", **left}
+        is_earliest = other == "an earlier prompt"
+        left = {"a": "as it was"} if is_earliest else {"a": "secret 0", "b": "0"}
+        assert tree(folder) == left
         assert "chat/cleared" in [name for name, _ in told]
         assert not [each for each in shown(told) if "Nothing was undone" in each]
-        assert ("secret 0" in words_sent(second)) is (other != 0)
+        assert ("secret 0" in words_sent(second)) is not is_earliest
         assert "secret 1" not in words_sent(second)
         assert "secret 2" not in words_sent(second)
         await said(second, "say and on")
@@ -114,8 +130,7 @@ async def test_a_prompt_another_server_has_rolled_back_is_unknown_afterwards(tmp
         await rolled_back(second, content_id)
         assert tree(folder) == {"a": "as it was"}
         assert "secret" not in words_sent(second)
-        params = {"chatId": "c", "contentId": content_id}
-        assert (await refused(second, "chat/rollback", params))["code"] == -32602
+        assert (await not_rolled_back(second, content_id))["code"] == -32602
         await second.turn("say still here", model=SCRIPT)
 
 
@@ -138,8 +153,8 @@ async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_pa
             await second.ask("chat/list")  # read after the deletion, which is answered before
             provider.open("go")
             await first.expect_finished()
-            [warning] = [each for each in first.seen if each.get("method") == "$/showMessage"]
-            assert "The rest of this turn is not stored" in warning["params"]["message"]
+            [warning] = first.notified("$/showMessage")
+            assert "The rest of this turn is not stored" in warning["message"]
             assert "twoend" in text(first.contents())
         async with current(config, data=tmp_path, folder=folder) as later:
             found = (await later.ask("chat/open", {"chatId": "c"}))["found"]
