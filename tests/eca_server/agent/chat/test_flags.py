@@ -10,16 +10,15 @@ import pytest
 
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.store.rows import ChatSettings, decode_settings, encode_settings
-from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.agent_session import ALLOW
+from tests.eca_server.agent.chat.current import current, reaction, refused, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents
 
 
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
     """Add or remove a flag; return the contents of the chat as it is shown then."""
     begun = len(ours.seen)
-    asked = {"chatId": "c", "contentId": content_id, **more}
-    assert await ours.ask(f"chat/{method}", asked) == {}
-    told = since(ours, begun)
+    told = await reaction(ours, f"chat/{method}", {"chatId": "c", "contentId": content_id, **more})
     assert told[0] == ("chat/cleared", {"chatId": "c", "messages": True})
     assert told[-1] == ("answer", {})
     return [content for _, content in contents(ours.seen[begun:])]
@@ -38,7 +37,7 @@ def order(shown: list[Content]) -> list[str]:
 
 
 async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_path: Path) -> None:
-    async with current({"toolCall": {"approval": {"byDefault": "allow"}}}, data=tmp_path) as ours:
+    async with current(ALLOW, data=tmp_path) as ours:
         await ours.turn("think hm\ncall eca_directory_tree\nsay done", model=SCRIPT)
         shown = ours.contents()
         [prompt] = [each["contentId"] for each in shown if "contentId" in each]
@@ -56,19 +55,18 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
     async with current(data=tmp_path) as ours:
         again = await opened(ours)
         assert order(again) == wanted
-        assert {
-            each["text"]: each["contentId"] for each in again if "flag" in each.values()
-        } == flags
+        assert flags == {
+            each["text"]: each["contentId"] for each in again if each["type"] == "flag"
+        }
         shown = await flagged(ours, "removeFlag", flags[f"at {thought}"])
         assert order(shown) == ["text", "flag", "reasonFinished", "toolCalled", "flag", "text"]
-        begun = len(ours.seen)
-        await ours.ask("chat/removeFlag", {"chatId": "c", "contentId": flags[f"at {thought}"]})
-        assert since(ours, begun) == [("answer", {})]
+        removed = {"chatId": "c", "contentId": flags[f"at {thought}"]}
+        assert await reaction(ours, "chat/removeFlag", removed) == [("answer", {})]
 
 
 @pytest.mark.requirement("W-43b")
 async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_path: Path) -> None:
-    async with current({"toolCall": {"approval": {"byDefault": "allow"}}}, data=tmp_path) as ours:
+    async with current(ALLOW, data=tmp_path) as ours:
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
         await ours.turn("later", model=ECHO)
         prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
@@ -76,9 +74,8 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
         await flagged(ours, "addFlag", prompts[1], text="too late")
         shown = await flagged(ours, "addFlag", call, text="here")
         [flag] = [each["contentId"] for each in shown if each.get("text") == "here"]
-        begun = len(ours.seen)
-        await ours.ask("chat/fork", {"chatId": "c", "contentId": flag})
-        [new] = [told["chatId"] for name, told in since(ours, begun) if name == "chat/opened"]
+        told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": flag})
+        new = told[-1][1]["chatId"]
     async with current(data=tmp_path) as ours:
         assert order(await opened(ours, new)) == ["text", "toolCalled", "flag"]
 
@@ -91,8 +88,8 @@ async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> N
         await ours.hang()
         begun = len(ours.seen)
         asked = {"chatId": "c", "contentId": prompt, "text": "here"}
-        assert await ours.ask("chat/addFlag", asked) == {}
-        assert since(ours, begun) == [("flag", "here"), ("answer", {})]
+        told = await reaction(ours, "chat/addFlag", asked)
+        assert told == [("flag", "here"), ("answer", {})]
         [queued, _] = [ours.prompt_request("next", model=ECHO), await ours.stop()]
         await ours.expect_finished()
         await ours.send(queued)
@@ -106,16 +103,15 @@ async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> N
 
 @pytest.mark.requirement("W-43a")
 async def test_a_flag_goes_with_what_it_follows() -> None:
-    async with current({"toolCall": {"approval": {"byDefault": "allow"}}}) as ours:
+    async with current(ALLOW) as ours:
         await ours.turn("one", model=ECHO)
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
         prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
         [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
         await flagged(ours, "addFlag", prompts[0], text="stays")
         await flagged(ours, "addFlag", call, text="goes")
-        begun = len(ours.seen)
-        await ours.ask("chat/rollback", {"chatId": "c", "contentId": prompts[1]})
-        assert [words for name, words in since(ours, begun) if name == "flag"] == ["stays"]
+        told = await reaction(ours, "chat/rollback", {"chatId": "c", "contentId": prompts[1]})
+        assert values(told, "flag") == ["stays"]
         chat = ours.connection.chats.get("c")
         assert [flag.text for flag in chat.settings.flags.values()] == ["stays"]
 
