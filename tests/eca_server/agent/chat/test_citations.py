@@ -34,25 +34,21 @@ async def test_a_source_is_shown_and_linked_once_in_a_turn() -> None:
             assert text(received[2:]) == f"a [A]({PAGE})b"
 
 
-async def test_a_text_that_has_the_link_already_gets_no_second_one() -> None:
+@pytest.mark.parametrize(
+    ("script", "found", "shown"),
+    [
+        (f"say see [A]({PAGE}) there\ncite {PAGE} A", [PAGE], f"see [A]({PAGE}) there"),
+        ("say a\ncite javascript:alert(1) A", [], "a"),
+        ("cite https://e.test/a_(b) [1] x\\nb", ["https://e.test/a_(b)"],
+            r"[\[1\] x\\nb](https://e.test/a_%28b%29)"),
+    ],
+    ids=["a text that has the link", "what is no page", "odd characters"],
+)  # fmt: skip
+async def test_a_link_is_one_and_only_for_a_page_on_the_web(script, found, shown) -> None:
     async with editor() as ours:
-        received = await ours.turn(f"say see [A]({PAGE}) there\ncite {PAGE} A", model=SCRIPT)
-    assert urls(received) == [PAGE]
-    assert text(received[2:]) == f"see [A]({PAGE}) there"
-
-
-async def test_a_link_is_one_whatever_its_title_and_its_url_are_made_of() -> None:
-    async with editor() as ours:
-        received = await ours.turn("cite https://e.test/a_(b) [1] x\\nb", model=SCRIPT)
-    assert urls(received) == ["https://e.test/a_(b)"]
-    assert text(received[2:]).strip() == r"[\[1\] x\\nb](https://e.test/a_%28b%29)"
-
-
-async def test_what_is_no_page_on_the_web_is_no_link() -> None:
-    async with editor() as ours:
-        received = await ours.turn("say a\ncite javascript:alert(1) A", model=SCRIPT)
-    assert urls(received) == []
-    assert text(received[2:]) == "a"
+        received = await ours.turn(script, model=SCRIPT)
+    assert urls(received) == found
+    assert text(received[2:]).strip() == shown
 
 
 async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop() -> None:
@@ -64,8 +60,7 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
         steps(begun, wait("here"), hang()),
     ]
     async with Provider(script, title=reply(message("A title"))) as provider:
-        config = provider_config(provider.url)
-        config["providers"]["p"]["api"] = "openai-responses"
+        config = provider_config(provider.url, provider={"api": "openai-responses"})
         async with editor(config) as ours:
             received = await ours.turn("Will it rain?", model="p/m")
             assert urls(received) == [PAGE]

@@ -50,29 +50,23 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, 
     assert "tid=planted1" not in seen
 
 
-async def test_a_login_that_github_refuses_is_reported(tmp_path):
+async def test_a_missing_or_refused_login_is_reported():
     async with Provider([]) as provider, github(provider.url) as shop:
+        async with editor(config(shop)) as ours:
+            said = text(await ours.turn("hello", model="github-copilot/m"))
+        assert "`/login github-copilot`" in said
         shop.refuses = (401, {"message": "Bad credentials"})
         async with editor(config(shop), GITHUB_COPILOT_API_KEY=LOGIN) as ours:
             said = text(await ours.turn("hello"))
     assert "GitHub refused the login" in said
 
 
-async def test_without_a_login_the_user_is_shown_how_to_log_in():
-    async with Provider([]) as provider, github(provider.url) as shop, editor(config(shop)) as ours:
-        said = text(await ours.turn("hello", model="github-copilot/m"))
-    assert "`/login github-copilot`" in said
-
-
 async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
     def model(name: str, endpoint: str) -> dict[str, Any]:
         return {"id": name, "supported_endpoints": [endpoint]}
 
-    models = [
-        model("by-chat", "/chat/completions"),
-        model("by-responses", "/responses"),
-        model("by-messages", "/v1/messages"),
-    ]
+    endpoints = ("/chat/completions", "/responses", "/v1/messages")
+    models = [model(f"m{number}", each) for number, each in enumerate(endpoints)]
     listing = Reply(body={"data": models})
     environ = {"XDG_CACHE_HOME": str(tmp_path), "GITHUB_COPILOT_API_KEY": LOGIN}
     refusal = Reply(status=400, body={"error": {"message": "seen"}})
@@ -86,11 +80,7 @@ async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
             await ours.until(lambda _: True)
         for name in names:
             assert "seen" in text(await ours.turn("hello", model=name))
-        assert [request.target for request in provider.requests] == [
-            "/chat/completions",
-            "/responses",
-            "/v1/messages",
-        ]
+        assert tuple(request.target for request in provider.requests) == endpoints
         assert {request.headers["x-initiator"] for request in provider.requests} == {"user"}
         carried = {request.headers["authorization"] for request in provider.requests}
         assert carried == {"Bearer tid=planted1;exp=1"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,10 +13,10 @@ import trio
 
 from eca_protocol.http import HTTPClient
 from eca_server.agent.commands.login import MASKED
-from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, finishes, text
+from tests.eca_server.agent.chat.editor import ECHO, Editor, finishes, text
+from tests.eca_server.agent.chat.test_login import KEY, chatting, stored
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
-KEY = "planted-0123456789-key"
 BEGUN = {
     "device_code": "device-code-planted",
     "user_code": "ABCD-1234",
@@ -44,12 +43,6 @@ def by_device(server: LoginServer) -> dict[str, Any]:
     return config(server, deviceUrl=f"{server.url}/device")
 
 
-def stored(tmp_path: Path) -> dict[str, Any]:
-    file = tmp_path / "eca-python" / "logins.json"
-    found: dict[str, Any] = json.loads(file.read_text())["providers"] if file.exists() else {}
-    return found
-
-
 async def said(ours: Editor, words: str) -> str:
     while words not in (so_far := text(ours.contents())):
         await ours.until(lambda _: True)
@@ -60,7 +53,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     planned = by_device(server)
     server.says["/token"] = [(200, PENDING)] * 3
-    async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, planned) as ours:
         received = await ours.turn("/login p")
         assert "https://login.example/device" in text(received)
         assert "`ABCD-1234`" in text(received)
@@ -80,7 +73,7 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
 @pytest.mark.requirement("CHAT-9")
 async def test_a_browser_login_is_one_turn(server, tmp_path):
     planned = config(server, authorizeUrl="https://login.example/authorize")
-    async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours, HTTPClient() as browser:
+    async with chatting(tmp_path, planned) as ours, HTTPClient() as browser:
         asked = await ours.prompt("/login p")
         assert asked["status"] == "login"
         shown = await said(ours, "To cancel the login, stop this prompt")
@@ -100,7 +93,7 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
     server.says["/device"] = [(200, BEGUN)]
     server.says["/token"] = [(200, PENDING)] * 100_000
     planned = config(server, **{way: f"{server.url}/device"})
-    async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, planned) as ours:
         await ours.prompt("/login p")
         await said(ours, "To cancel the login, stop this prompt")
         began = trio.current_time()
@@ -119,7 +112,7 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp
         asked.set()
         await go_on.wait()
 
-    async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, planned) as ours:
         server.before_answer = hold
         await ours.prompt("/login p")
         await asked.wait()
@@ -128,7 +121,6 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp
         go_on.set()
         await ours.expect_finished(times=2)
         assert MASKED in text(ours.contents())
-        assert KEY not in json.dumps(ours.seen)
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
@@ -136,21 +128,18 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp
 async def test_a_login_that_fails_is_reported(server, tmp_path, code):
     planned = by_device(server)
     server.says["/token"] = [(200, {"error": code, "error_description": "You said no"})]
-    async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
+    unreachable = config(server, deviceUrl="http://127.0.0.1:1/device")
+    async with chatting(tmp_path, unreachable) as ours:
+        assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
+    async with chatting(tmp_path, planned) as ours:
         received = await ours.turn("/login p")
         assert "Could not log in to p: You said no. Nothing was stored." in text(received)
         assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
     assert stored(tmp_path) == {}
 
 
-async def test_an_unreachable_login_is_reported(server, tmp_path):
-    planned = config(server, deviceUrl="http://127.0.0.1:1/device")
-    async with editor(planned, XDG_DATA_HOME=str(tmp_path)) as ours:
-        assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
-
-
 async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
-    async with editor(by_device(server), XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, by_device(server)) as ours:
         assert (await ours.prompt("/login p key"))["status"] == "login"
         await ours.expect_finished()
         assert "Paste the key of p" in text(ours.contents())
@@ -163,14 +152,3 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
         assert "providers.github-copilot.auth.clientId" in said
         assert server.requests == []
     assert stored(tmp_path) == {"p": {"key": KEY}}
-
-
-async def test_a_damaged_file_of_logins_is_set_aside_and_that_is_reported(tmp_path):
-    folder = tmp_path / "eca-python"
-    folder.mkdir()
-    (folder / "logins.json").write_text("{")
-    async with editor(XDG_DATA_HOME=str(tmp_path)) as ours:
-        said = text(await ours.turn(f"/login openai {KEY}"))
-        [aside] = folder.glob("logins.json.damaged-*")
-        assert f"it was renamed to {aside}" in said
-    assert stored(tmp_path) == {"openai": {"key": KEY}}
