@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import pytest
 
-from eca_protocol import json
 from eca_protocol.server.texts import Role
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.chat import breakdown
@@ -162,14 +161,6 @@ async def test_what_fails_while_a_chat_is_cleared_ends_neither_the_chat_nor_the_
         await assert_goes_on(ours)
 
 
-async def test_an_answer_of_nothing_is_a_turn_without_text():
-    async with editor() as ours:
-        assert types(await ours.turn("empty", model=SCRIPT)) == [
-            "progress", "text", "usage", "finished",
-        ]  # fmt: skip
-        await assert_goes_on(ours)
-
-
 @pytest.mark.requirement("GEN-1")
 @pytest.mark.parametrize(
     "url", ["http://[::1:8080/v1", "https://[your-resource].example.com/v1", "http://host:port/v1"]
@@ -181,17 +172,13 @@ async def test_an_answer_of_nothing_is_a_turn_without_text():
 async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(url, setting, variable, key):
     async with Provider(otherwise=reply("Good day")) as provider:
         config = provider_config(provider.url)
-        config["providers"]["odd"] = {"models": {"m": {}}} | ({setting: url} if setting else {})
-        environ = {"ECA_CONFIG": json.dumps(config).decode()} | (
-            {variable: url} if variable else {}
-        )
-        async with editor(started=False, **environ) as ours:
-            await ours.start()
+        config["providers"]["odd"] = {"models": {"m": {}}, **({setting: url} if setting else {})}
+        async with editor(config, **({variable: url} if variable else {})) as ours:
             shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
             assert shown["params"]["type"] == "error"
             assert f"{key}: expected a url" in shown["params"]["message"]
-            updated = next(each for each in ours.seen if each.get("method") == "config/updated")
-            assert updated["params"]["chat"]["models"] == ["p/m", *SIMULATED]
+            [updated] = ours.notified("config/updated")
+            assert updated["chat"]["models"] == ["p/m", *SIMULATED]
             assert "Good day" in text(await ours.turn("hi", model="p/m"))
             assert "the url of odd: expected a url" in told(await ours.turn("hi", model="odd/m"))
             assert f"{key}: expected a url" in text(await ours.turn("/doctor"))
@@ -199,9 +186,7 @@ async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(url, setti
 
 
 async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_selected():
-    environ = {"ECA_CONFIG": json.dumps({"defaultModel": "openai/gpt-4o"}).decode()}
-    async with editor(started=False, **environ) as ours:
-        await ours.start()
+    async with editor({"defaultModel": "openai/gpt-4o"}) as ours:
         shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
         assert shown["params"]["type"] == "error"
         assert "OPENAI_API_KEY" in shown["params"]["message"]

@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from eca_protocol.testing.provider import reply
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
 from eca_server.agent.mcp.names import tool_names
@@ -33,6 +33,10 @@ from tests.eca_server.agent.chat.mcp_session import (
 from tests.eca_server.agent.mcp.fake import ECHO, Place
 
 
+def offered(provider: Provider, request: int = -1) -> list[str]:
+    return [each["function"]["name"] for each in provider.requests[request].body["tools"]]
+
+
 @pytest.mark.requirement("LIFE-17", "W-11d", "W-11f")
 async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(
     places, autojump_clock
@@ -40,45 +44,20 @@ async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_s
     places["git"].opening = 3
     async with with_servers({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
         await status(ours, "git", "running")
-        told = [
-            (message["method"], message["params"].get("name") or message["params"].get("type"))
-            for message in ours.seen
-            if "method" in message
-        ]
-        assert told == [
-            ("$/progress", "start"),
-            ("config/updated", None),
-            ("tool/serverUpdated", "ECA"),
-            ("$/progress", "finish"),
-            ("tool/serverUpdated", "git"),
-            ("tool/serverUpdated", "off"),
-            ("tool/serverUpdated", "git"),
-        ]
+        told = [each["params"] for each in ours.seen if "method" in each]
+        assert [each.get("name") or each.get("type") for each in told] == [
+            "start", None, "ECA", "finish", "git", "off", "git",
+        ]  # fmt: skip
         assert statuses(ours, "git") == ["starting", "running"]
+        echo = {
+            "name": "echo", "description": "Says it again.", "parameters": {"type": "object"},
+            "disabled": False,
+        }  # fmt: skip
         assert updates(ours, "git")[-1] == {
-            "type": "mcp",
-            "name": "git",
-            "command": "git-server",
-            "args": ["-v"],
-            "status": "running",
-            "tools": [
-                {
-                    "name": "echo",
-                    "description": "Says it again.",
-                    "parameters": {"type": "object"},
-                    "disabled": False,
-                }
-            ],
-        }
+            "type": "mcp", "name": "git", "command": "git-server", "args": ["-v"],
+            "status": "running", "tools": [echo],
+        }  # fmt: skip
         assert statuses(ours, "off") == ["disabled"]
-
-
-async def test_a_server_with_a_url_has_it_as_its_command(places, autojump_clock):
-    async with with_servers(URL) as ours:
-        await status(ours, "web", "running")
-        told = updates(ours, "web")[-1]
-        assert (told["command"], told["args"]) == ("https://mcp.example/mcp", [])
-        assert "url" not in told
 
 
 @pytest.mark.requirement("W-36b")
@@ -97,18 +76,12 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 @pytest.mark.requirement("CONF-9")
 async def test_why_a_server_failed_is_explained_and_logged(places, autojump_clock, caplog):
     places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
-    async with with_servers() as ours:
-        await ours.until(lambda message: message.get("method") == "$/showMessage")
+    async with with_servers({**GIT, "bad": {"url": "http://[bad"}, **URL}) as ours:
+        await status(ours, "web", "running")  # a url that is none costs only its server
         message = "The MCP server git failed: the command 'git-server' cannot be started"
-        assert shown(ours) == [("error", message)]
-        assert [(each.levelname, each.message) for each in caplog.records] == [("ERROR", message)]
-        assert statuses(ours, "git") == ["starting", "failed"]
-
-
-async def test_a_url_that_is_none_costs_only_its_server(places, autojump_clock):
-    async with with_servers({"bad": {"url": "http://[bad"}, **URL}) as ours:
-        await status(ours, "web", "running")
-        assert statuses(ours, "bad") == ["starting", "failed"]
+        assert ("error", message) in shown(ours)
+        assert ("ERROR", message) in [(each.levelname, each.message) for each in caplog.records]
+        assert statuses(ours, "git") == statuses(ours, "bad") == ["starting", "failed"]
 
 
 @pytest.mark.requirement("CONF-10")
@@ -138,7 +111,8 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
     async with with_servers({"git": server, "web": url}) as ours:
         await ours.until(lambda _: shown(ours) and statuses(ours, "web")[-1:] == ["running"])
         assert "wrong token ***" in shown(ours)[0][1]
-        assert updates(ours, "web")[-1]["command"] == "https://x/mcp?key=***"
+        web = updates(ours, "web")[-1]
+        assert (web["command"], web["args"], "url" in web) == ("https://x/mcp?key=***", [], False)
         assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
         assert secret not in str(ours.seen)
 
@@ -233,9 +207,8 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         }
         assert results(provider) == ["echo was called"]
         assert places["git"].session.calls == [("echo", {"a": 1}, 60)]
-        offered = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
-        assert offered[-1] == "git__echo"
-        assert offered[0].startswith("eca_")
+        assert offered(provider)[-1] == "git__echo"
+        assert offered(provider)[0].startswith("eca_")
 
 
 async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
@@ -277,33 +250,21 @@ async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
 
 
 async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_path, places):
-    async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, provider):
-        place = places["git"]
-
-        async def crash(_: str) -> ToolResult:
-            place.session.end("exit code 3")
-            raise MCPError("exit code 3", kind="closed")
-
-        place.session.answers = crash
-        await ours.turn("go")
-        assert results(provider) == ["Error: The MCP server git did not run the tool: exit code 3"]
-        assert statuses(ours, "git") == ["starting", "running", "starting"]
-        assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
-
-
-async def test_an_error_of_a_call_shows_no_secret_of_the_server(tmp_path, places):
     secret = "not-a-real-secret-0123"
     servers = {"git": {"command": "x", "env": {"TOKEN": secret}}}
-
-    async def end(_: str) -> ToolResult:
-        raise MCPError(f"it ended; its last output: {secret} is over", kind="closed")
-
     script = calls(("git__echo", {}))
+
+    async def crash(_: str) -> ToolResult:
+        places["git"].session.end("exit code 3")
+        raise MCPError(f"exit code 3 of {secret}", kind="closed")
+
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
-        places["git"].session.answers = end
+        places["git"].session.answers = crash
         await ours.turn("go")
-        (told,) = results(provider)
-        assert told.endswith("its last output: *** is over")
+        told = "Error: The MCP server git did not run the tool: exit code 3 of ***"
+        assert results(provider) == [told]
+        assert statuses(ours, "git") == ["starting", "running", "starting"]
+        assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
         assert secret not in str(ours.seen)
 
 
@@ -380,23 +341,20 @@ async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
         await ours.expect_finished()
 
 
-async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(tmp_path, places):
-    writes = MCPTool(name="push", hints=ToolHints(read_only=False))
-    places["git"].tools = (ECHO, writes)
-    async with session(tmp_path, calls(("git__push", {}))) as (ours, provider):
+async def test_a_tool_that_writes_is_withheld_from_a_plan_and_a_disabled_one_from_all(
+    tmp_path, places
+):
+    push = MCPTool(name="push", hints=ToolHints(read_only=False))
+    places["git"].tools = (ECHO, push, MCPTool(name="off"))
+    pushing = calls(("git__push", {}))
+    async with session(tmp_path, pushing, disabledTools=["git__off"]) as (ours, provider):
+        disabled = [each["disabled"] for each in updates(ours, "git")[-1]["tools"]]
+        assert disabled == [False, False, True]
         await ours.turn("go", behavior="plan")
-        names = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
-        assert "git__echo" in names
-        assert "git__push" not in names
+        assert offered(provider)[-1:] == ["git__echo"]
         assert of_calls(ours)[-1]["reason"] == "user-config"
-
-
-async def test_a_disabled_tool_is_shown_as_such_and_not_offered(tmp_path, places):
-    async with session(tmp_path, disabledTools=["git__echo"]) as (ours, provider):
-        assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
-        await ours.turn("go")
-        names = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
-        assert "git__echo" not in names
+        await ours.turn("go", "d", behavior="agent")
+        assert offered(provider)[-2:] == ["git__echo", "git__push"]
 
 
 async def test_a_changed_behaviour_announces_what_it_disables(places, autojump_clock):
@@ -447,9 +405,7 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(tmp
         live.on_change("tools")
         await status(ours, "git", "running")
         await ours.prompt("again")
-        run = await ours.content("toolCallRun")
-        assert run["manualApproval"] is True
-        await ours.reject(run)
+        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
 
 
@@ -508,5 +464,4 @@ async def test_where_no_server_is_configured_none_is_announced(places, autojump_
         received = await ours.turn("hello", model=ECHO_MODEL)
         assert "finished" in types(received)
         assert ours.connection.parts.servers() is None
-        assert {message["params"]["name"] for message in ours.seen
-                if message.get("method") == "tool/serverUpdated"} == {"ECA"}  # fmt: skip
+        assert {each["name"] for each in ours.notified("tool/serverUpdated")} == {"ECA"}

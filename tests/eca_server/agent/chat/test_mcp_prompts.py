@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import reply
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import (
     Content,
@@ -21,6 +21,8 @@ from eca_server.agent.mcp.messages import (
     ResourceContents,
     TextContent,
 )
+from tests.eca_server.agent.chat.agent_session import conversation
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, editor, finishes, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
 from tests.eca_server.agent.chat.mcp_session import GIT, session, status, updates, with_servers
@@ -66,28 +68,11 @@ def offers(place: Place, *prompts: Prompt, result: PromptResult | None = None) -
     return asked
 
 
-def told(provider: Provider) -> list[tuple[str, Any]]:
-    """Return role and content of the messages sent to the model, without the instructions."""
-    messages = provider.requests[-1].body["messages"]
-    return [(each["role"], each["content"]) for each in messages[1:]]
-
-
 def refusal(received: list[Received]) -> str:
     """Return the text shown to the user when no model answered."""
-    assert types(received) == ["progress", "text", "progress", "text", "finished"] or types(
-        received
-    ) == ["progress", "text", "finished"]
+    kinds = ["progress", "text", "finished"]
+    assert types(received) in (kinds, kinds[:2] + kinds)
     return text(received[2:])
-
-
-async def test_the_server_is_asked_by_its_own_names(places, autojump_clock):
-    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
-    prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
-    asked = offers(places["git"], prompt)
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
-        await ours.turn("/git:talk bees", model=ECHO)
-    assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
 
 
 async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
@@ -113,16 +98,15 @@ async def test_prompts_are_commands_with_their_arguments(places, autojump_clock)
     async with with_servers(TWO) as ours:
         await status(ours, "hub", "running")
         found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
+        arguments = [
+            {"name": "scope", "description": "What it is about.", "required": True},
+            {"name": "tone", "required": False},
+            {"name": "more", "description": "Anything else.", "required": False},
+        ]
         assert found[0] == {
-            "name": "git:commit",
-            "description": "Writes a commit message.",
-            "type": "mcp-prompt",
-            "arguments": [
-                {"name": "scope", "description": "What it is about.", "required": True},
-                {"name": "tone", "required": False},
-                {"name": "more", "description": "Anything else.", "required": False},
-            ],
-        }
+            "name": "git:commit", "description": "Writes a commit message.",
+            "type": "mcp-prompt", "arguments": arguments,
+        }  # fmt: skip
         assert [each["name"] for each in found[1:]] == ["git:Look-up-all", "git:look-UP-all-2"]
         found = (await ours.ask("chat/queryCommands", {"query": "ANOTHER"}))["commands"]
         assert [each["name"] for each in found if ":" in each["name"]] == ["hub:commit"]
@@ -150,7 +134,7 @@ async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(
     async with session(tmp_path, reply("the answer")) as (ours, provider):
         received = await ours.turn(typed)
         assert asked == [("commit", arguments)]
-        assert told(provider) == [("user", "commit was asked")]
+        assert conversation(provider) == [("user", "commit was asked")]
         assert received[1]["text"] == typed
         assert text(received[2:]) == "the answer"
 
@@ -173,9 +157,10 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
     offers(places["git"], Prompt(name="talk"), result=result)
     async with session(tmp_path) as (ours, provider):
         await ours.turn("/git:talk about @a.txt")
-        roles = [role for role, _ in told(provider)]
+        messages = provider.requests[-1].body["messages"][1:]
+        roles = [each["role"] for each in messages]
         assert roles == ["user", "assistant", "user", "assistant", "user"]
-        (_, typed), (_, first), (_, middle), _, (_, last) = told(provider)
+        typed, first, middle, _, last = [each["content"] for each in messages]
         assert typed == "/git:talk about @a.txt"
         assert "I begin." in str(first)
         assert "was left out" in str(first)
@@ -183,12 +168,11 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
         assert '<eca_resource server="git" uri="memo://1">' in str(middle)
         assert "&lt;/eca_resource> ends it?" in str(middle)
         assert sum(each["type"] == "image_url" for each in middle) == 1
-        assert "memo://z was left out: it is binary: 2 bytes of the type application/zip" in str(
-            middle
-        )
+        left_out = "memo://z was left out: it is binary: 2 bytes of the type application/zip"
+        assert left_out in str(middle)
         assert "what the user meant" in str(last)
         assert "about @a.txt" in str(last)
-        assert "what only the server named" not in str(told(provider))
+        assert "what only the server named" not in str(messages)
 
 
 async def _refuses(name: str, arguments: Mapping[str, str]) -> PromptResult:
@@ -203,21 +187,15 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
 @pytest.mark.parametrize(
     ("typed", "gives", "reason"),
     [
-        (
-            "/git:commit",
-            _is_empty,
-            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit",
-        ),
-        (
-            "/git:commit x",
-            _refuses,
-            "the MCP server git refused the prompt: prompts/get: not today",
-        ),
+        ("/git:commit", _is_empty,
+            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit"),
+        ("/git:commit x", _refuses,
+            "the MCP server git refused the prompt: prompts/get: not today"),
         ("/git:commit x", _is_empty, "returned an empty prompt"),
         ("/git:nope", _is_empty, "There is no command `/git:nope`. Available commands: `/init`"),
         ("/off:commit x", _is_empty, "These MCP servers do not run: off (disabled)"),
     ],
-)
+)  # fmt: skip
 async def test_a_prompt_that_fails_says_why_and_finishes(
     places, autojump_clock, typed, gives, reason
 ):
@@ -279,17 +257,21 @@ async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
         assert "- off: disabled\n" in report
 
 
-async def test_the_newest_editions_are_sent_prompts_and_resources(places, autojump_clock):
-    offers(places["git"], COMMIT)
-    async with editor({"mcpServers": GIT}, started=False) as ours:
-        await ours.start(initializationOptions={"protocolRevision": "current"})
+async def test_the_newest_editions_are_sent_prompts_and_resources_and_a_server_its_own_names(
+    places,
+):
+    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
+    talk = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
+    asked = offers(places["git"], COMMIT, talk)
+    async with current({"mcpServers": GIT}) as ours:
         await ours.until(lambda message: (message.get("params") or {}).get("prompts"))
         told = updates(ours, "git")[-1]
-        (prompt,) = told["prompts"]
-        assert (prompt["name"], len(prompt["arguments"])) == ("commit", 3)
-        assert told["resources"] == [
-            {"uri": "file:///a", "name": "a", "description": "", "mimeType": "text/plain"}
-        ]
+        commit, _ = told["prompts"]
+        assert (commit["name"], len(commit["arguments"])) == ("commit", 3)
+        resource = {"uri": "file:///a", "name": "a", "description": "", "mimeType": "text/plain"}
+        assert told["resources"] == [resource]
+        await ours.turn("/git:talk bees", model=ECHO)
+        assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         assert updates(ours, "git")[-1]["prompts"] == []

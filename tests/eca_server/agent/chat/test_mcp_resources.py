@@ -40,20 +40,11 @@ async def test_resources_are_offered_behind_the_roots_and_found_by_their_descrip
     offers(places["git"], README, LOG)
     async with session(tmp_path) as (ours, _):
         whole = {
-            "type": "mcpResource",
-            "uri": "repo://readme",
-            "name": "Readme",
-            "description": "What it is.",
-            "mimeType": "text/markdown",
-            "server": "git",
-        }
-        bare = {
-            **whole,
-            "uri": "repo://log",
-            "name": "log",
-            "description": "",
-            "mimeType": "text/plain",
-        }
+            "type": "mcpResource", "uri": "repo://readme", "name": "Readme",
+            "description": "What it is.", "mimeType": "text/markdown", "server": "git",
+        }  # fmt: skip
+        log = {"uri": "repo://log", "name": "log", "description": "", "mimeType": "text/plain"}
+        bare = {**whole, **log}
 
         async def offered(query: str, *given: dict[str, Any]) -> list[Any]:
             asked = {"query": query, "contexts": list(given)}
@@ -69,9 +60,8 @@ async def test_resources_are_offered_behind_the_roots_and_found_by_their_descrip
         assert await offered("Git:read") == [whole]
         assert await offered("repo://", whole) == [bare]
         filled = await offered("repo://me/files/a/b.txt")
-        assert [(each["uri"], each["name"]) for each in filled] == [
-            ("repo://me/files/a/b.txt", "files")
-        ]
+        named = [(each["uri"], each["name"]) for each in filled]
+        assert named == [("repo://me/files/a/b.txt", "files")]
         for query in ("repo://me/files/.txt", "repo:///files/a.txt", "repo://me/a.txt", "files/a"):
             assert not [each for each in await offered(query) if each.get("name") == "files"]
 
@@ -114,10 +104,8 @@ async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(places
         await status(ours, "git", "stopped")
         assert not (await ours.ask("chat/queryContext", {"query": ""}))["contexts"]
         received = await ours.turn("hello", contexts=[context("repo://readme")])
-        assert (
-            "repo://readme was left out: the MCP server git did not return it: it is stopped"
-            in (text(received))
-        )
+        left_out = "repo://readme was left out: the MCP server git did not return it"
+        assert f"{left_out}: it is stopped" in text(received)
         assert received[-1]["state"] == "finished"
 
 

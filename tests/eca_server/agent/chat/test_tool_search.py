@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider
 from eca_server.agent.mcp.messages import MCPTool
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, results
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.mcp_session import Places, session, updates
+from tests.eca_server.agent.chat.test_mcp import offered
 
 SCHEMA = {
     "type": "object",
@@ -37,16 +37,12 @@ def announced_native(ours: Editor) -> list[str]:
     return [each["name"] for each in updates(ours, "ECA")[-1]["tools"]]
 
 
-def offered(provider: Provider, request: int = 0) -> list[str]:
-    return [each["function"]["name"] for each in provider.requests[request].body["tools"]]
-
-
 async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, places):
-    script = [calls(SEARCH), calls(call(branch="main"))]
+    script = [calls(SEARCH), calls(call(branch="main"), ("git__checkout", {"branch": "own"}))]
     async with session(tmp_path, *script, mcpToolSearch=True, **ALLOW) as (ours, provider):
         await ours.turn("go")
-        assert "git__checkout" not in offered(provider)
-        assert {"eca_search_tools", "eca_call_tool"} <= set(offered(provider))
+        assert "git__checkout" not in offered(provider, 0)
+        assert {"eca_search_tools", "eca_call_tool"} <= set(offered(provider, 0))
         described = json.dumps(provider.requests[0].body["tools"])
         assert "git__checkout, git__log" in described
         assert "Switch to a branch" not in described
@@ -54,9 +50,10 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, 
         assert found.startswith("git__checkout (server git): Switch to a branch.\nParameters: {")
         assert '"branch"' in found
         assert "git__log" not in found
-        assert [(name, given) for name, given, _ in places["git"].session.calls] == [
-            ("checkout", {"branch": "main"})
-        ]
+        called = [(name, given["branch"]) for name, given, _ in places["git"].session.calls]
+        assert sorted(called) == [("checkout", "main"), ("checkout", "own")]
+        last = of_calls(ours)[-1]  # a tool that was found may be called by its own name
+        assert (last["server"], last["name"], last["error"]) == ("git", "checkout", False)
         assert len({json.dumps(each.body["tools"]) for each in provider.requests}) == 1
         assert announced_native(ours)[-2:] == ["eca_search_tools", "eca_call_tool"]
 
@@ -64,18 +61,16 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, 
 async def test_without_the_setting_tools_are_offered_as_ever(tmp_path):
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
-        assert "git__checkout" in offered(provider)
-        assert "eca_search_tools" not in offered(provider)
+        assert "git__checkout" in offered(provider, 0)
+        assert "eca_search_tools" not in offered(provider, 0)
         assert "eca_search_tools" not in announced_native(ours)
 
 
 async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(tmp_path, places):
     rules = {"byDefault": "allow", "ask": {"git__checkout": {"argsMatchers": {"branch": ["main"]}}}}
     script = [calls(call(branch="main")), calls(call(branch="x"))]
-    async with session(tmp_path, *script, mcpToolSearch=True, toolCall={"approval": rules}) as (
-        ours,
-        _,
-    ):
+    config = {"mcpToolSearch": True, "toolCall": {"approval": rules}}
+    async with session(tmp_path, *script, **config) as (ours, _):
         await ours.prompt("go")
         asked = await ours.content("toolCallRun")
         assert asked["manualApproval"] is True
@@ -109,14 +104,6 @@ async def test_what_cannot_be_called_or_found_is_reported(tmp_path, places, made
         assert places["git"].session.calls == []
 
 
-async def test_a_tool_that_was_found_may_be_called_by_its_own_name(tmp_path, places):
-    script = [calls(("git__checkout", {"branch": "main"}))]
-    async with session(tmp_path, *script, mcpToolSearch=True, **ALLOW) as (ours, _):
-        await ours.turn("go")
-        last = of_calls(ours)[-1]
-        assert (last["server"], last["name"], last["error"]) == ("git", "checkout", False)
-
-
 async def test_hooks_hear_of_the_tool_that_is_called(tmp_path, places):
     heard = tmp_path / "heard"
     hook = {
@@ -124,11 +111,8 @@ async def test_hooks_hear_of_the_tool_that_is_called(tmp_path, places):
         "matcher": "git__checkout",
         "actions": [{"type": "shell", "shell": f"cat > {heard}; exit 2"}],
     }
-    script = [calls(call(branch="main"))]
-    async with session(tmp_path, *script, mcpToolSearch=True, hooks={"guard": hook}, **ALLOW) as (
-        ours,
-        _,
-    ):
+    config = {"mcpToolSearch": True, "hooks": {"guard": hook}, **ALLOW}
+    async with session(tmp_path, calls(call(branch="main")), **config) as (ours, _):
         await ours.turn("go")
         told = json.loads(heard.read_text())
         assert told["tool_input"] == {"branch": "main"}
