@@ -13,19 +13,18 @@ import pytest
 import trio.testing
 
 from eca_protocol.server.roots import uri_of
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import reply
 from eca_server.agent.chat import turn
 from eca_server.agent.hooks import background
 from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.config.hook_settings import HookEvent
-from tests.eca_server.agent.chat.agent_session import calls
+from tests.eca_server.agent.chat.agent_session import calls, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Editor,
     editor,
     finishes,
-    provider_config,
     text,
 )
 from tests.eca_server.agent.chat.test_compaction import TOO_LONG
@@ -49,16 +48,15 @@ async def settled(ours: Editor) -> None:
         await lane.finished.wait()
 
 
-async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
+async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path, folder):
+    data = tmp_path / "data"
     async with current({**ALL, "agent": SCOUT}, folder=folder, data=data) as ours:
         await ours.turn(spawn("say a"), model=SCRIPT)
         await settled(ours)
         await ours.prompt(call("shell_command", command="true"), model=SCRIPT)
         asked = (await ours.content("toolCallRun", name="shell_command"))["id"]
         await settled(ours)
-        await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": asked})
+        await ours.approve({"id": asked})
         await ours.expect_finished()
         await ours.turn("/compact briefly", chat="c", model=SCRIPT)
         await ours.turn("say b", chat="d", model=SCRIPT)
@@ -92,11 +90,8 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path):
             assert await ours.ask("chat/delete", {"chatId": name}) == {}
         await ours.connection.chats.open("d").mailbox.finish()
         await settled(ours)
-    assert {(each["hook_type"], each.get("chat_id")) for each in kept(folder)[len(found) :]} == {
-        ("sessionStart", None),
-        ("chatEnd", "d"),
-        ("sessionEnd", None),
-    }
+    later = {(each["hook_type"], each.get("chat_id")) for each in kept(folder)[len(found) :]}
+    assert later == {("sessionStart", None), ("chatEnd", "d"), ("sessionEnd", None)}
 
 
 @pytest.mark.requirement("W-24")
@@ -208,11 +203,10 @@ async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
     event, shell, words, requests, tmp_path
 ):
     replies = [reply("one"), TOO_LONG, reply("a summary")]
-    async with Provider(replies) as provider:
-        config = provider_config(provider.url, **hooked(h=hook(event, shell, matcher="auto")))
-        async with current(config, folder=tmp_path) as ours:
-            await ours.turn("first")
-            received = await ours.turn("second")
+    config = hooked(h=hook(event, shell, matcher="auto"))
+    async with today(*replies, folder=tmp_path, **config) as (ours, provider):
+        await ours.turn("first")
+        received = await ours.turn("second")
     assert words in text(received)
     assert finishes(received) == 1
     assert len(provider.requests) == requests
@@ -226,10 +220,8 @@ async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path)
         other=hook("postRequest", "grep -q parent_chat_id && exit 1; exit 0"),
     )
     spawning = calls(("eca_spawn_agent", {"agent": "scout", "task": "look"}))
-    async with (
-        Provider([spawning, reply("a"), reply("b"), reply("done")]) as provider,
-        current(provider_config(provider.url, agent=SCOUT, **config), folder=tmp_path) as ours,
-    ):
+    script = [spawning, reply("a"), reply("b"), reply("done")]
+    async with today(*script, folder=tmp_path, agent=SCOUT, **config) as (ours, provider):
         received = await ours.turn("first")
     called = spawned(received)
     assert called["outputs"][0]["text"] == "b"

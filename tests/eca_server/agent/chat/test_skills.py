@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.eca_server.agent.chat.current import CURRENT, current
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, text
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, text
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def project(tmp_path: Path) -> Path:
 
 def announced(ours: Editor) -> dict[str, bool]:
     """Return the last announced native tools, each with whether it is disabled."""
-    told = [each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"]
-    return {tool["name"]: tool.get("disabled", False) for tool in told[-1]["tools"]}
+    tools = ours.notified("tool/serverUpdated")[-1]["tools"]
+    return {tool["name"]: tool.get("disabled", False) for tool in tools}
 
 
 def system(ours: Editor, behavior: str = "agent") -> str:
@@ -45,10 +45,8 @@ async def test_skills_are_listed_to_the_model_which_loads_one(project):
         assert "To fix" not in listed
         assert announced(ours)["skill"] is False
         commands = (await ours.ask("chat/queryCommands", {"query": "how to"}))["commands"]
-        assert [(each["name"], each["type"]) for each in commands] == [
-            ("fix", "skill"),
-            ("ship", "skill"),
-        ]
+        named = [(each["name"], each["type"]) for each in commands]
+        assert named == [("fix", "skill"), ("ship", "skill")]
         assert [each["name"] for each in commands[0]["arguments"]] == ["arg1"]
 
 
@@ -63,6 +61,9 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
         received = await ours.turn("/fix lint", model=ECHO)
         assert text(received[2:]) == f"{begins}To fix: lint and fix.{end}"
         assert f"fix: How to fix. ({folder})" in text(await ours.turn("/skills"))
+        (project / ".eca" / "commands").mkdir()
+        (project / ".eca" / "commands" / "ship.md").write_text("The folder's way.")
+        assert "The folder's way." in text(await ours.turn("/ship", model=ECHO))
         received = await ours.turn("/skill-create lint-it how to lint", model=ECHO)
         assert "/eca/skills/lint-it/SKILL.md" in text(received[2:])
         assert text(received).endswith("The user's request for the skill: how to lint")
@@ -81,12 +82,10 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
     [
         ({"toolCall": {"approval": {"deny": {"eca__skill": {}}}}}, set()),
         ({"disabledTools": ["eca__skill"]}, set()),
-        (
-            {"toolCall": {"approval": {"deny": {"skill": {"argsMatchers": {"name": ["fix"]}}}}}},
-            {"ship"},
-        ),
+        ({"toolCall": {"approval": {"deny": {"skill": {"argsMatchers": {"name": ["fix"]}}}}}},
+            {"ship"}),
     ],
-)
+)  # fmt: skip
 async def test_what_configuration_denies_is_neither_listed_nor_loaded(project, config, listed):
     async with current(config, folder=project) as ours:
         received = await ours.turn('call eca_skill {"name": "fix"}', model=SCRIPT)
@@ -113,26 +112,6 @@ async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_what_it_beg
         await ours.turn("say new", chat="d", model=SCRIPT)
         assert "How to fix." in ours.connection.chats.open("d").systems["agent"].text
         assert announced(ours)["skill"] is False
-
-
-async def test_a_command_of_the_workspace_never_takes_the_place_of_the_users_skill(
-    project, tmp_path_factory
-):
-    user = tmp_path_factory.mktemp("config")
-    mine = user / "eca" / "skills" / "ship"
-    mine.mkdir(parents=True)
-    (mine / "SKILL.md").write_text("---\nname: ship\ndescription: Mine.\n---\nMy way.\n")
-    commands = project / ".eca" / "commands"
-    commands.mkdir()
-    for name in ("ship", "fix"):
-        (commands / f"{name}.md").write_text("The folder's way.")
-    async with editor(started=False, XDG_CONFIG_HOME=str(user)) as ours:
-        folders = [{"uri": project.as_uri(), "name": "project"}]
-        await ours.start(workspaceFolders=folders, capabilities=CURRENT)
-        assert "My way." in text(await ours.turn("/ship", model=ECHO))
-        assert "The folder's way." in text(await ours.turn("/fix", model=ECHO))
-        found = (await ours.ask("chat/queryCommands", {"query": "ship"}))["commands"]
-        assert [(each["name"], each["type"]) for each in found] == [("ship", "skill")]
 
 
 async def test_an_agent_loads_the_skills_that_it_lists(project):

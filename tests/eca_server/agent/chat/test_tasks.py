@@ -14,7 +14,7 @@ from eca_server.agent.tools.tasks import MOST_TASKS, Tasks, TaskTool, lists_in
 from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Content, contents
+from tests.eca_server.agent.chat.editor import SCRIPT, Content
 
 PLAN = {
     "op": "plan",
@@ -44,36 +44,21 @@ async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opene
         assert started["details"] == {
             "type": "task",
             "tasks": [
-                {
-                    "id": 1,
-                    "subject": "look",
-                    "description": "",
-                    "status": "in-progress",
-                    "priority": "high",
-                    "isBlocked": False,
-                },
-                {
-                    "id": 2,
-                    "subject": "mend",
-                    "description": "all of it",
-                    "status": "pending",
-                    "priority": "medium",
-                    "isBlocked": True,
-                    "blockedBy": [1],
-                },
+                {"id": 1, "subject": "look", "description": "", "status": "in-progress",
+                 "priority": "high", "isBlocked": False},
+                {"id": 2, "subject": "mend", "description": "all of it", "status": "pending",
+                 "priority": "medium", "isBlocked": True, "blockedBy": [1]},
             ],
             "inProgressTaskIds": [1],
             "summary": {"done": 0, "inProgress": 1, "pending": 1, "total": 2},
             "activeSummary": "Looking",
-        }
+        }  # fmt: skip
         (done,) = of_tasks(await ours.turn(line(**DONE), model=SCRIPT))
-        assert done["outputs"][0]["text"] == (
-            "1. [done, high] look\n2. [pending, medium] mend: all of it"
-        )
+        listed = "1. [done, high] look\n2. [pending, medium] mend: all of it"
+        assert done["outputs"][0]["text"] == listed
     async with current(data=tmp_path) as ours:
-        begun = len(ours.seen)
         await ours.ask("chat/open", {"chatId": "c"})
-        again = of_tasks([each for _, each in contents(ours.seen[begun:], "c")])
+        again = of_tasks(ours.contents())
         assert [each["details"] for each in again[1:]] == [started["details"], done["details"]]
         (read,) = of_tasks(await ours.turn(line(op="read"), model=SCRIPT))
         assert read["details"] == done["details"]
@@ -97,10 +82,7 @@ async def test_an_older_client_has_no_list():
         ({"op": "delete", "ids": [1, 7]}, "got 7"),
         ({"op": "update", "id": 1}, "`update` requires `task`"),
         ({"op": "update", "id": 1, "task": {"blocked_by": [2]}}, "wait for each other: 1, 2"),
-        (
-            {"op": "update", "id": 1, "task": {"blocked_by": [9]}},
-            "waits for 9, which does not exist",
-        ),
+        ({"op": "update", "id": 1, "task": {"blocked_by": [9]}}, "for 9, which does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_reported_and_changes_nothing(arguments, told):
