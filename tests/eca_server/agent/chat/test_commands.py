@@ -11,6 +11,7 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, t
 NAMES = [command.name for command in COMMANDS]
 
 
+@pytest.mark.requirement("CHAT-2")
 @pytest.mark.parametrize(
     ("prompt", "expected"),
     [
@@ -28,14 +29,15 @@ async def test_a_command_is_a_turn_with_an_echo_and_one_finished(prompt, expecte
         assert expected in text(received[2:])
         roles = [role for role, content in contents(ours.seen) if content["type"] == "text"]
         assert roles == ["user", "system"]
+        assert not ours.connection.chats.open("c").history
         assert text((await ours.turn("next", model=ECHO))[2:]) == "next"
 
 
 @pytest.mark.requirement("CHAT-30", "CHAT-3")
-@pytest.mark.parametrize("prompt", ["/usr/bin/x is slow", "/a/", "/", "//x", "a /doctor", "1/2"])
-async def test_a_path_is_a_prompt(prompt):
+async def test_a_path_is_a_prompt():
     async with editor() as ours:
-        assert text((await ours.turn(prompt, model=ECHO))[2:]) == prompt
+        for prompt in ("/usr/bin/x is slow", "/a/", "/", "//x", "a /doctor", "1/2"):
+            assert text((await ours.turn(prompt, model=ECHO))[2:]) == prompt
 
 
 async def test_the_first_word_names_the_command():
@@ -43,14 +45,6 @@ async def test_the_first_word_names_the_command():
     assert named_command("\t/costs now") == "costs"
     assert named_command("") is None
     assert named_command("  ") is None
-
-
-@pytest.mark.requirement("CHAT-2")
-async def test_a_command_is_no_part_of_the_conversation():
-    async with editor() as ours:
-        for prompt in ("/doctor", "/nope", "/costs"):
-            await ours.turn(prompt)
-        assert not ours.connection.chats.open("c").history
 
 
 @pytest.mark.requirement("CHAT-28", "W-40b")
@@ -80,18 +74,13 @@ async def test_commands_match_by_name_or_description(query, names):
         assert all(argument["description"] for argument in command["arguments"])
 
 
-async def test_contexts_are_none_yet_and_the_chat_s_id_comes_back_if_given():
-    async with editor() as ours:
-        given = {"query": "x", "contexts": [{"type": "repoMap"}]}
-        assert await ours.ask("chat/queryContext", given) == {"contexts": []}
-        named = await ours.ask("chat/queryContext", {**given, "chatId": "c"})
-        assert named == {"chatId": "c", "contexts": []}
-
-
 @pytest.mark.requirement("CHAT-29")
 async def test_queries_are_answered_while_a_turn_runs():
     async with editor() as ours:
         await ours.prompt("repeat 99999999 x", model=SCRIPT)
-        assert await ours.ask("chat/queryContext", {"query": ""}) == {"contexts": []}
+        given = {"query": "x", "contexts": [{"type": "repoMap"}]}
+        assert await ours.ask("chat/queryContext", given) == {"contexts": []}
+        named = await ours.ask("chat/queryContext", {**given, "chatId": "c"})
+        assert named == {"chatId": "c", "contexts": []}
         assert (await ours.ask("chat/queryCommands", {"query": "doc"}))["commands"]
         await ours.expect_stopped()

@@ -7,19 +7,17 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply, wait
+from eca_protocol.testing.provider import reply, wait
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.current import CURRENT, current, refused, since, values
+from tests.eca_server.agent.chat.agent_session import conversation, today
+from tests.eca_server.agent.chat.current import current, refused, since, values
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
     Editor,
-    editor,
     finishes,
-    provider_config,
     text,
 )
-from tests.eca_server.agent.chat.test_steer import roles_and_words
 
 
 def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:
@@ -45,44 +43,38 @@ async def kinds(ours: Editor) -> dict[str, str | None]:
     "FIELD:ChatInlinePromptParams.*", "FIELD:ChatSummary.kind", "VALUE:ChatKind=inline"
 )
 async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> None:
-    async with Provider([reply("one"), reply("two"), reply("three")]) as provider:
-        config = provider_config(provider.url, chat={"title": True})
-        async with editor(config, started=False) as ours:
-            await ours.start(capabilities=CURRENT)
-            await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-            await ours.turn("first")
-            asked, told = await inline_turn(ours, "and\nthen?", sourceChatId="c")
-            assert asked == {"chatId": "i", "model": "p/m", "status": "prompting"}
-            opened = {"chatId": "i", "title": "inline: and then?"}
-            assert told[0] == ("chat/opened", opened)
-            assert values(told) == ["and\nthen?", "two"]
-            assert told.index(("answer", asked)) < told.index(("text", "two"))
-            before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
-            assert roles_and_words(provider) == before
-            # Its source chat is unchanged, and the next prompt is an ordinary one.
-            await inline_turn(ours, "more", sourceChatId="c")
-            assert roles_and_words(provider)[2:] == [
-                *before[2:], ("assistant", "two"), ("user", "more"),
-            ]  # fmt: skip
-            assert text(ours.contents()) == "firstone"
-            assert await kinds(ours) == {"c": None, "i": "inline"}
+    title = {"title": True}
+    script = [reply("one"), reply("two"), reply("three")]
+    async with today(*script, chat=title) as (ours, provider):
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        await ours.turn("first")
+        asked, told = await inline_turn(ours, "and\nthen?", sourceChatId="c")
+        assert asked == {"chatId": "i", "model": "p/m", "status": "prompting"}
+        opened = {"chatId": "i", "title": "inline: and then?"}
+        assert told[0] == ("chat/opened", opened)
+        assert values(told) == ["and\nthen?", "two"]
+        assert told.index(("answer", asked)) < told.index(("text", "two"))
+        before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
+        assert conversation(provider) == before
+        # Its source chat is unchanged, and the next prompt is an ordinary one.
+        await inline_turn(ours, "more", sourceChatId="c")
+        later = [*before, ("assistant", "two"), ("user", "more")]
+        assert conversation(provider) == later
+        assert text(ours.contents()) == "firstone"
+        assert await kinds(ours) == {"c": None, "i": "inline"}
 
 
 @pytest.mark.requirement("FIELD:ChatInlinePromptParams.sourceChatId")
 async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
     script = [reply("one"), reply("a", wait("go"), "b"), reply("aside")]
-    async with (
-        Provider(script) as provider,
-        editor(provider_config(provider.url), started=False) as ours,
-    ):
-        await ours.start(capabilities=CURRENT)
+    async with today(*script) as (ours, provider):
         await ours.turn("first")
         await ours.prompt("second")
         await provider.until(lambda: "go" in provider.reached)
         await inline_turn(ours, "why?", sourceChatId="c")
-        assert roles_and_words(provider)[0] == ("user", "first")
-        assert "second" in str(roles_and_words(provider)[2:])
-        assert "why?" in str(roles_and_words(provider)[2:])
+        assert conversation(provider)[0] == ("user", "first")
+        assert "second" in str(conversation(provider)[2:])
+        assert "why?" in str(conversation(provider)[2:])
         provider.open("go")
         await ours.expect_finished()
         assert text(ours.contents()) == "firstonesecondab"

@@ -6,24 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply, reset, wait
+from eca_protocol.testing.provider import reply, reset, wait
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.agent_session import RUN, calls, session
-from tests.eca_server.agent.chat.current import CURRENT
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
+from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, session, today
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, text
 
 
 async def steer(ours: Editor, *messages: str) -> None:
     for message in messages:
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": message})
-
-
-def roles_and_words(provider: Provider, request: int = -1) -> list[tuple[str, str]]:
-    return [
-        (each["role"], str(each["content"]))
-        for each in provider.requests[request].body["messages"]
-        if each["role"] != "system"
-    ]
 
 
 async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> None:
@@ -33,7 +25,7 @@ async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> N
         await steer(ours, "first", "then")
         await ours.approve(call)
         await ours.expect_finished()
-        told = roles_and_words(provider)
+        told = conversation(provider)
         assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
         assert [word in told[3][1] for word in ("first", "then", "go")] == [True, True, False]
         echoes = [each for each in ours.contents() if "contentId" in each]
@@ -45,7 +37,7 @@ async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> N
 
 
 async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
-    async with Provider([reply("a")]) as provider, editor(provider_config(provider.url)) as ours:
+    async with today(reply("a")) as (ours, provider):
         also = notification("chat/promptSteer", {"chatId": "c", "message": "also"})
         await ours.send(ours.prompt_request("go"), also)
         await ours.expect_finished()
@@ -68,7 +60,7 @@ async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
 
 async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it() -> None:
     script = [reply("a", wait("now"), "b"), reply("c", wait("marked"))]
-    async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:
+    async with today(*script) as (ours, provider):
         await ours.prompt("go")
         await provider.until(lambda: "now" in provider.reached)
         await steer(ours, "also")
@@ -79,33 +71,30 @@ async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it
         assert await ours.ask("chat/addFlag", flag) == {}
         provider.open("marked")
         await ours.expect_finished()
-        assert roles_and_words(provider) == [("user", "go"), ("assistant", "ab"), ("user", "also")]
+        assert conversation(provider) == [("user", "go"), ("assistant", "ab"), ("user", "also")]
         assert text(ours.contents()) == "goabalsoc"
 
 
 @pytest.mark.parametrize("ending", ["stop", "fail"])
 async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
     script = [reply("a", wait("now"), reset() if ending == "fail" else "b")]
-    async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:
+    async with today(*script) as (ours, provider):
         await ours.prompt("go")
         await provider.until(lambda: "now" in provider.reached)
         await steer(ours, "also")
-        late = []
         if ending == "stop":
-            late = ["late"]
-            await ours.send(
-                notification("chat/promptStop", {"chatId": "c"}),
-                notification("chat/promptSteer", {"chatId": "c", "message": "late"}),
-            )
+            await ours.stop()
+            await steer(ours, "late")
         provider.open("now")
         await ours.expect_finished()
-        assert text(ours.contents()).endswith("\n\n".join([":", "also", *late]))
+        assert text(ours.contents()).endswith(
+            ":\n\nalso" + ("\n\nlate" if ending == "stop" else "")
+        )
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 
 async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing() -> None:
-    async with editor(started=False) as ours:
-        await ours.start(capabilities=CURRENT)
+    async with current() as ours:
         await steer(ours, "nobody listens")
         await ours.turn("one", model=ECHO)
         await steer(ours, "too late")

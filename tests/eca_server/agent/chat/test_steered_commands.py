@@ -9,23 +9,30 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, Reply, reply, wait
 from eca_server.models.history import CompactionPart
-from tests.eca_server.agent.chat.agent_session import RUN, calls, session
-from tests.eca_server.agent.chat.current import CURRENT, since
-from tests.eca_server.agent.chat.editor import Editor, contents, editor, provider_config, text
-from tests.eca_server.agent.chat.test_steer import roles_and_words, steer
+from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, session, today
+from tests.eca_server.agent.chat.editor import (
+    Editor,
+    contents,
+    editor,
+    finishes,
+    text,
+)
+from tests.eca_server.agent.chat.test_steer import steer
 
 
 @asynccontextmanager
 async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
     """A chat whose turn waits in the middle of the first of these answers, at `go`."""
-    async with (
-        Provider(script) as provider,
-        editor(provider_config(provider.url), started=False) as ours,
-    ):
-        await ours.start(capabilities=CURRENT)
+    async with today(*script) as (ours, provider):
         await ours.prompt("task")
         await provider.until(lambda: "go" in provider.reached)
         yield ours, provider
+
+
+async def finish(ours: Editor, provider: Provider) -> None:
+    """Let the first answer go on, and read until the turn has ended."""
+    provider.open("go")
+    await ours.expect_finished()
 
 
 async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(tmp_path):
@@ -38,7 +45,7 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(t
         shown = text(ours.contents())
         assert shown.index("/costs") < shown.index("Tokens of all requests") < shown.index("also")
         assert shown.endswith("the end")
-        told = roles_and_words(provider)
+        told = conversation(provider)
         assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
         assert "also" in told[3][1]
         assert "costs" not in str(told)
@@ -47,8 +54,7 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(t
 async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again():
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         await steer(ours, "/subagents")
-        provider.open("go")
-        await ours.expect_finished()
+        await finish(ours, provider)
         assert text(ours.contents()).startswith("taskab/subagents")
         assert "Subagents:" in text(ours.contents())
         assert len(provider.requests) == 1
@@ -67,7 +73,7 @@ async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_pa
         await ours.expect_finished()
         summary = str(provider.requests[2].body["messages"])
         assert ["keep the names" in summary, "earlier" in summary, "hello" in summary] == [True] * 3
-        told = roles_and_words(provider)
+        told = conversation(provider)
         assert [role for role, _ in told] == ["user"]
         assert ["the summary" in told[0][1], "task" in told[0][1]] == [True, True]
         assert "keep the names" not in told[0][1]
@@ -77,8 +83,7 @@ async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_pa
 async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary():
     async with running(reply("a", wait("go"), "b"), reply("the summary")) as (ours, provider):
         await steer(ours, "/compact")
-        provider.open("go")
-        await ours.expect_finished()
+        await finish(ours, provider)
         assert len(provider.requests) == 2
         chat = ours.connection.chats.open("c")
         assert [*map(type, chat.history[-1].parts)] == [CompactionPart]
@@ -97,8 +102,7 @@ async def test_one_that_changes_the_chat_is_refused(command):
         await steer(ours, command)
         name = command.split(maxsplit=1)[0]
         await ours.until(lambda each: "cannot run during a turn" in str(each))
-        provider.open("go")
-        await ours.expect_finished()
+        await finish(ours, provider)
         shown = text(ours.contents())
         assert f"`{name}` cannot run" in shown
         assert [shown.count(name), "sk-" in shown, len(provider.requests)] == [1, False, 1]
@@ -107,9 +111,8 @@ async def test_one_that_changes_the_chat_is_refused(command):
 async def test_what_is_no_command_of_the_server_s_is_the_user_s_text():
     async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
         await steer(ours, "/nothing of the kind", "/usr/bin/env is missing")
-        provider.open("go")
-        await ours.expect_finished()
-        told = str(roles_and_words(provider)[-1])
+        await finish(ours, provider)
+        told = str(conversation(provider)[-1])
         assert ["/nothing of the kind" in told, "/usr/bin/env is missing" in told] == [True, True]
 
 
@@ -131,8 +134,7 @@ async def test_one_that_fails_does_not_end_the_turn(monkeypatch):
     async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
         monkeypatch.setattr("eca_server.connection.features.steering.run_command", fails)
         await steer(ours, "/costs", "also")
-        provider.open("go")
-        await ours.expect_finished()
+        await finish(ours, provider)
         shown = text(ours.contents())
         assert ["This command failed" in shown, shown.endswith("c")] == [True, True]
         assert not ours.connection.chats.open("c").last_turn_failed
@@ -148,38 +150,28 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
         assert opened["params"]["title"] == "btw: why is that?"
         await ours.expect_finished(new)
         assert text([each for _, each in contents(ours.seen[begun:], new)]).endswith("because")
-        told = str(roles_and_words(provider))
+        told = str(conversation(provider))
         assert ["task" in told, "that?" in told] == [True, True]
-        provider.open("go")
-        await ours.expect_finished()
-        shown = text(ours.contents())
-        assert (
-            shown.replace("\n", "")
-            == "taskaYour question is answered in the chat btw: why is that?.b"
-        )
+        await finish(ours, provider)
+        shown = text(ours.contents()).replace("\n", "")
+        assert shown == "taskaYour question is answered in the chat btw: why is that?.b"
         assert len(provider.requests) == 2
 
 
 async def test_a_side_question_is_a_command_of_an_idle_chat_too():
-    script = [reply("one"), reply("because")]
-    async with Provider(script) as provider:
-        async with editor(provider_config(provider.url), started=False) as ours:
-            await ours.start(capabilities=CURRENT)
-            await ours.turn("task")
-            begun = len(ours.seen)
-            assert "Your question is answered in the chat btw: why?" in text(
-                await ours.turn("/btw why?")
-            )
-            new = next(p["chatId"] for name, p in since(ours, begun) if name == "chat/opened")
-            if not any(each.get("state") == "finished" for each in ours.contents(new)):
-                await ours.expect_finished(new)
-            assert text(ours.contents(new)).endswith("why?because")
-            assert roles_and_words(provider) == [
-                ("user", "task"), ("assistant", "one"), ("user", "why?"),
-            ]  # fmt: skip
-            assert "The question is missing" in text(await ours.turn("/btw"))
-        async with editor(provider_config(provider.url)) as ours:
-            assert "cannot show chats" in text(await ours.turn("/btw why?"))
+    async with today(reply("one"), reply("because")) as (ours, provider):
+        await ours.turn("task")
+        told = text(await ours.turn("/btw why?"))
+        assert "Your question is answered in the chat btw: why?" in told
+        new = ours.notified("chat/opened")[-1]["chatId"]
+        if not finishes(ours.contents(new)):
+            await ours.expect_finished(new)
+        assert text(ours.contents(new)).endswith("why?because")
+        asked = [("user", "task"), ("assistant", "one"), ("user", "why?")]
+        assert conversation(provider) == asked
+        assert "The question is missing" in text(await ours.turn("/btw"))
+    async with editor() as ours:
+        assert "cannot show chats" in text(await ours.turn("/btw why?"))
 
 
 async def test_a_side_question_that_cannot_be_asked_ends_nothing(monkeypatch):
@@ -190,6 +182,5 @@ async def test_a_side_question_that_cannot_be_asked_ends_nothing(monkeypatch):
         monkeypatch.setattr("eca_server.connection.features.prompts.messages_so_far", fails)
         await steer(ours, "/btw why?")
         await ours.until(lambda each: "side question failed" in str(each))
-        provider.open("go")
-        await ours.expect_finished()
+        await finish(ours, provider)
         assert text(ours.contents()).endswith("b")
