@@ -35,7 +35,7 @@ from tests.eca_server.agent.chat.editor import (
     text,
     types,
 )
-from tests.eca_server.agent.chat.test_steer import steer
+from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.processes import assert_gone
 
 ENDS = ("toolCalled", "toolCallRejected")

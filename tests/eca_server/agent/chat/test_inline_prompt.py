@@ -11,13 +11,7 @@ from eca_protocol.testing.provider import reply, wait
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import conversation, today
 from tests.eca_server.agent.chat.current import current, refused, since, values
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    SCRIPT,
-    Editor,
-    finishes,
-    text,
-)
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, finishes, text
 
 
 def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Turn after turn over every API, with faults by lot: each ends once, and nothing is left of it."""
+"""Every API in a chat: one after the other, too long, and with faults by lot."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import attrs
 import pytest
@@ -27,10 +28,151 @@ from eca_protocol.testing.provider import (
     reset,
     wait,
 )
-from tests.eca_server.agent.chat.editor import Editor, editor, finishes
-from tests.eca_server.agent.chat.test_switching import configured, model_of
+from tests.eca_server.agent.chat.editor import Content, Editor, editor, finishes, text
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
+from tests.eca_server.models.test_switching import GRAMMARS
 from tests.torture.counted_server import tasks_of
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
+
+
+def configured(url: str, *apis: ScriptedAPI) -> dict[str, Any]:
+    """One provider for each API, at the same place; every call is allowed."""
+    providers = {
+        api.name: {"api": api.name, "url": url, "key": "k", "models": {api.model: {}}}
+        for api in apis
+    }
+    return {"providers": providers, "toolCall": {"approval": {"byDefault": "allow"}}}
+
+
+def model_of(api: ScriptedAPI) -> str:
+    return f"{api.name}/{api.model}"
+
+
+def not_told(api: ScriptedAPI, before: ScriptedAPI) -> str:
+    return (
+        f"{model_of(api)} answers from here on. It is sent the chat so far, "
+        f"but not the reasoning of {model_of(before)}."
+    )
+
+
+def notes(contents: list[Content]) -> list[str]:
+    return [each["text"] for each in contents if "answers from here on" in each.get("text", "")]
+
+
+async def test_each_api_continues_where_another_one_was(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("what stands there\n")
+    (tmp_path / "p.png").write_bytes(PNG)
+    script: list[Reply] = []
+    provider = Provider(lambda _request: script.pop(0))
+    read = ScriptedCall("eca_read_file", {"path": "a.txt"})
+    async with provider, editor(configured(provider.url, *EVERY_API), started=False) as ours:
+        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(tmp_path)}])
+        before: ScriptedAPI | None = None
+        for number, api in enumerate([*EVERY_API, EVERY_API[0]]):
+            thoughts = [f"thought-{number}"]
+            script += [
+                api.reply(
+                    ScriptedAnswer(thoughts=thoughts, text=[f"look-{number}"], calls=[read, read])
+                ),
+                api.reply(ScriptedAnswer(thoughts=thoughts, text=[f"done-{number}"])),
+                api.reply(ScriptedAnswer(text=[f"more-{number}"])),
+            ]
+            first, second = [
+                await turn_with(ours, f"prompt-{number}{each}", api, tmp_path) for each in "ab"
+            ]
+            assert text(first).count(f"look-{number}done-{number}") == 1
+            assert (finishes(first), finishes(second)) == (1, 1)
+            assert notes(first) == ([not_told(api, before)] if before else [])
+            assert notes(second) == []
+            before = api
+        check_requests(provider.requests)
+
+
+async def turn_with(ours: Editor, words: str, api: ScriptedAPI, folder: Path) -> list[Content]:
+    contexts = [{"type": "file", "path": str(folder / "p.png")}]
+    return await ours.turn(words, model=model_of(api), contexts=contexts)
+
+
+def check_requests(requests: list[ReceivedRequest]) -> None:
+    apis = [*EVERY_API, EVERY_API[0]]
+    assert len(requests) == 3 * len(apis)
+    for number, request in enumerate(requests):
+        api = apis[number // 3]
+        GRAMMARS[api.name](request.body)
+        written = json.dumps(request.body)
+        assert "iVBORw" in written, "the picture"
+        for earlier in range(number // 3):
+            words = (f"prompt-{earlier}a", f"look-{earlier}", f"done-{earlier}", f"more-{earlier}")
+            places = [written.index(each) for each in words]
+            assert places == sorted(places)
+            assert apis[earlier] == api or f"thought-{earlier}" not in written
+
+
+WORDS = {
+    "openai-responses": "Your input exceeds the context window of this model.",
+    "anthropic": "prompt is too long: 210000 tokens > 200000 maximum",
+    "google": "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+    "ollama": "input length exceeds the context length",
+}
+OTHERS = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens"
+
+
+def settings(url: str, api: ScriptedAPI) -> dict[str, Any]:
+    """Ollama's model has no larger context than the one that it runs with: it would get it."""
+    config = configured(url, api)
+    if api.name == "ollama":
+        config["providers"][api.name]["models"][api.model] = {"limit": {"context": 4096}}
+    return config
+
+
+def too_long(api: ScriptedAPI, where: str) -> Reply:
+    words = WORDS.get(api.name, OTHERS)
+    if where == "refused":
+        return api.refusing(400, words=words)
+    return api.replying([raw(api.fail("", words))])
+
+
+@pytest.mark.parametrize("where", ["refused", "in the stream"])
+@pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
+async def test_what_is_too_long_is_summarized_and_asked_once_more(api, where):
+    script = [
+        api.reply(ScriptedAnswer(text=["first answer"])),
+        too_long(api, where),
+        api.reply(ScriptedAnswer(text=["the summary"])),
+        api.reply(ScriptedAnswer(text=["second answer"])),
+    ]
+    provider = Provider(lambda _request: script.pop(0))
+    async with provider, editor(settings(provider.url, api)) as ours:
+        await ours.turn("one", model=model_of(api))
+        second = await ours.turn("two", model=model_of(api))
+        assert not ours.connection.chats.open("c").last_turn_failed
+    assert finishes(second) == 1
+    assert "second answer" in text(second)
+    assert len(provider.requests) == 4
+    last = str(provider.requests[-1].body)
+    assert "the summary" in last
+    assert "first answer" not in last
+
+
+@pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
+async def test_what_is_still_too_long_is_reported_and_not_tried_again(api):
+    script = [
+        api.reply(ScriptedAnswer(text=["first answer"])),
+        too_long(api, "refused"),
+        api.reply(ScriptedAnswer(text=["the summary"])),
+        too_long(api, "refused"),
+    ]
+    provider = Provider(lambda _request: script.pop(0))
+    async with provider, editor(settings(provider.url, api)) as ours:
+        await ours.turn("one", model=model_of(api))
+        second = await ours.turn("two", model=model_of(api))
+    assert finishes(second) == 1
+    told = text(second)
+    assert told.count("the conversation is too long") == 1
+    assert f"{model_of(api)}: " in told
+    assert len(provider.requests) == 4
+
 
 AT_ONCE = 4
 """Chats that have a turn at the same time."""
