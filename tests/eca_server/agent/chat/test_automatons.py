@@ -20,8 +20,6 @@ from eca_protocol.messages import (
     ChatReasonTextContent,
     ChatTextContent,
     ChatToolCalledContent,
-    ChatToolCallRejectedContent,
-    ChatToolCallRunContent,
     ChatUsageContent,
     FileChangeDetails,
     JsonOutputsDetails,
@@ -360,29 +358,6 @@ async def play_call(inputs: list[CallInput]) -> None:
         ["toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled"],
     )
     assert call.result_part().call_id == "1"
-
-
-async def test_what_is_shown_at_run_is_shown_to_the_end():
-    said: list[ChatContent] = []
-    call = ToolCall(said.append, NAMING)
-    for each in (CallInput.ANNOUNCE, CallInput.START, CallInput.DONE):
-        give(call, each)
-    for content in said:
-        assert getattr(content, "details", None) == DIFF
-        assert getattr(content, "summary", None) == "Doing it"
-
-
-async def test_a_decision_that_comes_early_is_not_stored_for_later():
-    said: list[ChatContent] = []
-    call = ToolCall(said.append, NAMING)
-    assert not call.approve()
-    give(call, CallInput.ANNOUNCE)
-    assert not call.reject()
-    call.ask()
-    assert call.state is CallState.WAITING
-    assert call.reject()
-    assert not call.approve()
-    assert [type(each) for each in said] == [ChatToolCallRunContent, ChatToolCallRejectedContent]
 
 
 async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop():

@@ -164,7 +164,7 @@ async def test_how_full_a_chat_may_be_is_configured(config, used, compacts):
         assert (COMPACTED in await case.turn("two")) is compacts
 
 
-async def test_an_unknown_context_is_never_full_and_an_uncounted_one_is_estimated():
+async def test_what_was_not_counted_by_the_provider_is_estimated():
     async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
         await case.turn("one")
         assert COMPACTED not in await case.turn("two")
