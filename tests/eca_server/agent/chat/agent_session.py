@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -45,13 +45,30 @@ async def session(
 
 
 @asynccontextmanager
+async def older(
+    *script: Reply, title: Reply | None = None, **config: Any
+) -> AsyncIterator[tuple[Editor, Provider]]:
+    """A session with a client of an older edition; a chat has a title if one is given."""
+    config["chat"] = {"title": title is not None}
+    async with (
+        Provider(script, otherwise=reply("the end"), title=title) as provider,
+        editor(provider_config(provider.url, **config)) as ours,
+    ):
+        yield ours, provider
+
+
+@asynccontextmanager
 async def today(
-    *script: Reply, folder: Path | None = None, data: Path | None = None, **config: Any
+    *script: Reply,
+    folder: Path | None = None,
+    data: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    **config: Any,
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """The same with a client of today's edition."""
     async with Provider(script, otherwise=reply("the end")) as provider:
         configured = provider_config(provider.url, **config)
-        async with current(configured, data=data, folder=folder) as ours:
+        async with current(configured, data=data, folder=folder, environ=environ) as ours:
             yield ours, provider
 
 

@@ -27,12 +27,14 @@ async def current(
     *,
     data: Path | None = None,
     folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
     **params: Any,
 ) -> AsyncIterator[Editor]:
     """An editor of today; its chats are kept in `data`, if that is given."""
     kept = {} if data is None else {"XDG_DATA_HOME": str(data)}
     folders = [] if folder is None else [{"name": "w", "uri": uri_of(folder)}]
-    async with editor(config, started=False, keeps_chats=bool(kept), **kept) as ours:
+    kept |= environ or {}
+    async with editor(config, started=False, keeps_chats=data is not None, **kept) as ours:
         await ours.start(**{"capabilities": CURRENT, "workspaceFolders": folders, **params})
         yield ours
 

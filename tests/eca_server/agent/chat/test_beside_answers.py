@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,11 @@ import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_protocol.testing.provider import Provider, Reply, finish, hang, reply, usage, wait
+from eca_protocol.testing.provider import Reply, finish, hang, reply, usage, wait
 from eca_server.agent.chat.instructions import instructions
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.events import Usage
+from tests.eca_server.agent.chat.agent_session import older
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -25,16 +24,9 @@ from tests.eca_server.agent.chat.editor import (
     contents,
     editor,
     finishes,
-    provider_config,
     text,
     types,
 )
-
-
-@asynccontextmanager
-async def titled(provider: Provider) -> AsyncIterator[Editor]:
-    async with provider, editor(provider_config(provider.url, chat={"title": True})) as ours:
-        yield ours
 
 
 def titles(ours: Editor) -> list[str]:
@@ -42,8 +34,8 @@ def titles(ours: Editor) -> list[str]:
 
 
 async def test_the_title_is_one_more_request_without_tools() -> None:
-    provider = Provider([reply("hello"), reply("again")], title=reply('"A fine name"\nmore'))
-    async with titled(provider) as ours:
+    title = reply('"A fine name"\nmore')
+    async with older(reply("hello"), reply("again"), title=title) as (ours, provider):
         first = await ours.turn("Tell me")
         assert await ours.title() == "A fine name"
         second = await ours.turn("And then?")
@@ -76,8 +68,7 @@ async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path
 
 
 async def test_a_title_may_follow_finished() -> None:
-    provider = Provider([reply("hello")], title=reply(wait("now"), "Late"))
-    async with titled(provider) as ours:
+    async with older(title=reply(wait("now"), "Late")) as (ours, provider):
         await ours.turn("Tell me")
         assert titles(ours) == []
         provider.open("now")
@@ -90,8 +81,7 @@ async def test_a_title_may_follow_finished() -> None:
     "title", [Reply(status=400, body={"error": {"message": "no"}}), reply(hang()), reply(" \n ")]
 )
 async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None:
-    provider = Provider([reply("hello"), reply("again")], title=title)
-    async with titled(provider) as ours:
+    async with older(title=title) as (ours, _):
         received = await ours.turn("Tell me")
         assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
         received = await ours.turn("And then?")
@@ -111,8 +101,7 @@ async def test_a_long_title_is_cut() -> None:
 @pytest.mark.parametrize("ending", ["stop", "stop when idle", "delete"])
 async def test_no_title_follows_a_stop_or_a_delete(ending: str) -> None:
     steps = ["hello", hang()] if ending == "stop" else ["hello"]
-    provider = Provider([reply(*steps)], title=reply(wait("now"), "Never"))
-    async with titled(provider) as ours:
+    async with older(reply(*steps), title=reply(wait("now"), "Never")) as (ours, provider):
         await ours.prompt("Tell me")
         if ending != "stop":
             await ours.expect_finished()
@@ -128,16 +117,14 @@ async def test_no_title_follows_a_stop_or_a_delete(ending: str) -> None:
 
 @pytest.mark.requirement("W-25c")
 async def test_titles_can_be_turned_off_and_a_failed_prompt_asks_for_none() -> None:
-    provider = Provider([Reply(status=400, body={"error": {"message": "no"}}), reply("hello")])
-    async with provider:
-        for title, prompts in ((True, ["Tell me", "/costs"]), (False, ["Tell me"])):
-            config = provider_config(provider.url, chat={"title": title})
-            async with editor(config) as ours:
-                for prompt in prompts:
-                    await ours.turn(prompt)
-                await ours.turn("hi", "d", model="p/unknown")
-                assert await ours.later(0) == []
-        assert provider.title_requests == []
+    refused = Reply(status=400, body={"error": {"message": "no"}})
+    for script, title in (([refused], reply("Never")), ([], None)):
+        async with older(*script, title=title) as (ours, provider):
+            for prompt in ("Tell me", "/costs"):
+                await ours.turn(prompt)
+            await ours.turn("hi", "d", model="p/unknown")
+            assert await ours.later(0) == []
+            assert provider.title_requests == []
 
 
 def used(received: list[Content]) -> dict[str, Any]:
@@ -163,10 +150,8 @@ async def test_costs_and_limits_are_sent_when_they_are_known() -> None:
         reply("c", finish("stop"), usage(10, 5)),
         reply("d", finish("stop"), usage(10, 5, cost=1)),
     ]
-    async with Provider(script) as provider:
-        config = provider_config(provider.url, provider={"models": {"m": {"limit": limit}}})
-        async with editor(config) as ours:
-            received = [used(await ours.turn("hi")) for _ in script]
+    async with older(*script, provider={"models": {"m": {"limit": limit}}}) as (ours, _):
+        received = [used(await ours.turn("hi")) for _ in script]
     for each in received:
         assert each.pop("limit") == limit
         assert each.get("messageCost") == each.pop("lastMessageCost", None)
@@ -181,10 +166,8 @@ async def test_costs_and_limits_are_sent_when_they_are_known() -> None:
 @pytest.mark.requirement("W-27c", "CHAT-20")
 @pytest.mark.parametrize("limit", [{}, {"context": 1000}, {"output": 50}])
 async def test_half_a_limit_is_not_sent(limit: dict[str, int]) -> None:
-    async with Provider([reply("a")]) as provider:
-        config = provider_config(provider.url, provider={"models": {"m": {"limit": limit}}})
-        async with editor(config) as ours:
-            assert "limit" not in used(await ours.turn("hi"))
+    async with older(provider={"models": {"m": {"limit": limit}}}) as (ours, _):
+        assert "limit" not in used(await ours.turn("hi"))
 
 
 @pytest.mark.requirement("W-27b")
@@ -226,11 +209,10 @@ async def test_a_cost_that_the_provider_omits_is_computed_from_prices() -> None:
         reply("a", finish("stop"), usage(2_000, 100)),
         reply("b", finish("stop"), usage(10, 5, cost=0.5)),
     ]
-    async with Provider(script) as provider:
-        models = {"m": {"cost": {"input": 1, "output": 2.5}}}
-        async with editor(provider_config(provider.url, provider={"models": models})) as ours:
-            first, second = [used(await ours.turn("hi")) for _ in script]
-            shown = await ours.turn("/costs")
+    models = {"m": {"cost": {"input": 1, "output": 2.5}}}
+    async with older(*script, provider={"models": models}) as (ours, _):
+        first, second = [used(await ours.turn("hi")) for _ in script]
+        shown = await ours.turn("/costs")
     assert (first["messageCost"], first["sessionCost"]) == ("0.00225", "0.00225")
     assert (second["messageCost"], second["sessionCost"]) == ("0.50", "0.50225")
     assert types(shown) == ["progress", "text", "finished"]

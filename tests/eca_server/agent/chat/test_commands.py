@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.server.texts import named_command
-from eca_protocol.testing import provider as scripted
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.commands import COMMANDS
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.current import current
@@ -237,7 +237,7 @@ async def test_init_asks_for_an_agents_file_in_the_first_root(tmp_path):
 async def test_prompt_show_shows_what_a_request_would_hold_and_sends_none(tmp_path):
     (tmp_path / "AGENTS.md").write_text("Always ```be``` kind.")
     (tmp_path / "a.txt").write_text("text of a file")
-    async with scripted.Provider([scripted.reply(scripted.text("hello back"))]) as endpoint:
+    async with Provider([reply("hello back")]) as endpoint:
         async with session(tmp_path, provider_config(endpoint.url)) as ours:
             await ours.turn("hello", model="p/m")
             show = "/prompt-show @a.txt"

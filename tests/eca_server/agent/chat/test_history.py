@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import (
-    Provider,
     Reply,
     close,
     finish,
     hang,
     reasoning,
     reply,
-    usage,
     wait,
 )
 from eca_server.agent.chat.compaction import transcript
@@ -45,8 +43,8 @@ from eca_server.models.history import (
     ToolResultPart,
     effective_history,
 )
-from tests.eca_server.agent.chat.agent_session import conversation
-from tests.eca_server.agent.chat.editor import editor, provider_config, text
+from tests.eca_server.agent.chat.agent_session import conversation, older
+from tests.eca_server.agent.chat.editor import text
 from tests.eca_server.models.test_history import histories
 
 REFUSED = Reply(status=400, body={"error": {"message": "no"}})
@@ -55,8 +53,7 @@ REFUSED = Reply(status=400, body={"error": {"message": "no"}})
 @pytest.mark.requirement("ARROW:chat-text-4", "ARROW:chat-text-6", "ARROW:chat-text-8")
 async def test_each_request_carries_the_one_before_as_it_was() -> None:
     turns = 5
-    provider = Provider([reply(f"answer {number}") for number in range(turns)])
-    async with provider, editor(provider_config(provider.url)) as ours:
+    async with older(*(reply(f"answer {n}") for n in range(turns))) as (ours, provider):
         for number in range(turns):
             received = await ours.turn(f"prompt {number}\n")
             assert text(received[2:]) == f"answer {number}"
@@ -78,8 +75,7 @@ async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> No
         "fault": REFUSED,
         "reasoning": reply(reasoning("hm"), hang()),
     }[ending]
-    provider = Provider([first, reply("b"), reply("c")])
-    async with provider, editor(provider_config(provider.url)) as ours:
+    async with older(first, reply("b")) as (ours, provider):
         await ours.prompt("one")
         if ending == "stop":
             await provider.until(lambda: "never" in provider.reached)
@@ -101,8 +97,7 @@ async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> No
 @pytest.mark.parametrize("ending", ["stop", "the stream breaks"])
 async def test_after_an_end_in_between_the_text_that_came_is_remembered(ending: str) -> None:
     last = hang() if ending == "stop" else wait("now")
-    provider = Provider([reply("half an ", "answer", last, close()), reply("b")])
-    async with provider, editor(provider_config(provider.url)) as ours:
+    async with older(reply("half an ", "answer", last, close())) as (ours, provider):
         await ours.prompt("one")
         await ours.content("text", text="answer")
         if ending == "stop":
@@ -120,8 +115,7 @@ async def test_after_an_end_in_between_the_text_that_came_is_remembered(ending: 
 
 @pytest.mark.requirement("CHAT-5")
 async def test_the_system_prompt_changes_with_the_behaviour_and_only_then() -> None:
-    provider = Provider(otherwise=reply("a"))
-    async with provider, editor(provider_config(provider.url)) as ours:
+    async with older() as (ours, provider):
         for behavior in ("agent", "agent", "plan", "plan"):
             await ours.turn("hi", behavior=behavior)
         systems = [request.body["messages"][0] for request in provider.requests]
@@ -131,8 +125,7 @@ async def test_the_system_prompt_changes_with_the_behaviour_and_only_then() -> N
 
 @pytest.mark.requirement("CHAT-39")
 async def test_chats_do_not_know_each_other() -> None:
-    provider = Provider(otherwise=reply("a", finish("stop"), usage(1, 1)))
-    async with provider, editor(provider_config(provider.url)) as ours:
+    async with older(reply("a")) as (ours, provider):
         await ours.turn("one", "first")
         await ours.turn("two", "second")
         await ours.turn("three", "first")

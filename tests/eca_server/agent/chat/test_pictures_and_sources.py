@@ -24,7 +24,7 @@ from eca_server.agent.mcp.messages import ImageContent, TextContent, ToolResult
 from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE
 from eca_server.models.events import Block, Image, TextDelta
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, older, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     SCRIPT,
@@ -226,16 +226,12 @@ async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_show
     item = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": data}
     drawing = {"type": "image_generation"}
     script = [scripted.reply(scripted.other(item)), scripted.reply(scripted.message("Done"))]
-    async with Provider(script) as provider:
-        config = provider_config(provider.url)
-        config["providers"]["p"] |= {
-            "api": "openai-responses",
-            "models": {"m": {"extraPayload": {"tools": [drawing]}}},
-        }
-        async with current(config) as ours:
-            await ours.turn("Draw", model="p/m")
-            assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
-            await ours.turn("What is it?", model="p/m")
+    models = {"m": {"extraPayload": {"tools": [drawing]}}}
+    api = {"api": "openai-responses", "models": models}
+    async with today(*script, provider=api) as (ours, provider):
+        await ours.turn("Draw", model="p/m")
+        assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
+        await ours.turn("What is it?", model="p/m")
         for request in provider.requests:
             assert request.body["tools"][-1] == drawing
         [back] = [each for each in provider.requests[1].body["input"] if each.get("type")]
@@ -292,21 +288,19 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
         scripted.reply(scripted.message("Again", cites=cites)),
         scripted.steps(begun, wait("here"), hang()),
     ]
-    async with Provider(script, title=scripted.reply(scripted.message("A title"))) as provider:
-        config = provider_config(provider.url, provider={"api": "openai-responses"})
-        async with editor(config) as ours:
-            received = await ours.turn("Will it rain?", model="p/m")
-            assert urls(received) == [PAGE]
-            assert text(received[2:]) == f"Rain [A]({PAGE})Again"
-            told = [each["text"] for each in received if each["type"] == "progress"]
-            assert "Using the provider's web search" in told
-            await ours.prompt("And now?", model="p/m")
-            await provider.until(lambda: "here" in provider.reached)
-            await ours.content("url")
-            await ours.expect_stopped()
-            assert urls(ours.contents()) == [PAGE, PAGE]
-            assert finishes(ours.contents()) == 2
-            await provider.until(lambda: provider.requests[-1].closed_by_client)
+    async with older(*script, provider={"api": "openai-responses"}) as (ours, provider):
+        received = await ours.turn("Will it rain?", model="p/m")
+        assert urls(received) == [PAGE]
+        assert text(received[2:]) == f"Rain [A]({PAGE})Again"
+        told = [each["text"] for each in received if each["type"] == "progress"]
+        assert "Using the provider's web search" in told
+        await ours.prompt("And now?", model="p/m")
+        await provider.until(lambda: "here" in provider.reached)
+        await ours.content("url")
+        await ours.expect_stopped()
+        assert urls(ours.contents()) == [PAGE, PAGE]
+        assert finishes(ours.contents()) == 2
+        await provider.until(lambda: provider.requests[-1].closed_by_client)
 
 
 ENDS = {"toolCalled", "toolCallRejected", "reasonFinished", "url", "text"}

@@ -14,7 +14,6 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.testing.provider import (
-    Provider,
     ReceivedRequest,
     Reply,
     ThreadedProvider,
@@ -29,7 +28,8 @@ from eca_protocol.testing.provider import (
     text,
     tool_call,
 )
-from tests.eca_server.agent.chat.current import CURRENT, current
+from tests.eca_server.agent.chat.agent_session import older, today
+from tests.eca_server.agent.chat.current import CURRENT
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.stranger import (
     SERVE,
@@ -266,9 +266,8 @@ def test_more_stops_at_once_than_any_pool_has_slots_leave_a_slot_for_the_next_tu
 )
 async def test_a_call_whose_answer_breaks_off_is_rejected_as_interrupted(capabilities, reason):
     script = [reply(tool_call("eca_shell_command", '{"comm'), reset())]
-    async with Provider(script) as provider:
-        config = provider_config(provider.url, retry={"maxRetries": 0})
-        async with current(config, capabilities=capabilities) as ours:
-            await ours.turn("go")
-            [rejected] = ours.contents(kind="toolCallRejected")
-            assert rejected["reason"] == reason
+    session = today if capabilities else older
+    async with session(*script, retry={"maxRetries": 0}) as (ours, _):
+        await ours.turn("go")
+        [rejected] = ours.contents(kind="toolCallRejected")
+        assert rejected["reason"] == reason

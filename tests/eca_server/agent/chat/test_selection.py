@@ -11,7 +11,15 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, reply, wait
 from eca_server.agent.chat.instructions import LARGEST_PROMPT, instructions
-from tests.eca_server.agent.chat.agent_session import RUN, calls, of_calls, order, session
+from tests.eca_server.agent.chat.agent_session import (
+    RUN,
+    calls,
+    of_calls,
+    older,
+    order,
+    session,
+    today,
+)
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -30,7 +38,7 @@ OWN = "Talk like a pirate."
 async def with_models(
     *script: Reply, options: Mapping[str, Any] | None = None, **config: Any
 ) -> AsyncIterator[tuple[Editor, Provider]]:
-    """A with_models with the options of its client, and a model `n` beside `m`."""
+    """A session with the options of its client, and a model `n` beside `m`."""
     async with Provider(script, otherwise=reply("a")) as provider:
         configured = provider_config(
             provider.url, provider={"models": {"m": {}, "n": {}}}, **config
@@ -239,15 +247,12 @@ async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected():
 
 async def test_a_behaviour_s_variant_counts_where_none_was_selected():
     variants = {each: {"reasoning_effort": each} for each in ("low", "high")}
-    async with Provider(otherwise=reply("a")) as provider:
-        models = {"m": {"variants": variants}, "n": {}}
-        agent = {"review": {"variant": "low"}}
-        config = provider_config(provider.url, provider={"models": models}, agent=agent)
-        async with editor(config) as ours:
-            for more in ({}, {"behavior": "review"}, {"behavior": "review", "model": "p/n"}):
-                await ours.turn("hi", **more)
-            await ours.tell("chat/selectedModelChanged", {"model": "p/m", "variant": "high"})
-            await ours.turn("hi", behavior="review")
+    models = {"models": {"m": {"variants": variants}, "n": {}}}
+    async with older(provider=models, agent={"review": {"variant": "low"}}) as (ours, provider):
+        for more in ({}, {"behavior": "review"}, {"behavior": "review", "model": "p/n"}):
+            await ours.turn("hi", **more)
+        await ours.tell("chat/selectedModelChanged", {"model": "p/m", "variant": "high"})
+        await ours.turn("hi", behavior="review")
     efforts = [request.body.get("reasoning_effort") for request in provider.requests]
     assert efforts == [None, "low", None, "high"]
 
@@ -313,68 +318,54 @@ MODELS: dict[str, Any] = {
 }
 
 
-def configured(provider: Provider) -> dict[str, Any]:
-    return provider_config(provider.url, provider={"models": MODELS})
-
-
 def updates(ours: Editor, begun: int = 0) -> list[Content]:
     return ours.notified("config/updated", begun)
 
 
 @pytest.mark.requirement("W-11h")
 async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_once():
-    async with Provider() as provider:
-        async with current(configured(provider)) as ours:
-            assert updates(ours)[0]["chat"]["variants"] == ["low"]
-        async with current() as ours:
-            first = updates(ours)[0]["chat"]
-            assert (first["variants"], first["selectVariant"]) == ([], None)
-        async with editor(configured(provider)) as ours:
-            assert "variants" not in updates(ours)[0]["chat"]
+    async with today(provider={"models": MODELS}) as (ours, _):
+        assert updates(ours)[0]["chat"]["variants"] == ["low"]
+    async with current() as ours:
+        first = updates(ours)[0]["chat"]
+        assert (first["variants"], first["selectVariant"]) == ([], None)
+    async with older(provider={"models": MODELS}) as (ours, _):
+        assert "variants" not in updates(ours)[0]["chat"]
 
 
 async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom():
-    async with Provider() as provider, current(configured(provider)) as ours:
+    async with today(provider={"models": MODELS}) as (ours, _):
         begun = len(ours.seen)
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": None})
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": "high"})
         await ours.tell("chat/selectedModelChanged", {"model": "p/m", "chatId": "d"})
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan", "chatId": "d"})
         await ours.turn("hi", model=ECHO)
+        low = {"variants": ["low"], "selectVariant": None}
         assert updates(ours, begun) == [
             {"chat": {"variants": ["high"], "selectVariant": None}},
-            {"chatId": "d", "chat": {"variants": ["low"], "selectVariant": None}},
-            {"chatId": "d", "chat": {"selectModel": "p/m", "variants": ["low"],
-                                     "selectVariant": None}},
-        ]  # fmt: skip
+            {"chatId": "d", "chat": low},
+            {"chatId": "d", "chat": {"selectModel": "p/m", **low}},
+        ]
 
 
 async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():
-    async with Provider(otherwise=reply("a")) as provider, current(configured(provider)) as ours:
+    async with today(provider={"models": MODELS}) as (ours, provider):
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": "high"})
         await ours.tell("chat/selectedModelChanged", {"model": "p/m", "chatId": "d"})
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan", "chatId": "d"})
-        sent = []
-        for chat, more in (
-            ("c", {}),
-            ("d", {}),
-            ("d", {"variant": "low"}),
-            ("d", {"variant": "novel"}),
-            ("d", {"model": "p/n"}),
-            ("d", {"model": "p/n", "variant": "off", "agent": "agent"}),
+        for chat, more, expected in (
+            ("c", {}, ("n", "high", False)),
+            ("d", {}, ("m", None, True)),
+            ("d", {"variant": "low"}, ("m", "low", True)),
+            ("d", {"variant": "novel"}, ("m", None, True)),
+            ("d", {"model": "p/n"}, ("n", "high", True)),
+            ("d", {"model": "p/n", "variant": "off", "agent": "agent"}, ("n", None, False)),
         ):
             await ours.turn("hi", chat, **more)
             body = provider.requests[-1].body
             plans = "Plan before anything" in str(body["messages"][0])
-            sent.append((body["model"], body.get("reasoning_effort"), plans))
-        assert sent == [
-            ("n", "high", False),
-            ("m", None, True),
-            ("m", "low", True),
-            ("m", None, True),
-            ("n", "high", True),
-            ("n", None, False),
-        ]
+            assert (body["model"], body.get("reasoning_effort"), plans) == expected
 
 
 async def test_a_model_known_to_think_is_asked_to_think_as_much_as_was_selected():

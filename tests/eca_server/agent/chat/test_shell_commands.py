@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.server.roots import uri_of
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import reply
 from eca_server.agent.tools import background
 from eca_server.client.profiles import DRAFT_SECONDS
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session, today
-from tests.eca_server.agent.chat.current import CURRENT, current
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Content,
     Editor,
     editor,
-    provider_config,
     text,
 )
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
@@ -49,15 +47,13 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
     async with current(folder=tmp_path) as ours:
         assert await ours.ask("jobs/list") == {"jobs": []}
         command = "echo up >&2; sleep 60 & echo $! > pid; wait"
+        parts = [{"command": command, "args": []}]
+        details = {"type": "shellCommand", "commands": parts, "background": True}
         for number in (1, 2):
-            _, arguments = in_background(command)
-            await ours.prompt(f"call eca_shell_command {json.dumps(arguments)}", model=SCRIPT)
+            run = call("shell_command", command=command, background="it")
+            await ours.prompt(run, model=SCRIPT)
             asked = await ours.content("toolCallRun", manualApproval=True)
-            assert asked["details"] == {
-                "type": "shellCommand",
-                "commands": [{"command": command, "args": []}],
-                "background": True,
-            }
+            assert asked["details"] == details
             await ours.approve(asked)
             await until_jobs(ours, *["running"] * number)
             await ours.expect_stopped()
@@ -73,12 +69,12 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
         assert [job.status for job in ours.shown.jobs] == ["killed", "running"]
         assert await ours.ask("jobs/kill", {"jobId": "job-1"}) == {"killed": False}
         assert await ours.ask("jobs/kill", {"jobId": "none"}) == {"killed": False}
-        assert await ours.ask("jobs/readOutput", {"jobId": "job-1"}) == {
-            "lines": [{"text": "up", "stream": "stderr"}], "status": "killed", "exitCode": None,
-        }  # fmt: skip
-        assert await ours.ask("jobs/readOutput", {"jobId": "none"}) == {
-            "lines": [], "status": None, "exitCode": None,
-        }  # fmt: skip
+        for job, lines, status in (
+            ("job-1", [{"text": "up", "stream": "stderr"}], "killed"),
+            ("none", [], None),
+        ):
+            output = await ours.ask("jobs/readOutput", {"jobId": job})
+            assert output == {"lines": lines, "status": status, "exitCode": None}
         assert await ours.ask("shutdown") is None
         assert [job.status for job in ours.shown.jobs] == ["killed", "killed"]
         assert_gone({int((tmp_path / "pid").read_text())})
@@ -93,14 +89,9 @@ async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_e
     script = [
         calls(in_background("seq 5; cat gate; exit 4"), in_background("exit 3", "breaks")),
         reply("started"),
-        calls(
-            bg_job("read_output", "job-1"),
-            bg_job("read_output", "job-1"),
-            bg_job("kill", "job-2"),
-            ("eca_bg_job", {"action": "list"}),
-            bg_job("kill", "job-9"),
-        ),
-    ]
+        calls(*[bg_job("read_output", "job-1")] * 2, bg_job("kill", "job-2"),
+              ("eca_bg_job", {"action": "list"}), bg_job("kill", "job-9")),
+    ]  # fmt: skip
     async with today(*script, folder=tmp_path, **lines) as (ours, provider):
         await ours.turn("go")
         started, broken = results(provider)
@@ -139,13 +130,13 @@ async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_
             (tmp_path / "gate").write_text("late")
             await until_jobs(ours, standing)
         look = call("bg_job", action=action, job_id="job-1")
-        await ours.turn(
-            spawn(look) if is_subagent else look, "c" if is_subagent else "d", model=SCRIPT
-        )
+        if is_subagent:
+            await ours.turn(spawn(look), model=SCRIPT)
+        else:
+            await ours.turn(look, "d", model=SCRIPT)
         await ours.turn("say so", model=SCRIPT)
-        chat = ours.connection.chats.get("c")
-        assert chat is not None
-        (told,) = (str(each) for each in chat.history if "ended_jobs" in str(each))
+        history = ours.connection.chats.open("c").history
+        (told,) = (str(each) for each in history if "ended_jobs" in str(each))
         assert f'name="it" status="{standing}' in told
         again = await ours.turn(call("bg_job", action="read_output", job_id="job-1"), model=SCRIPT)
         (called,) = (each for each in again if each["type"] == "toolCalled")
@@ -177,11 +168,10 @@ async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
 async def test_who_cannot_show_jobs_has_none(tmp_path):
     async with session(tmp_path, calls(in_background("echo now")), **ALLOW) as (ours, provider):
         await ours.turn("go")
-        offered = {each["function"]["name"]: each for each in provider.requests[0].body["tools"]}
-        assert "eca_bg_job" not in offered
-        assert "background" not in json.dumps(
-            offered["eca_shell_command"]["function"]["parameters"]
-        )
+        tools = [each["function"] for each in provider.requests[0].body["tools"]]
+        parameters = {each["name"]: str(each["parameters"]) for each in tools}
+        assert "eca_bg_job" not in parameters
+        assert "background" not in parameters["eca_shell_command"]
         assert await ours.ask("jobs/list") == {"jobs": []}
         assert 'unknown: "background"' in results(provider)[0]
 
@@ -206,24 +196,17 @@ async def runs(ours: Editor, count: int) -> list[Content]:
 
 @pytest.mark.requirement("TOOL-15")
 async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipeline_asks(tmp_path):
-    script = [
-        calls(shell("touch a.txt | head -1")),
-        calls(shell("head -2 a.txt | touch b.txt")),
-        calls(shell("touch c.txt && sleep 0")),
-        calls(shell("sudo -n true; sleep 0")),
-        calls(shell("sleep 0")),
-    ]
-    async with today(*script, folder=tmp_path) as (ours, _):
+    commands = [
+        "touch a.txt | head -1", "head -2 a.txt | touch b.txt", "touch c.txt && sleep 0",
+        "sudo -n true; sleep 0", "sleep 0",
+    ]  # fmt: skip
+    async with today(*(calls(shell(each)) for each in commands), folder=tmp_path) as (ours, _):
         await ours.prompt("go")
         (first,) = await runs(ours, 1)
-        assert first["details"] == {
-            "type": "shellCommand",
-            "commands": [
-                {"command": "touch", "args": ["a.txt"], "approvalKey": "touch",
-                 "remembered": False},
-                {"command": "head", "args": ["-1"], "approvalKey": "head", "remembered": False},
-            ],
-        }  # fmt: skip
+        touch = {"command": "touch", "args": ["a.txt"], "approvalKey": "touch"}
+        head = {"command": "head", "args": ["-1"], "approvalKey": "head"}
+        parts = [{**each, "remembered": False} for each in (touch, head)]
+        assert first["details"] == {"type": "shellCommand", "commands": parts}
         assert first["manualApproval"] is True
         await ours.approve(first, save="session")
         covered, half = await runs(ours, 2)
@@ -245,10 +228,8 @@ async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipelin
 @pytest.mark.requirement("W-44e")
 async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path):
     (tmp_path / "ws").mkdir()
-    script = [
-        calls(shell(command))
-        for command in ("ls ..", "touch .vscode/x", "ls $(id)", "ls &", "bash x.sh")
-    ]
+    commands = ("ls ..", "touch .vscode/x", "ls $(id)", "ls &", "bash x.sh")
+    script = [calls(shell(each)) for each in commands]
     async with today(*script, folder=tmp_path / "ws") as (ours, _):
         await ours.prompt("go")
         for program in ("ls", "touch", "ls", "ls &", "bash"):
@@ -282,14 +263,9 @@ async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(tm
     (tmp_path / "sleeper").write_text("#!/bin/sh\ntouch hijacked\n")
     (tmp_path / "sleeper").chmod(0o755)
     path = f"{own}{os.pathsep}{os.environ['PATH']}"
-    folders = [{"name": "w", "uri": uri_of(tmp_path)}]
     move = "eca_move_file", {"source": "sleeper", "destination": "bin/sleep"}
     script = [calls(shell("sleep 0")), calls(move, shell("sleep 0"))]
-    async with (
-        Provider(script, otherwise=reply("the end")) as provider,
-        editor(provider_config(provider.url), started=False, PATH=path) as ours,
-    ):
-        await ours.start(capabilities=CURRENT, workspaceFolders=folders)
+    async with today(*script, folder=tmp_path, environ={"PATH": path}) as (ours, _):
         await ours.prompt("go")
         (first,) = await runs(ours, 1)
         await ours.approve(first, save="session")
@@ -312,24 +288,19 @@ async def test_a_call_has_a_summary_while_the_model_writes_it(tmp_path):
         (run,) = await runs(ours, 1)
         await ours.approve(run)
         await ours.expect_finished()
-        pieces = [each for each in ours.contents() if each["type"] == "toolCallPrepare"]
+        pieces = ours.contents(kind="toolCallPrepare")
         summaries = {each["name"]: each.get("summary") for each in pieces}
-        assert summaries == {
-            "shell_command": "Running a command",
-            "read_file": "Reading file",
-            "nothing": None,
-        }
+        expected = {"shell_command": "Running a command", "read_file": "Reading file"}
+        assert summaries == {**expected, "nothing": None}
         assert run["summary"] == "Running 'sleep 0'"
 
 
 async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump_clock):
     write = json.dumps({"path": "new.txt", "content": "x\n"})
     async with editor({"defaultModel": SCRIPT}, started=False) as ours:
-        folder = {"name": "w", "uri": tmp_path.as_uri()}
-        hello = {
-            "workspaceFolders": [folder],
-            "initializationOptions": {"protocolRevision": "2025-06"},
-        }
+        folders = [{"name": "w", "uri": tmp_path.as_uri()}]
+        options = {"protocolRevision": "2025-06"}
+        hello = {"workspaceFolders": folders, "initializationOptions": options}
         assert await ours.ask("initialize", hello) == {}
         await ours.tell("initialized")
         await ours.prompt(f"say Here:\ncall eca_write_file {write}\nsay Well.")

@@ -8,14 +8,14 @@ import pytest
 import trio
 import trio.testing
 
-from eca_protocol.testing.provider import Provider, hang, reply, usage
+from eca_protocol.testing.provider import hang, reply, usage
 from eca_server.agent.chat import Body, Prompt, Turn
 from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.agent.chat.turn import STOP_SECONDS
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.agent_session import conversation
+from tests.eca_server.agent.chat.agent_session import conversation, older
 from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -24,7 +24,6 @@ from tests.eca_server.agent.chat.editor import (
     contents,
     editor,
     finishes,
-    provider_config,
     text,
     types,
 )
@@ -282,7 +281,7 @@ async def test_a_delete_of_nothing_is_answered_alike() -> None:
 @pytest.mark.requirement("CHAT-35")
 async def test_a_reused_id_starts_with_an_empty_history_and_zero_usage() -> None:
     script = [reply("one", usage(100, 10)), reply(hang()), reply("three")]
-    async with Provider(script) as provider, editor(provider_config(provider.url)) as ours:
+    async with older(*script) as (ours, provider):
         await ours.turn("first")
         await ours.prompt("second")
         await provider.until(lambda: len(provider.requests) == 2)

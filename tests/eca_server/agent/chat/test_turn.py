@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import reply
+from tests.eca_server.agent.chat.agent_session import older
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
     contents,
     editor,
     finishes,
-    provider_config,
     text,
     types,
 )
@@ -180,10 +180,7 @@ async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm() -> None:
 
 async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
     tags = {"thinkTagStart": "[th]", "thinkTagEnd": "[/th]"}
-    async with (
-        Provider([reply("[th", "]Hm[/t", "h]Hi")]) as provider,
-        editor(provider_config(provider.url, provider=tags)) as ours,
-    ):
+    async with older(reply("[th", "]Hm[/t", "h]Hi"), provider=tags) as (ours, _):
         received = await ours.turn("hi")
     assert [each["text"] for each in received if each["type"] == "reasonText"] == ["Hm"]
     assert text(received[2:]) == "Hi"
