@@ -164,15 +164,17 @@ async def test_costs_and_limits_are_sent_when_they_are_known() -> None:
 
 
 @pytest.mark.requirement("W-27c", "CHAT-20")
-@pytest.mark.parametrize("limit", [{}, {"context": 1000}, {"output": 50}])
-async def test_half_a_limit_is_not_sent(limit: dict[str, int]) -> None:
-    async with older(provider={"models": {"m": {"limit": limit}}}) as (ours, _):
-        assert "limit" not in used(await ours.turn("hi"))
+async def test_half_a_limit_is_not_sent():
+    limits = ({}, {"context": 1000}, {"output": 50})
+    models = {f"m{number}": {"limit": limit} for number, limit in enumerate(limits)}
+    async with older(provider={"models": models}) as (ours, _):
+        for name in models:
+            assert "limit" not in used(await ours.turn("hi", model=f"p/{name}"))
 
 
 @pytest.mark.requirement("W-27b")
 @pytest.mark.parametrize("cost", [-0.5, float("inf"), float("nan"), -1])
-async def test_a_missing_cost_is_not_sent(cost: float) -> None:
+def test_a_missing_cost_is_not_sent(cost: float) -> None:
     session = SessionUsage()
     session.add([Usage(input=1, cost=cost)])
     content = session.content(None)
@@ -230,22 +232,13 @@ def system_texts(ours: Editor, chat: str = "c") -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("script", "notes"),
-    [
-        ("empty", 1),
-        ("think of it", 1),
-        ("say  ", 1),
-        ("call eca_directory_tree {}\nempty", 1),
-        ("say some", 0),
-        ("draw ff0000", 0),
-        ("finish content_filter", 0),
-    ],
-)
-async def test_an_answer_without_anything_for_the_user_is_named(script, notes):
+async def test_an_answer_without_anything_for_the_user_is_named():
+    empty = ("empty", "think of it", "say  ", "call eca_directory_tree {}\nempty")
     async with editor() as ours:
-        await ours.turn(script, model=SCRIPT)
-        assert sum(each.startswith(EMPTY) for each in system_texts(ours)) == notes
+        for script in (*empty, "say some", "draw ff0000", "finish content_filter"):
+            await ours.turn(script, script, model=SCRIPT)
+            notes = [each for each in system_texts(ours, script) if each.startswith(EMPTY)]
+            assert len(notes) == (script in empty)
 
 
 async def test_an_unknown_agent_is_named_once_in_a_chat():

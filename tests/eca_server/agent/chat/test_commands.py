@@ -94,11 +94,9 @@ async def test_commands_match_by_name_or_description(query, names):
 @pytest.mark.requirement("CHAT-29")
 async def test_queries_are_answered_while_a_turn_runs():
     async with editor() as ours:
-        await ours.prompt("repeat 99999999 x", model=SCRIPT)
+        await ours.hang()
         given = {"query": "x", "contexts": [{"type": "repoMap"}]}
         assert await ours.ask("chat/queryContext", given) == {"contexts": []}
-        named = await ours.ask("chat/queryContext", {**given, "chatId": "c"})
-        assert named == {"chatId": "c", "contexts": []}
         assert (await ours.ask("chat/queryCommands", {"query": "doc"}))["commands"]
         await ours.expect_stopped()
 

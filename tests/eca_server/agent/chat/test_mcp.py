@@ -77,11 +77,12 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 async def test_why_a_server_failed_is_explained_and_logged(places, autojump_clock, caplog):
     places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
     async with with_servers({**GIT, "bad": {"url": "http://[bad"}, **URL}) as ours:
-        await status(ours, "web", "running")  # a url that is none costs only its server
+        await ours.until(lambda _: len(shown(ours)) == 2)
         message = "The MCP server git failed: the command 'git-server' cannot be started"
         assert ("error", message) in shown(ours)
         assert ("ERROR", message) in [(each.levelname, each.message) for each in caplog.records]
         assert statuses(ours, "git") == statuses(ours, "bad") == ["starting", "failed"]
+        await status(ours, "web", "running")  # a url that is none costs only its server
 
 
 @pytest.mark.requirement("CONF-10")

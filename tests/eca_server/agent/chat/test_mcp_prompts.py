@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import reply
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import (
     Content,
@@ -118,25 +117,20 @@ async def test_prompts_are_commands_with_their_arguments(places, autojump_clock)
         assert not (await ours.ask("chat/queryCommands", {"query": "hub:"}))["commands"]
 
 
-@pytest.mark.parametrize(
-    ("typed", "arguments"),
-    [
-        ("/git:commit fix", {"scope": "fix"}),
-        ('/GIT:Commit "the parser" kind', {"scope": "the parser", "tone": "kind"}),
-        ('/git:commit fix "" all that\n"is left"', {"scope": "fix", "more": 'all that\n"is left"'}),
-        ("/git:commit ''", {"scope": ""}),
-    ],
-)
-async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(
-    tmp_path, places, typed, arguments
-):
+async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(tmp_path, places):
     asked = offers(places["git"], COMMIT)
-    async with session(tmp_path, reply("the answer")) as (ours, provider):
-        received = await ours.turn(typed)
-        assert asked == [("commit", arguments)]
-        assert conversation(provider) == [("user", "commit was asked")]
-        assert received[1]["text"] == typed
-        assert text(received[2:]) == "the answer"
+    async with session(tmp_path) as (ours, provider):
+        for typed, arguments in (
+            ("/git:commit fix", {"scope": "fix"}),
+            ('/GIT:Commit "the parser" kind', {"scope": "the parser", "tone": "kind"}),
+            ('/git:commit fix "" all\n"is left"', {"scope": "fix", "more": 'all\n"is left"'}),
+            ("/git:commit ''", {"scope": ""}),
+        ):
+            received = await ours.turn(typed, typed)
+            assert asked.pop() == ("commit", arguments)
+            assert conversation(provider) == [("user", "commit was asked")]
+            assert received[1]["text"] == typed
+            assert text(received[2:]) == "the end"
 
 
 async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):

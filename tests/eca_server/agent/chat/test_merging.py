@@ -113,7 +113,8 @@ async def test_a_delta_waits_an_interval_at_most(autojump_clock):
     assert ours.times[-1] >= 1
 
 
-@pytest.mark.parametrize("profile", [MERGING, REPAINTING], ids=["appends", "paints again"])
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("profile", [REPAINTING, MERGING], ids=["paints again", "appends"])
 async def test_a_source_waits_and_a_content_that_is_painted_again_gets_longer_intervals(
     profile, autojump_clock
 ):

@@ -124,6 +124,7 @@ async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
         assert told.count(words) == 2
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
 async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_gone(
     tmp_path, client

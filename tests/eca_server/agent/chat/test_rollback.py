@@ -15,7 +15,6 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.memory import LARGEST_IMAGE
 from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredContent, UndoStep
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
@@ -110,7 +109,8 @@ async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
     tmp_path, folder, monkeypatch, *, patiently
 ):
     (folder / "kept").write_text("old")
-    full = "x" * LARGEST_IMAGE
+    monkeypatch.setattr("eca_server.agent.chat.memory.LARGEST_IMAGE", 1000)
+    full = "x" * 1000
     (folder / "full").write_text(full)
     (folder / "big").write_text(f"{full}x")
     (folder / "kept").chmod(0o640)
@@ -432,7 +432,7 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
 
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(**{f"f{number}": "1" for number in range(20)}))
+        first = await said(ours, writes(**{f"f{number}": "1" for number in range(5)}))
         asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
         delete = ours.request("chat/delete", {"chatId": "c"})
         await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))

@@ -354,7 +354,7 @@ async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path
         ("chat/fork", {"contentId": "of the task"}),
     ],
 )
-@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("stops", [False, pytest.param(True, marks=pytest.mark.long)])
 async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answered_and_stopped(
     method, params, stops, tmp_path
 ):

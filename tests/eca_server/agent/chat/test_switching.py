@@ -155,6 +155,7 @@ async def test_what_is_too_long_is_summarized_and_asked_once_more(api, where):
     assert "first answer" not in last
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 async def test_what_is_still_too_long_is_reported_and_not_tried_again(api):
     script = [
