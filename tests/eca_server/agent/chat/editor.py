@@ -110,8 +110,7 @@ class Editor(Wire):
             broken = self._conversation.passed("server", message)
             assert not broken, broken[0].message
             if holds(message):
-                found: dict[str, Any] = message
-                return found
+                return message
 
     async def content(self, kind: str, chat: str = "c", **members: Any) -> Content:
         """Read until such a content comes to that chat."""
@@ -122,16 +121,14 @@ class Editor(Wire):
                 for _, content in contents([message], chat)
             )
 
-        found: Content = (await self.until(holds))["params"]["content"]
-        return found
+        return (await self.until(holds))["params"]["content"]
 
     async def pending(self) -> dict[str, Any]:
         """Read until a call of any chat waits for the user; the params of its content."""
         message = await self.until(
             lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
         )
-        found: dict[str, Any] = message["params"]
-        return found
+        return message["params"]
 
     async def approve(self, *calls: Content, **more: Any) -> None:
         """Approve calls of the chat `c`, or of the one that is named."""
@@ -149,8 +146,7 @@ class Editor(Wire):
         """The chat's title, when it has come."""
         while not (titles := [c for c in self.contents(chat) if c["type"] == "metadata"]):
             await self.until(lambda _: True)
-        found: str = titles[-1]["title"]
-        return found
+        return titles[-1]["title"]
 
     async def later(self, seconds: float = 300) -> list[Mapping[str, Any]]:
         """Return the messages that come in that time; for tests whose clock jumps."""

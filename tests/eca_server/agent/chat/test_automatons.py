@@ -19,7 +19,6 @@ from eca_protocol.messages import (
     ChatReasonStartedContent,
     ChatReasonTextContent,
     ChatTextContent,
-    ChatToolCalledContent,
     ChatUsageContent,
     FileChangeDetails,
     JsonOutputsDetails,
@@ -45,9 +44,6 @@ def test_every_state_knows_what_to_do_about_every_input() -> None:
     assert set(TRANSITIONS) == set(ChatState)
     for state, row in TRANSITIONS.items():
         assert set(row) == set(Input), state
-        for action, target in row.values():
-            assert isinstance(action, Action)
-            assert isinstance(target, ChatState)
 
 
 @pytest.mark.requirement("W-20e", "W-22a", "W-22c", "W-22f", "W-24a")
@@ -375,7 +371,6 @@ async def test_a_result_says_how_long_it_took(autojump_clock):
     give(call, CallInput.START)
     await trio.sleep(2)
     call.stop()
-    assert isinstance(said[-1], ChatToolCalledContent)
     assert said[-1].total_time_ms == 2000
     assert said[-1].error
 
@@ -401,5 +396,4 @@ async def test_what_a_server_s_tool_says_in_json_is_laid_out(texts, shown):
     call.announce({}, manual_approval=False)
     call.start()
     call.finish(ToolOutput(parts=tuple(map(TextPart, texts))))
-    assert isinstance(told[-1], ChatToolCalledContent)
     assert told[-1].details == (None if shown is None else JsonOutputsDetails(jsons=shown))

@@ -27,9 +27,7 @@ from tests.eca_server.agent.chat.test_rollback import (
 )
 
 
-async def test_the_previous_content_of_a_file_is_stored_though_another_server_delays_the_disk(
-    tmp_path, folder
-):
+async def test_a_previous_content_is_stored_though_another_server_delays_the_disk(tmp_path, folder):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
@@ -43,9 +41,7 @@ async def test_the_previous_content_of_a_file_is_stored_though_another_server_de
         assert tree(folder) == {"b": "old"}
 
 
-async def test_a_file_is_named_if_its_previous_content_could_not_be_saved(
-    tmp_path, folder, monkeypatch
-):
+async def test_a_file_whose_previous_content_is_not_saved_is_named(tmp_path, folder, monkeypatch):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
@@ -72,9 +68,7 @@ def edits(old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
-    tmp_path, folder, monkeypatch, *, late
-):
+async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypatch, late):
     (folder / "a").write_text("one\n")
     async with current(data=tmp_path, folder=folder) as ours:
         await ours.prompt(edits("one", "1"), model=SCRIPT)
@@ -94,9 +88,7 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
         assert tree(folder) == {"a": "one\nthe user's\n"}
 
 
-async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_back(
-    tmp_path, folder, monkeypatch
-):
+async def test_a_call_stopped_before_a_change_leaves_none(tmp_path, folder, monkeypatch):
     begun, goes_on, add = threading.Event(), threading.Event(), queries.add_before_images
 
     def slowly(*given: Any) -> tuple[int, ...]:
@@ -118,9 +110,7 @@ async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_b
 
 
 @pytest.mark.parametrize("call", ["fsync", "link"])
-async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
-    tmp_path, folder, monkeypatch, call
-):
+async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder, monkeypatch, call):
     begun, goes_on, real = threading.Event(), threading.Event(), getattr(os, call)
 
     def slowly(*given: Any, **more: Any) -> None:

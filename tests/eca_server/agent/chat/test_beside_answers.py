@@ -1,4 +1,4 @@
-"""What stands beside an answer: its title (W-25), its usage (W-27), notes of the server (W-26)."""
+"""Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
 
 from __future__ import annotations
 
@@ -272,9 +272,7 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
         ("other", CURRENT, ["Editing file file", "Creating file b (c).txt"]),
     ],
 )
-async def test_a_client_that_names_the_changed_file_is_not_sent_its_name_twice(
-    tmp_path, client, capabilities, summaries
-):
+async def test_a_changed_file_is_named_once(tmp_path, client, capabilities, summaries):
     (tmp_path / "file").write_text("old")
     edit = {"path": "file", "original_content": "old", "new_content": "new"}
     write = {"path": "b (c).txt", "content": "x"}

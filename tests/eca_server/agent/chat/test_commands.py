@@ -170,9 +170,7 @@ async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path):
 @pytest.mark.parametrize(
     ("announced", "kind"), [({"chat": True}, "native"), ({"rewrite": True}, "customPrompt")]
 )
-async def test_custom_commands_are_queried_beside_ours_with_their_arguments(
-    tmp_path, announced, kind
-):
+async def test_custom_commands_are_queried_with_their_arguments(tmp_path, announced, kind):
     write_command(tmp_path, "fix", "---\ndescription: Mends a thing\n---\nMend $1")
     write_command(tmp_path, "doctor", "a text that must not stand in for ours")
     async with current(folder=tmp_path, capabilities={"codeAssistant": announced}) as ours:

@@ -101,9 +101,7 @@ async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(autojump_cloc
 
 
 @pytest.mark.parametrize("lost", ["usage", "last words", "history"])
-async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
-    lost, tmp_path, monkeypatch, caplog
-):
+async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch, caplog):
     def emit(session: Session, chat_id: str, role: Role, content: Any) -> None:
         if content.type == lost or "were dropped" in getattr(content, "text", ""):
             raise ValueError("there is no JSON for it")
@@ -131,9 +129,7 @@ async def test_what_fails_while_a_turn_is_closed_does_not_keep_it_from_ending(
         await assert_goes_on(ours)
 
 
-async def test_a_context_that_cannot_be_announced_delays_neither_the_usage_nor_the_end(
-    monkeypatch, caplog
-):
+async def test_a_context_that_cannot_be_announced_delays_no_end(monkeypatch, caplog):
     monkeypatch.setattr(breakdown, "breakdown", lambda *_: 1 / 0)
     async with current() as ours:
         *_, usage, end = await ours.turn("say a", model=SCRIPT)
@@ -143,9 +139,7 @@ async def test_a_context_that_cannot_be_announced_delays_neither_the_usage_nor_t
         await assert_goes_on(ours)
 
 
-async def test_what_fails_while_a_chat_is_cleared_ends_neither_the_chat_nor_the_server(
-    tmp_path, monkeypatch, caplog
-):
+async def test_what_fails_in_a_clear_ends_nothing(tmp_path, monkeypatch, caplog):
     async def clear(*_: object, **__: object) -> None:
         raise RuntimeError("there is no thread for it")
 
@@ -242,7 +236,7 @@ def provider_url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("model", ["simulator/script", "p/m"])
-def test_a_client_that_does_not_read_fills_no_memory_and_can_still_stop(
+def test_a_client_that_reads_nothing_fills_no_memory_and_can_stop(
     start_server, provider_url, model
 ):
     config = json.dumps(provider_config(provider_url, chat={"title": False})).decode()

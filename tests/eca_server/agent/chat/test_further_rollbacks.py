@@ -45,7 +45,6 @@ async def two_servers(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Edito
 def words_sent(ours: Editor) -> str:
     """Return what the chat would send to a model now."""
     chat = ours.connection.chats.get("c")
-    assert chat is not None
     return repr(chat.history.model_context)
 
 
@@ -84,9 +83,7 @@ class Hold:
         ("finish_rollback", "an earlier prompt"),
     ],
 )
-async def test_the_second_of_two_rollbacks_at_once_succeeds_and_forgets_the_messages(
-    tmp_path, folder, monkeypatch, at, other
-):
+async def test_the_second_of_two_rollbacks_forgets_too(tmp_path, folder, monkeypatch, at, other):
     async with two_servers(tmp_path, folder) as (first, second):
         ids = [await said(first, writes(a=f"secret {n}", b=f"{n}")) for n in range(3)]
         await second.ask("chat/open", {"chatId": "c"})
@@ -187,9 +184,7 @@ HEARD: dict[str, Any] = {
 
 @pytest.mark.parametrize("is_stored", [True, False])
 @pytest.mark.parametrize("prompt", ["/costs", "say forbidden", "say later"])
-async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
-    tmp_path, folder, prompt, *, is_stored
-):
+async def test_a_chat_goes_back_to_an_unrecorded_prompt(tmp_path, folder, prompt, is_stored):
     async with current(HEARD, data=tmp_path if is_stored else None, folder=folder) as ours:
         first = await said(ours, "say one")
         unheard = await echoed(ours, prompt)
@@ -205,9 +200,7 @@ async def test_a_chat_goes_back_to_a_prompt_that_its_history_does_not_hold(
 
 
 @pytest.mark.parametrize("runs", [True, False])
-async def test_what_came_behind_such_a_prompt_goes_with_it_after_a_restart_too(
-    tmp_path, folder, *, runs
-):
+async def test_what_came_behind_such_a_prompt_goes_with_it(tmp_path, folder, runs):
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
         unheard = await said(ours, "/costs")
@@ -231,7 +224,7 @@ async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path, folder):
 
 
 @pytest.mark.parametrize("is_compacted", [True, False])
-async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, *, is_compacted):
+async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, is_compacted):
     async with current(data=tmp_path, folder=folder) as ours:
         await ours.turn("say one", "old", model=SCRIPT)
         if is_compacted:
@@ -250,9 +243,7 @@ async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, 
         assert await reopened(ours) == []
 
 
-async def test_a_prompt_stopped_before_its_chat_was_read_back_is_gone_back_to(
-    tmp_path, folder, monkeypatch
-):
+async def test_a_prompt_stopped_before_its_chat_was_read_is_found(tmp_path, folder, monkeypatch):
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
     async with current(data=tmp_path, folder=folder) as ours:

@@ -133,9 +133,7 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
 
 @pytest.mark.parametrize("event", ["sessionEnd", "preRequest"])
 @pytest.mark.parametrize("hurries", [True, pytest.param(False, marks=pytest.mark.long)])
-async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gone(
-    hurries, event, tmp_path, monkeypatch
-):
+async def test_a_hook_deaf_to_its_end_holds_no_shutdown(hurries, event, tmp_path, monkeypatch):
     if hurries:
         monkeypatch.setattr(background, "CLOSE_SECONDS", 0.5)
         monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 0.4)
@@ -169,9 +167,7 @@ async def test_nothing_is_sent_before_the_client_is_initialized(tmp_path):
         ("postCompact", "exit 2", "was compacted", True),
     ],
 )
-async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
-    event, shell, words, is_compacted, tmp_path
-):
+async def test_a_hook_may_block_a_compaction_or_add(event, shell, words, is_compacted, tmp_path):
     config = hooked(
         h=hook(event, shell, matcher="manual"), never=hook(event, "exit 2", matcher="a")
     )
@@ -193,9 +189,7 @@ async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
         ("postCompact", says(**{"continue": False}), "Turn stopped by hook 'h'.", 3),
     ],
 )
-async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
-    event, shell, words, requests, tmp_path
-):
+async def test_a_turn_ends_by_a_hook_or_without_space(event, shell, words, requests, tmp_path):
     replies = [reply("one"), TOO_LONG, reply("a summary")]
     config = hooked(h=hook(event, shell, matcher="auto"))
     async with today(*replies, folder=tmp_path, **config) as (ours, provider):

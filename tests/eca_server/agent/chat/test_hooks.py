@@ -147,7 +147,6 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
         more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
         if more_said is not None:  # while hooks hear the one before
             turn = ours.connection.chats.open("c").turn
-            assert turn is not None
             turn.steers.append(Steer(text=more_said))
         return await heard(hooks, event, told, *more)
 
@@ -343,7 +342,7 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
         assert text(received).endswith("x" * 30_000)
 
 
-async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_hold_no_keys(
+async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(
     tmp_path,
 ):
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))

@@ -32,8 +32,7 @@ CONFIG = {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}
 
 def stored(tmp_path: Path) -> dict[str, Any]:
     file = tmp_path / "eca-python" / "logins.json"
-    found: dict[str, Any] = json.loads(file.read_text())["providers"] if file.exists() else {}
-    return found
+    return json.loads(file.read_text())["providers"] if file.exists() else {}
 
 
 @asynccontextmanager
@@ -61,7 +60,7 @@ async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(tmp_pa
     assert KEY not in caplog.text
 
 
-async def test_a_key_in_the_command_itself_is_masked_in_the_echo_and_the_next_request_has_it(
+async def test_a_key_in_the_command_is_masked_in_the_echo_and_the_next_request_has_it(
     tmp_path,
 ):
     async with Provider([reply("hi")]) as endpoint:

@@ -38,9 +38,7 @@ def offered(provider: Provider, request: int = -1) -> list[str]:
 
 
 @pytest.mark.requirement("LIFE-17", "W-11d", "W-11f")
-async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(
-    places, autojump_clock
-):
+async def test_servers_start_behind_the_introduction_and_are_announced(places, autojump_clock):
     places["git"].opening = 3
     async with with_servers({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
         await status(ours, "git", "running")
@@ -61,9 +59,7 @@ async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_s
 
 
 @pytest.mark.requirement("W-36b")
-async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
-    places, autojump_clock
-):
+async def test_of_a_server_that_wants_a_login_the_user_gets_the_link(places, autojump_clock):
     places["web"].refuses = MCPError("it wants a login", kind="login", url="https://x/log-in")
     async with with_servers(URL) as ours:
         await status(ours, "web", "failed")
@@ -77,12 +73,12 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 async def test_why_a_server_failed_is_explained_and_logged(places, autojump_clock, caplog):
     places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
     async with with_servers({**GIT, "bad": {"url": "http://[bad"}, **URL}) as ours:
-        await ours.until(lambda _: len(shown(ours)) == 2)
+        await ours.until(lambda _: len(shown(ours)) == 2 and len(statuses(ours, "web")) == 2)
         message = "The MCP server git failed: the command 'git-server' cannot be started"
         assert ("error", message) in shown(ours)
         assert ("ERROR", message) in [(each.levelname, each.message) for each in caplog.records]
         assert statuses(ours, "git") == statuses(ours, "bad") == ["starting", "failed"]
-        await status(ours, "web", "running")  # a url that is none costs only its server
+        assert statuses(ours, "web") == ["starting", "running"]
 
 
 @pytest.mark.requirement("CONF-10")
@@ -126,9 +122,7 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
         ({"command": "npx", "startTimeoutSeconds": 5}, 5),
     ],
 )
-async def test_programs_that_may_have_to_download_the_server_have_longer(
-    monkeypatch, autojump_clock, server, seconds
-):
+async def test_programs_that_download_have_longer(monkeypatch, autojump_clock, server, seconds):
     given: list[ServerSettings] = []
 
     def connect(settings: ServerSettings, **_: Any) -> Any:
@@ -228,9 +222,7 @@ async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
 
 
 @pytest.mark.requirement("W-23c")
-async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
-    places, autojump_clock
-):
+async def test_a_stop_works_while_a_server_is_called_and_reaches_it(places, autojump_clock):
     async def never(_: str) -> ToolResult:
         await trio.sleep_forever()
         raise AssertionError
@@ -328,9 +320,7 @@ async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):
         ({"allow": {"git": {}}, "ask": {"git__echo": {}}}, ToolHints(read_only=True), True),
     ],
 )
-async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
-    tmp_path, places, approval, hints, asks
-):
+async def test_who_is_asked_follows_the_rules_and_hints(tmp_path, places, approval, hints, asks):
     places["git"].tools = (attrs.evolve(ECHO, hints=hints),)
     config = {"toolCall": {"approval": approval}}
     async with session(tmp_path, calls(("git__echo", {})), **config) as (ours, _):
@@ -342,9 +332,7 @@ async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
         await ours.expect_finished()
 
 
-async def test_a_tool_that_writes_is_withheld_from_a_plan_and_a_disabled_one_from_all(
-    tmp_path, places
-):
+async def test_a_tool_that_writes_is_in_no_plan_and_a_disabled_one_nowhere(tmp_path, places):
     push = MCPTool(name="push", hints=ToolHints(read_only=False))
     places["git"].tools = (ECHO, push, MCPTool(name="off"))
     pushing = calls(("git__push", {}))
@@ -373,9 +361,7 @@ async def test_a_changed_behaviour_announces_what_it_disables(places, autojump_c
         assert statuses(ours, "git")[3:] == ["stopped"]
 
 
-async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
-    places, autojump_clock
-):
+async def test_what_is_remembered_of_tools_ends_with_them_and_their_server(places, autojump_clock):
     async with with_servers() as ours:
         await status(ours, "git", "running")
         live, connection = places["git"].session, ours.connection

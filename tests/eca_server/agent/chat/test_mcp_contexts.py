@@ -36,9 +36,7 @@ def context(uri: str, server: str = "git") -> dict[str, Any]:
     return {"type": "mcpResource", "uri": uri, "server": server}
 
 
-async def test_resources_are_offered_behind_the_roots_and_found_by_their_descriptions(
-    tmp_path, places
-):
+async def test_resources_are_offered_behind_roots_and_found_by_descriptions(tmp_path, places):
     (tmp_path / "readme.md").write_text("x")
     offers(places["git"], README, LOG)
     async with session(tmp_path) as (ours, _):
@@ -51,8 +49,7 @@ async def test_resources_are_offered_behind_the_roots_and_found_by_their_descrip
 
         async def offered(query: str, *given: dict[str, Any]) -> list[Any]:
             asked = {"query": query, "contexts": list(given)}
-            found: list[Any] = (await ours.ask("chat/queryContext", asked))["contexts"]
-            return found
+            return (await ours.ask("chat/queryContext", asked))["contexts"]
 
         root, *rest = await offered("")
         assert root["path"] == str(tmp_path)

@@ -190,9 +190,7 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
         ("/off:commit x", _is_empty, "These MCP servers do not run: off (disabled)"),
     ],
 )  # fmt: skip
-async def test_a_prompt_that_fails_says_why_and_finishes(
-    places, autojump_clock, typed, gives, reason
-):
+async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock, typed, gives, reason):
     def prepare(made: FakeSession) -> None:
         made.prompts, made.gives = (COMMIT,), gives
 
@@ -251,7 +249,7 @@ async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
         assert "- off: disabled\n" in report
 
 
-async def test_the_newest_editions_are_sent_prompts_and_resources_and_a_server_its_own_names(
+async def test_the_newest_editions_are_sent_prompts_and_resources_a_server_its_own_names(
     places,
 ):
     topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)

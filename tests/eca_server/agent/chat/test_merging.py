@@ -115,9 +115,7 @@ async def test_a_delta_waits_an_interval_at_most(autojump_clock):
 
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize("profile", [REPAINTING, MERGING], ids=["paints again", "appends"])
-async def test_a_source_waits_and_a_content_that_is_painted_again_gets_longer_intervals(
-    profile, autojump_clock
-):
+async def test_a_source_waits_and_a_repainted_content_waits_longer(profile, autojump_clock):
     async with screen(profile) as ours:
         for _ in range(1000):
             ours.say("x" * 100)
@@ -205,9 +203,7 @@ async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client
 PIECES = 1_000
 
 
-async def test_the_time_that_others_take_meanwhile_is_no_reason_to_give_way_again(
-    monkeypatch, mock_clock
-):
+async def test_the_time_that_others_take_is_no_reason_to_give_way_again(monkeypatch, mock_clock):
     given_way = 0
     checkpoint = trio.lowlevel.checkpoint
 

@@ -66,9 +66,7 @@ async def opened(ours: Editor) -> list[Any]:
 @pytest.mark.requirement("FIELD:ChatImageContent.type", "VALUE:ChatImageContent.type=image",
                          "FIELD:ChatImageContent.mediaType", "FIELD:ChatImageContent.base64",
                          "VALUE:ChatContent=ChatImageContent")  # fmt: skip
-async def test_pictures_are_shown_where_they_come_given_to_the_model_and_shown_again(
-    tmp_path, places
-):
+async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_path, places):
     async def gives(_: str) -> ToolResult:
         return ToolResult(content=(ImageContent(data=JPEG, mime_type="image/jpeg"),))
 
@@ -126,9 +124,7 @@ async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
 
 @pytest.mark.long(but=2)
 @pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
-async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_gone(
-    tmp_path, client
-):
+async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_path, client):
     def linked(messages: list[Any]) -> list[Path]:
         words = r"\[a picture: image/png, [0-9]+ bytes\]"
         if client == "Neovim":
@@ -160,9 +156,7 @@ async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_
     assert list((tmp_path / "da ta").rglob("*.png")) == []
 
 
-async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alone(
-    tmp_path, monkeypatch
-):
+async def test_a_chat_has_so_many_files_and_a_failing_disk_costs_links(tmp_path, monkeypatch):
     gallery = Gallery(tmp_path / "data")
     kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
     for each in kept:

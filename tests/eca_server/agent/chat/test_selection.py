@@ -50,8 +50,7 @@ async def with_models(
 
 def introduced(ours: Editor) -> dict[str, Any]:
     [update] = ours.notified("config/updated")
-    found: dict[str, Any] = update["chat"]
-    return found
+    return update["chat"]
 
 
 def offered(request: ReceivedRequest) -> dict[str, Any]:
@@ -283,7 +282,7 @@ def behaviors(provider: Provider) -> list[str]:
         ({"defaultBehavior": "novel"}, {"chatBehavior": "novel"}, None, {}, "agent"),
     ],
 )
-async def test_the_prompt_wins_then_the_selection_the_options_the_configuration(
+async def test_a_prompt_wins_over_selection_options_and_configuration(
     config, options, selected, prompt, expected
 ):
     options = {**options, "chat": {"title": False}}

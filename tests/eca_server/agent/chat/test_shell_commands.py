@@ -40,9 +40,7 @@ async def until_jobs(ours: Editor, *standing: str) -> None:
 
 
 @pytest.mark.requirement("W-44c", "W-13b")
-async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_session(
-    monkeypatch, tmp_path
-):
+async def test_a_job_is_approved_and_ends_with_a_kill_or_the_session(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 60)  # it is stopped while it waits for them
     async with current(folder=tmp_path) as ours:
         assert await ours.ask("jobs/list") == {"jobs": []}
@@ -80,9 +78,7 @@ async def test_a_job_is_approved_like_a_command_and_ends_with_a_kill_or_the_sess
         assert_gone({int((tmp_path / "pid").read_text())})
 
 
-async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_ended(
-    monkeypatch, tmp_path
-):
+async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.3)
     os.mkfifo(tmp_path / "gate")
     lines = {"toolCall": {**ALLOW["toolCall"], "outputTruncation": {"lines": 3}}}
@@ -118,7 +114,7 @@ async def test_the_model_reads_what_is_new_and_is_notified_once_that_a_job_has_e
 
 @pytest.mark.parametrize("is_subagent", [False, True])
 @pytest.mark.parametrize(("action", "standing"), [("read_output", "failed"), ("kill", "killed")])
-async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_killed_it(
+async def test_a_chat_is_notified_of_its_job_s_end(
     is_subagent, action, standing, monkeypatch, tmp_path
 ):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
@@ -145,9 +141,7 @@ async def test_a_chat_is_notified_of_its_job_s_end_even_if_another_chat_read_or_
 
 
 @pytest.mark.requirement("W-24f")
-async def test_a_chat_with_the_id_of_a_deleted_one_is_not_notified_of_its_jobs(
-    monkeypatch, tmp_path
-):
+async def test_a_chat_with_a_deleted_chat_s_id_is_not_notified_of_its_jobs(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.01)
     os.mkfifo(tmp_path / "gate")
     script = [

@@ -129,7 +129,7 @@ async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
 
 
 async def finish(ours: Editor, provider: Provider) -> None:
-    """Let the first answer go on, and read until the turn has ended."""
+    """Let the first answer continue, and read until the turn has ended."""
     provider.open("go")
     await ours.expect_finished()
 

@@ -50,9 +50,7 @@ async def stopped(ours: Editor, chat: str = "c") -> list[str]:
         ("fail overloaded", "progress", ["text", "finished"]),
     ],
 )
-async def test_stops_at_once_end_one_turn_with_one_finished_and_silence(
-    script, before, told, autojump_clock
-):
+async def test_stops_at_once_end_a_turn_once_and_silently(script, before, told, autojump_clock):
     stop = notification("chat/promptStop", {"chatId": "c"})
     async with editor() as ours:
         await ours.prompt(script, model=SCRIPT)
@@ -208,9 +206,7 @@ async def test_shutdown_closes_every_turn_before_its_answer(autojump_clock: obje
 
 
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
-async def test_a_stop_between_an_answer_and_its_unusable_call_is_no_error(
-    script, caplog, monkeypatch
-):
+async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, caplog, monkeypatch):
     run_calls = CallRunner.run_all
 
     async def stopped_first(
@@ -240,9 +236,7 @@ STATES = [
 
 @pytest.mark.parametrize("client", ["emacs", "other"])
 @pytest.mark.parametrize(("script", "before"), STATES)
-async def test_for_a_deleted_chat_nothing_is_written_but_the_answer_and_a_finished_for_emacs(
-    script, before, client, autojump_clock
-):
+async def test_a_deleted_chat_is_finished_for_emacs_alone(script, before, client, autojump_clock):
     async with editor(started=False) as ours:
         await ours.start(clientInfo={"name": client})
         await ours.prompt(script, model=SCRIPT)

@@ -131,9 +131,7 @@ async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(tmp_path,
         assert await shown(ours) == ("mine", ["one", "here", "one", "two", "two"])
 
 
-async def test_a_chat_that_is_cleared_unread_keeps_its_title_and_later_messages(
-    tmp_path, monkeypatch
-):
+async def test_a_chat_cleared_unread_keeps_its_title_and_later_messages(tmp_path, monkeypatch):
     await stored(tmp_path)
     async with current(data=tmp_path) as ours:
         with monkeypatch.context() as patch:
@@ -214,7 +212,6 @@ async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_no
         await ours.content("hookActionStarted")
         await ours.expect_stopped()
         chat = ours.connection.chats.get("c")
-        assert chat is not None
         assert repair(chat.history.model_context) == repair(())
     assert await shown_again(tmp_path) == [("user", "say it")]
 
@@ -275,7 +272,6 @@ async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path):
         assert (await shut_down(ours))["result"] is None
         assert not is_alive(pid)
         chat = await on_disk(data)
-        assert chat is not None
         assert [kept.message.role for kept in chat.messages] == ["user", "assistant", "tool"]
 
 
@@ -298,7 +294,6 @@ async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, a
         await ours.turn("hello", model=ECHO)
         assert (await shut_down(ours))["result"] is None
         kept = await on_disk(tmp_path)
-        assert kept is not None
         assert [each.message for each in kept.messages] == [*chat.history]
         assert len(chat.history) == 4
 

@@ -112,7 +112,7 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_r
     ("client", "shown_in", "answered_in"),
     [("VsCode", "subagent-", None), ("VsCode", "subagent-", "c"), ("Neovim", "c", "c")],
 )
-async def test_the_user_is_asked_what_a_subagent_may_not_do_unasked(
+async def test_the_user_is_asked_what_a_subagent_may_not_do(
     client, shown_in, answered_in, tmp_path
 ):
     async with current({"agent": SCOUT}, folder=tmp_path, clientInfo={"name": client}) as ours:
@@ -166,9 +166,7 @@ async def test_a_subagent_does_nothing_that_its_agent_may_not(config, behavior, 
 
 
 @pytest.mark.parametrize("ends", ["chat/promptStop", "chat/delete", "shutdown"])
-async def test_subagents_end_with_their_parent_at_once_and_only_so_many_work_at_once(
-    ends, tmp_path
-):
+async def test_subagents_end_with_their_parent_and_only_so_many_work_at_once(ends, tmp_path):
     many = MOST_SUBAGENTS + 1
     task = call("shell_command", command=f"echo $$ >> {tmp_path}/pids; sleep 600")
     async with scouting(tmp_path, **WRITES) as ours:
@@ -252,7 +250,7 @@ async def test_what_the_agent_is_sent_of_a_task(settings, arguments, told):
 @pytest.mark.parametrize(
     ("listed", "is_offered"), [(["sc.*"], True), (["scout"], True), (["other"], False), ([], False)]
 )
-async def test_an_agent_has_the_subagents_that_it_lists(listed, *, is_offered):
+async def test_an_agent_has_the_subagents_that_it_lists(listed, is_offered):
     config = {"agent": {**SCOUT, "code": {"subagents": listed}}}
     async with current(config) as ours:
         received = await ours.turn(spawn("say seen"), model=SCRIPT)
@@ -355,9 +353,7 @@ async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path
     ],
 )
 @pytest.mark.parametrize("stops", [False, pytest.param(True, marks=pytest.mark.long)])
-async def test_whatever_is_asked_of_a_subagent_s_chat_its_calls_are_still_answered_and_stopped(
-    method, params, stops, tmp_path
-):
+async def test_requests_for_a_subagent_s_chat_disturb_no_call(method, params, stops, tmp_path):
     async with scouting(tmp_path) as ours:
         asked = await waiting(ours, tmp_path)
         known = {"chatId": asked["chatId"]}

@@ -222,9 +222,7 @@ async def test_what_configuration_denies_is_neither_listed_nor_loaded(project, c
         assert announced(ours).get("skill", True) is not bool(listed)
 
 
-async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_what_it_began_with(
-    tmp_path, project
-):
+async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_its_own(tmp_path, project):
     bare = tmp_path / "bare"
     bare.mkdir()
     async with current(folder=bare) as ours:
