@@ -6,8 +6,6 @@ import gc
 import json
 import re
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -186,52 +184,37 @@ READ = ScriptedCall("eca_read_file", {"path": "a.txt"})
 
 @attrs.frozen
 class Plan:
-    """The scripted model of one turn.
-
-    Attributes:
-        number: the turn's, which its prompt tells.
-        api: what it speaks.
-        replies: to the turn's requests; behind them comes a short answer.
-        stopped: the user stops the turn while its first request is held.
-    """
+    """The scripted model of one turn, which the user may stop while its request is held."""
 
     number: int
     api: ScriptedAPI
-    replies: deque[Reply]
     stopped: bool
-
-    @property
-    def gate(self) -> str:
-        return f"held-{self.number}"
+    replies: deque[Reply] = attrs.field(factory=deque)
 
 
 class Lots:
-    """Draws plans, and answers by them."""
+    """Draws plans, and answers by them; behind their replies comes a short answer."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
-        self._plans: dict[int, Plan] = {}
+        self._plans: list[Plan] = []
 
     def plan(self) -> Plan:
-        number = len(self._plans)
-        api = self._random.choice(EVERY_API)
-        plan = Plan(number, api, deque(), stopped=self._random.random() < 0.15)
-        if plan.stopped:
+        stopped = self._random.random() < 0.15
+        plan = Plan(len(self._plans), self._random.choice(EVERY_API), stopped)
+        if stopped:
             plan.replies.append(self._held(plan))
         else:
-            plan.replies.extend(self._reply(api) for _ in range(self._random.randrange(4)))
-        self._plans[number] = plan
+            plan.replies.extend(self._reply(plan.api) for _ in range(self._random.randrange(4)))
+        self._plans.append(plan)
         return plan
 
     def answer(self, request: ReceivedRequest) -> Reply:
         """The next reply of the turn whose prompt is the last in the request."""
         prompts = re.findall(r"turn-(\d+)\.", json.dumps(request.body))
         plan = self._plans[max(map(int, prompts))]
-        return (
-            plan.replies.popleft()
-            if plan.replies
-            else plan.api.reply(ScriptedAnswer(text=["done"]))
-        )
+        replies = plan.replies or [plan.api.reply(ScriptedAnswer(text=["done"]))]
+        return replies.popleft() if plan.replies else replies[0]
 
     def _said(self) -> ScriptedAnswer:
         draw = self._random.randrange
@@ -241,7 +224,7 @@ class Lots:
 
     def _held(self, plan: Plan) -> Reply:
         pieces = [raw(piece) for piece in plan.api.say(self._said())]
-        held = [wait(plan.gate), hang()]
+        held = [wait(f"held-{plan.number}"), hang()]
         if self._random.random() < 0.2:
             return plan.api.replying(pieces, before_headers=held)
         return plan.api.replying([*pieces[: self._random.randrange(len(pieces))], *held])
@@ -268,20 +251,10 @@ class Lots:
         )
 
 
-@asynccontextmanager
-async def nothing_left() -> AsyncIterator[None]:
-    """No task and no file descriptor more than there were before."""
-    before = len(tasks_of(trio.lowlevel.current_root_task())), count_descriptors()
-    yield
-    await trio.testing.wait_all_tasks_blocked()
-    gc.collect()
-    tasks, descriptors = before
-    assert len(tasks_of(trio.lowlevel.current_root_task())) == tasks
-    assert count_descriptors() <= descriptors  # a watcher of children may have been there before
-
-
-def count_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def held_now() -> tuple[int, int]:
+    """Count the tasks and the file descriptors of this process."""
+    tasks = tasks_of(trio.lowlevel.current_root_task())
+    return len(tasks), len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def soak(folder: Path, turns: int, seed: int) -> None:
@@ -305,7 +278,8 @@ async def turns_at_once(ours: Editor, provider: Provider, lots: Lots, number: in
         await ours.send(ours.prompt_request(f"turn-{plan.number}.", chat, model=model_of(plan.api)))
     for chat, plan in plans.items():
         if plan.stopped:
-            await provider.until(lambda gate=plan.gate: gate in provider.reached)
+            gate = f"held-{plan.number}"
+            await provider.until(lambda gate=gate: gate in provider.reached)
             await ours.stop(chat)
     while any(finishes(ours.contents(chat)) <= number for chat in plans):
         await ours.until(lambda _message: True)
@@ -317,5 +291,9 @@ async def test_two_thousand_turns_with_failures_end_once_each_and_leave_nothing(
     (tmp_path / "a.txt").write_text("what stands there\n")
     await soak(tmp_path, AT_ONCE, seed=0)  # opens what is opened once and kept
     for seed in range(1, 21):
-        async with nothing_left():
-            await soak(tmp_path, TURNS, seed)
+        tasks, descriptors = held_now()
+        await soak(tmp_path, TURNS, seed)
+        await trio.testing.wait_all_tasks_blocked()
+        gc.collect()
+        assert held_now()[0] == tasks
+        assert held_now()[1] <= descriptors  # a watcher of children may have been there before
