@@ -276,11 +276,8 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_
         assert len(provider.requests) == 3
         assert any("failed 3 times" in str(each.get("text")) for each in received)
         assert finishes(received) == 1
-
-
-async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path):
-    one = calls(*[("eca_read_file", {"path": "gone"})] * 4)
-    async with session(tmp_path, one) as (ours, provider):
+    at_once = calls(*[("eca_read_file", {"path": "gone"})] * 4)
+    async with session(tmp_path, at_once) as (ours, provider):
         await ours.turn("go")
         assert len(results(provider)) == 4
 

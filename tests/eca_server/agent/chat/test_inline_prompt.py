@@ -107,7 +107,7 @@ async def test_another_request_in_the_same_read_leaves_its_chat(method, params, 
         await ours.expect_finished("i")
 
 
-@pytest.mark.requirement("FIELD:ChatInlinePromptParams.agent")
+@pytest.mark.requirement("FIELD:ChatInlinePromptParams.agent", "FIELD:ChatInlinePromptParams.model")
 async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() -> None:
     configured = {"chatInline": {"model": SCRIPT, "agent": "plan"}}
     async with current(configured) as ours:
@@ -123,6 +123,10 @@ async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() 
         # A regular chat has nothing of it.
         asked, _ = await inline_turn(ours, "three", "c")
         assert (asked["model"], await kinds(ours)) == (ECHO, {"c": None, "i": "inline"})
+        await ours.tell("chat/selectedModelChanged", {"chatId": "j", "model": ECHO})
+        asked, _ = await inline_turn(ours, "two", "j", sourceChatId="c")
+        assert (asked["model"], (await kinds(ours))["j"]) == (ECHO, "inline")
+        assert len(ours.connection.chats.open("j").history) == 6
     async with current() as ours:
         await ours.turn("say a", model=SCRIPT)
         asked, _ = await inline_turn(ours, "say b", sourceChatId="c")
@@ -158,16 +162,12 @@ async def test_without_a_source_or_an_id() -> None:
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
         asked, _ = await inline_turn(ours, "say a", "subagent-mine", model=SCRIPT)
         assert asked["chatId"] == "subagent-mine"
+        key = "sk-0123456789abcdef0123"
+        await inline_turn(ours, f"/login nobody {key}", "k")
+        assert key not in str(ours.seen)
         asked, _ = await inline_turn(ours, "one", "x" * 300, model=ECHO)
         assert asked["status"] == "prompting"
         assert "one" in text(ours.contents("x" * 300))
-
-
-async def test_a_key_in_the_first_prompt_is_not_shown() -> None:
-    async with current() as ours:
-        key = "sk-0123456789abcdef0123"
-        await inline_turn(ours, f"/login nobody {key}")
-        assert key not in str(ours.seen)
 
 
 async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) -> None:
@@ -182,17 +182,6 @@ async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) 
         assert await kinds(ours) == {"c": None, "other": None}
         told = [each for each in ours.seen[begun:] if each.get("params", {}).get("chatId") == "i"]
         assert [each["method"] for each in told] == ["chat/deleted"]
-
-
-@pytest.mark.requirement("FIELD:ChatInlinePromptParams.model")
-async def test_what_was_selected_for_the_chat_before_counts_and_it_is_inline_still() -> None:
-    async with current({"chatInline": {"model": ECHO}}) as ours:
-        await ours.turn("say one", model=SCRIPT)
-        await ours.tell("chat/selectedModelChanged", {"chatId": "i", "model": SCRIPT})
-        asked, _ = await inline_turn(ours, "say two", sourceChatId="c")
-        assert asked["model"] == SCRIPT
-        assert await kinds(ours) == {"c": None, "i": "inline"}
-        assert len(ours.connection.chats.open("i").history) == 4
 
 
 async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:

@@ -158,7 +158,7 @@ async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_p
     }
 
 
-@pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16")
+@pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16", "LIFE-20")
 async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
     async with with_servers() as ours:
         await status(ours, "git", "running")
@@ -173,6 +173,9 @@ async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
         await status(ours, "git", "running")
         assert statuses(ours, "git")[2:] == ["stopped", "stopped", "starting", "running", "running"]
         assert places["git"].attempts == 2
+        places["git"].closing = 1
+        assert await ours.ask("shutdown") is None
+        assert places["git"].open == 0
 
 
 @pytest.mark.requirement("W-36d")
@@ -190,11 +193,11 @@ async def test_a_name_that_no_server_has_is_warned_of(places, autojump_clock, me
 
 async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, places):
     async with session(tmp_path, calls(("git__echo", {"a": 1}))) as (ours, provider):
+        places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
         await ours.prompt("go")
-        run = await ours.content("toolCallRun")
-        assert run["manualApproval"] is True
-        await ours.approve(run)
+        await ours.approve(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
+        assert "echo: 3 of 8 on it" in [each["text"] for each in ours.contents(kind="progress")]
         told = of_calls(ours)
         assert order(told) == ["Prepare", "Run", "Running", "ed"]
         assert {(each["name"], each["server"], each["origin"]) for each in told} == {
@@ -259,14 +262,6 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
         assert statuses(ours, "git") == ["starting", "running", "starting"]
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
         assert secret not in str(ours.seen)
-
-
-async def test_progress_of_a_call_is_the_turns_progress(tmp_path, places):
-    async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, _):
-        places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
-        await ours.turn("go")
-        texts = [each["text"] for each in ours.contents() if each["type"] == "progress"]
-        assert "echo: 3 of 8 on it" in texts
 
 
 async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(places, autojump_clock):
@@ -435,15 +430,6 @@ async def test_a_changed_configuration_restarts_what_it_changes(places, autojump
         await ours.ask("chat/queryContext", {"query": ""})
         assert updates(ours, "git")[-1]["args"] == ["-q"]
         assert statuses(ours, "web")[-1] == "stopped"
-
-
-@pytest.mark.requirement("LIFE-20")
-async def test_servers_are_gone_before_shutdown_is_answered(places, autojump_clock):
-    places["git"].closing = 1
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
-        assert await ours.ask("shutdown") is None
-        assert places["git"].open == 0
 
 
 async def test_where_no_server_is_configured_none_is_announced(places, autojump_clock):

@@ -28,6 +28,7 @@ from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
+from tests.eca_server.processes import assert_gone
 
 TITLES = {"chat": {"title": True}}
 
@@ -255,22 +256,14 @@ async def run_sleeper(ours: Editor, folder: Path) -> int:
     return int(noted.read_text())
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 @pytest.mark.requirement("LIFE-18")
 async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path):
     folder, data = tmp_path / "w", tmp_path / "data"
     folder.mkdir()
     async with editor(started=False, keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
         pid = await run_sleeper(ours, folder)
-        assert is_alive(pid)
         assert (await shut_down(ours))["result"] is None
-        assert not is_alive(pid)
+        assert_gone({pid}, within=0.1)
         chat = await on_disk(data)
         assert [kept.message.role for kept in chat.messages] == ["user", "assistant", "tool"]
 
