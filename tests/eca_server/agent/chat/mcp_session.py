@@ -28,6 +28,14 @@ async def session(
         yield ours, provider
 
 
+@contextlib.asynccontextmanager
+async def running(servers: Mapping[str, Any] = GIT, **config: Any) -> AsyncIterator[Editor]:
+    """An editor whose first MCP server runs, for tests whose clock jumps."""
+    async with with_servers(servers, **config) as ours:
+        await status(ours, next(iter(servers)), "running")
+        yield ours
+
+
 def with_servers(
     servers: Mapping[str, Any] = GIT, **config: Any
 ) -> contextlib.AbstractAsyncContextManager[Editor]:

@@ -34,10 +34,13 @@ def titles(ours: Editor) -> list[str]:
 
 
 async def test_the_title_is_one_more_request_without_tools() -> None:
-    title = reply('"A fine name"\nmore')
+    title = reply(wait("now"), '"A fine name"\nmore')
     async with older(reply("hello"), reply("again"), title=title) as (ours, provider):
         first = await ours.turn("Tell me")
+        assert titles(ours) == []
+        provider.open("now")
         assert await ours.title() == "A fine name"
+        assert types(ours.contents())[-2:] == ["finished", "metadata"]
         second = await ours.turn("And then?")
         assert titles(ours) == ["A fine name"]
         assert len(provider.requests) == 2
@@ -65,15 +68,6 @@ async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path
         await ours.start(workspaceFolders=[{"uri": folder.as_uri(), "name": "subtitles"}])
         words = "one two three four five six seven eight"
         assert text((await ours.turn(words, model=ECHO))[2:]) == words
-
-
-async def test_a_title_may_follow_finished() -> None:
-    async with older(title=reply(wait("now"), "Late")) as (ours, provider):
-        await ours.turn("Tell me")
-        assert titles(ours) == []
-        provider.open("now")
-        assert await ours.title() == "Late"
-        assert types(ours.contents())[-2:] == ["finished", "metadata"]
 
 
 @pytest.mark.requirement("W-25a")
@@ -134,12 +128,16 @@ def used(received: list[Content]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "type"}
 
 
-@pytest.mark.requirement("W-27e")
+@pytest.mark.requirement("W-27a", "W-27e")
 async def test_tokens_and_costs_are_summed_over_the_chat() -> None:
     async with editor({"chat": {"title": True}}) as ours:
         assert used(await ours.turn("usage 100 7", model=SCRIPT)) == {"sessionTokens": 107}
         assert used(await ours.turn("usage 10 1", model=SCRIPT)) == {"sessionTokens": 118}
         assert used(await ours.turn("usage 5 0", "other", model=SCRIPT)) == {"sessionTokens": 5}
+        await ours.hang("a", "third")  # a stopped turn is counted, and not reported
+        await ours.expect_stopped("third")
+        assert "usage" not in types(ours.contents("third"))
+        assert used(await ours.turn("usage 1 1", "third", model=SCRIPT)) == {"sessionTokens": 2}
 
 
 async def test_costs_and_limits_are_sent_when_they_are_known() -> None:
@@ -192,17 +190,6 @@ async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, told: st
     assert content.session_cost is not None
     assert content.session_cost.removesuffix(".00") == told.removesuffix(".00")
     assert len(content.session_cost.partition(".")[2]) >= 2
-
-
-@pytest.mark.requirement("W-27a")
-async def test_a_stopped_turn_is_counted_but_not_reported(autojump_clock: object) -> None:
-    async with editor() as ours:
-        await ours.prompt("usage 100 0\nfinish length", "known", model=SCRIPT)
-        await ours.expect_finished("known")
-        await ours.hang()
-        await ours.expect_stopped()
-        assert "usage" not in types(ours.contents())
-        assert used(await ours.turn("usage 1 1", model=SCRIPT)) == {"sessionTokens": 2}
 
 
 @pytest.mark.requirement("CHAT-18", "CHAT-19")

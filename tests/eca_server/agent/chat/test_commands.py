@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.server.texts import named_command
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.commands import COMMANDS
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
-    SCRIPT,
     Editor,
     contents,
     editor,
@@ -55,13 +53,6 @@ async def test_a_path_is_a_prompt():
     async with editor() as ours:
         for prompt in ("/usr/bin/x is slow", "/a/", "/", "//x", "a /doctor", "1/2"):
             assert text((await ours.turn(prompt, model=ECHO))[2:]) == prompt
-
-
-async def test_the_first_word_names_the_command():
-    assert named_command("/doctor") == named_command("/Doctor") == "doctor"
-    assert named_command("\t/costs now") == "costs"
-    assert named_command("") is None
-    assert named_command("  ") is None
 
 
 @pytest.mark.requirement("CHAT-28", "W-40b")
@@ -153,17 +144,6 @@ async def test_a_file_that_arguments_mention_is_given_to_the_model(tmp_path, fol
         await ours.turn("/fix @notes.txt:L1 now", model=ECHO)
         assert "Mend @notes.txt:L1 (@notes.txt:L1 now)." in user_texts(ours)[-1]
         assert "what the notes say" in user_texts(ours)[0]
-
-
-async def test_a_custom_command_may_use_tools_and_asks_as_always(tmp_path):
-    write_command(tmp_path, "make", 'call eca_write_file {"path": "$1", "content": "x"}\nsay made')
-    async with session(tmp_path) as ours:
-        await ours.prompt("/make new.txt", model=SCRIPT)
-        call = await ours.content("toolCallRun", manualApproval=True)
-        await ours.approve(call)
-        await ours.expect_finished()
-        assert "made" in text(ours.contents())
-    assert (tmp_path / "new.txt").read_text().strip() == "x"
 
 
 @pytest.mark.requirement("CHAT-27", "W-40d")

@@ -269,19 +269,6 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost():
         assert all(words in past for words in ("one", "one is done", "two"))
 
 
-async def test_a_request_that_is_too_long_is_tried_once_more_behind_a_summary():
-    answers = [answered("a"), TOO_LONG, answered("b")]
-    async with chatting(answers, [answered("SUMMARY")], context=None) as case:
-        await case.turn("one")
-        said = await case.turn("two")
-    assert COMPACTED in said
-    assert said.endswith("b")
-    assert len(case.told[1]) == 3
-    [(_, words)] = case.told[2]
-    assert "SUMMARY" in words
-    assert words.endswith("\n\ntwo")
-
-
 async def test_a_request_that_is_too_long_even_so_ends_readably():
     answers = [TOO_LONG, answered("a"), TOO_LONG, TOO_LONG, answered("c")]
     async with chatting(answers, [answered("SUMMARY")]) as case:

@@ -113,16 +113,6 @@ async def test_after_an_end_in_between_the_text_that_came_is_remembered(ending: 
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("CHAT-5")
-async def test_the_system_prompt_changes_with_the_behaviour_and_only_then() -> None:
-    async with older() as (ours, provider):
-        for behavior in ("agent", "agent", "plan", "plan"):
-            await ours.turn("hi", behavior=behavior)
-        systems = [request.body["messages"][0] for request in provider.requests]
-        assert systems[0] == systems[1] != systems[2] == systems[3]
-        assert [len(conversation(provider, n)) for n in range(4)] == [1, 3, 5, 7]
-
-
 @pytest.mark.requirement("CHAT-39")
 async def test_chats_do_not_know_each_other() -> None:
     async with older(reply("a")) as (ours, provider):

@@ -23,6 +23,7 @@ from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text, types
 from tests.eca_server.agent.chat.mcp_session import (
     GIT,
     URL,
+    running,
     session,
     shown,
     status,
@@ -40,8 +41,7 @@ def offered(provider: Provider, request: int = -1) -> list[str]:
 @pytest.mark.requirement("LIFE-17", "W-11d", "W-11f")
 async def test_servers_start_behind_the_introduction_and_are_announced(places, autojump_clock):
     places["git"].opening = 3
-    async with with_servers({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
-        await status(ours, "git", "running")
+    async with running({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
         told = [each["params"] for each in ours.seen if "method" in each]
         assert [each.get("name") or each.get("type") for each in told] == [
             "start", None, "ECA", "finish", "git", "off", "git",
@@ -91,8 +91,7 @@ async def test_descriptions_of_tools_are_bounded(places, autojump_clock):
         MCPTool(name="deep", input_schema=deep),
         *(MCPTool(name=f"t{n}", description="y" * 500, input_schema=large) for n in range(500)),
     )
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+    async with running() as ours:
         tools = updates(ours, "git")[-1]["tools"]
         assert len(tools) == 501
         assert tools[0]["parameters"] == {"type": "object"}
@@ -160,8 +159,7 @@ async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_p
 
 @pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16", "LIFE-20")
 async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+    async with running() as ours:
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         assert places["git"].open == 0
@@ -206,6 +204,7 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         assert results(provider) == ["echo was called"]
         assert places["git"].session.calls == [("echo", {"a": 1}, 60)]
         assert offered(provider)[-1] == "git__echo"
+        assert "eca_search_tools" not in offered(provider)
         assert offered(provider)[0].startswith("eca_")
 
 
@@ -230,8 +229,7 @@ async def test_a_stop_works_while_a_server_is_called_and_reaches_it(places, auto
         await trio.sleep_forever()
         raise AssertionError
 
-    async with with_servers(**ALLOW) as ours:
-        await status(ours, "git", "running")
+    async with running(**ALLOW) as ours:
         places["git"].session.answers = never
         await ours.prompt("call git__echo {}", model=SCRIPT)
         await ours.content("toolCallRunning")
@@ -343,8 +341,7 @@ async def test_a_tool_that_writes_is_in_no_plan_and_a_disabled_one_nowhere(tmp_p
 
 async def test_a_changed_behaviour_announces_what_it_disables(places, autojump_clock):
     behavior = {"plan": {"disabledTools": ["git"]}}
-    async with with_servers(behavior=behavior) as ours:
-        await status(ours, "git", "running")
+    async with running(behavior=behavior) as ours:
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
         await status(ours, "git", "running")
         assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
@@ -357,8 +354,7 @@ async def test_a_changed_behaviour_announces_what_it_disables(places, autojump_c
 
 
 async def test_what_is_remembered_of_tools_ends_with_them_and_their_server(places, autojump_clock):
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+    async with running() as ours:
         live, connection = places["git"].session, ours.connection
         approvals = connection.parts.approvals
         for number in range(3):

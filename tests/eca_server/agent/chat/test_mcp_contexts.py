@@ -12,7 +12,13 @@ import trio
 from eca_server.agent.mcp.messages import MCPTool, Resource, ResourceContents, ResourceTemplate
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, results
 from tests.eca_server.agent.chat.editor import Editor, text
-from tests.eca_server.agent.chat.mcp_session import Places, session, status, updates, with_servers
+from tests.eca_server.agent.chat.mcp_session import (
+    Places,
+    running,
+    session,
+    status,
+    updates,
+)
 from tests.eca_server.agent.chat.test_mcp import offered
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
@@ -98,8 +104,7 @@ async def test_a_resource_is_given_to_the_model_as_what_it_is(tmp_path, places):
 
 @pytest.mark.requirement("CTX-7")
 async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(places, autojump_clock):
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+    async with running() as ours:
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         assert not (await ours.ask("chat/queryContext", {"query": ""}))["contexts"]
@@ -117,8 +122,7 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(places
         return ResourceContents(uri=f"repo://{name}", text=words)
 
     places["git"].prepare = prepare
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+    async with running() as ours:
         await ours.turn("one", contexts=[context("repo://a"), context("repo://b")])
         live = places["git"].session
         assert live.watched == {"repo://a", "repo://b"}
@@ -189,14 +193,6 @@ async def test_schemas_come_with_a_search_and_the_tools_stay_the_same(tmp_path, 
         assert (last["server"], last["name"], last["error"]) == ("git", "checkout", False)
         assert len({json.dumps(each.body["tools"]) for each in provider.requests}) == 1
         assert announced_native(ours)[-2:] == ["eca_search_tools", "eca_call_tool"]
-
-
-async def test_without_the_setting_tools_are_offered_as_ever(tmp_path, tools):
-    async with session(tmp_path) as (ours, provider):
-        await ours.turn("go")
-        assert "git__checkout" in offered(provider, 0)
-        assert "eca_search_tools" not in offered(provider, 0)
-        assert "eca_search_tools" not in announced_native(ours)
 
 
 async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(tmp_path, tools, places):

@@ -24,7 +24,14 @@ from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, editor, finishes, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
-from tests.eca_server.agent.chat.mcp_session import GIT, session, status, updates, with_servers
+from tests.eca_server.agent.chat.mcp_session import (
+    GIT,
+    running,
+    session,
+    status,
+    updates,
+    with_servers,
+)
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
 COMMIT = Prompt(
@@ -197,8 +204,7 @@ async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock, typ
     places["git"].prepare = prepare
     env = {"env": {"TOKEN": "not-a-real-secret-0123"}}
     servers = {"git": {**GIT["git"], **env}, "off": {"command": "x", "disabled": True}}
-    async with with_servers(servers) as ours:
-        await status(ours, "git", "running")
+    async with running(servers) as ours:
         received = await ours.turn(typed)
         assert reason in refusal(received)
         assert "not-a-real-secret" not in text(received)

@@ -293,7 +293,7 @@ async def test_a_prompt_wins_over_selection_options_and_configuration(
         assert behaviors(provider) == [expected]
 
 
-@pytest.mark.requirement("W-28b")
+@pytest.mark.requirement("W-28b", "CHAT-5")
 async def test_a_change_by_either_name_touches_no_running_turn_and_is_not_sent_back():
     async with with_models(reply(wait("now"), "a")) as (ours, provider):
         begun = len(ours.seen)

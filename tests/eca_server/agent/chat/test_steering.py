@@ -197,10 +197,8 @@ async def test_one_that_changes_the_chat_is_refused():
     async with running(reply("a", wait("go"), "b")) as (ours, provider):
         for command in commands:
             await steer(ours, command)
-            name = command.split(maxsplit=1)[0]
-            await ours.until(
-                lambda each, told=f"`{name}` cannot run during a turn": told in str(each)
-            )
+            told = f"`{command.split(maxsplit=1)[0]}` cannot run during a turn"
+            await ours.until(lambda each, told=told: told in str(each))
         await finish(ours, provider)
         shown = text(ours.contents())
         assert shown.count("cannot run during a turn") == len(commands)

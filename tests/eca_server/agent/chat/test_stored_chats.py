@@ -108,11 +108,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
                 answer = text(await ours.turn("/resume", "d"))
             assert [each["id"] for each in listed["chats"]] == ["c"]
             assert "The stored chats cannot be read: the disk does not respond." in answer
-            said = [
-                each["params"]["message"]
-                for each in ours.seen
-                if "message" in each.get("params", {})
-            ]
+            said = [each["message"] for each in ours.notified("$/showMessage")]
             assert sum("Stored chats cannot be listed or opened" in each for each in said) == 1
             mend()
         set_store_limits(ours, late=30)
@@ -165,11 +161,7 @@ def stored_texts(data: Path) -> list[str]:
 async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.prompt(PROMPT, model=SCRIPT)
-        await ours.until(
-            lambda message: (
-                message.get("params", {}).get("content", {}).get("type") == "toolCallRun"
-            )
-        )
+        await ours.content("toolCallRun")
         assert stored_texts(tmp_path).count(PROMPT) == 1
         await ours.expect_stopped()
         assert stored_texts(tmp_path).count(PROMPT) == 1
