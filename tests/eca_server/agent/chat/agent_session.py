@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, Reply, finish, reply, tool_call
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
 
 ALLOW: dict[str, Any] = {"toolCall": {"approval": {"byDefault": "allow"}}}
@@ -35,12 +36,39 @@ async def session(
     folder: Path, *script: Reply, data: Path | None = None, **config: Any
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """A session in a folder; its chats are kept in `data`, if that is given."""
-    provider = Provider(script, otherwise=reply("the end"))
-    async with provider:
-        configured = provider_config(provider.url, chat={"title": False}, **config)
+    async with Provider(script, otherwise=reply("the end")) as provider:
+        configured = provider_config(provider.url, **config)
         kept = {} if data is None else {"XDG_DATA_HOME": str(data)}
         async with editor(configured, started=False, keeps_chats=bool(kept), **kept) as ours:
             await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+            yield ours, provider
+
+
+@asynccontextmanager
+async def older(
+    *script: Reply, title: Reply | None = None, **config: Any
+) -> AsyncIterator[tuple[Editor, Provider]]:
+    """A session with a client of an older edition; a chat has a title if one is given."""
+    config["chat"] = {"title": title is not None}
+    async with (
+        Provider(script, otherwise=reply("the end"), title=title) as provider,
+        editor(provider_config(provider.url, **config)) as ours,
+    ):
+        yield ours, provider
+
+
+@asynccontextmanager
+async def today(
+    *script: Reply,
+    folder: Path | None = None,
+    data: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    **config: Any,
+) -> AsyncIterator[tuple[Editor, Provider]]:
+    """The same with a client of today's edition."""
+    async with Provider(script, otherwise=reply("the end")) as provider:
+        configured = provider_config(provider.url, **config)
+        async with current(configured, data=data, folder=folder, environ=environ) as ours:
             yield ours, provider
 
 
@@ -56,6 +84,19 @@ def order(contents: list[Content]) -> list[str]:
         for position, kind in enumerate(kinds)
         if kind != "Prepare" or position == 0 or kinds[position - 1] != "Prepare"
     ]
+
+
+def conversation(provider: Provider, request: int = -1) -> list[tuple[str, str]]:
+    """Return role and text of the messages that the model was sent after its instructions."""
+    system, *messages = provider.requests[request].body["messages"]
+    assert system["role"] == "system"
+    return [(each["role"], _text(each["content"])) for each in messages]
+
+
+def _text(content: Any) -> str:
+    if not isinstance(content, list):
+        return str(content)
+    return "|".join(str(part.get("text")) for part in content)
 
 
 def results(provider: Provider, request: int = -1) -> list[str]:

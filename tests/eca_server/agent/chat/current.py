@@ -27,12 +27,14 @@ async def current(
     *,
     data: Path | None = None,
     folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
     **params: Any,
 ) -> AsyncIterator[Editor]:
     """An editor of today; its chats are kept in `data`, if that is given."""
     kept = {} if data is None else {"XDG_DATA_HOME": str(data)}
     folders = [] if folder is None else [{"name": "w", "uri": uri_of(folder)}]
-    async with editor(config, started=False, keeps_chats=bool(kept), **kept) as ours:
+    kept |= environ or {}
+    async with editor(config, started=False, keeps_chats=data is not None, **kept) as ours:
         await ours.start(**{"capabilities": CURRENT, "workspaceFolders": folders, **params})
         yield ours
 
@@ -42,6 +44,23 @@ def set_store_limits(ours: Editor, **limits: float) -> None:
     assert ours.connection.chats.memory is not None
     worker = ours.connection.chats.memory.store._worker
     worker.limits = attrs.evolve(worker.limits, **limits)
+
+
+async def reaction(ours: Editor, method: str, params: Any = None) -> list[tuple[str, Any]]:
+    """Send a request; return what comes up to its answer, in short."""
+    begun = len(ours.seen)
+    await ours.ask(method, params)
+    return since(ours, begun)
+
+
+def values(reaction: list[tuple[str, Any]], name: str = "text") -> list[Any]:
+    """Return the key values of the messages with this name."""
+    return [value for each, value in reaction if each == name]
+
+
+async def reopened(ours: Editor, chat: str = "c") -> list[str]:
+    """Open a chat; return the texts that are shown of it."""
+    return values(await reaction(ours, "chat/open", {"chatId": chat}))
 
 
 def since(ours: Editor, begun: int) -> list[tuple[str, Any]]:

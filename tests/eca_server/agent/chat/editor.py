@@ -92,6 +92,11 @@ class Editor(Wire):
     async def stop(self, chat: str = "c") -> None:
         await self.tell("chat/promptStop", {"chatId": chat})
 
+    async def hang(self, word: str = "a", chat: str = "c", **params: Any) -> None:
+        """Begin a turn that says a word, and does nothing more until it is stopped."""
+        await self.prompt(f"say {word}\nwait forever", chat, model=SCRIPT, **params)
+        await self.content("text", chat, text=word)
+
     async def expect_stopped(self, chat: str = "c") -> None:
         """Stop the chat's turn, and read until it has ended."""
         await self.stop(chat)
@@ -105,8 +110,7 @@ class Editor(Wire):
             broken = self._conversation.passed("server", message)
             assert not broken, broken[0].message
             if holds(message):
-                found: dict[str, Any] = message
-                return found
+                return message
 
     async def content(self, kind: str, chat: str = "c", **members: Any) -> Content:
         """Read until such a content comes to that chat."""
@@ -117,8 +121,14 @@ class Editor(Wire):
                 for _, content in contents([message], chat)
             )
 
-        found: Content = (await self.until(holds))["params"]["content"]
-        return found
+        return (await self.until(holds))["params"]["content"]
+
+    async def pending(self) -> dict[str, Any]:
+        """Read until a call of any chat waits for the user; the params of its content."""
+        message = await self.until(
+            lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
+        )
+        return message["params"]
 
     async def approve(self, *calls: Content, **more: Any) -> None:
         """Approve calls of the chat `c`, or of the one that is named."""
@@ -136,8 +146,7 @@ class Editor(Wire):
         """The chat's title, when it has come."""
         while not (titles := [c for c in self.contents(chat) if c["type"] == "metadata"]):
             await self.until(lambda _: True)
-        found: str = titles[-1]["title"]
-        return found
+        return titles[-1]["title"]
 
     async def later(self, seconds: float = 300) -> list[Mapping[str, Any]]:
         """Return the messages that come in that time; for tests whose clock jumps."""
@@ -146,8 +155,13 @@ class Editor(Wire):
         await self.ask("chat/queryContext", {"query": ""})
         return self.seen[begun:-1]
 
-    def contents(self, chat: str = "c") -> list[Content]:
-        return [content for _, content in contents(self.seen, chat)]
+    def contents(self, chat: str = "c", kind: str = "") -> list[Content]:
+        """Return what came for a chat, or those contents of one type."""
+        return [each for _, each in contents(self.seen, chat) if kind in ("", each["type"])]
+
+    def notified(self, method: str, begun: int = 0) -> list[dict[str, Any]]:
+        """Return the params of all notifications of this method."""
+        return [each["params"] for each in self.seen[begun:] if each.get("method") == method]
 
 
 def decision(what: str, call: Content, **more: Any) -> dict[str, Any]:
@@ -231,13 +245,16 @@ async def editor(
             await far.aclose()
 
 
-def provider_config(url: str, **more: Any) -> dict[str, Any]:
-    """A configuration whose only provider is the scripted one."""
+def provider_config(
+    url: str, *, provider: Mapping[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
+    """A configuration whose only provider is the scripted one, changed by `provider`."""
     provider = {
         "api": "openai-chat",
         "url": url,
         "key": "sk-not-a-real-key-0123456789",
         "fetchModels": False,
         "models": {"m": {}},
+        **(provider or {}),
     }
     return {"providers": {"p": provider}, "defaultModel": "p/m", **more}

@@ -28,6 +28,14 @@ async def session(
         yield ours, provider
 
 
+@contextlib.asynccontextmanager
+async def running(servers: Mapping[str, Any] = GIT, **config: Any) -> AsyncIterator[Editor]:
+    """An editor whose first MCP server runs, for tests whose clock jumps."""
+    async with with_servers(servers, **config) as ours:
+        await status(ours, next(iter(servers)), "running")
+        yield ours
+
+
 def with_servers(
     servers: Mapping[str, Any] = GIT, **config: Any
 ) -> contextlib.AbstractAsyncContextManager[Editor]:
@@ -36,11 +44,7 @@ def with_servers(
 
 
 def updates(ours: Editor, name: str) -> list[dict[str, Any]]:
-    return [
-        message["params"]
-        for message in ours.seen
-        if message.get("method") == "tool/serverUpdated" and message["params"]["name"] == name
-    ]
+    return [each for each in ours.notified("tool/serverUpdated") if each["name"] == name]
 
 
 def statuses(ours: Editor, name: str) -> list[str]:
@@ -48,11 +52,7 @@ def statuses(ours: Editor, name: str) -> list[str]:
 
 
 def shown(ours: Editor) -> list[tuple[str, str]]:
-    return [
-        (message["params"]["type"], message["params"]["message"])
-        for message in ours.seen
-        if message.get("method") == "$/showMessage"
-    ]
+    return [(each["type"], each["message"]) for each in ours.notified("$/showMessage")]
 
 
 async def status(ours: Editor, name: str, wanted: str) -> None:

@@ -65,43 +65,30 @@ def _moved(tree: Tree, source: str, destination: str) -> Tree | None:
     return None if made is None else {**made, **moved}
 
 
-FOLLOWING = {
-    None: {"Prepare"},
-    "Prepare": {"Prepare", "Run", "Rejected"},
-    "Run": {"Running", "Called", "Rejected"},
-    "Running": {"Called"},
-}
-"""The contents of a call that may follow each one (W-30)."""
-
 CUT = "This call was stopped while it ran"
 
 
 class Watch:
     """One chat as the wire tells of it, and what its folder must hold.
 
+    The order of the contents is checked by the editor's fold.
+
     Attributes:
         asked: the calls that wait for the user.
         hangs: its turn does nothing until it is stopped.
         calls: the ids of all calls there ever were.
+        sent: the prompts, which are shown in this order.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.asked: set[str] = set()
         self.hangs = False
+        self.running = False
         self.calls: list[str] = []
         self.sent: list[str] = []
         self._trees: list[Tree] = [tree]
         self._next = 0
-        self._forget_turn()
-
-    def _forget_turn(self) -> None:
-        self.running = False
-        self.hangs = False
-        self.asked.clear()
-        self._echoed = False
-        self._reasons: set[str] = set()
-        self._open: dict[str, tuple[str, Content]] = {}
-        self._prepared: list[str] = []
+        self._at_work: dict[str, Content] = {}
 
     def check_files(self, found: Tree) -> None:
         """Compare the folder with the calls' changes while nothing runs."""
@@ -109,60 +96,45 @@ class Watch:
         self._trees = [found]
 
     def delete(self) -> None:
-        """The chat was deleted: nothing may be said of it any more."""
-        for kind, content in self._open.values():
-            if kind == "Running":
-                self._may_have_done(content)
+        """The chat was deleted: what its running calls did is not reported any more."""
+        for content in self._at_work.values():
+            self._may_have_done(content)
         self._next = len(self.sent)
-        self._forget_turn()
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        self.running = self.hangs = False
+        self.asked.clear()
+        self._at_work.clear()
 
     def see(self, role: str, content: Content) -> None:
         """The next content of the chat."""
         kind = content["type"]
-        begins = kind == "progress" and not self.running
-        assert begins or self.running
-        assert begins or self._echoed or (role, kind) == ("user", "text")
-        if begins:
-            assert content["state"] == "running"
+        if kind == "progress" and content["state"] == "finished":
+            self._end_turn()
+        elif kind == "progress":
             self.running = True
-        elif content.get("state") == "finished":
-            assert not self._reasons
-            assert not self._open
-            self._forget_turn()
         elif role == "user":
-            assert not self._echoed
-            self._echoed = True
             self._next = self.sent.index(content["text"], self._next) + 1
         elif kind == "text":
             self.hangs = self.hangs or content["text"].strip() == "hanging"
-        elif kind == "reasonStarted":
-            self._reasons.add(content["id"])
-        elif kind == "reasonFinished":
-            self._reasons.remove(content["id"])
         elif kind.startswith("toolCall"):
-            self._see_call("Called" if kind == "toolCalled" else kind[len("toolCall") :], content)
+            self._see_call(kind, content)
 
     def _see_call(self, kind: str, content: Content) -> None:
         call_id = content["id"]
-        if call_id not in self._open:
-            assert call_id not in self.calls
+        if call_id not in self.calls:
             self.calls.append(call_id)
-        before = self._open[call_id][0] if call_id in self._open else None
-        assert kind in FOLLOWING[before]
-        if kind == "Prepare" and call_id not in self._prepared[-1:]:
-            assert call_id not in self._prepared
-            self._prepared.append(call_id)
         self.asked.discard(call_id)
-        if kind == "Run" and content["manualApproval"]:
+        if kind == "toolCallRun" and content["manualApproval"]:
             self.asked.add(call_id)
-        if kind in ("Running", "Called") and "sleep" in content["arguments"].get("command", ""):
-            self.hangs = kind == "Running"
-        if kind == "Called":
+        elif kind == "toolCallRunning":
+            self._at_work[call_id] = content
+        elif kind == "toolCalled":
+            self._at_work.pop(call_id, None)
             self._see_end(content)
-        if kind in ("Called", "Rejected"):
-            self._open.pop(call_id, None)
-        else:
-            self._open[call_id] = (kind, content)
+        commands = [each["arguments"].get("command", "") for each in self._at_work.values()]
+        self.hangs = any("sleep" in command for command in commands)
 
     def _see_end(self, content: Content) -> None:
         told = "".join(output["text"] for output in content["outputs"])

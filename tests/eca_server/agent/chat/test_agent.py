@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, chunk, finish, hang, reply, tool_call
+from eca_protocol.testing.provider import chunk, finish, hang, reply, tool_call
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolOutput
-from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     RUN,
@@ -22,10 +21,11 @@ from tests.eca_server.agent.chat.agent_session import (
     order,
     results,
     session,
+    today,
 )
-from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import Editor, editor, finishes, provider_config
+from tests.eca_server.agent.chat.editor import Editor, editor, finishes
 from tests.eca_server.agent.chat.session_model import check_history
+from tests.eca_server.processes import assert_gone
 
 
 @pytest.mark.requirement("TOOL-10", "TOOL-11")
@@ -71,65 +71,41 @@ async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path):
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("TOOL-19", "W-31b")
-async def test_a_rejected_call_does_not_run_and_the_turn_continues(tmp_path):
-    one = calls(("eca_shell_command", {"command": "touch made"}))
-    async with session(tmp_path, one) as (ours, provider):
-        await ours.prompt("go")
-        await ours.reject(await ours.content("toolCallRun"))
-        await ours.expect_finished()
-        assert order(of_calls(ours)) == ["Prepare", "Run", "Rejected"]
-        assert of_calls(ours)[-1]["reason"] == "user-choice"
-        assert not (tmp_path / "made").exists()
-        assert "rejected" in results(provider)[0]
-        assert ours.contents()[-3]["text"] == "the end"
-
-
 @pytest.mark.requirement("W-31c", "W-30f")
 @pytest.mark.parametrize("steers", [False, True])
-async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path, *, steers):
+async def test_a_rejection_by_today_s_user_ends_the_turn(tmp_path, steers):
     one = calls(("eca_shell_command", {"command": "touch made"}), ("eca_read_file", {"path": "."}))
-    async with Provider([one], otherwise=reply("the end")) as provider:
-        config = provider_config(provider.url, chat={"title": False})
-        async with current(config, folder=tmp_path) as ours:
-            await ours.prompt("go")
-            asked = await ours.content("toolCallRun", manualApproval=True)
-            if steers:
-                await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and then?"})
-            await ours.reject(asked)
-            await ours.expect_finished()
-            ends = {each["type"] for each in of_calls(ours)}
-            assert {"toolCallRejected", "toolCalled"} <= ends
-            assert len(provider.requests) == 1 + steers
-            await ours.turn("rather not")
-            assert "rejected" in results(provider)[0]
-            assert "rather not" in str(provider.requests[-1].body["messages"][-1])
+    async with today(one, folder=tmp_path) as (ours, provider):
+        await ours.prompt("go")
+        asked = await ours.content("toolCallRun", manualApproval=True)
+        if steers:
+            await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and then?"})
+        await ours.reject(asked)
+        await ours.expect_finished()
+        assert {"toolCallRejected", "toolCalled"} <= {each["type"] for each in of_calls(ours)}
+        assert len(provider.requests) == 1 + steers
+        await ours.turn("rather not")
+        assert "rejected" in results(provider)[0]
+        assert "rather not" in str(provider.requests[-1].body["messages"][-1])
 
 
 async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
-    task = {"agent": "scout", "task": "touch it"}
     script = [
-        calls(("eca_spawn_agent", task)),
+        calls(("eca_spawn_agent", {"agent": "scout", "task": "touch it"})),
         calls(("eca_shell_command", {"command": "touch made"})),
     ]
-    async with Provider(script, otherwise=reply("the end")) as provider:
-        scout = {"mode": "subagent", "description": "Touches.", "systemPrompt": "Touch."}
-        config = provider_config(provider.url, chat={"title": False}, agent={"scout": scout})
-        async with current(config, folder=tmp_path, clientInfo={"name": "VsCode"}) as ours:
-            await ours.prompt("go")
-            asked = await ours.until(
-                lambda each: each.get("params", {}).get("content", {}).get("manualApproval")
-            )
-            where = {"chatId": asked["params"]["chatId"]}
-            call_id = asked["params"]["content"]["id"]
-            await ours.tell("chat/toolCallReject", {**where, "toolCallId": call_id})
-            await ours.expect_finished()
-            assert len(provider.requests) == 2
-            await ours.turn("go on")
-            assert "rejected a tool call" in results(provider)[0]
+    scout = {"mode": "subagent", "description": "Touches.", "systemPrompt": "Touch."}
+    async with today(*script, folder=tmp_path, agent={"scout": scout}) as (ours, provider):
+        await ours.prompt("go")
+        asked = await ours.pending()
+        await ours.reject(asked["content"], chatId=asked["chatId"])
+        await ours.expect_finished()
+        assert len(provider.requests) == 2
+        await ours.turn("go on")
+        assert "rejected a tool call" in results(provider)[0]
 
 
-@pytest.mark.requirement("W-30d", "TOOL-9", "W-38b")
+@pytest.mark.requirement("W-26a", "W-30d", "TOOL-9", "W-38b")
 @pytest.mark.parametrize(
     ("name", "given", "config", "behavior", "ends", "told"),
     [
@@ -143,11 +119,13 @@ async def test_a_rejection_of_a_subagent_s_call_ends_both_turns(tmp_path):
         ("eca_read_file", '{"path": ', {}, "agent", None, "unreadable"),
         ("eca_read_file", '"a text"', {}, "agent", None, "unreadable"),
         ("eca_read_file", {"path": 5}, {}, "agent", None, "expected string"),
+        ("eca_read_file", {"path": "a", "start_line": 3}, {}, "agent", None,
+            'unknown: "start_line" (supported: path, line_offset, limit)'),
         ("eca_edit_file", {"path": "gone", "original_content": "a", "new_content": "b"}, ALLOW,
             "agent", None, "does not exist"),
     ],
 )  # fmt: skip
-async def test_a_call_that_cannot_run_needs_no_approval_and_the_turn_continues(
+async def test_a_call_that_cannot_run_is_not_asked(
     tmp_path, name, given, config, behavior, ends, told
 ):
     async with session(tmp_path, calls((name, given)), **config) as (ours, provider):
@@ -164,35 +142,25 @@ async def test_a_call_that_cannot_run_needs_no_approval_and_the_turn_continues(
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.requirement("W-30b")
-async def test_calls_of_one_answer_are_asked_together_and_answered_in_their_order(tmp_path):
-    one = calls(*(("eca_shell_command", {"command": f"echo {n} >> log; echo {n}"}) for n in "123"))
+@pytest.mark.requirement("W-30b", "W-31b", "TOOL-18", "TOOL-19")
+async def test_calls_are_asked_together_and_run_in_their_order_but_a_rejected_one(tmp_path):
+    commands = ("sleep 0.2; echo made > a.txt; echo 1", "touch never", "cat a.txt; echo 4")
+    first, second, last = [("eca_shell_command", {"command": each}) for each in commands]
+    one = calls(first, second, ("eca_read_file", {"path": "a.txt"}), last)
     async with session(tmp_path, one) as (ours, provider):
         await ours.prompt("go")
-        asked = [await ours.content("toolCallRun") for _ in range(3)]
-        for call in reversed(asked):
-            await ours.approve(call)
+        asked = [await ours.content("toolCallRun", manualApproval=True) for _ in range(3)]
+        await ours.approve(asked[2])
+        await ours.reject(asked[1])
+        await ours.approve(asked[0])
         await ours.expect_finished()
-        assert (tmp_path / "log").read_text() == "1\n2\n3\n"
-        assert [text.strip() for text in results(provider)] == ["1", "2", "3"]
-        assert len(provider.requests) == 2
-
-
-@pytest.mark.requirement("TOOL-18")
-async def test_what_follows_a_rejected_call_still_waits_for_what_was_before_it(tmp_path):
-    slow = {"command": "sleep 0.2; echo made > a.txt"}
-    one = calls(
-        ("eca_shell_command", slow),
-        ("eca_shell_command", RUN),
-        ("eca_read_file", {"path": "a.txt"}),
-    )
-    async with session(tmp_path, one) as (ours, provider):
-        await ours.prompt("go")
-        first, second = [await ours.content("toolCallRun") for _ in range(2)]
-        await ours.reject(second)
-        await ours.approve(first)
-        await ours.expect_finished()
-        assert "made" in results(provider)[2]
+        [rejected] = ours.contents(kind="toolCallRejected")
+        assert rejected["reason"] == "user-choice"
+        assert not (tmp_path / "never").exists()
+        one, two, three, four = results(provider)
+        assert (one.strip(), three, four.split()) == ("1", "made", ["made", "4"])
+        assert "rejected" in two
+        assert (len(provider.requests), ours.contents()[-3]["text"]) == (2, "the end")
 
 
 @pytest.mark.requirement("W-30h", "TOOL-1")
@@ -211,15 +179,12 @@ async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_
     )
     async with session(tmp_path, mixed) as (ours, _):
         await ours.turn("go")
-        ids = [each["id"] for each in of_calls(ours) if each["type"] == "toolCallPrepare"]
+        prepared = ours.contents(kind="toolCallPrepare")
+        ids = [each["id"] for each in prepared]
         assert ids == sorted(ids, key=ids.index)
         for call_id in set(ids):
-            texts = [
-                each["argumentsText"]
-                for each in of_calls(ours)
-                if each["type"] == "toolCallPrepare" and each["id"] == call_id
-            ]
-            assert "".join(texts) == '{"path":"a"}'
+            pieces = [each["argumentsText"] for each in prepared if each["id"] == call_id]
+            assert "".join(pieces) == '{"path":"a"}'
 
 
 async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path):
@@ -235,10 +200,8 @@ async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path):
         await ours.reject(second)
         await ours.approve(second)
         await ours.expect_finished()
-        assert order(of_calls(ours)) == [
-            *("Prepare", "Run", "Running", "ed"),
-            *("Prepare", "Run", "Rejected"),
-        ]
+        first_call, second_call = "Prepare Run Running ed", "Prepare Run Rejected"
+        assert order(of_calls(ours)) == f"{first_call} {second_call}".split()
 
 
 @pytest.mark.requirement("W-34b")
@@ -250,7 +213,6 @@ async def test_a_decision_in_the_instant_of_its_run_counts(tmp_path, monkeypatch
 
         async def approve(call_id: str) -> None:
             call = chats.call("c", call_id)
-            assert call is not None
             assert call.approve()
 
         def emit_and_approve(chat_id: str, role: Any, content: Any) -> None:
@@ -269,18 +231,6 @@ async def test_a_call_has_the_name_that_was_listed_however_the_model_spells_it(t
         await ours.turn("go")
         assert {each["name"] for each in of_calls(ours)} == {"eca_directory_tree"}
         assert of_calls(ours)[-1]["error"] is False
-
-
-@pytest.mark.requirement("TOOL-15")
-async def test_an_approval_for_the_session_covers_that_program_and_no_other(tmp_path):
-    same = calls(("eca_shell_command", RUN))
-    other = calls(("eca_shell_command", {"command": "echo hello; touch more"}))
-    async with session(tmp_path, same, same, other) as (ours, _):
-        await ours.prompt("go")
-        await ours.approve(await ours.content("toolCallRun"), save="session")
-        await ours.content("toolCallRun", manualApproval=False)
-        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
-        await ours.expect_finished()
 
 
 async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path):
@@ -305,11 +255,8 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_
         assert len(provider.requests) == 3
         assert any("failed 3 times" in str(each.get("text")) for each in received)
         assert finishes(received) == 1
-
-
-async def test_one_answer_with_the_same_failing_calls_is_warned(tmp_path):
-    one = calls(*[("eca_read_file", {"path": "gone"})] * 4)
-    async with session(tmp_path, one) as (ours, provider):
+    at_once = calls(*[("eca_read_file", {"path": "gone"})] * 4)
+    async with session(tmp_path, at_once) as (ours, provider):
         await ours.turn("go")
         assert len(results(provider)) == 4
 
@@ -352,14 +299,6 @@ async def stop_running(ours: Editor, folder: Path) -> None:
         await trio.lowlevel.checkpoint()
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 SLEEPER = {"command": "trap '' TERM; sleep 100 & echo $! > pid; wait"}
 UNFINISHED = reply(
     tool_call("eca_read_file", '{"path": "a"}'), tool_call("x", "{", index=1, call_id="2"), hang()
@@ -380,17 +319,13 @@ async def test_a_stop_closes_the_call_and_the_next_request_is_valid(tmp_path, sc
         await ours.prompt("go")
         await reach(ours, tmp_path)
         turn = ours.connection.chats.open("c").turn
-        assert turn is not None
         begun = trio.current_time()
         await ours.expect_stopped()
         assert turn.ended.is_set()
         assert trio.current_time() - begun < 1
         assert order(of_calls(ours))[-1] == end
         if (tmp_path / "pid").exists():
-            pid = int((tmp_path / "pid").read_text())
-            with trio.fail_after(1):
-                while is_alive(pid):  # killed, and not yet gone
-                    await trio.lowlevel.checkpoint()
+            assert_gone({int((tmp_path / "pid").read_text())})
         length = len(ours.seen)
         await ours.ask("chat/queryCommands", {"query": ""})
         assert len(ours.seen) == length + 1
@@ -422,7 +357,6 @@ async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
         await ours.prompt("go")
         await reach(ours, tmp_path)
         turn = ours.connection.chats.open("c").turn
-        assert turn is not None
         assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
         told = len(ours.contents())
         assert {"Rejected", "ed"}.isdisjoint(order(of_calls(ours)))
@@ -435,15 +369,9 @@ async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
 @pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11")
 async def test_the_tools_are_announced_again_when_the_behaviour_disables_others():
     async with editor() as ours:
-
-        def told() -> list[Any]:
-            return [
-                each["params"] for each in ours.seen if each.get("method") == "tool/serverUpdated"
-            ]
-
-        await ours.send(notification("chat/selectedBehaviorChanged", {"behavior": "plan"}))
+        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
         await ours.ask("chat/queryCommands", {"query": ""})
-        agent, plan = told()
+        agent, plan = ours.notified("tool/serverUpdated")
         assert (agent["name"], agent["status"], plan["type"]) == ("ECA", "running", "native")
         for update, disabled in ((agent, False), (plan, True)):
             tools = {each["name"]: each for each in update["tools"]}
@@ -461,19 +389,8 @@ async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_pa
         for _ in range(2):
             await trio.to_thread.run_sync(index._listing, True)
         await ours.ask("chat/queryContext", {"query": ""})
-        shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
-    [told] = [each["message"] for each in shown if each["type"] == "warning"]
-    assert told == (
+    [told] = ours.notified("$/showMessage")
+    assert told["message"] == (
         f"Could not read `{rules}`: the files that it ignores are listed and searched. "
         "Make the file readable."
     )
-
-
-async def test_unknown_arguments_are_refused_and_those_that_are_known_named(tmp_path):
-    (tmp_path / "a.txt").write_text("one")
-    script = calls(("eca_read_file", {"path": "a.txt", "start_line": 3}))
-    async with session(tmp_path, script) as (ours, provider):
-        await ours.turn("go")
-        assert of_calls(ours)[-1]["error"] is True
-        (result,) = results(provider)
-        assert 'unknown: "start_line" (supported: path, line_offset, limit)' in result

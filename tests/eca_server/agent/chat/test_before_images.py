@@ -14,10 +14,11 @@ import trio
 
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.worker import LIMITS
-from tests.eca_server.agent.chat.current import current, refused, set_store_limits, since
-from tests.eca_server.agent.chat.editor import SCRIPT, contents
+from tests.eca_server.agent.chat.current import current, set_store_limits, since
+from tests.eca_server.agent.chat.editor import SCRIPT
 from tests.eca_server.agent.chat.test_rollback import (
     full_disk,
+    not_rolled_back,
     rolled_back,
     said,
     shown,
@@ -26,9 +27,7 @@ from tests.eca_server.agent.chat.test_rollback import (
 )
 
 
-async def test_the_previous_content_of_a_file_is_stored_though_another_server_delays_the_disk(
-    tmp_path, folder
-):
+async def test_a_previous_content_is_stored_though_another_server_delays_the_disk(tmp_path, folder):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")
@@ -42,9 +41,7 @@ async def test_the_previous_content_of_a_file_is_stored_though_another_server_de
         assert tree(folder) == {"b": "old"}
 
 
-async def test_a_file_is_named_if_its_previous_content_could_not_be_saved(
-    tmp_path, folder, monkeypatch
-):
+async def test_a_file_whose_previous_content_is_not_saved_is_named(tmp_path, folder, monkeypatch):
     (folder / "b").write_text("old")
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
@@ -52,8 +49,7 @@ async def test_a_file_is_named_if_its_previous_content_could_not_be_saved(
             patched.setattr(queries, "add_before_images", full_disk)
             second = await said(ours, writes(b="2"))
         third = await said(ours, writes(b="3"))
-        asked = {"chatId": "c", "contentId": second}
-        error = await refused(ours, "chat/rollback", asked)
+        error = await not_rolled_back(ours, second)
         assert f"- {folder / 'b'}: its previous content could not be stored" in error["message"]
         assert tree(folder) == {"a": "1", "b": "3"}
         assert shown(await rolled_back(ours, third)) == ["1 file restored."]
@@ -62,9 +58,8 @@ async def test_a_file_is_named_if_its_previous_content_could_not_be_saved(
         [words] = shown(await rolled_back(ours, first, "rest"))
         assert words.startswith("1 new file deleted.\n\nNot restored:\n- ")
         assert tree(folder) == {"b": "2"}
-        assert shown(await rolled_back(ours, await said(ours, writes(b="4")))) == [
-            "1 file restored."
-        ]
+        fourth = await said(ours, writes(b="4"))
+        assert shown(await rolled_back(ours, fourth)) == ["1 file restored."]
 
 
 def edits(old: str, new: str) -> str:
@@ -73,12 +68,9 @@ def edits(old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize("late", [False, True])
-async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
-    tmp_path, folder, monkeypatch, *, late
-):
+async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypatch, late):
     (folder / "a").write_text("one\n")
     async with current(data=tmp_path, folder=folder) as ours:
-        begun = len(ours.seen)
         await ours.prompt(edits("one", "1"), model=SCRIPT)
         call = await ours.content("toolCallRun")
         (folder / "a").write_text("one\nthe user's\n")
@@ -87,12 +79,8 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
                 patched.setattr(queries, "add_before_images", full_disk)
             await ours.approve(call)
             await ours.expect_finished()
-        assert next(each for each in ours.contents() if each["type"] == "toolCalled")["error"]
-        first = next(
-            content["contentId"]
-            for role, content in contents(ours.seen[begun:], "c")
-            if role == "user"
-        )
+        assert ours.contents(kind="toolCalled")[0]["error"]
+        [first] = [each["contentId"] for each in ours.contents() if "contentId" in each]
         read = f"call eca_read_file {json.dumps({'path': 'a'})}"
         await said(ours, f"{read}\n{edits('one', '1')}")
         assert tree(folder) == {"a": "1\nthe user's\n"}
@@ -100,9 +88,7 @@ async def test_a_call_that_fails_has_changed_nothing_that_could_not_be_put_back(
         assert tree(folder) == {"a": "one\nthe user's\n"}
 
 
-async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_back(
-    tmp_path, folder, monkeypatch
-):
+async def test_a_call_stopped_before_a_change_leaves_none(tmp_path, folder, monkeypatch):
     begun, goes_on, add = threading.Event(), threading.Event(), queries.add_before_images
 
     def slowly(*given: Any) -> tuple[int, ...]:
@@ -124,9 +110,7 @@ async def test_a_call_stopped_before_it_changed_anything_leaves_nothing_to_put_b
 
 
 @pytest.mark.parametrize("call", ["fsync", "link"])
-async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
-    tmp_path, folder, monkeypatch, call
-):
+async def test_a_rollback_waits_for_a_stopped_call_that_writes(tmp_path, folder, monkeypatch, call):
     begun, goes_on, real = threading.Event(), threading.Event(), getattr(os, call)
 
     def slowly(*given: Any, **more: Any) -> None:
@@ -144,11 +128,10 @@ async def test_a_rollback_waits_for_a_call_that_was_stopped_and_still_writes(
             await trio.to_thread.run_sync(begun.wait, 30)
             await ours.expect_stopped()
             second = chat.history[2].content_id
-            asked = {"chatId": "c", "contentId": second}
-            error = await refused(ours, "chat/rollback", asked)
+            error = await not_rolled_back(ours, second)
         assert "Nothing was undone: a stopped tool call is still running." in error["message"]
         begun_again = len(ours.seen)
-        again = ours.request("chat/rollback", asked)
+        again = ours.request("chat/rollback", {"chatId": "c", "contentId": second})
         await ours.send(again)
         goes_on.set()
         await ours.answer(again)

@@ -6,6 +6,7 @@ import pytest
 
 from eca_protocol.testing.provider import Provider, finish, reply, usage
 from eca_server.agent.commands import chats
+from tests.eca_server.agent.chat.agent_session import today
 from tests.eca_server.agent.chat.current import current, since
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -17,17 +18,13 @@ from tests.eca_server.agent.chat.editor import (
     text,
 )
 
-CONFIG_UPDATED = "config/updated"
-
 
 async def test_a_model_is_selected_by_a_command_for_its_chat_alone():
     async with current() as ours:
         assert f"* {ECHO}\n" in text(await ours.turn("/model", model=ECHO))
-        begun = len(ours.seen)
         await ours.turn("/model SCRIPT", model=ECHO)
-        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
         selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
-        assert told == [{"chatId": "c", "chat": selected}]
+        assert ours.notified("config/updated")[1:] == [{"chatId": "c", "chat": selected}]
         assert (await ours.prompt("say a"))["model"] == SCRIPT
         await ours.expect_finished()
         assert (await ours.prompt("say a", "other"))["model"] == ECHO
@@ -40,10 +37,8 @@ async def test_a_model_is_selected_by_a_command_for_its_chat_alone():
 @pytest.mark.requirement("W-28")
 async def test_a_client_with_one_selection_has_the_model_selected_everywhere():
     async with editor() as ours:
-        begun = len(ours.seen)
         await ours.turn(f"/model {SCRIPT}", model=ECHO)
-        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
-        assert told == [{"chat": {"selectModel": SCRIPT}}]
+        assert ours.notified("config/updated")[1:] == [{"chat": {"selectModel": SCRIPT}}]
         assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
         await ours.expect_finished("other")
 
@@ -52,10 +47,9 @@ async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
     async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
         await ours.turn("/model script", model=ECHO)
         assert "* code\n" in text(await ours.turn("/agent"))
-        begun = len(ours.seen)
         await ours.turn("/agent MINE")
-        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
-        assert told == [{"chatId": "c", "chat": {"selectAgent": "mine"}}]
+        told = {"chatId": "c", "chat": {"selectAgent": "mine"}}
+        assert ours.notified("config/updated")[-1] == told
         assert (await ours.prompt("say a"))["model"] == SCRIPT
         await ours.expect_finished()
         assert ours.connection.chats.open("c").settings.behavior == "mine"
@@ -66,10 +60,9 @@ async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
         await ours.turn("say a", "other", model=SCRIPT)
         assert ours.connection.chats.open("other").settings.behavior == "agent"
     async with editor() as ours:
-        begun = len(ours.seen)
         await ours.turn("/agent plan")
-        told = [params for name, params in since(ours, begun) if name == CONFIG_UPDATED]
-        assert told == [{"chat": {"selectBehavior": "plan", "selectAgent": "plan"}}]
+        selected = {"selectBehavior": "plan", "selectAgent": "plan"}
+        assert ours.notified("config/updated")[1:] == [{"chat": selected}]
         await ours.turn("say a", "other", model=SCRIPT)
         assert ours.connection.chats.open("other").settings.behavior == "plan"
 
@@ -139,10 +132,9 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
 @pytest.mark.requirement("W-27")
 async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_command():
     script = [reply("a", finish("stop"), usage(4_990, 10))] * 2
+    models = {"models": {"m": {"limit": {"context": 10_000, "output": 50}}}}
     async with Provider(script) as provider:
-        config = provider_config(provider.url)
-        config["providers"]["p"]["models"]["m"] = {"limit": {"context": 10_000, "output": 50}}
-        config["autoCompactPercentage"] = 60
+        config = provider_config(provider.url, provider=models, autoCompactPercentage=60)
         async with current(config) as ours:
             told = (await ours.turn("hi"))[-2]
             answer = text(await ours.turn("/context"))
@@ -150,11 +142,8 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
             assert "contextBreakdown" not in (await ours.turn("hi"))[-2]
     assert told["autoCompactPercentage"] == 60
     found = told["contextBreakdown"]
-    assert (found["usedTokens"], found["freeTokens"], found["contextLimit"]) == (
-        5_000,
-        5_000,
-        10_000,
-    )
+    sizes = [found[each] for each in ("usedTokens", "freeTokens", "contextLimit")]
+    assert sizes == [5_000, 5_000, 10_000]
     tokens = {each["name"]: each["tokens"] for each in found["categories"]}
     assert sum(tokens.values()) == 5_000
     assert tokens["Tools"] > tokens["Instructions"] > tokens["Messages"] > 0
@@ -168,14 +157,11 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, mon
         assert "nothing to fork" in text(await ours.turn("/fork"))
         await ours.turn("say one", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-        begun = len(ours.seen)
         assert "This chat was forked to Mine (2)." in text(await ours.turn("/fork"))
-        [opened] = [params for name, params in since(ours, begun) if name == "chat/opened"]
+        opened = ours.notified("chat/opened")[-1]
         assert opened["title"] == "Mine (2)"
-        shown = ours.contents(opened["chatId"])
-        assert [each.get("text", each.get("title")) for each in shown] == [
-            "say one", "one", "Mine (2)",
-        ]  # fmt: skip
+        shown = [each.get("text", each.get("title")) for each in ours.contents(opened["chatId"])]
+        assert shown == ["say one", "one", "Mine (2)"]
         words = text(await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO))
         assert "Added 2 messages" in words
         monkeypatch.setattr(chats, "MAX_RESUMABLE", 1)
@@ -193,10 +179,7 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, mon
 
 async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_path):
     script = [reply("old"), reply("the summary"), reply("new")]
-    async with (
-        Provider(script, otherwise=reply("end")) as provider,
-        current(provider_config(provider.url), data=tmp_path) as ours,
-    ):
+    async with today(*script, data=tmp_path) as (ours, provider):
         await ours.turn("the old prompt", "a")
         await ours.turn("/compact", "a")
         await ours.turn("the new prompt")
@@ -207,9 +190,8 @@ async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_p
         assert [each in sent for each in words] == [True, True, True, False]
         page = await ours.ask("chat/history", {"chatId": "c"})
         shown = [each["content"]["text"] for each in page["contents"]]
-        assert shown == [
-            "the new prompt", "new", "(Summary of an earlier chat)", "continue", "end",
-        ]  # fmt: skip
+        summary = "(Summary of an earlier chat)"
+        assert shown == ["the new prompt", "new", summary, "continue", "the end"]
 
 
 async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):

@@ -23,9 +23,9 @@ from eca_protocol.testing.provider import (
     wait,
 )
 from eca_server.agent.chat.compaction import LONGEST_SUMMARY, SECONDS
+from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.editor import (
     ECHO,
-    Content,
     Editor,
     editor,
     finishes,
@@ -33,7 +33,6 @@ from tests.eca_server.agent.chat.editor import (
     text,
     types,
 )
-from tests.eca_server.agent.chat.test_history import conversation
 
 LIMIT = 10_000
 COMPACTED = "The chat was compacted"
@@ -58,8 +57,8 @@ class Case:
     @property
     def told(self) -> list[list[tuple[str, str]]]:
         """The conversation in each request that was for an answer."""
-        requests = self.provider.requests
-        return [conversation(each.body) for each in requests if not is_for_summary(each)]
+        requests = enumerate(self.provider.requests)
+        return [conversation(self.provider, n) for n, each in requests if not is_for_summary(each)]
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
@@ -89,10 +88,9 @@ async def chatting(
     left = {True: list(summaries), False: list(answers)}
     provider = Provider(lambda request: left[is_for_summary(request)].pop(0))
     async with provider:
-        configured = provider_config(provider.url, chat={"title": False}, **config)
         limit = {} if context is None else {"limit": {"context": context}}
-        configured["providers"]["p"]["models"]["m"] = limit
-        async with editor(configured) as ours:
+        models = {"models": {"m": limit}}
+        async with editor(provider_config(provider.url, provider=models, **config)) as ours:
             yield Case(ours=ours, provider=provider)
     assert left == {True: [], False: []}
 
@@ -101,7 +99,8 @@ FULL = answered("one is done", 9000)
 
 
 async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past():
-    async with chatting([FULL, answered("b"), answered("c")], [answered("THE SUMMARY")]) as case:
+    answers = [FULL, answered("b"), answered("c")]
+    async with chatting(answers, [answered("THE SUMMARY", 700)]) as case:
         await case.turn("one")
         received = await case.ours.turn("two")
         await case.turn("three")
@@ -119,6 +118,8 @@ async def test_before_a_chat_is_full_a_summary_takes_the_place_of_its_past():
     assert progress == ["Waiting model", "Compacting the chat", "Waiting model", "Generating", ""]
     [said] = [each for each in received if COMPACTED in each.get("text", "")]
     assert said["type"] == "text"
+    [used] = [each for each in received if each["type"] == "usage"]
+    assert used["sessionTokens"] == 9005 + 705 + 15
 
 
 @pytest.mark.parametrize("prompt", [9000, 7000])
@@ -138,102 +139,77 @@ async def test_messages_that_came_meanwhile_are_sent_again_behind_the_summary(pr
     assert "but not two" not in str(case.summaries)
 
 
-async def test_what_a_summary_takes_is_counted_in_its_turn():
-    async with chatting([FULL, answered("b")], [answered("s", 700)]) as case:
-        await case.turn("one")
-        received = await case.ours.turn("two")
-        [used] = [each for each in received if each["type"] == "usage"]
-        assert used["sessionTokens"] == 9005 + 705 + 15
-
-
-async def test_where_there_is_space_nothing_is_summarized():
-    async with chatting([answered("a", 7000), answered("b"), answered("c")]) as case:
-        for words in ("one", "two", "three"):
-            assert COMPACTED not in await case.turn(words)
-
-
-async def test_how_full_is_configured_and_a_behaviour_has_its_own():
-    config = {"autoCompactPercentage": 100, "behavior": {"plan": {"autoCompactPercentage": 10}}}
-    answers = [FULL, FULL, answered("c")]
-    async with chatting(answers, [answered("s")], **config) as case:
-        await case.turn("one")
-        assert COMPACTED not in await case.turn("two", behavior="agent")
-        assert COMPACTED in await case.turn("three", behavior="plan")
+LEFT = {"autoCompactTokensLeft": 2500}
+ALL_OF_IT = {"autoCompactPercentage": 100}
 
 
 @pytest.mark.parametrize(
-    ("config", "compacts"),
+    ("config", "used", "compacts"),
     [
-        ({"autoCompactTokensLeft": 1500}, False),
-        ({"autoCompactTokensLeft": 2500, "autoCompactPercentage": 100}, True),
-        ({"autoCompactTokensLeft": LIMIT, "autoCompactPercentage": 100}, False),
-        ({"autoCompactTokensLeft": 2500, "agent": {"code": {"autoCompactPercentage": 100}}}, False),
-        ({"agent": {"code": {"autoCompactTokensLeft": 2500, "autoCompactPercentage": 100}}}, True),
+        ({}, 7000, False),
+        ({}, 8000, True),
+        (ALL_OF_IT, 9000, False),
+        ({**ALL_OF_IT, "behavior": {"agent": {"autoCompactPercentage": 10}}}, 2000, True),
+        ({"autoCompactTokensLeft": 1500}, 8000, False),
+        ({**LEFT, **ALL_OF_IT}, 8000, True),
+        ({"autoCompactTokensLeft": LIMIT, **ALL_OF_IT}, 8000, False),  # too small a model
+        ({**LEFT, "agent": {"code": ALL_OF_IT}}, 8000, False),
+        ({"agent": {"code": {**LEFT, **ALL_OF_IT}}}, 8000, True),
     ],
-    ids=["enough left", "too little left", "too small a model", "agent's %", "agent's tokens"],
 )
-async def test_how_many_tokens_must_be_left_is_configured(config, *, compacts):
+async def test_how_full_a_chat_may_be_is_configured(config, used, compacts):
     summaries = [answered("s")] if compacts else []
-    said = [answered("a", 8000), answered("b")]
-    async with chatting(said, summaries, **config) as case:
+    async with chatting([answered("a", used), answered("b")], summaries, **config) as case:
         await case.turn("one")
-        await case.turn("two")
-        assert len(case.summaries) == len(summaries)
+        assert (COMPACTED in await case.turn("two")) is compacts
 
 
 async def test_what_was_not_counted_by_the_provider_is_estimated():
+    async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
+        await case.turn("one")
+        assert COMPACTED not in await case.turn("two")
     async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
         await case.turn("one")
         assert COMPACTED in await case.turn("x" * 4 * LIMIT)
         assert case.told[1][0][1].endswith("x" * 4 * LIMIT)
 
 
-async def test_a_model_whose_context_is_unknown_is_asked_as_it_is():
-    async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
-        await case.turn("one")
-        assert COMPACTED not in await case.turn("two")
+@pytest.mark.parametrize(
+    ("counted", "is_compacted"),
+    [
+        ([9000, 10, 9000, 10], [False, True, False, True]),
+        ([9000] * 5, [False, True, False, False, False]),  # this provider counts too much
+    ],
+)
+async def test_a_chat_is_compacted_again_when_it_has_filled_again(counted, is_compacted):
+    answers = [answered("x", each) for each in counted]
+    summaries = [answered(f"SUMMARY {n}") for n in range(sum(is_compacted))]
+    async with chatting(answers, summaries) as case:
+        said = [COMPACTED in await case.turn(f"prompt {n}") for n in range(len(counted))]
+    assert said == is_compacted
+    if len(summaries) == 2:
+        assert "SUMMARY 0" in case.summaries[1]["messages"][1]["content"]
+        assert "SUMMARY 1" in case.told[3][0][1]
+        assert "SUMMARY 0" not in case.told[3][0][1]
 
 
-async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again():
+@pytest.mark.parametrize("prompt", ["call nothing", "x" * 4 * LIMIT], ids=["short", "long"])
+async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again(prompt):
     call = tool_call("eca_nothing", '{"n": 1}')
     answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
     async with chatting(answers, [answered("IT CALLED nothing")]) as case:
-        said = await case.turn("call nothing")
-        assert COMPACTED in said
+        said = await case.turn(prompt)
+        assert said.count(COMPACTED) == 1
         assert said.endswith("done")
     [asked] = case.summaries
     past = asked["messages"][1]["content"]
-    assert "call nothing" in past
+    assert prompt[:20] in past
     assert 'called eca_nothing with {"n": 1}' in past
     assert "[eca_nothing failed:]" in past
     [(role, words)] = case.told[1]
     assert role == "user"
     assert "IT CALLED nothing" in words
-    assert words.endswith("\n\ncall nothing")
-
-
-async def test_a_long_first_prompt_does_not_keep_its_turn_from_being_compacted():
-    call = tool_call("eca_nothing", "{}")
-    answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
-    async with chatting(answers, [answered("SUMMARY")]) as case:
-        assert (await case.turn("x" * 4 * LIMIT)).count(COMPACTED) == 1
-
-
-async def test_a_provider_that_counts_too_much_is_not_asked_for_one_summary_after_the_other():
-    answers = [answered(str(number), 9000) for number in range(5)]
-    async with chatting(answers, [answered("s")]) as case:
-        said = [COMPACTED in await case.turn(f"prompt {number}") for number in range(5)]
-    assert said == [False, True, False, False, False]
-
-
-async def test_a_chat_that_fills_again_is_compacted_again():
-    answers = [FULL, answered("b"), FULL, answered("d")]
-    async with chatting(answers, [answered("FIRST"), answered("SECOND")]) as case:
-        said = [COMPACTED in await case.turn(f"prompt {number}") for number in range(4)]
-    assert said == [False, True, False, True]
-    assert "FIRST" in case.summaries[1]["messages"][1]["content"]
-    assert "SECOND" in case.told[3][0][1]
-    assert "FIRST" not in case.told[3][0][1]
+    assert words.endswith(f"\n\n{prompt}")
 
 
 FAILURES = {
@@ -293,31 +269,14 @@ async def test_a_stop_ends_a_summary_and_nothing_is_lost():
         assert all(words in past for words in ("one", "one is done", "two"))
 
 
-async def test_a_request_that_is_too_long_is_tried_once_more_behind_a_summary():
-    answers = [answered("a"), TOO_LONG, answered("b")]
-    async with chatting(answers, [answered("SUMMARY")], context=None) as case:
-        await case.turn("one")
-        said = await case.turn("two")
-    assert COMPACTED in said
-    assert said.endswith("b")
-    assert len(case.told[1]) == 3
-    [(_, words)] = case.told[2]
-    assert "SUMMARY" in words
-    assert words.endswith("\n\ntwo")
-
-
 async def test_a_request_that_is_too_long_even_so_ends_readably():
-    answers = [answered("a"), TOO_LONG, TOO_LONG, answered("c")]
+    answers = [TOO_LONG, answered("a"), TOO_LONG, TOO_LONG, answered("c")]
     async with chatting(answers, [answered("SUMMARY")]) as case:
+        # A first prompt has nothing to summarize.
+        assert "the conversation is too long" in await case.turn("one", chat="first")
         await case.turn("one")
         assert "the conversation is too long" in await case.turn("two")
         assert (await case.turn("three")).endswith("c")
-
-
-async def test_a_first_prompt_that_is_too_long_has_nothing_to_summarize():
-    async with chatting([TOO_LONG, answered("b")]) as case:
-        assert "the conversation is too long" in await case.turn("one")
-        await case.turn("two", chat="another")
 
 
 async def test_a_past_that_is_too_long_for_one_request_is_cut_until_it_fits():
@@ -344,46 +303,26 @@ async def test_a_past_that_never_fits_ends_readably():
     assert [words for _, words in case.told[2]] == ["one", "a", "two\n\nthree"]
 
 
-def system_texts(received: Sequence[Content]) -> list[str]:
-    return [each["text"] for each in received if each["type"] == "text"][1:]
-
-
 async def test_the_user_compacts_a_chat_and_says_how():
-    async with chatting([answered("a"), answered("b")], [answered("THE SUMMARY")]) as case:
+    summaries = [FAILURES["empty"], answered("THE SUMMARY")]
+    async with chatting([answered("a"), answered("b")], summaries) as case:
+        assert "nothing to compact" in await case.turn("/compact")
         await case.turn("one")
+        assert "cannot be used" in await case.turn("/compact", model="p/none")
+        assert NOT_COMPACTED in await case.turn("/compact")
+        assert case.ours.connection.chats.open("c").last_turn_failed
         received = await case.ours.turn("/compact keep  the names ")
-        compacted, summary = system_texts(received)
+        compacted, summary = [each["text"] for each in received if each["type"] == "text"][1:]
         assert COMPACTED in compacted
         assert summary.strip() == "THE SUMMARY"
         assert types(received)[-2:] == ["usage", "finished"]
+        assert "nothing to compact" in await case.turn("/compact")
         await case.turn("two")
-    assert "keep  the names" in case.summaries[0]["messages"][1]["content"]
+    assert "keep  the names" in case.summaries[1]["messages"][1]["content"]
+    assert "one" in case.summaries[1]["messages"][1]["content"]
     [(_, words)] = case.told[1]
     assert "THE SUMMARY" in words
     assert words.endswith("two")
-
-
-async def test_in_an_empty_chat_there_is_nothing_to_compact():
-    async with chatting([answered("a")], [answered("s")]) as case:
-        assert "nothing to compact" in await case.turn("/compact")
-        await case.turn("one")
-        assert COMPACTED in await case.turn("/compact")
-        assert "nothing to compact" in await case.turn("/compact")
-
-
-async def test_a_compaction_by_the_user_that_fails_changes_nothing():
-    async with chatting([answered("a"), answered("b")], [FAILURES["empty"]]) as case:
-        await case.turn("one")
-        assert NOT_COMPACTED in await case.turn("/compact")
-        assert case.ours.connection.chats.open("c").last_turn_failed
-        await case.turn("two")
-    assert [words for _, words in case.told[1]] == ["one", "a", "two"]
-
-
-async def test_compacting_with_a_model_that_cannot_be_asked_says_so():
-    async with chatting([answered("a")]) as case:
-        await case.turn("one")
-        assert "cannot be used" in await case.turn("/compact", model="p/none")
 
 
 async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too():

@@ -1,31 +1,25 @@
-"""Chats that today's clients list, open again, page through, clear, name, mark and delete."""
+"""Chats that today's clients list, open again, page through, clear, name, flag and delete."""
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply
+from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.store import queries
+from eca_server.agent.chat.store.rows import ChatSettings, decode_settings, encode_settings
 from eca_server.models.history import Message, TextPart
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.current import current, refused, since
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config, text
-
-SERVER_UPDATED = "tool/serverUpdated"
-
-
-async def told_of_status(ours: Editor) -> list[str]:
-    return [
-        message["params"]["status"]
-        for message in ours.seen
-        if message.get("method") == "chat/statusChanged"
-    ]
+from tests.eca_server.agent.chat.agent_session import ALLOW
+from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents, editor, text
 
 
-async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished():
+async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping():
     async with current() as ours:
         begun = len(ours.seen)
         await ours.turn("hi", model=ECHO)
@@ -34,20 +28,13 @@ async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished():
             "chat/opened", "chat/statusChanged", "progress", "text", "answer", "progress", "text",
             "usage", "chat/statusChanged", "progress",
         ]  # fmt: skip
-        begun = len(ours.seen)
-        await ours.turn("again", model=ECHO)
-        assert "chat/opened" not in [name for name, _ in since(ours, begun)]
-        assert await told_of_status(ours) == ["running", "idle"] * 2
-
-
-async def test_a_stop_is_stopping_and_idle_always_follows():
-    async with current() as ours:
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
+        assert len(ours.notified("chat/opened")) == 1
         [listed] = (await ours.ask("chat/list"))["chats"]
         assert listed["status"] == "running"
         await ours.expect_stopped()
-        assert await told_of_status(ours) == ["running", "stopping", "idle"]
+        statuses = [each["status"] for each in ours.notified("chat/statusChanged")]
+        assert statuses == ["running", "idle", "running", "stopping", "idle"]
 
 
 @pytest.mark.requirement("W-21g")
@@ -66,15 +53,10 @@ async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition(
 @pytest.mark.parametrize("name", ["emacs", "VsCode"])
 async def test_a_deleted_chat_is_announced_before_the_answer(name):
     async with current(clientInfo={"name": name}) as ours:
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
-        begun = len(ours.seen)
-        await ours.ask("chat/delete", {"chatId": "c"})
-        told = since(ours, begun)
+        await ours.hang()
+        told = await reaction(ours, "chat/delete", {"chatId": "c"})
         assert told[-2:] == [("chat/deleted", {"chatId": "c"}), ("answer", {})]
-        assert [each for each in told if each[0] == "progress"] == [("progress", "finished")] * (
-            name == "emacs"
-        )
+        assert values(told, "progress") == (["finished"] if name == "emacs" else [])
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
@@ -127,14 +109,10 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
 async def test_a_chat_that_runs_is_opened_silently_twice():
     async with current() as ours:
         await ours.turn("hi", model=ECHO)
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
-        begun = len(ours.seen)
-        opened = await ours.ask("chat/open", {"chatId": "c"})
-        assert opened["found"]
-        assert [name for name, _ in since(ours, begun)] == [
-            "chat/opened", "config/updated", "answer",
-        ]  # fmt: skip
+        await ours.hang()
+        told = await reaction(ours, "chat/open", {"chatId": "c"})
+        assert [name for name, _ in told] == ["chat/opened", "config/updated", "answer"]
+        assert told[-1][1]["found"]
         await ours.expect_stopped()
 
 
@@ -162,10 +140,8 @@ async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_beh
         assert asked["id"] not in [each.get("id") for each in ours.seen]
         await ours.turn("new", model=ECHO)
         await ours.answer(asked)
-        told = [each for name, each in since(ours, begun) if name == "text"]
-        assert [each.partition(" ")[0] for each in told] == [
-            *map(str, range(1, LONG)), "new", "new",
-        ]  # fmt: skip
+        told = [each.partition(" ")[0] for each in values(since(ours, begun))]
+        assert told == [*map(str, range(1, LONG)), "new", "new"]
 
 
 @pytest.mark.parametrize("ending", ["delete", "clear"])
@@ -191,10 +167,8 @@ async def test_a_history_is_read_in_pages_from_either_end():
 
         everything, meta = await page()
         assert everything == ["say a0", "a0", "say a1", "a1", "say a2", "a2"]
-        assert meta == {
-            "total": 6, "returned": 6, "beforeCursor": None, "afterCursor": None,
-            "compactionCursor": None,
-        }  # fmt: skip
+        cursors = dict.fromkeys(("beforeCursor", "afterCursor", "compactionCursor"))
+        assert meta == {"total": 6, "returned": 6, **cursors}
         found, meta = await page(limit=2)
         pages = [found]
         while meta["beforeCursor"]:
@@ -221,26 +195,33 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         ours.connection.chats.get("c").titling.title = "a model's"
-        begun = len(ours.seen)
-        assert await ours.ask("chat/clear", {"chatId": "c", "messages": True}) == {}
-        cleared = ("chat/cleared", {"chatId": "c", "messages": True})
-        assert since(ours, begun) == [cleared, ("answer", {})]
-        assert await ours.ask("chat/clear", {"chatId": "c", "messages": False}) == {}
-        assert await ours.ask("chat/clear", {"chatId": "nobody's"}) == {}
-        assert since(ours, begun)[2:] == [
-            ("answer", {}),
-            ("chat/cleared", {"chatId": "nobody's", "messages": True}),
-            ("answer", {}),
-        ]
+        [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        flag = {"chatId": "c", "contentId": prompt, "text": "here"}
+        assert await ours.ask("chat/addFlag", flag) == {}
+        for params, is_cleared in (
+            ({"chatId": "c", "messages": True}, True),
+            ({"chatId": "c", "messages": False}, False),
+            ({"chatId": "nobody's"}, True),
+        ):
+            told = await reaction(ours, "chat/clear", params)
+            cleared = ("chat/cleared", {**params, "messages": True})
+            assert told == [*([cleared] if is_cleared else []), ("answer", {})]
+        chat = ours.connection.chats.get("c")
+        assert dict(chat.settings.flags) == {}
+        await ours.turn("hi", "mine", model=ECHO)
+        await ours.ask("chat/update", {"chatId": "mine", "title": "Mine"})
+        await ours.ask("chat/clear", {"chatId": "mine"})
+        assert ours.connection.chats.get("mine").title == "Mine"
         begun = len(ours.seen)
         await ours.turn("hi", "nobody's", model=ECHO)
         assert since(ours, begun)[0] == ("chat/opened", {"chatId": "nobody's"})
         await ours.turn("two", model=ECHO)
-        assert ours.connection.chats.get("c").usage.tokens > 0
-        assert ours.connection.chats.get("c").title is None
+        assert text(ours.contents()[-4:]) == "two"
+        assert [str(each.parts[0].text) for each in chat.history] == ["two", "two"]
+        assert chat.usage.tokens > 0
+        assert chat.title is None
     async with current(data=tmp_path) as ours:
-        await ours.ask("chat/open", {"chatId": "c"})
-        assert text(ours.contents()) == "twotwo"
+        assert await reopened(ours) == ["two", "two"]
 
 
 async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cancelled(tmp_path):
@@ -268,7 +249,7 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(tmp_
     clear = queries.clear
 
     def slowly(*given: Any, **more: Any) -> None:
-        time.sleep(0.3)
+        time.sleep(0.1)
         clear(*given, **more)
 
     monkeypatch.setattr(queries, "clear", slowly)
@@ -280,45 +261,26 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(tmp_
         if ours.connection.chats.open("c").is_busy:
             await ours.expect_finished()
     async with current(data=tmp_path) as ours:
-        await ours.ask("chat/open", {"chatId": "c"})
-        assert text(ours.contents()) == "twotwo"
+        assert await reopened(ours) == ["two", "two"]
 
 
 async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         await ours.send(ours.request("chat/clear", {"chatId": "c"}), ours.request("shutdown"))
         await ours.until(lambda each: "id" in each and each.get("result", 0) is None)
     async with current(data=tmp_path) as ours:
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_a_cleared_chat_is_new_to_the_model_and_keeps_the_users_name_for_it():
-    provider = Provider(otherwise=reply("a"))
-    async with provider, current(provider_config(provider.url)) as ours:
-        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-        await ours.turn("one")
-        marked = next(each["contentId"] for each in ours.contents() if "contentId" in each)
-        await ours.ask("chat/addFlag", {"chatId": "c", "contentId": marked, "text": "here"})
-        await ours.ask("chat/clear", {"chatId": "c"})
-        await ours.turn("two")
-        told = [each["content"] for each in provider.requests[-1].body["messages"]]
-        assert told[1:] == ["two"]
-        chat = ours.connection.chats.get("c")
-        assert (chat.title, dict(chat.settings.flags)) == ("Mine", {})
-
-
 async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it():
     async with current() as ours:
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
+        await ours.hang()
         begun = len(ours.seen)
         cleared = ours.request("chat/clear", {"chatId": "c"})
         await ours.send(cleared, ours.prompt_request("say b", model=SCRIPT))
-        await ours.expect_finished()
-        await ours.expect_finished()
+        await ours.expect_finished(times=2)
         await ours.answer(cleared)
         told = [each for each in since(ours, begun) if each[0] in ("chat/cleared", "progress")]
         assert [name for name, _ in told[:2]] == ["progress", "chat/cleared"]
@@ -330,31 +292,9 @@ async def test_the_users_own_title_sticks():
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
         await ours.turn("hi", model=ECHO)
         await ours.turn("hi", model=ECHO)
-        titles = [each["title"] for each in ours.contents() if each["type"] == "metadata"]
-        assert titles == ["Mine"]
+        assert [each["title"] for each in ours.contents(kind="metadata")] == ["Mine"]
         error = await refused(ours, "chat/update", {"chatId": "", "title": "Nobody's"})
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
-
-
-async def test_a_mark_stays_at_its_message_until_it_is_taken_away(tmp_path):
-    async with current(data=tmp_path) as ours:
-        await ours.turn("one", model=ECHO)
-        [marked] = [each["contentId"] for each in ours.contents() if "contentId" in each]
-        flag = {"chatId": "c", "contentId": marked, "text": "here"}
-        begun = len(ours.seen)
-        assert await ours.ask("chat/addFlag", flag) == {}
-        told = since(ours, begun)
-        assert [name for name, _ in told] == ["chat/cleared", "text", "flag", "text", "answer"]
-        flag_id = ours.seen[begun + 2]["params"]["content"]["contentId"]
-        error = await refused(ours, "chat/addFlag", {**flag, "contentId": "no such"})
-        assert "params.contentId" in error["message"]
-    async with current(data=tmp_path) as ours:
-        await ours.ask("chat/open", {"chatId": "c"})
-        assert [each["type"] for each in ours.contents()] == ["text", "flag", "text"]
-        for _ in range(2):
-            assert await ours.ask("chat/removeFlag", {"chatId": "c", "contentId": flag_id}) == {}
-        found = await ours.ask("chat/history", {"chatId": "c"})
-        assert [each["content"]["type"] for each in found["contents"]] == ["text", "text"]
 
 
 async def test_an_older_client_is_sent_newer_things_only_on_request():
@@ -362,24 +302,132 @@ async def test_an_older_client_is_sent_newer_things_only_on_request():
         await ours.turn("hi", model=ECHO)
         await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
         begun = len(ours.seen)
-        assert (await ours.ask("chat/open", {"chatId": "c"}))["found"]
-        told = [name for name, _ in since(ours, begun)]
-        assert told == ["chat/cleared", "chat/opened", "text", "text", "answer"]
+        told = await reaction(ours, "chat/open", {"chatId": "c"})
+        names = [name for name, _ in told]
+        assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
         del ours.seen[begun:]
         await ours.ask("chat/delete", {"chatId": "c"})
         methods = {message["method"] for message in ours.seen if "method" in message}
         assert methods == {
             "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
         }  # fmt: skip
-        updates = [each for each in ours.seen if each.get("method") == "config/updated"]
-        assert len(updates) == 1
+        assert len(ours.notified("config/updated")) == 1
 
 
 @pytest.mark.requirement("W-33d", "W-33a")
 async def test_native_tools_are_named_without_prefix_to_all_but_the_model(tmp_path):
     async with current(folder=tmp_path) as ours:
-        [listed] = [each["params"] for each in ours.seen if each.get("method") == SERVER_UPDATED]
+        [listed] = ours.notified("tool/serverUpdated")
         assert "directory_tree" in [tool["name"] for tool in listed["tools"]]
         await ours.turn('call eca_directory_tree {"path": "."}', model=SCRIPT)
         calls = [each for each in ours.contents() if each["type"].startswith("toolCall")]
         assert {(each["server"], each["name"]) for each in calls} == {("eca", "directory_tree")}
+
+
+async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
+    """Add or remove a flag; return the contents of the chat as it is shown then."""
+    begun = len(ours.seen)
+    told = await reaction(ours, f"chat/{method}", {"chatId": "c", "contentId": content_id, **more})
+    assert told[0] == ("chat/cleared", {"chatId": "c", "messages": True})
+    assert told[-1] == ("answer", {})
+    return [content for _, content in contents(ours.seen[begun:])]
+
+
+async def opened(ours: Editor, chat_id: str = "c") -> list[Content]:
+    begun = len(ours.seen)
+    await ours.ask("chat/open", {"chatId": chat_id})
+    return [content for _, content in contents(ours.seen[begun:], chat_id)]
+
+
+def order(shown: list[Content]) -> list[str]:
+    """Return the ends, texts and flags, in order."""
+    kinds = {"text", "flag", "toolCalled", "reasonFinished"}
+    return [each["type"] for each in shown if each["type"] in kinds]
+
+
+async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_path: Path) -> None:
+    async with current(ALLOW, data=tmp_path) as ours:
+        await ours.turn("think hm\ncall eca_directory_tree\nsay done", model=SCRIPT)
+        shown = ours.contents()
+        [prompt] = [each["contentId"] for each in shown if "contentId" in each]
+        [thought] = [each["id"] for each in shown if each["type"] == "reasonFinished"]
+        [call] = [each["id"] for each in shown if each["type"] == "toolCalled"]
+        for content_id in (call, thought, prompt):
+            shown = await flagged(ours, "addFlag", content_id, text=f"at {content_id}")
+        flags = {each["text"]: each["contentId"] for each in shown if each["type"] == "flag"}
+        assert list(flags) == [f"at {prompt}", f"at {thought}", f"at {call}"]
+        assert len({*flags.values(), prompt, thought, call}) == 6
+        wanted = ["text", "flag", "reasonFinished", "flag", "toolCalled", "flag", "text"]
+        assert order(shown) == wanted
+        error = await refused(ours, "chat/addFlag", {"chatId": "c", "contentId": "no", "text": "x"})
+        assert "expected the id of a prompt, a tool call or a thought" in error["message"]
+    async with current(data=tmp_path) as ours:
+        again = await opened(ours)
+        assert order(again) == wanted
+        assert flags == {
+            each["text"]: each["contentId"] for each in again if each["type"] == "flag"
+        }
+        shown = await flagged(ours, "removeFlag", flags[f"at {thought}"])
+        assert order(shown) == ["text", "flag", "reasonFinished", "toolCalled", "flag", "text"]
+        removed = {"chatId": "c", "contentId": flags[f"at {thought}"]}
+        assert await reaction(ours, "chat/removeFlag", removed) == [("answer", {})]
+
+
+@pytest.mark.requirement("W-43b")
+async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_path: Path) -> None:
+    async with current(ALLOW, data=tmp_path) as ours:
+        await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
+        await ours.turn("later", model=ECHO)
+        prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
+        await flagged(ours, "addFlag", prompts[1], text="too late")
+        shown = await flagged(ours, "addFlag", call, text="here")
+        [flag] = [each["contentId"] for each in shown if each.get("text") == "here"]
+        told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": flag})
+        new = told[-1][1]["chatId"]
+    async with current(data=tmp_path) as ours:
+        assert order(await opened(ours, new)) == ["text", "toolCalled", "flag"]
+
+
+@pytest.mark.requirement("W-43c")
+async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> None:
+    async with current() as ours:
+        await ours.turn("before", model=ECHO)
+        [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        await ours.hang()
+        begun = len(ours.seen)
+        asked = {"chatId": "c", "contentId": prompt, "text": "here"}
+        told = await reaction(ours, "chat/addFlag", asked)
+        assert told == [("flag", "here"), ("answer", {})]
+        [queued, _] = [ours.prompt_request("next", model=ECHO), await ours.stop()]
+        await ours.expect_finished()
+        await ours.send(queued)
+        await ours.expect_finished()
+        told = since(ours, begun + 2)
+        cleared = [name for name, _ in told].index("chat/cleared")
+        shown = [each for each in told[cleared:] if each[0] in ("text", "flag")]
+        assert shown[:2] == [("text", "before"), ("flag", "here")]
+        assert shown[-2:] == [("text", "next"), ("text", "next")]
+
+
+@pytest.mark.requirement("W-43a")
+async def test_a_flag_goes_with_what_it_follows() -> None:
+    async with current(ALLOW) as ours:
+        await ours.turn("one", model=ECHO)
+        await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
+        prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
+        await flagged(ours, "addFlag", prompts[0], text="stays")
+        await flagged(ours, "addFlag", call, text="goes")
+        told = await reaction(ours, "chat/rollback", {"chatId": "c", "contentId": prompts[1]})
+        assert values(told, "flag") == ["stays"]
+        chat = ours.connection.chats.get("c")
+        assert [flag.text for flag in chat.settings.flags.values()] == ["stays"]
+
+
+async def test_flags_of_an_older_store_are_read() -> None:
+    body = json.dumps({"flags": {"m1": "here", "f2": {"after": "m2", "text": "there"}, "x": 1}})
+    flags = decode_settings(body.encode()).flags
+    assert flags == {"flag-m1": Flag(after="m1", text="here"), "f2": Flag(after="m2", text="there")}
+    kept = ChatSettings(flags=flags)
+    assert decode_settings(encode_settings(kept)) == kept

@@ -1,45 +1,59 @@
-"""The history that the model is sent: append-only, repaired, replayed unchanged."""
+"""The history that a model is sent: append-only, counted, cut, in pages, as one text."""
 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import (
-    Provider,
     Reply,
     close,
     finish,
     hang,
     reasoning,
     reply,
-    usage,
     wait,
 )
-from tests.eca_server.agent.chat.editor import editor, provider_config, text
+from eca_server.agent.chat.compaction import transcript
+from eca_server.agent.chat.history import History, UnknownMessage
+from eca_server.agent.chat.pages import Page, page_of
+from eca_server.models.backend import Request, Tool
+from eca_server.models.estimate import (
+    BYTES_PER_TOKEN,
+    TOKENS_PER_IMAGE,
+    TOKENS_PER_MESSAGE,
+    tokens_in,
+)
+from eca_server.models.events import Usage
+from eca_server.models.history import (
+    CompactionPart,
+    FilePart,
+    ImagePart,
+    Message,
+    Origin,
+    Part,
+    ReasoningPart,
+    ServerToolPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    effective_history,
+)
+from tests.eca_server.agent.chat.agent_session import conversation, older
+from tests.eca_server.agent.chat.editor import text
+from tests.eca_server.models.test_history import histories
 
 REFUSED = Reply(status=400, body={"error": {"message": "no"}})
 
 
-def conversation(body: dict[str, Any]) -> list[tuple[str, str]]:
-    """Role and text of each message after the system prompt."""
-    system, *messages = body["messages"]
-    assert system["role"] == "system"
-    return [(each["role"], _text(each["content"])) for each in messages]
-
-
-def _text(content: str | list[dict[str, Any]]) -> str:
-    return content if isinstance(content, str) else "|".join(part["text"] for part in content)
-
-
 @pytest.mark.requirement("ARROW:chat-text-4", "ARROW:chat-text-6", "ARROW:chat-text-8")
 async def test_each_request_carries_the_one_before_as_it_was() -> None:
-    turns = 12
-    provider = Provider([reply(f"answer {number}") for number in range(turns)])
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
+    turns = 5
+    async with older(*(reply(f"answer {n}") for n in range(turns))) as (ours, provider):
         for number in range(turns):
             received = await ours.turn(f"prompt {number}\n")
             assert text(received[2:]) == f"answer {number}"
@@ -47,41 +61,11 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
     for earlier, later in itertools.pairwise(bodies):
         assert later[: len(earlier)] == earlier
         assert len(later) == len(earlier) + 2
-    assert (
-        conversation(provider.requests[-1].body)
-        == [
-            line
-            for number in range(turns)
-            for line in (("user", f"prompt {number}\n"), ("assistant", f"answer {number}"))
-        ][:-1]
-    )
-
-
-async def test_after_a_restart_the_model_is_sent_the_messages_before(tmp_path: Path) -> None:
-    provider = Provider([reply("first answer"), reply("second answer")])
-    async with provider:
-        config = provider_config(provider.url)
-        for prompt in ("first prompt", "second prompt"):
-            async with editor(config, keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
-                await ours.turn(prompt)
-    expected = [("user", "first prompt"), ("assistant", "first answer"), ("user", "second prompt")]
-    assert conversation(provider.requests[-1].body) == expected
-
-
-async def test_after_a_stop_the_text_that_came_is_remembered() -> None:
-    script = [reply("half an ", "answer", hang()), reply("b")]
-    provider = Provider(script)
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
-        await ours.prompt("one")
-        await ours.content("text", text="answer")
-        await ours.expect_stopped()
-        await provider.until(lambda: provider.requests[0].closed_by_client)
-        await ours.turn("two")
-        assert conversation(provider.requests[1].body) == [
-            ("user", "one"),
-            ("assistant", "half an answer"),
-            ("user", "two"),
-        ]
+    assert conversation(provider)[-3:] == [
+        ("user", f"prompt {turns - 2}\n"),
+        ("assistant", f"answer {turns - 2}"),
+        ("user", f"prompt {turns - 1}\n"),
+    ]
 
 
 @pytest.mark.parametrize("ending", ["stop", "fault", "reasoning"])
@@ -91,8 +75,7 @@ async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> No
         "fault": REFUSED,
         "reasoning": reply(reasoning("hm"), hang()),
     }[ending]
-    provider = Provider([first, reply("b"), reply("c")])
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
+    async with older(first, reply("b")) as (ours, provider):
         await ours.prompt("one")
         if ending == "stop":
             await provider.until(lambda: "never" in provider.reached)
@@ -103,57 +86,246 @@ async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> No
         await ours.expect_finished()
         await ours.turn("two")
         await ours.turn("three")
-        assert conversation(provider.requests[1].body) == [("user", "one\n\ntwo")]
-        assert conversation(provider.requests[2].body) == [
+        assert conversation(provider, 1) == [("user", "one\n\ntwo")]
+        assert conversation(provider, 2) == [
             ("user", "one\n\ntwo"),
             ("assistant", "b"),
             ("user", "three"),
         ]
 
 
-async def test_after_a_stream_that_broke_the_text_that_came_is_remembered() -> None:
-    provider = Provider([reply("half", close()), reply("b")])
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
-        await ours.turn("one")
-        await ours.turn("continue")
-        assert conversation(provider.requests[1].body) == [
-            ("user", "one"),
-            ("assistant", "half"),
-            ("user", "continue"),
-        ]
-
-
-async def test_prompts_dropped_by_a_stop_never_reach_the_model() -> None:
-    provider = Provider([reply("a", hang()), reply("b")])
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
+@pytest.mark.parametrize("ending", ["stop", "the stream breaks"])
+async def test_after_an_end_in_between_the_text_that_came_is_remembered(ending: str) -> None:
+    last = hang() if ending == "stop" else wait("now")
+    async with older(reply("half an ", "answer", last, close())) as (ours, provider):
         await ours.prompt("one")
-        await ours.content("text", text="a")
-        await ours.prompt("dropped")
-        await ours.expect_stopped()
+        await ours.content("text", text="answer")
+        if ending == "stop":
+            await ours.prompt("dropped")
+            await ours.expect_stopped()
+            await provider.until(lambda: provider.requests[0].closed_by_client)
+        else:
+            provider.open("now")
+            await ours.expect_finished()
         await ours.turn("two")
-        said = [words for _, words in conversation(provider.requests[1].body)]
-        assert said == ["one", "a", "two"]
+        before = [("user", "one"), ("assistant", "half an answer")]
+        assert conversation(provider) == [*before, ("user", "two")]
         assert len(provider.requests) == 2
-
-
-@pytest.mark.requirement("CHAT-5")
-async def test_the_system_prompt_changes_with_the_behaviour_and_only_then() -> None:
-    provider = Provider(otherwise=reply("a"))
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
-        for behavior in ("agent", "agent", "plan", "plan"):
-            await ours.turn("hi", behavior=behavior)
-        systems = [request.body["messages"][0] for request in provider.requests]
-        assert systems[0] == systems[1] != systems[2] == systems[3]
-        assert [len(conversation(each.body)) for each in provider.requests] == [1, 3, 5, 7]
 
 
 @pytest.mark.requirement("CHAT-39")
 async def test_chats_do_not_know_each_other() -> None:
-    provider = Provider(otherwise=reply("a", finish("stop"), usage(1, 1)))
-    async with provider, editor(provider_config(provider.url, chat={"title": False})) as ours:
+    async with older(reply("a")) as (ours, provider):
         await ours.turn("one", "first")
         await ours.turn("two", "second")
         await ours.turn("three", "first")
-        assert conversation(provider.requests[1].body) == [("user", "two")]
-        said = [words for _, words in conversation(provider.requests[2].body)]
+        assert conversation(provider, 1) == [("user", "two")]
+        said = [words for _, words in conversation(provider, 2)]
         assert said == ["one", "a", "three"]
+
+
+def user(text: str) -> Message:
+    return Message(role="user", parts=(TextPart(text),))
+
+
+def test_a_token_is_four_bytes() -> None:
+    assert tokens_in([user("a" * 400)]) == 100 + TOKENS_PER_MESSAGE
+    assert tokens_in([user("語" * 400)]) == 300 + TOKENS_PER_MESSAGE
+    picture = ImagePart(media_type="image/png", data=b"x" * 10**6)
+    assert tokens_in([Message(role="user", parts=(picture,))]) < TOKENS_PER_IMAGE + 20
+    assert tokens_in([]) == 0
+
+
+def test_without_a_count_instructions_and_tools_are_estimated_too() -> None:
+    tool = Tool(name="t", description="d" * 4000, parameters={"type": "object"})
+    bare = History().tokens(Request(messages=[user("hi")]), 1)
+    whole = History().tokens(Request(system="s" * 4000, messages=[user("hi")], tools=[tool]), 1)
+    assert 2000 <= whole - bare < 2100
+
+
+def test_what_was_counted_stands_for_all_it_held() -> None:
+    window = History()
+    window.record(Usage(input=500, cache_read=300, cache_write=200, output=50), 2)
+    messages = [user("x" * 10**6), user("y"), user("z" * 40 * BYTES_PER_TOKEN)]
+    request = Request(system="s" * 10**6, messages=messages)
+    assert window.tokens(request, 3) == 1050 + 40 + TOKENS_PER_MESSAGE
+
+
+@pytest.mark.parametrize("usage", [Usage(), Usage(output=7), Usage(input=0, output=0)])
+def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
+    window = History()
+    window.record(usage, 1)
+    assert window.tokens(Request(messages=[user("x" * 4000)]), 1) >= 1000
+
+
+def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
+    window = History()
+    window.record(Usage(input=10**6, output=1), 2)
+    marker = Message(role="user", parts=(CompactionPart("short"), TextPart("prompt")))
+    history = [user("a"), user("b"), marker]
+    assert window.tokens(Request(messages=effective_history(history)), 3) < 100
+    window.record(Usage(input=70, output=7), 4)
+    history += [user("answer"), user("c")]
+    assert window.tokens(Request(messages=effective_history(history)), 5) == 77 + tokens_in(
+        [user("c")]
+    )
+
+
+ORIGIN = Origin(api="a", provider="p", model="m")
+
+
+def prompt(name: str) -> Message:
+    return Message(role="user", parts=(TextPart(name),), content_id=name)
+
+
+def answer(text: str) -> Message:
+    return Message(role="assistant", parts=(TextPart(text),), origin=ORIGIN)
+
+
+def unsent(*parts: Part) -> Message:
+    """Return a message that is no prompt of the user."""
+    return Message(role="user", parts=parts)
+
+
+def history(*messages: Message) -> History:
+    made = History()
+    made.extend(messages)
+    return made
+
+
+def test_a_cut_takes_the_messages_that_belong_to_the_prompt_with_it() -> None:
+    more = [unsent(TextPart("of a server's prompt")), prompt("two"), answer("b")]
+    cut = history(prompt("one"), answer("a"), *more).cut_at("two")
+    assert (cut.place, cut.named_by, cut.earlier) == (2, "two", 1)
+    assert (cut.content_ids, cut.last_remaining) == (["two"], "one")
+    summary = unsent(CompactionPart("summary"))
+    assert history(prompt("one"), summary, prompt("two")).cut_at("two").place == 2
+
+
+def test_a_prompt_that_is_not_recorded_is_cut_at_the_next_recorded_one() -> None:
+    made = history(prompt("one"), answer("a"))
+    made.unrecorded_prompts["command"] = 2
+    assert (made.cut_at("command").place, made.cut_at("command").named_by) == (2, None)
+    made.extend([prompt("two"), answer("b")])
+    cut = made.cut_at("command")
+    assert (cut.place, cut.named_by, cut.earlier) == (2, "two", 0)
+    with pytest.raises(UnknownMessage):
+        made.cut_at("nobody's")
+
+
+def test_stored_messages_go_before_those_since_and_none_comes_twice() -> None:
+    stored = [prompt("one"), answer("a"), prompt("two"), answer("b")]
+    made = history(prompt("two"), answer("b"), prompt("three"))
+    made.unrecorded_prompts["command"] = 2
+    made.restore(stored, running=[prompt("four")])
+    assert [each.content_id for each in made] == ["one", None, "two", None, "three"]
+    assert made.unrecorded_prompts == {"command": 4}
+    assert made.model_context == tuple(made)
+
+
+def test_a_cut_history_has_no_prompts_that_only_the_client_knew() -> None:
+    made = history(prompt("one"), answer("a"), prompt("two"))
+    made.unrecorded_prompts["command"] = 3
+    made.truncate(2)
+    assert [*made] == [prompt("one"), answer("a")]
+    assert made.model_context == tuple(made)
+    assert not made.unrecorded_prompts
+
+
+ANSWERS = st.sampled_from([["assistant"], ["assistant", "tool"], []])
+TURNS = st.lists(st.tuples(st.booleans(), st.lists(ANSWERS, max_size=3)), max_size=5)
+
+
+def history_of(turns: list[tuple[bool, list[list[str]]]]) -> list[Message]:
+    messages = []
+    for is_compacted, answers in turns:
+        part = CompactionPart("so far") if is_compacted else TextPart("hi")
+        name = None if is_compacted else f"m{len(messages)}"
+        messages.append(Message(role="user", parts=(part,), content_id=name))
+        roles = [role for answer in answers for role in answer]
+        messages += [Message(role=role, parts=(TextPart("a"),)) for role in roles]
+    return messages
+
+
+@given(turns=TURNS, limit=st.integers(1, 4), backwards=st.booleans())
+def test_pages_lose_nothing_and_part_no_call_from_its_result(turns, limit, backwards):
+    history = history_of(turns)
+    pages: list[Page] = []
+    cursor: str | None = None
+    while True:
+        if backwards:
+            page = page_of(history, limit=limit, before=cursor)
+            cursor = page.meta.before_cursor
+            pages.insert(0, page)
+        else:
+            page = page_of(history, limit=limit, after=cursor or "lastCompaction")
+            cursor = page.meta.after_cursor
+            pages.append(page)
+        if cursor is None:
+            break
+    told = [message for page in pages for message in page.messages]
+    compacted = [n for n, each in enumerate(history) if isinstance(each.parts[0], CompactionPart)]
+    first = 0 if backwards or not compacted else compacted[-1]
+    assert told == history[first:]
+    for page in pages:
+        own = [message for message in page.messages if message.role != "tool"]
+        assert page.meta.returned == len(own) <= limit
+        assert page.meta.total == sum(message.role != "tool" for message in history)
+        assert (page.meta.compaction_cursor is None) == (not compacted)
+        assert not page.messages or page.messages[0].role != "tool"
+
+
+def with_result(output: str, raw: str = "{}") -> list[Message]:
+    call = ToolCallPart(id="1", name="eca_grep", raw=raw, arguments={})
+    result = ToolResultPart(call_id="1", parts=(TextPart(output),))
+    return [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
+
+
+def test_it_names_the_author_of_each_message_and_the_results_of_calls() -> None:
+    messages = [
+        Message(
+            role="user",
+            parts=(
+                TextPart("Find it."),
+                ImagePart(media_type="image/png", data=b"x"),
+                FilePart(name="a.pdf", media_type="application/pdf", data=b"x"),
+            ),
+        ),
+        Message(
+            role="assistant",
+            parts=(
+                ReasoningPart(text="a secret thought"),
+                TextPart("I look."),
+                ServerToolPart(kind="web_search", raw={}),
+            ),
+        ),
+        *with_result("found", '{"pattern": "it"}'),
+    ]
+    assert transcript(messages, 10_000) == (
+        "user:\nFind it.\n[image]\n[file a.pdf]\n\n"
+        "assistant:\nI look.\n[used web_search]\n\n"
+        'assistant:\n[called eca_grep with {"pattern": "it"}]\n\n'
+        "tool:\n[eca_grep returned:]\nfound"
+    )
+
+
+def test_a_long_output_is_cut_before_what_people_say() -> None:
+    messages = [Message(role="user", parts=(TextPart("w" * 20_000),)), *with_result("o" * 20_000)]
+    told = transcript(messages, 100_000)
+    assert told.count("w") >= 20_000
+    assert told.count("o") < 5000
+    assert "bytes left out" in told
+
+
+def test_of_a_conversation_that_is_too_long_beginning_and_end_stay() -> None:
+    texts = [f"prompt {number} {'-' * 100}" for number in range(1000)]
+    told = transcript([Message(role="user", parts=(TextPart(text),)) for text in texts], 10_000)
+    assert len(told) < 10_100
+    assert "prompt 0 " in told
+    assert "prompt 999 " in told
+    assert "prompt 500 " not in told
+
+
+@given(histories, st.integers(1, 2000))
+def test_any_conversation_is_one_bounded_text(messages: Sequence[Message], size: int) -> None:
+    assert len(transcript(messages, size).encode()) <= size + 100

@@ -13,24 +13,17 @@ import pytest
 import trio.testing
 
 from eca_protocol.server.roots import uri_of
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import reply
 from eca_server.agent.chat import turn
 from eca_server.agent.hooks import background
 from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.config.hook_settings import HookEvent
-from tests.eca_server.agent.chat.agent_session import calls
+from tests.eca_server.agent.chat.agent_session import calls, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import (
-    SCRIPT,
-    Editor,
-    editor,
-    finishes,
-    provider_config,
-    text,
-)
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, editor, finishes, text
 from tests.eca_server.agent.chat.test_compaction import TOO_LONG
 from tests.eca_server.agent.chat.test_hooks import ended, hook, hooked, says, told
-from tests.eca_server.agent.chat.test_shutdown import shut_down
+from tests.eca_server.agent.chat.test_stored_chats import shut_down
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn, spawned
 from tests.eca_server.processes import assert_gone
 
@@ -49,16 +42,15 @@ async def settled(ours: Editor) -> None:
         await lane.finished.wait()
 
 
-async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
+async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path, folder):
+    data = tmp_path / "data"
     async with current({**ALL, "agent": SCOUT}, folder=folder, data=data) as ours:
         await ours.turn(spawn("say a"), model=SCRIPT)
         await settled(ours)
         await ours.prompt(call("shell_command", command="true"), model=SCRIPT)
         asked = (await ours.content("toolCallRun", name="shell_command"))["id"]
         await settled(ours)
-        await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": asked})
+        await ours.approve({"id": asked})
         await ours.expect_finished()
         await ours.turn("/compact briefly", chat="c", model=SCRIPT)
         await ours.turn("say b", chat="d", model=SCRIPT)
@@ -92,11 +84,8 @@ async def test_each_event_is_announced_once_and_states_as_they_change(tmp_path):
             assert await ours.ask("chat/delete", {"chatId": name}) == {}
         await ours.connection.chats.open("d").mailbox.finish()
         await settled(ours)
-    assert {(each["hook_type"], each.get("chat_id")) for each in kept(folder)[len(found) :]} == {
-        ("sessionStart", None),
-        ("chatEnd", "d"),
-        ("sessionEnd", None),
-    }
+    later = {(each["hook_type"], each.get("chat_id")) for each in kept(folder)[len(found) :]}
+    assert later == {("sessionStart", None), ("chatEnd", "d"), ("sessionEnd", None)}
 
 
 @pytest.mark.requirement("W-24")
@@ -144,9 +133,7 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
 
 @pytest.mark.parametrize("event", ["sessionEnd", "preRequest"])
 @pytest.mark.parametrize("hurries", [True, pytest.param(False, marks=pytest.mark.long)])
-async def test_a_hook_deaf_to_its_end_holds_no_shutdown_and_its_children_are_gone(
-    hurries, event, tmp_path, monkeypatch
-):
+async def test_a_hook_deaf_to_its_end_holds_no_shutdown(hurries, event, tmp_path, monkeypatch):
     if hurries:
         monkeypatch.setattr(background, "CLOSE_SECONDS", 0.5)
         monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 0.4)
@@ -180,9 +167,7 @@ async def test_nothing_is_sent_before_the_client_is_initialized(tmp_path):
         ("postCompact", "exit 2", "was compacted", True),
     ],
 )
-async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
-    event, shell, words, is_compacted, tmp_path
-):
+async def test_a_hook_may_block_a_compaction_or_add(event, shell, words, is_compacted, tmp_path):
     config = hooked(
         h=hook(event, shell, matcher="manual"), never=hook(event, "exit 2", matcher="a")
     )
@@ -204,15 +189,12 @@ async def test_a_hook_may_block_a_compaction_and_adds_to_its_summary(
         ("postCompact", says(**{"continue": False}), "Turn stopped by hook 'h'.", 3),
     ],
 )
-async def test_a_turn_ends_if_a_hook_ends_it_or_space_is_missing(
-    event, shell, words, requests, tmp_path
-):
+async def test_a_turn_ends_by_a_hook_or_without_space(event, shell, words, requests, tmp_path):
     replies = [reply("one"), TOO_LONG, reply("a summary")]
-    async with Provider(replies) as provider:
-        config = provider_config(provider.url, **hooked(h=hook(event, shell, matcher="auto")))
-        async with current(config, folder=tmp_path) as ours:
-            await ours.turn("first")
-            received = await ours.turn("second")
+    config = hooked(h=hook(event, shell, matcher="auto"))
+    async with today(*replies, folder=tmp_path, **config) as (ours, provider):
+        await ours.turn("first")
+        received = await ours.turn("second")
     assert words in text(received)
     assert finishes(received) == 1
     assert len(provider.requests) == requests
@@ -226,12 +208,10 @@ async def test_hooks_of_a_subagent_add_and_continue_as_those_of_a_turn(tmp_path)
         other=hook("postRequest", "grep -q parent_chat_id && exit 1; exit 0"),
     )
     spawning = calls(("eca_spawn_agent", {"agent": "scout", "task": "look"}))
-    async with (
-        Provider([spawning, reply("a"), reply("b"), reply("done")]) as provider,
-        current(provider_config(provider.url, agent=SCOUT, **config), folder=tmp_path) as ours,
-    ):
+    script = [spawning, reply("a"), reply("b"), reply("done")]
+    async with today(*script, folder=tmp_path, agent=SCOUT, **config) as (ours, provider):
         received = await ours.turn("first")
-    (called,) = spawned(received)
+    called = spawned(received)
     assert called["outputs"][0]["text"] == "b"
     asked = [each.body["messages"] for each in provider.requests]
     assert ["the date" in str(each) for each in asked] == [False, True, True, False]
@@ -243,6 +223,6 @@ async def test_a_hook_that_ends_a_subagent_ends_its_call_alone(tmp_path):
     config = hooked(h=hook("subagentStart", says(**{"continue": False, "stopReason": "no"})))
     async with current({**config, "agent": SCOUT}, folder=tmp_path) as ours:
         received = await ours.turn(f"{spawn('say a')}\nsay done", model=SCRIPT)
-    (called,) = spawned(received)
+    called = spawned(received)
     assert called["outputs"][0]["text"] == "This agent failed: Turn stopped by hook 'h': no"
     assert text(received).endswith("done")

@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, reply, wait
+from eca_protocol.testing.provider import reply, wait
 from eca_server.agent.chat.turn import Steer
 from eca_server.agent.hooks.hooks import HookResults, Hooks
 from eca_server.agent.tools import background
-from eca_server.models.history import TextPart, ToolCallPart, ToolResultPart
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session
+from eca_server.models.history import TextPart, ToolCallPart
+from tests.eca_server.agent.chat.agent_session import (
+    ALLOW,
+    calls,
+    conversation,
+    results,
+    session,
+    today,
+)
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
@@ -25,10 +32,10 @@ from tests.eca_server.agent.chat.editor import (
     Editor,
     editor,
     finishes,
-    provider_config,
     text,
     types,
 )
+from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.processes import assert_gone
 
 ENDS = ("toolCalled", "toolCallRejected")
@@ -42,6 +49,9 @@ def hook(event: str, *shells: str, **more: Any) -> dict[str, Any]:
     return {"type": event, "actions": [{"type": "shell", "shell": each} for each in shells], **more}
 
 
+NOT_BAD = hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0")
+
+
 def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
     return {"hooks": hooks}
 
@@ -53,12 +63,14 @@ def write(path: Path, **more: Any) -> str:
 
 def told(ours: Editor) -> str:
     """All texts the model was given in the chat."""
-    texts: list[str] = []
-    for message in ours.connection.chats.open("c").history:
-        for part in message.parts:
-            inner = part.parts if isinstance(part, ToolResultPart) else (part,)
-            texts += [each.text for each in inner if isinstance(each, TextPart)]
-    return "\n".join(texts)
+    parts = [part for each in ours.connection.chats.open("c").history for part in each.parts]
+    inner = [each for part in parts for each in getattr(part, "parts", (part,))]
+    return "\n".join(each.text for each in inner if isinstance(each, TextPart))
+
+
+async def read(ours: Editor, path: Path | str) -> list[Content]:
+    """A turn with one call that reads a file."""
+    return await ours.turn(f'call eca_read_file {{"path": "{path}"}}', model=SCRIPT)
 
 
 def ended(received: list[Content]) -> list[tuple[str, int]]:
@@ -87,23 +99,17 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path):
         assert told(ours).count("the date") == 1
     (begun,) = (tmp_path / "told").read_text().split("\n")
     assert json.loads(begun) == {
-        "hook_name": "begin",
-        "hook_type": "chatStart",
-        "workspaces": [str(tmp_path)],
-        "cwd": str(tmp_path),
-        "chat_id": "c",
-        "agent": "code",
-        "behavior": "code",
-        "full_model": SCRIPT,
-        "resumed": False,
-    }
+        "hook_name": "begin", "hook_type": "chatStart", "workspaces": [str(tmp_path)],
+        "cwd": str(tmp_path), "chat_id": "c", "agent": "code", "behavior": "code",
+        "full_model": SCRIPT, "resumed": False,
+    }  # fmt: skip
     assert json.loads((tmp_path / "prompt").read_text())["prompt"] == "say rewritten"
 
 
 async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path):
     config = hooked(
         begin=hook("chatStart", says(additionalContext="the date"), visible=False),
-        a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
+        a=NOT_BAD,
         b=hook("preRequest", f"grep -q worse && {says(**{'continue': False, 'stopReason': 'no'})}"),
     )
     async with current(config, folder=tmp_path) as ours:
@@ -127,11 +133,10 @@ async def test_what_a_hook_has_replaced_is_in_no_request(tmp_path):
     (commands / "look.md").write_text("Look at $1")
     config = hooked(h=hook("preRequest", says(replacedPrompt="public")))
     for asked in ("the planted word", "/look planted"):
-        async with Provider([reply("ok")], title=reply("A title")) as provider:
-            configured = provider_config(provider.url, chat={"title": True}, **config)
-            async with current(configured, folder=tmp_path) as ours:
-                await ours.turn(asked)
-                assert await ours.title() == "A title"
+        config["chat"] = {"title": True}
+        async with today(folder=tmp_path, **config) as (ours, provider):
+            await ours.turn(asked)
+            await ours.title()
         requests = [*provider.requests, *provider.title_requests]
         assert [each.body["messages"][-1]["content"] for each in requests] == ["public"] * 2
         assert "planted" not in str([each.body for each in requests])
@@ -142,54 +147,43 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
         more_said = {"a secret": "as bad", "as bad": "too bad"}.get(told.get("prompt"))
         if more_said is not None:  # while hooks hear the one before
             turn = ours.connection.chats.open("c").turn
-            assert turn is not None
             turn.steers.append(Steer(text=more_said))
         return await heard(hooks, event, told, *more)
 
     heard = Hooks.fire
     monkeypatch.setattr(Hooks, "fire", fire)
     config = hooked(
-        a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"),
+        a=NOT_BAD,
         b=hook("preRequest", f"grep -q secret && {says(replacedPrompt='public')}; exit 0"),
     )
     script = [reply("one", wait("now")), reply("two"), reply("three", wait("again"))]
-    async with (
-        Provider(script) as provider,
-        current(provider_config(provider.url, **config)) as ours,
-    ):
+    async with today(*script, **config) as (ours, provider):
         await ours.prompt("go")
         await provider.until(lambda: "now" in provider.reached)
-        for words in ("a bad idea", "a secret"):
-            await ours.tell("chat/promptSteer", {"chatId": "c", "message": words})
+        await steer(ours, "a bad idea", "a secret")
         provider.open("now")
         await ours.expect_finished()
-        asked = [each["content"] for each in provider.requests[-1].body["messages"]]
-        assert asked[-3:] == ["go", "one", "public"]
+        assert [words for _, words in conversation(provider)] == ["go", "one", "public"]
         for words in ("a bad idea", "as bad", "too bad"):
             assert f"Blocked by hook 'a': not so\n\n{words}" in text(ours.contents())
         await ours.prompt("go on")
         await provider.until(lambda: "again" in provider.reached)
-        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "bad alone"})
+        await steer(ours, "bad alone")
         provider.open("again")
         await ours.expect_finished()
         assert len(provider.requests) == 3
 
 
 async def test_a_message_that_replaces_another_during_a_command_is_read_too():
-    config = hooked(a=hook("preRequest", "grep -q bad && { echo 'not so' >&2; exit 2; }; exit 0"))
     script = [reply("one", wait("now")), reply("summary", wait("again")), reply("two")]
-    async with (
-        Provider(script, otherwise=reply("three")) as provider,
-        current(provider_config(provider.url, **config)) as ours,
-    ):
+    async with today(*script, **hooked(a=NOT_BAD)) as (ours, provider):
         await ours.prompt("go")
         await provider.until(lambda: "now" in provider.reached)
-        for words in ("/compact", "taken back"):
-            await ours.tell("chat/promptSteer", {"chatId": "c", "message": words})
+        await steer(ours, "/compact", "taken back")
         provider.open("now")
         await provider.until(lambda: "again" in provider.reached)
         await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
-        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "bad instead"})
+        await steer(ours, "bad instead")
         await ours.ask("chat/queryContext", {"query": ""})
         provider.open("again")
         await ours.expect_finished()
@@ -227,10 +221,7 @@ async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(tmp_path, even
     }
     config = hooked(h=hook(event, says(**{"continue": False}), matcher="eca__write_file"))
     config["toolCall"] = {"approval": {"ask": {"shell_command": {}}, "byDefault": "allow"}}
-    async with (
-        Provider([made[event]]) as provider,
-        current(provider_config(provider.url, **config), folder=tmp_path) as ours,
-    ):
+    async with today(made[event], folder=tmp_path, **config) as (ours, _):
         received = await ours.turn("go")
     ends = [each["type"] for each in received if each["type"] in ENDS]
     assert len(ends) == 4
@@ -263,29 +254,21 @@ async def test_a_hook_rejects_a_call_and_the_turn_continues(tmp_path, shell, mod
 
 @pytest.mark.requirement("W-33")
 async def test_a_hook_never_loosens_what_is_decided(tmp_path):
+    def of(name: str) -> dict[str, Any]:
+        return {"eca__read_file": {"argsMatchers": {"path": [f".*/{name}"]}}}
+
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     config = hooked(
         allow=hook("preToolCall", says(approval="allow"), matcher={"grep": {}, "write_file": {}}),
-        move=hook(
-            "preToolCall",
-            says(updatedInput={"path": str(outside)}),
-            matcher={"read_file": {"argsMatchers": {"path": [".*/moved"]}}},
-        ),
-        ask=hook(
-            "preToolCall",
-            says(approval="ask"),
-            matcher={"eca__read_file": {"argsMatchers": {"path": [".*/a"]}}},
-        ),
+        move=hook("preToolCall", says(updatedInput={"path": str(outside)}), matcher=of("moved")),
+        ask=hook("preToolCall", says(approval="ask"), matcher=of("a")),
     )
     config["toolCall"] = {"approval": {"allow": {"read_file": {}}, "deny": {"grep": {}}}}
     (inside / "a").write_text("text")
     async with current(config, folder=inside) as ours:
-        for prompt in (
-            write(inside / "asks"),
-            f'call eca_read_file {{"path": "{inside}/moved"}}',
-            f'call eca_read_file {{"path": "{inside}/a"}}',
-        ):
+        reads = [f'call eca_read_file {{"path": "{inside}/{name}"}}' for name in ("moved", "a")]
+        for prompt in (write(inside / "asks"), *reads):
             await ours.prompt(prompt, model=SCRIPT)
             run = await ours.content("toolCallRun")
             assert run["manualApproval"] is True, prompt
@@ -305,23 +288,19 @@ async def test_a_hook_rewrites_arguments_and_outputs(tmp_path):
         post2=hook("postToolCall", says(additionalContext="look twice"), visible=False),
     )
     async with current(config, folder=tmp_path) as ours:
-        received = await ours.turn('call eca_read_file {"path": "a"}', model=SCRIPT)
+        received = await read(ours, "a")
         (called,) = (each for each in received if each["type"] == "toolCalled")
         assert called["arguments"] == {"path": "b"}
-        assert [each["text"] for each in called["outputs"]] == [
-            "public",
-            '<eca_hook name="post2">\nlook twice\n</eca_hook>',
-        ]
-        about = {
-            each.get("toolCallId") for each in received if each["type"] == "hookActionFinished"
-        }
-        assert about == {called["id"]}
+        added = '<eca_hook name="post2">\nlook twice\n</eca_hook>'
+        assert [each["text"] for each in called["outputs"]] == ["public", added]
+        over = [each for each in received if each["type"] == "hookActionFinished"]
+        assert {each.get("toolCallId") for each in over} == {called["id"]}
         answer = ours.connection.chats.open("c").history[1]
         (kept,) = (part for part in answer.parts if isinstance(part, ToolCallPart))
         assert (kept.arguments, json.loads(kept.raw)) == ({"path": "b"}, {"path": "b"})
         (tmp_path / "b").write_text("secret")
-        received = await ours.turn('call eca_read_file {"path": "a"}', model=SCRIPT)
-        (called,) = (each for each in received if each["type"] == "toolCalled")
+        received = await read(ours, "a")
+        called = next(each for each in received if each["type"] == "toolCalled")
         assert called["outputs"][0]["text"] == "[Tool output hidden by hook]"
 
 
@@ -363,7 +342,7 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
         assert text(received).endswith("x" * 30_000)
 
 
-async def test_an_older_client_is_notified_of_failures_in_plain_text_and_hooks_hold_no_keys(
+async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(
     tmp_path,
 ):
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))

@@ -7,19 +7,11 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, reply, wait
+from eca_protocol.testing.provider import reply, wait
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.current import CURRENT, current, refused, since
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    SCRIPT,
-    Editor,
-    editor,
-    finishes,
-    provider_config,
-    text,
-)
-from tests.eca_server.agent.chat.test_steer import roles_and_words
+from tests.eca_server.agent.chat.agent_session import conversation, today
+from tests.eca_server.agent.chat.current import current, refused, since, values
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, finishes, text
 
 
 def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:
@@ -45,44 +37,38 @@ async def kinds(ours: Editor) -> dict[str, str | None]:
     "FIELD:ChatInlinePromptParams.*", "FIELD:ChatSummary.kind", "VALUE:ChatKind=inline"
 )
 async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> None:
-    async with Provider([reply("one"), reply("two"), reply("three")]) as provider:
-        config = provider_config(provider.url, chat={"title": True})
-        async with editor(config, started=False) as ours:
-            await ours.start(capabilities=CURRENT)
-            await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-            await ours.turn("first")
-            asked, told = await inline_turn(ours, "and\nthen?", sourceChatId="c")
-            assert asked == {"chatId": "i", "model": "p/m", "status": "prompting"}
-            opened = {"chatId": "i", "title": "inline: and then?"}
-            assert told[0] == ("chat/opened", opened)
-            assert [words for name, words in told if name == "text"] == ["and\nthen?", "two"]
-            assert told.index(("answer", asked)) < told.index(("text", "two"))
-            before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
-            assert roles_and_words(provider) == before
-            # Its source chat is unchanged, and the next prompt is an ordinary one.
-            await inline_turn(ours, "more", sourceChatId="c")
-            assert roles_and_words(provider)[2:] == [
-                *before[2:], ("assistant", "two"), ("user", "more"),
-            ]  # fmt: skip
-            assert text(ours.contents()) == "firstone"
-            assert await kinds(ours) == {"c": None, "i": "inline"}
+    title = {"title": True}
+    script = [reply("one"), reply("two"), reply("three")]
+    async with today(*script, chat=title) as (ours, provider):
+        await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
+        await ours.turn("first")
+        asked, told = await inline_turn(ours, "and\nthen?", sourceChatId="c")
+        assert asked == {"chatId": "i", "model": "p/m", "status": "prompting"}
+        opened = {"chatId": "i", "title": "inline: and then?"}
+        assert told[0] == ("chat/opened", opened)
+        assert values(told) == ["and\nthen?", "two"]
+        assert told.index(("answer", asked)) < told.index(("text", "two"))
+        before = [("user", "first"), ("assistant", "one"), ("user", "and\nthen?")]
+        assert conversation(provider) == before
+        # Its source chat is unchanged, and the next prompt is an ordinary one.
+        await inline_turn(ours, "more", sourceChatId="c")
+        later = [*before, ("assistant", "two"), ("user", "more")]
+        assert conversation(provider) == later
+        assert text(ours.contents()) == "firstone"
+        assert await kinds(ours) == {"c": None, "i": "inline"}
 
 
 @pytest.mark.requirement("FIELD:ChatInlinePromptParams.sourceChatId")
 async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
     script = [reply("one"), reply("a", wait("go"), "b"), reply("aside")]
-    async with (
-        Provider(script) as provider,
-        editor(provider_config(provider.url), started=False) as ours,
-    ):
-        await ours.start(capabilities=CURRENT)
+    async with today(*script) as (ours, provider):
         await ours.turn("first")
         await ours.prompt("second")
         await provider.until(lambda: "go" in provider.reached)
         await inline_turn(ours, "why?", sourceChatId="c")
-        assert roles_and_words(provider)[0] == ("user", "first")
-        assert "second" in str(roles_and_words(provider)[2:])
-        assert "why?" in str(roles_and_words(provider)[2:])
+        assert conversation(provider)[0] == ("user", "first")
+        assert "second" in str(conversation(provider)[2:])
+        assert "why?" in str(conversation(provider)[2:])
         provider.open("go")
         await ours.expect_finished()
         assert text(ours.contents()) == "firstonesecondab"
@@ -105,9 +91,7 @@ async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
     ("method", "params"),
     [("chat/open", {}), ("chat/history", {}), ("chat/rollback", {"contentId": "unknown"})],
 )
-async def test_another_request_in_the_same_read_leaves_its_chat(
-    method: str, params: dict[str, Any], tmp_path: Path
-) -> None:
+async def test_another_request_in_the_same_read_leaves_its_chat(method, params, tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("say one", model=SCRIPT)
     async with current(data=tmp_path) as ours:  # the source must be read
@@ -123,7 +107,7 @@ async def test_another_request_in_the_same_read_leaves_its_chat(
         await ours.expect_finished("i")
 
 
-@pytest.mark.requirement("FIELD:ChatInlinePromptParams.agent")
+@pytest.mark.requirement("FIELD:ChatInlinePromptParams.agent", "FIELD:ChatInlinePromptParams.model")
 async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() -> None:
     configured = {"chatInline": {"model": SCRIPT, "agent": "plan"}}
     async with current(configured) as ours:
@@ -139,6 +123,10 @@ async def test_what_is_configured_for_inline_chats_counts_before_the_source_s() 
         # A regular chat has nothing of it.
         asked, _ = await inline_turn(ours, "three", "c")
         assert (asked["model"], await kinds(ours)) == (ECHO, {"c": None, "i": "inline"})
+        await ours.tell("chat/selectedModelChanged", {"chatId": "j", "model": ECHO})
+        asked, _ = await inline_turn(ours, "two", "j", sourceChatId="c")
+        assert (asked["model"], (await kinds(ours))["j"]) == (ECHO, "inline")
+        assert len(ours.connection.chats.open("j").history) == 6
     async with current() as ours:
         await ours.turn("say a", model=SCRIPT)
         asked, _ = await inline_turn(ours, "say b", sourceChatId="c")
@@ -174,16 +162,12 @@ async def test_without_a_source_or_an_id() -> None:
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
         asked, _ = await inline_turn(ours, "say a", "subagent-mine", model=SCRIPT)
         assert asked["chatId"] == "subagent-mine"
+        key = "sk-0123456789abcdef0123"
+        await inline_turn(ours, f"/login nobody {key}", "k")
+        assert key not in str(ours.seen)
         asked, _ = await inline_turn(ours, "one", "x" * 300, model=ECHO)
         assert asked["status"] == "prompting"
         assert "one" in text(ours.contents("x" * 300))
-
-
-async def test_a_key_in_the_first_prompt_is_not_shown() -> None:
-    async with current() as ours:
-        key = "sk-0123456789abcdef0123"
-        await inline_turn(ours, f"/login nobody {key}")
-        assert key not in str(ours.seen)
 
 
 async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) -> None:
@@ -198,17 +182,6 @@ async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) 
         assert await kinds(ours) == {"c": None, "other": None}
         told = [each for each in ours.seen[begun:] if each.get("params", {}).get("chatId") == "i"]
         assert [each["method"] for each in told] == ["chat/deleted"]
-
-
-@pytest.mark.requirement("FIELD:ChatInlinePromptParams.model")
-async def test_what_was_selected_for_the_chat_before_counts_and_it_is_inline_still() -> None:
-    async with current({"chatInline": {"model": ECHO}}) as ours:
-        await ours.turn("say one", model=SCRIPT)
-        await ours.tell("chat/selectedModelChanged", {"chatId": "i", "model": SCRIPT})
-        asked, _ = await inline_turn(ours, "say two", sourceChatId="c")
-        assert asked["model"] == SCRIPT
-        assert await kinds(ours) == {"c": None, "i": "inline"}
-        assert len(ours.connection.chats.open("i").history) == 4
 
 
 async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:

@@ -5,46 +5,50 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import trio
 
-from eca_protocol.testing import provider as scripted
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.commands.login import MASKED
 from eca_server.models.credentials.server_secrets import store_secrets
+from tests.eca_server.agent.chat.agent_session import today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    SCRIPT,
-    Editor,
-    editor,
-    provider_config,
-    text,
-    types,
-)
-from tests.eca_server.agent.chat.test_steer import steer
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, finishes, text, types
+from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
+from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
 KEY = "planted-0123456789-key"
 CONFIG = {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}}}}
 
 
-def stored(tmp_path: Path) -> dict[str, object]:
+def stored(tmp_path: Path) -> dict[str, Any]:
     file = tmp_path / "eca-python" / "logins.json"
-    found: dict[str, object] = json.loads(file.read_text())["providers"] if file.exists() else {}
-    return found
+    return json.loads(file.read_text())["providers"] if file.exists() else {}
 
 
-def holds_no_key(ours: Editor) -> bool:
-    return KEY not in json.dumps(ours.seen)
+@asynccontextmanager
+async def chatting(data: Path, config: Any = None, **environ: str) -> AsyncIterator[Editor]:
+    """A session that stores its logins in `data`, and must never show the key."""
+    async with editor(config or CONFIG, XDG_DATA_HOME=str(data), **environ) as ours:
+        yield ours
+        assert KEY not in json.dumps(ours.seen)
 
 
 async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
-        asked = await ours.turn("/login p")
-        assert "Paste the key of p" in text(asked)
+    async with chatting(tmp_path) as ours:
+        assert "Paste the key of p" in text(await ours.turn("/login p"))
+        assert text((await ours.turn("word", chat="two", model=ECHO))[2:]) == "word"
+        assert "expected one word" in text(await ours.turn(f"my key: {KEY}", model=ECHO))
         received = await ours.turn(KEY)
         assert types(received) == ["progress", "text", "finished"]
         assert received[1]["text"] == MASKED
@@ -52,35 +56,39 @@ async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(tmp_pa
         assert not ours.connection.chats.open("c").history
         assert ours.connection.models.find("p/m")
         assert text((await ours.turn(KEY[:5], model=ECHO))[2:]) == KEY[:5]
-        assert holds_no_key(ours)
     assert stored(tmp_path) == {"p": {"key": KEY}}
     assert KEY not in caplog.text
 
 
-async def test_a_key_in_the_command_itself_is_masked_in_the_echo(tmp_path):
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
-        received = await ours.turn(f"/login p {KEY}")
-        assert received[1]["text"] == f"/login p {MASKED}"
-        assert holds_no_key(ours)
+async def test_a_key_in_the_command_is_masked_in_the_echo_and_the_next_request_has_it(
+    tmp_path,
+):
+    async with Provider([reply("hi")]) as endpoint:
+        config = {"providers": {"p": {"url": endpoint.url, "models": {"m": {}}}}}
+        async with chatting(tmp_path, config) as ours:
+            received = await ours.turn(f"/login p {KEY}")
+            assert received[1]["text"] == f"/login p {MASKED}"
+            assert text((await ours.turn("hello", model="p/m"))[2:]).startswith("hi")
+        assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert stored(tmp_path) == {"p": {"key": KEY}}
+    (tmp_path / "data").write_text("no folder")
+    async with chatting(tmp_path / "data") as ours:
+        assert "Could not store the key of" in text(await ours.turn(f"/login p {KEY}"))
+        assert ours.connection.chats.open("c").last_turn_failed
 
 
-@pytest.mark.parametrize("words", ["/btw", "  /BTW\n/btw "])
+@pytest.mark.parametrize("words", ["/btw ", "  /BTW\n/btw  "])
 async def test_a_key_in_the_command_of_a_side_question_is_masked_too(words, tmp_path):
     async with current(CONFIG, data=tmp_path) as ours:
-        received = await ours.turn(f"{words} /login p {KEY}", model=ECHO)
-        assert received[1]["text"] == f"{words} /login p {MASKED}"
+        received = await ours.turn(f"{words}/login p {KEY}", model=ECHO)
+        assert received[1]["text"] == f"{words}/login p {MASKED}"
         await ours.until(lambda each: "Stored the key of p" in str(each))
-        assert holds_no_key(ours)
+        assert KEY not in json.dumps(ours.seen)
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
 async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
-    script = [scripted.reply("a", scripted.wait("go"), "b")]
-    async with (
-        scripted.Provider(script, otherwise=scripted.reply("c")) as provider,
-        current(provider_config(provider.url), data=tmp_path) as ours,
-    ):
+    async with today(reply("a", wait("go"), "b"), data=tmp_path) as (ours, provider):
         await ours.prompt("task")
         await provider.until(lambda: "go" in provider.reached)
         await steer(ours, "word")
@@ -90,7 +98,7 @@ async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
         await ours.expect_finished(times=2)
         shown = text(ours.contents())
         assert shown.count("may be the key that `/login` asks for") == 1
-        assert holds_no_key(ours)
+        assert KEY not in json.dumps(ours.seen)
         sent = str([each.body for each in provider.requests])
         assert [each in sent for each in (KEY, "word", "a sentence")] == [False, True, True]
         await ours.turn(KEY)
@@ -108,12 +116,12 @@ async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
         await ours.stop(worker)
         await ours.expect_finished()
         assert text(ours.contents(worker)).count(f"/login p {MASKED}") == 2  # dropped and repeated
-        assert holds_no_key(ours)
+        assert KEY not in json.dumps(ours.seen)
     assert stored(tmp_path) == {}
 
 
 async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_path):
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path) as ours:
         await ours.prompt("wait forever", model=SCRIPT)
         await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
         await ours.expect_stopped()
@@ -122,59 +130,37 @@ async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_pat
         assert text((await ours.turn("a prompt", model=ECHO))[2:]) == "a prompt"
         await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
         await ours.expect_finished(times=2)
-        assert holds_no_key(ours)
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.parametrize("end", ["cancel", "", "stop", "clear", "/costs", "what is this?"])
+@pytest.mark.parametrize(
+    "end", ["cancel", "", "stop", "clear", "delete", "/costs", "what is this?"]
+)
 async def test_a_login_is_given_up(end, tmp_path):
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path) as ours:
         await ours.turn("/login p")
         if end == "stop":
             await ours.stop()
-        elif end == "clear":
-            await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+        elif end in ("clear", "delete"):
+            await ours.ask(f"chat/{end}", {"chatId": "c", "messages": True})
         else:
             assert (await ours.turn(end, model=ECHO))[1]["text"] == end
         assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
     assert stored(tmp_path) == {}
 
 
-async def test_what_is_no_key_is_not_stored_nor_sent_and_the_wait_continues(tmp_path):
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
-        await ours.turn("/login p")
-        received = await ours.turn(f"my key: {KEY}", model=ECHO)
-        assert "expected one word" in text(received)
-        await ours.turn(KEY, model=ECHO)
-        assert holds_no_key(ours)
-    assert stored(tmp_path) == {"p": {"key": KEY}}
-
-
-async def test_only_the_chat_that_asked_waits(tmp_path):
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
-        await ours.turn("/login p", chat="one")
-        assert text((await ours.turn("word", chat="two", model=ECHO))[2:]) == "word"
-        await ours.ask("chat/delete", {"chatId": "one"})
-        assert text((await ours.turn("word", chat="one", model=ECHO))[2:]) == "word"
-    assert stored(tmp_path) == {}
-
-
 async def test_new_models_are_announced_and_those_of_a_removed_key_taken_back(tmp_path):
     config = {"providers": {"openai": {"models": {"gpt": {}}}}}
-    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, config) as ours:
         await ours.turn(f"/login openai {KEY}")
         await ours.turn("/logout openai")
-        told = [
-            each["params"]["chat"] for each in ours.seen if each.get("method") == "config/updated"
-        ]
-        models = [each["models"] for each in told]
+        models = [each["chat"]["models"] for each in ours.notified("config/updated")]
         assert ["openai/gpt" in each for each in models] == [False, True, False]
         assert stored(tmp_path) == {}
 
 
 async def test_login_lists_providers_and_where_their_keys_are(tmp_path):
-    environ = {"XDG_DATA_HOME": str(tmp_path), "GROQ_API_KEY": KEY}
-    async with editor(CONFIG, **environ) as ours:
+    async with chatting(tmp_path, GROQ_API_KEY=KEY) as ours:
         await ours.turn(f"/login openai {KEY}")
         lines = text(await ours.turn("/login")).splitlines()
         assert "- p" in lines
@@ -191,7 +177,7 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path):
 
 async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path):
     config = {"providers": {"p": {"url": "http://127.0.0.1:9", "key": "configured-0123"}}}
-    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, config) as ours:
         said = text(await ours.turn(f"/login p {KEY}"))
         assert "The key in providers.p.key takes precedence over it." in said
         assert "configured-0123" not in json.dumps(ours.seen)
@@ -199,44 +185,167 @@ async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path):
         assert "The key in providers.p.key is used now" in said
 
 
-async def test_a_login_that_cannot_be_stored_says_so_without_the_key(tmp_path):
-    (tmp_path / "data").write_text("no folder")
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path / "data")) as ours:
-        assert "Could not store the key of" in text(await ours.turn(f"/login p {KEY}"))
-        assert ours.connection.chats.open("c").last_turn_failed
-        assert holds_no_key(ours)
-
-
-async def test_a_damaged_file_of_logins_is_reported_at_the_start(tmp_path):
+async def test_a_damaged_file_of_logins_is_reported_at_the_start_and_set_aside(tmp_path):
     file = tmp_path / "eca-python" / "logins.json"
     file.parent.mkdir()
     file.write_text("{")
-    async with editor(CONFIG, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path) as ours:
         assert text(await ours.turn("/doctor")).count(f"{file}: expected JSON") == 1
-        shown = [each for each in ours.seen if each.get("method") == "$/showMessage"]
-        assert str(file) in json.dumps(shown)
-    assert file.read_text() == "{"
-
-
-async def test_the_next_request_carries_the_stored_key(tmp_path):
-    async with scripted.Provider([scripted.reply(scripted.text("hi"))]) as endpoint:
-        config = {"providers": {"p": {"url": endpoint.url, "models": {"m": {}}}}}
-        async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
-            await ours.turn(f"/login p {KEY}")
-            assert text((await ours.turn("hello", model="p/m"))[2:]).startswith("hi")
-        assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        assert str(file) in str(ours.notified("$/showMessage"))
+        assert file.read_text() == "{"
+        said = text(await ours.turn(f"/login openai {KEY}"))
+        [aside] = file.parent.glob("logins.json.damaged-*")
+        assert f"it was renamed to {aside}" in said
+    assert stored(tmp_path) == {"openai": {"key": KEY}}
 
 
 async def test_a_login_in_the_systems_keyring_counts_after_a_restart(tmp_path, monkeypatch):
     keyring = FakeKeyring()
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     config = {"keyring": True, "providers": {"openai": {"models": {"gpt": {}}}}}
-    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, config) as ours:
         said = text(await ours.turn(f"/login openai {KEY}"))
         assert "in the system's keyring." in said
     assert stored(tmp_path) == {"openai": {"in": "keyring"}}
-    async with editor(config, XDG_DATA_HOME=str(tmp_path)) as ours:
+    async with chatting(tmp_path, config) as ours:
         while "openai/gpt" not in ours.connection.models.names:
             await ours.until(lambda _: True)
         await ours.turn("/logout openai")
     assert keyring.stored == {}
+
+
+BEGUN = {
+    "device_code": "device-code-planted",
+    "user_code": "ABCD-1234",
+    "verification_uri": "https://login.example/device",
+    "interval": 0.01,
+}
+PENDING = {"error": "authorization_pending"}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LoginServer]:
+    async with login_server() as running:
+        yield running
+
+
+def config(server: LoginServer, **auth: str) -> dict[str, Any]:
+    auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token", **auth}
+    provider = {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}
+    return {"providers": {"p": provider}}
+
+
+def by_device(server: LoginServer) -> dict[str, Any]:
+    server.says["/device"] = [(200, BEGUN)]
+    return config(server, deviceUrl=f"{server.url}/device")
+
+
+async def said(ours: Editor, words: str) -> str:
+    while words not in (so_far := text(ours.contents())):
+        await ours.until(lambda _: True)
+    return so_far
+
+
+async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    planned = by_device(server)
+    server.says["/token"] = [(200, PENDING)] * 3
+    async with chatting(tmp_path, planned) as ours:
+        received = await ours.turn("/login p")
+        assert "https://login.example/device" in text(received)
+        assert "`ABCD-1234`" in text(received)
+        assert "Stored the login of p" in text(received)
+        assert {"type": "progress", "state": "running", "text": "Waiting for the login"} in received
+        assert finishes(received) == 1
+        assert stored(tmp_path)["p"]["access"] == "access-1"
+        assert ours.connection.models.find("p/m")
+        assert text((await ours.turn("a word", model=ECHO))[2:]) == "a word"
+        seen = json.dumps(ours.seen) + caplog.text
+        for secret in ("access-1", "refresh-1", "device-code-planted"):
+            assert secret not in seen
+        assert "Removed the stored key of p" in text(await ours.turn("/logout p"))
+    assert stored(tmp_path) == {}
+
+
+@pytest.mark.requirement("CHAT-9")
+async def test_a_browser_login_is_one_turn(server, tmp_path):
+    planned = config(server, authorizeUrl="https://login.example/authorize")
+    async with chatting(tmp_path, planned) as ours, HTTPClient() as browser:
+        asked = await ours.prompt("/login p")
+        assert asked["status"] == "login"
+        shown = await said(ours, "To cancel the login, stop this prompt")
+        [link] = [word for word in shown.split() if word.startswith("https://login.example")]
+        fields = {name: value[0] for name, value in parse_qs(urlsplit(link).query).items()}
+        back = f"{fields['redirect_uri']}?code=code-planted&state={fields['state']}"
+        async with browser.stream("GET", back) as response:
+            assert response.status == 200
+        await ours.expect_finished()
+        assert "code-planted" not in json.dumps(ours.seen)
+    assert stored(tmp_path)["p"]["refresh"] == "refresh-1"
+
+
+@pytest.mark.requirement("W-23")
+@pytest.mark.parametrize("way", ["deviceUrl", "authorizeUrl"])
+async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
+    server.says["/device"] = [(200, BEGUN)]
+    server.says["/token"] = [(200, PENDING)] * 100_000
+    planned = config(server, **{way: f"{server.url}/device"})
+    async with chatting(tmp_path, planned) as ours:
+        await ours.prompt("/login p")
+        await said(ours, "To cancel the login, stop this prompt")
+        began = trio.current_time()
+        await ours.expect_stopped()
+        assert trio.current_time() - began < 0.5
+        assert finishes(ours.contents()) == 1
+        assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
+    assert stored(tmp_path) == {}
+
+
+async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp_path):
+    planned = by_device(server)
+    asked, go_on = trio.Event(), trio.Event()
+
+    async def hold() -> None:
+        asked.set()
+        await go_on.wait()
+
+    async with chatting(tmp_path, planned) as ours:
+        server.before_answer = hold
+        await ours.prompt("/login p")
+        await asked.wait()
+        answer = await ours.prompt(KEY, model=ECHO)
+        assert answer["status"] == "prompting"
+        go_on.set()
+        await ours.expect_finished(times=2)
+        assert MASKED in text(ours.contents())
+    assert stored(tmp_path) == {"p": {"key": KEY}}
+
+
+@pytest.mark.parametrize("code", ["access_denied", "expired_token"])
+async def test_a_login_that_fails_is_reported(server, tmp_path, code):
+    planned = by_device(server)
+    server.says["/token"] = [(200, {"error": code, "error_description": "You said no"})]
+    unreachable = config(server, deviceUrl="http://127.0.0.1:1/device")
+    async with chatting(tmp_path, unreachable) as ours:
+        assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
+    async with chatting(tmp_path, planned) as ours:
+        received = await ours.turn("/login p")
+        assert "Could not log in to p: You said no. Nothing was stored." in text(received)
+        assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
+    assert stored(tmp_path) == {}
+
+
+async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
+    async with chatting(tmp_path, by_device(server)) as ours:
+        assert (await ours.prompt("/login p key"))["status"] == "login"
+        await ours.expect_finished()
+        assert "Paste the key of p" in text(ours.contents())
+        await ours.turn(KEY)
+        said = text(await ours.turn("/login openrouter"))
+        assert "Paste the key" in said
+        assert "`/login openrouter browser`" in said
+        await ours.turn("cancel")
+        said = text(await ours.turn("/login github-copilot"))
+        assert "providers.github-copilot.auth.clientId" in said
+        assert server.requests == []
+    assert stored(tmp_path) == {"p": {"key": KEY}}

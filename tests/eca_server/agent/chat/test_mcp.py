@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from eca_protocol.testing.provider import reply
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
 from eca_server.agent.mcp.names import tool_names
@@ -23,6 +23,7 @@ from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text, types
 from tests.eca_server.agent.chat.mcp_session import (
     GIT,
     URL,
+    running,
     session,
     shown,
     status,
@@ -33,58 +34,32 @@ from tests.eca_server.agent.chat.mcp_session import (
 from tests.eca_server.agent.mcp.fake import ECHO, Place
 
 
+def offered(provider: Provider, request: int = -1) -> list[str]:
+    return [each["function"]["name"] for each in provider.requests[request].body["tools"]]
+
+
 @pytest.mark.requirement("LIFE-17", "W-11d", "W-11f")
-async def test_servers_start_when_the_client_knows_the_rest_and_announce_their_status(
-    places, autojump_clock
-):
+async def test_servers_start_behind_the_introduction_and_are_announced(places, autojump_clock):
     places["git"].opening = 3
-    async with with_servers({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
-        await status(ours, "git", "running")
-        told = [
-            (message["method"], message["params"].get("name") or message["params"].get("type"))
-            for message in ours.seen
-            if "method" in message
-        ]
-        assert told == [
-            ("$/progress", "start"),
-            ("config/updated", None),
-            ("tool/serverUpdated", "ECA"),
-            ("$/progress", "finish"),
-            ("tool/serverUpdated", "git"),
-            ("tool/serverUpdated", "off"),
-            ("tool/serverUpdated", "git"),
-        ]
+    async with running({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
+        told = [each["params"] for each in ours.seen if "method" in each]
+        assert [each.get("name") or each.get("type") for each in told] == [
+            "start", None, "ECA", "finish", "git", "off", "git",
+        ]  # fmt: skip
         assert statuses(ours, "git") == ["starting", "running"]
+        echo = {
+            "name": "echo", "description": "Says it again.", "parameters": {"type": "object"},
+            "disabled": False,
+        }  # fmt: skip
         assert updates(ours, "git")[-1] == {
-            "type": "mcp",
-            "name": "git",
-            "command": "git-server",
-            "args": ["-v"],
-            "status": "running",
-            "tools": [
-                {
-                    "name": "echo",
-                    "description": "Says it again.",
-                    "parameters": {"type": "object"},
-                    "disabled": False,
-                }
-            ],
-        }
+            "type": "mcp", "name": "git", "command": "git-server", "args": ["-v"],
+            "status": "running", "tools": [echo],
+        }  # fmt: skip
         assert statuses(ours, "off") == ["disabled"]
 
 
-async def test_a_server_with_a_url_has_it_as_its_command(places, autojump_clock):
-    async with with_servers(URL) as ours:
-        await status(ours, "web", "running")
-        told = updates(ours, "web")[-1]
-        assert (told["command"], told["args"]) == ("https://mcp.example/mcp", [])
-        assert "url" not in told
-
-
 @pytest.mark.requirement("W-36b")
-async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
-    places, autojump_clock
-):
+async def test_of_a_server_that_wants_a_login_the_user_gets_the_link(places, autojump_clock):
     places["web"].refuses = MCPError("it wants a login", kind="login", url="https://x/log-in")
     async with with_servers(URL) as ours:
         await status(ours, "web", "failed")
@@ -97,18 +72,13 @@ async def test_a_server_that_wants_a_login_is_failed_and_the_user_gets_the_link(
 @pytest.mark.requirement("CONF-9")
 async def test_why_a_server_failed_is_explained_and_logged(places, autojump_clock, caplog):
     places["git"].refuses = MCPError("the command 'git-server' cannot be started", kind="start")
-    async with with_servers() as ours:
-        await ours.until(lambda message: message.get("method") == "$/showMessage")
+    async with with_servers({**GIT, "bad": {"url": "http://[bad"}, **URL}) as ours:
+        await ours.until(lambda _: len(shown(ours)) == 2 and len(statuses(ours, "web")) == 2)
         message = "The MCP server git failed: the command 'git-server' cannot be started"
-        assert shown(ours) == [("error", message)]
-        assert [(each.levelname, each.message) for each in caplog.records] == [("ERROR", message)]
-        assert statuses(ours, "git") == ["starting", "failed"]
-
-
-async def test_a_url_that_is_none_costs_only_its_server(places, autojump_clock):
-    async with with_servers({"bad": {"url": "http://[bad"}, **URL}) as ours:
-        await status(ours, "web", "running")
-        assert statuses(ours, "bad") == ["starting", "failed"]
+        assert ("error", message) in shown(ours)
+        assert ("ERROR", message) in [(each.levelname, each.message) for each in caplog.records]
+        assert statuses(ours, "git") == statuses(ours, "bad") == ["starting", "failed"]
+        assert statuses(ours, "web") == ["starting", "running"]
 
 
 @pytest.mark.requirement("CONF-10")
@@ -121,8 +91,7 @@ async def test_descriptions_of_tools_are_bounded(places, autojump_clock):
         MCPTool(name="deep", input_schema=deep),
         *(MCPTool(name=f"t{n}", description="y" * 500, input_schema=large) for n in range(500)),
     )
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+    async with running() as ours:
         tools = updates(ours, "git")[-1]["tools"]
         assert len(tools) == 501
         assert tools[0]["parameters"] == {"type": "object"}
@@ -138,7 +107,8 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
     async with with_servers({"git": server, "web": url}) as ours:
         await ours.until(lambda _: shown(ours) and statuses(ours, "web")[-1:] == ["running"])
         assert "wrong token ***" in shown(ours)[0][1]
-        assert updates(ours, "web")[-1]["command"] == "https://x/mcp?key=***"
+        web = updates(ours, "web")[-1]
+        assert (web["command"], web["args"], "url" in web) == ("https://x/mcp?key=***", [], False)
         assert updates(ours, "git")[-1]["args"] == ["--token", "***"]
         assert secret not in str(ours.seen)
 
@@ -151,9 +121,7 @@ async def test_no_secret_of_a_server_is_announced(places, autojump_clock):
         ({"command": "npx", "startTimeoutSeconds": 5}, 5),
     ],
 )
-async def test_programs_that_may_have_to_download_the_server_have_longer(
-    monkeypatch, autojump_clock, server, seconds
-):
+async def test_programs_that_download_have_longer(monkeypatch, autojump_clock, server, seconds):
     given: list[ServerSettings] = []
 
     def connect(settings: ServerSettings, **_: Any) -> Any:
@@ -189,10 +157,9 @@ async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_p
     }
 
 
-@pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16")
+@pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16", "LIFE-20")
 async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+    async with running() as ours:
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         assert places["git"].open == 0
@@ -204,6 +171,9 @@ async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
         await status(ours, "git", "running")
         assert statuses(ours, "git")[2:] == ["stopped", "stopped", "starting", "running", "running"]
         assert places["git"].attempts == 2
+        places["git"].closing = 1
+        assert await ours.ask("shutdown") is None
+        assert places["git"].open == 0
 
 
 @pytest.mark.requirement("W-36d")
@@ -221,11 +191,11 @@ async def test_a_name_that_no_server_has_is_warned_of(places, autojump_clock, me
 
 async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, places):
     async with session(tmp_path, calls(("git__echo", {"a": 1}))) as (ours, provider):
+        places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
         await ours.prompt("go")
-        run = await ours.content("toolCallRun")
-        assert run["manualApproval"] is True
-        await ours.approve(run)
+        await ours.approve(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
+        assert "echo: 3 of 8 on it" in [each["text"] for each in ours.contents(kind="progress")]
         told = of_calls(ours)
         assert order(told) == ["Prepare", "Run", "Running", "ed"]
         assert {(each["name"], each["server"], each["origin"]) for each in told} == {
@@ -233,9 +203,9 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         }
         assert results(provider) == ["echo was called"]
         assert places["git"].session.calls == [("echo", {"a": 1}, 60)]
-        offered = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
-        assert offered[-1] == "git__echo"
-        assert offered[0].startswith("eca_")
+        assert offered(provider)[-1] == "git__echo"
+        assert "eca_search_tools" not in offered(provider)
+        assert offered(provider)[0].startswith("eca_")
 
 
 async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
@@ -254,15 +224,12 @@ async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
 
 
 @pytest.mark.requirement("W-23c")
-async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
-    places, autojump_clock
-):
+async def test_a_stop_works_while_a_server_is_called_and_reaches_it(places, autojump_clock):
     async def never(_: str) -> ToolResult:
         await trio.sleep_forever()
         raise AssertionError
 
-    async with with_servers(**ALLOW) as ours:
-        await status(ours, "git", "running")
+    async with running(**ALLOW) as ours:
         places["git"].session.answers = never
         await ours.prompt("call git__echo {}", model=SCRIPT)
         await ours.content("toolCallRunning")
@@ -277,42 +244,22 @@ async def test_a_stop_works_while_a_server_is_called_and_the_server_is_notified(
 
 
 async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_path, places):
-    async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, provider):
-        place = places["git"]
-
-        async def crash(_: str) -> ToolResult:
-            place.session.end("exit code 3")
-            raise MCPError("exit code 3", kind="closed")
-
-        place.session.answers = crash
-        await ours.turn("go")
-        assert results(provider) == ["Error: The MCP server git did not run the tool: exit code 3"]
-        assert statuses(ours, "git") == ["starting", "running", "starting"]
-        assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
-
-
-async def test_an_error_of_a_call_shows_no_secret_of_the_server(tmp_path, places):
     secret = "not-a-real-secret-0123"
     servers = {"git": {"command": "x", "env": {"TOKEN": secret}}}
-
-    async def end(_: str) -> ToolResult:
-        raise MCPError(f"it ended; its last output: {secret} is over", kind="closed")
-
     script = calls(("git__echo", {}))
+
+    async def crash(_: str) -> ToolResult:
+        places["git"].session.end("exit code 3")
+        raise MCPError(f"exit code 3 of {secret}", kind="closed")
+
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
-        places["git"].session.answers = end
+        places["git"].session.answers = crash
         await ours.turn("go")
-        (told,) = results(provider)
-        assert told.endswith("its last output: *** is over")
+        told = "Error: The MCP server git did not run the tool: exit code 3 of ***"
+        assert results(provider) == [told]
+        assert statuses(ours, "git") == ["starting", "running", "starting"]
+        assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
         assert secret not in str(ours.seen)
-
-
-async def test_progress_of_a_call_is_the_turns_progress(tmp_path, places):
-    async with session(tmp_path, calls(("git__echo", {})), **ALLOW) as (ours, _):
-        places["git"].session.progress = (Progress(token=1, progress=3, total=8, message="on it"),)
-        await ours.turn("go")
-        texts = [each["text"] for each in ours.contents() if each["type"] == "progress"]
-        assert "echo: 3 of 8 on it" in texts
 
 
 async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(places, autojump_clock):
@@ -366,9 +313,7 @@ async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):
         ({"allow": {"git": {}}, "ask": {"git__echo": {}}}, ToolHints(read_only=True), True),
     ],
 )
-async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
-    tmp_path, places, approval, hints, asks
-):
+async def test_who_is_asked_follows_the_rules_and_hints(tmp_path, places, approval, hints, asks):
     places["git"].tools = (attrs.evolve(ECHO, hints=hints),)
     config = {"toolCall": {"approval": approval}}
     async with session(tmp_path, calls(("git__echo", {})), **config) as (ours, _):
@@ -380,29 +325,23 @@ async def test_who_is_asked_follows_the_rules_and_hints_only_make_it_stricter(
         await ours.expect_finished()
 
 
-async def test_a_tool_that_says_it_writes_is_withheld_from_a_plan(tmp_path, places):
-    writes = MCPTool(name="push", hints=ToolHints(read_only=False))
-    places["git"].tools = (ECHO, writes)
-    async with session(tmp_path, calls(("git__push", {}))) as (ours, provider):
+async def test_a_tool_that_writes_is_in_no_plan_and_a_disabled_one_nowhere(tmp_path, places):
+    push = MCPTool(name="push", hints=ToolHints(read_only=False))
+    places["git"].tools = (ECHO, push, MCPTool(name="off"))
+    pushing = calls(("git__push", {}))
+    async with session(tmp_path, pushing, disabledTools=["git__off"]) as (ours, provider):
+        disabled = [each["disabled"] for each in updates(ours, "git")[-1]["tools"]]
+        assert disabled == [False, False, True]
         await ours.turn("go", behavior="plan")
-        names = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
-        assert "git__echo" in names
-        assert "git__push" not in names
+        assert offered(provider)[-1:] == ["git__echo"]
         assert of_calls(ours)[-1]["reason"] == "user-config"
-
-
-async def test_a_disabled_tool_is_shown_as_such_and_not_offered(tmp_path, places):
-    async with session(tmp_path, disabledTools=["git__echo"]) as (ours, provider):
-        assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
-        await ours.turn("go")
-        names = [each["function"]["name"] for each in provider.requests[0].body["tools"]]
-        assert "git__echo" not in names
+        await ours.turn("go", "d", behavior="agent")
+        assert offered(provider)[-2:] == ["git__echo", "git__push"]
 
 
 async def test_a_changed_behaviour_announces_what_it_disables(places, autojump_clock):
     behavior = {"plan": {"disabledTools": ["git"]}}
-    async with with_servers(behavior=behavior) as ours:
-        await status(ours, "git", "running")
+    async with running(behavior=behavior) as ours:
         await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
         await status(ours, "git", "running")
         assert updates(ours, "git")[-1]["tools"][0]["disabled"] is True
@@ -414,11 +353,8 @@ async def test_a_changed_behaviour_announces_what_it_disables(places, autojump_c
         assert statuses(ours, "git")[3:] == ["stopped"]
 
 
-async def test_what_is_remembered_of_tools_ends_with_them_and_with_their_server(
-    places, autojump_clock
-):
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
+async def test_what_is_remembered_of_tools_ends_with_them_and_their_server(places, autojump_clock):
+    async with running() as ours:
         live, connection = places["git"].session, ours.connection
         approvals = connection.parts.approvals
         for number in range(3):
@@ -447,9 +383,7 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(tmp
         live.on_change("tools")
         await status(ours, "git", "running")
         await ours.prompt("again")
-        run = await ours.content("toolCallRun")
-        assert run["manualApproval"] is True
-        await ours.reject(run)
+        await ours.reject(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
 
 
@@ -494,19 +428,9 @@ async def test_a_changed_configuration_restarts_what_it_changes(places, autojump
         assert statuses(ours, "web")[-1] == "stopped"
 
 
-@pytest.mark.requirement("LIFE-20")
-async def test_servers_are_gone_before_shutdown_is_answered(places, autojump_clock):
-    places["git"].closing = 1
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
-        assert await ours.ask("shutdown") is None
-        assert places["git"].open == 0
-
-
 async def test_where_no_server_is_configured_none_is_announced(places, autojump_clock):
     async with with_servers({}) as ours:
         received = await ours.turn("hello", model=ECHO_MODEL)
         assert "finished" in types(received)
         assert ours.connection.parts.servers() is None
-        assert {message["params"]["name"] for message in ours.seen
-                if message.get("method") == "tool/serverUpdated"} == {"ECA"}  # fmt: skip
+        assert {each["name"] for each in ours.notified("tool/serverUpdated")} == {"ECA"}

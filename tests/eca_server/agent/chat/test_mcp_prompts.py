@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import trio
 
-from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import (
     Content,
@@ -21,9 +20,18 @@ from eca_server.agent.mcp.messages import (
     ResourceContents,
     TextContent,
 )
+from tests.eca_server.agent.chat.agent_session import conversation
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, editor, finishes, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
-from tests.eca_server.agent.chat.mcp_session import GIT, session, status, updates, with_servers
+from tests.eca_server.agent.chat.mcp_session import (
+    GIT,
+    running,
+    session,
+    status,
+    updates,
+    with_servers,
+)
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
 COMMIT = Prompt(
@@ -66,28 +74,11 @@ def offers(place: Place, *prompts: Prompt, result: PromptResult | None = None) -
     return asked
 
 
-def told(provider: Provider) -> list[tuple[str, Any]]:
-    """Return role and content of the messages sent to the model, without the instructions."""
-    messages = provider.requests[-1].body["messages"]
-    return [(each["role"], each["content"]) for each in messages[1:]]
-
-
 def refusal(received: list[Received]) -> str:
     """Return the text shown to the user when no model answered."""
-    assert types(received) == ["progress", "text", "progress", "text", "finished"] or types(
-        received
-    ) == ["progress", "text", "finished"]
+    kinds = ["progress", "text", "finished"]
+    assert types(received) in (kinds, kinds[:2] + kinds)
     return text(received[2:])
-
-
-async def test_the_server_is_asked_by_its_own_names(places, autojump_clock):
-    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
-    prompt = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
-    asked = offers(places["git"], prompt)
-    async with with_servers() as ours:
-        await status(ours, "git", "running")
-        await ours.turn("/git:talk bees", model=ECHO)
-    assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
 
 
 async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
@@ -113,16 +104,15 @@ async def test_prompts_are_commands_with_their_arguments(places, autojump_clock)
     async with with_servers(TWO) as ours:
         await status(ours, "hub", "running")
         found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
+        arguments = [
+            {"name": "scope", "description": "What it is about.", "required": True},
+            {"name": "tone", "required": False},
+            {"name": "more", "description": "Anything else.", "required": False},
+        ]
         assert found[0] == {
-            "name": "git:commit",
-            "description": "Writes a commit message.",
-            "type": "mcp-prompt",
-            "arguments": [
-                {"name": "scope", "description": "What it is about.", "required": True},
-                {"name": "tone", "required": False},
-                {"name": "more", "description": "Anything else.", "required": False},
-            ],
-        }
+            "name": "git:commit", "description": "Writes a commit message.",
+            "type": "mcp-prompt", "arguments": arguments,
+        }  # fmt: skip
         assert [each["name"] for each in found[1:]] == ["git:Look-up-all", "git:look-UP-all-2"]
         found = (await ours.ask("chat/queryCommands", {"query": "ANOTHER"}))["commands"]
         assert [each["name"] for each in found if ":" in each["name"]] == ["hub:commit"]
@@ -134,25 +124,20 @@ async def test_prompts_are_commands_with_their_arguments(places, autojump_clock)
         assert not (await ours.ask("chat/queryCommands", {"query": "hub:"}))["commands"]
 
 
-@pytest.mark.parametrize(
-    ("typed", "arguments"),
-    [
-        ("/git:commit fix", {"scope": "fix"}),
-        ('/GIT:Commit "the parser" kind', {"scope": "the parser", "tone": "kind"}),
-        ('/git:commit fix "" all that\n"is left"', {"scope": "fix", "more": 'all that\n"is left"'}),
-        ("/git:commit ''", {"scope": ""}),
-    ],
-)
-async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(
-    tmp_path, places, typed, arguments
-):
+async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(tmp_path, places):
     asked = offers(places["git"], COMMIT)
-    async with session(tmp_path, reply("the answer")) as (ours, provider):
-        received = await ours.turn(typed)
-        assert asked == [("commit", arguments)]
-        assert told(provider) == [("user", "commit was asked")]
-        assert received[1]["text"] == typed
-        assert text(received[2:]) == "the answer"
+    async with session(tmp_path) as (ours, provider):
+        for typed, arguments in (
+            ("/git:commit fix", {"scope": "fix"}),
+            ('/GIT:Commit "the parser" kind', {"scope": "the parser", "tone": "kind"}),
+            ('/git:commit fix "" all\n"is left"', {"scope": "fix", "more": 'all\n"is left"'}),
+            ("/git:commit ''", {"scope": ""}),
+        ):
+            received = await ours.turn(typed, typed)
+            assert asked.pop() == ("commit", arguments)
+            assert conversation(provider) == [("user", "commit was asked")]
+            assert received[1]["text"] == typed
+            assert text(received[2:]) == "the end"
 
 
 async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
@@ -173,9 +158,10 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
     offers(places["git"], Prompt(name="talk"), result=result)
     async with session(tmp_path) as (ours, provider):
         await ours.turn("/git:talk about @a.txt")
-        roles = [role for role, _ in told(provider)]
+        messages = provider.requests[-1].body["messages"][1:]
+        roles = [each["role"] for each in messages]
         assert roles == ["user", "assistant", "user", "assistant", "user"]
-        (_, typed), (_, first), (_, middle), _, (_, last) = told(provider)
+        typed, first, middle, _, last = [each["content"] for each in messages]
         assert typed == "/git:talk about @a.txt"
         assert "I begin." in str(first)
         assert "was left out" in str(first)
@@ -183,12 +169,11 @@ async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
         assert '<eca_resource server="git" uri="memo://1">' in str(middle)
         assert "&lt;/eca_resource> ends it?" in str(middle)
         assert sum(each["type"] == "image_url" for each in middle) == 1
-        assert "memo://z was left out: it is binary: 2 bytes of the type application/zip" in str(
-            middle
-        )
+        left_out = "memo://z was left out: it is binary: 2 bytes of the type application/zip"
+        assert left_out in str(middle)
         assert "what the user meant" in str(last)
         assert "about @a.txt" in str(last)
-        assert "what only the server named" not in str(told(provider))
+        assert "what only the server named" not in str(messages)
 
 
 async def _refuses(name: str, arguments: Mapping[str, str]) -> PromptResult:
@@ -203,32 +188,23 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
 @pytest.mark.parametrize(
     ("typed", "gives", "reason"),
     [
-        (
-            "/git:commit",
-            _is_empty,
-            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit",
-        ),
-        (
-            "/git:commit x",
-            _refuses,
-            "the MCP server git refused the prompt: prompts/get: not today",
-        ),
+        ("/git:commit", _is_empty,
+            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit"),
+        ("/git:commit x", _refuses,
+            "the MCP server git refused the prompt: prompts/get: not today"),
         ("/git:commit x", _is_empty, "returned an empty prompt"),
         ("/git:nope", _is_empty, "There is no command `/git:nope`. Available commands: `/init`"),
         ("/off:commit x", _is_empty, "These MCP servers do not run: off (disabled)"),
     ],
-)
-async def test_a_prompt_that_fails_says_why_and_finishes(
-    places, autojump_clock, typed, gives, reason
-):
+)  # fmt: skip
+async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock, typed, gives, reason):
     def prepare(made: FakeSession) -> None:
         made.prompts, made.gives = (COMMIT,), gives
 
     places["git"].prepare = prepare
     env = {"env": {"TOKEN": "not-a-real-secret-0123"}}
     servers = {"git": {**GIT["git"], **env}, "off": {"command": "x", "disabled": True}}
-    async with with_servers(servers) as ours:
-        await status(ours, "git", "running")
+    async with running(servers) as ours:
         received = await ours.turn(typed)
         assert reason in refusal(received)
         assert "not-a-real-secret" not in text(received)
@@ -279,17 +255,21 @@ async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
         assert "- off: disabled\n" in report
 
 
-async def test_the_newest_editions_are_sent_prompts_and_resources(places, autojump_clock):
-    offers(places["git"], COMMIT)
-    async with editor({"mcpServers": GIT}, started=False) as ours:
-        await ours.start(initializationOptions={"protocolRevision": "current"})
+async def test_the_newest_editions_are_sent_prompts_and_resources_a_server_its_own_names(
+    places,
+):
+    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
+    talk = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
+    asked = offers(places["git"], COMMIT, talk)
+    async with current({"mcpServers": GIT}) as ours:
         await ours.until(lambda message: (message.get("params") or {}).get("prompts"))
         told = updates(ours, "git")[-1]
-        (prompt,) = told["prompts"]
-        assert (prompt["name"], len(prompt["arguments"])) == ("commit", 3)
-        assert told["resources"] == [
-            {"uri": "file:///a", "name": "a", "description": "", "mimeType": "text/plain"}
-        ]
+        commit, _ = told["prompts"]
+        assert (commit["name"], len(commit["arguments"])) == ("commit", 3)
+        resource = {"uri": "file:///a", "name": "a", "description": "", "mimeType": "text/plain"}
+        assert told["resources"] == [resource]
+        await ours.turn("/git:talk bees", model=ECHO)
+        assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         assert updates(ours, "git")[-1]["prompts"] == []

@@ -19,8 +19,8 @@ from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredConte
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from eca_server.models.history import Message, TextPart
-from tests.eca_server.agent.chat.agent_session import calls, session
-from tests.eca_server.agent.chat.current import current, refused, since
+from tests.eca_server.agent.chat.agent_session import calls, conversation, session
+from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
 
 
@@ -42,14 +42,18 @@ async def said(ours: Editor, text: str, **params: Any) -> str:
 
 
 async def rolled_back(ours: Editor, content_id: str, *include: str) -> list[tuple[str, Any]]:
-    begun = len(ours.seen)
     params = {"chatId": "c", "contentId": content_id, "include": list(include)}
-    await ours.ask("chat/rollback", params)
-    return since(ours, begun)
+    return await reaction(ours, "chat/rollback", params)
+
+
+async def not_rolled_back(ours: Editor, content_id: str, *include: str, chat: str = "c") -> Any:
+    """The error of a rollback that is refused."""
+    params = {"chatId": chat, "contentId": content_id, "include": list(include)}
+    return await refused(ours, "chat/rollback", params)
 
 
 def shown(told: list[tuple[str, Any]]) -> list[str]:
-    return [params["message"] for name, params in told if name == "$/showMessage"]
+    return [params["message"] for params in values(told, "$/showMessage")]
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -67,29 +71,20 @@ async def test_a_chat_goes_back_and_the_client_is_shown_what_remains(tmp_path, f
         second = await said(ours, writes(a="1"))
         await ours.ask("chat/addFlag", {"chatId": "c", "contentId": second, "text": "here"})
         told = await rolled_back(ours, second)
-        assert [name for name, _ in told] == [
-            "chat/cleared", "text", "text", "$/showMessage", "answer",
-        ]  # fmt: skip
-        assert [words for name, words in told if name == "text"] == ["say one", "one"]
+        names = [name for name, _ in told]
+        assert names == ["chat/cleared", "text", "text", "$/showMessage", "answer"]
+        assert values(told) == ["say one", "one"]
         assert shown(told) == ["1 new file deleted."]
         assert tree(folder) == {}
-        assert (await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second}))[
-            "code"
-        ] == -32602
-        assert (await refused(ours, "chat/rollback", {"chatId": "no", "contentId": first}))[
-            "code"
-        ] == -32602
+        assert (await not_rolled_back(ours, second))["code"] == -32602
+        assert (await not_rolled_back(ours, first, chat="no"))["code"] == -32602
         assert not (await ours.ask("chat/open", {"chatId": "no"}))["found"]
         await said(ours, "again", model=ECHO)
     async with current(data=tmp_path, folder=folder) as ours:
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = await reopened(ours)
         assert texts == ["say one", "one", "again", "again"]
-        assert [name for name, _ in await rolled_back(ours, first)][:2] == [
-            "chat/cleared",
-            "answer",
-        ]
+        names = [name for name, _ in await rolled_back(ours, first)]
+        assert names[:2] == ["chat/cleared", "answer"]
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
@@ -110,34 +105,36 @@ async def test_messages_and_files_go_back_each_without_the_other(tmp_path, folde
 
 @pytest.mark.requirement("VALUE:ChatRollbackInclude=tools")
 @pytest.mark.parametrize("patiently", [True, False])
-async def test_a_file_changed_by_others_since_stops_the_rollback_of_all(
-    tmp_path, folder, monkeypatch, *, patiently
-):
+async def test_a_file_changed_by_others_stops_a_rollback(tmp_path, folder, monkeypatch, patiently):
     (folder / "kept").write_text("old")
-    (folder / "big").write_text("x" * 1_100_000)
+    monkeypatch.setattr("eca_server.agent.chat.memory.LARGEST_IMAGE", 1000)
+    full = "x" * 1000
+    (folder / "full").write_text(full)
+    (folder / "big").write_text(f"{full}x")
     (folder / "kept").chmod(0o640)
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(kept="new", mine="1", gone="2", big="small"))
+        changed = writes(kept="new", mine="1", gone="2", big="small", full="small")
+        first = await said(ours, changed)
         (folder / "mine").write_text("the user's")
         (folder / "kept").unlink()
         begun = len(ours.seen)
-        asked = {"chatId": "c", "contentId": first}
-        error = await refused(ours, "chat/rollback", asked)
+        error = await not_rolled_back(ours, first)
         assert error["data"] == {"code": "not_restorable"}
         assert shown(since(ours, begun)) == [error["message"]]
         assert f"{folder / 'mine'}: changed since" in error["message"]
         assert f"{folder / 'big'}: too large to be stored before the change" in error["message"]
         assert "kept:" not in error["message"]
-        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
-        assert (await refused(ours, "chat/rollback", asked))["message"] == error["message"]
-        assert (await refused(ours, "chat/rollback", {**asked, "include": ["tools"]}))["data"]
-        assert tree(folder) == {"mine": "the user's", "gone": "2", "big": "small"}
+        left = {"mine": "the user's", "gone": "2", "big": "small", "full": "small"}
+        assert tree(folder) == left
+        assert (await not_rolled_back(ours, first))["message"] == error["message"]
+        assert (await not_rolled_back(ours, first, "tools"))["data"]
+        assert tree(folder) == left
         if patiently:  # to ask once more is to want the rest
             monkeypatch.setattr("eca_server.connection.features.rollback.ASKED_AGAIN", (0.0, 60.0))
         how = ("tools",) if patiently else ("tools", "rest")
         [words] = shown(await rolled_back(ours, first, *how))
-        assert words.startswith("1 file restored, 1 new file deleted.\n\nNot restored:\n- ")
-        assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small"}
+        assert words.startswith("2 files restored, 1 new file deleted.\n\nNot restored:\n- ")
+        assert tree(folder) == {"mine": "the user's", "kept": "old", "big": "small", "full": full}
         assert (folder / "kept").stat().st_mode & 0o777 == 0o640
 
 
@@ -146,18 +143,13 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
     async with current(data=tmp_path, folder=folder, **vscode) as ours:
         first = await said(ours, writes(mine="1"))
         (folder / "mine").write_text("the user's")
-        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": first})
-        assert contents(ours.seen)[-1] == (
-            "system",
-            {"type": "text", "text": f"{error['message']}\n\n"},
-        )
+        error = await not_rolled_back(ours, first)
+        assert ours.contents()[-1]["text"] == f"{error['message']}\n\n"
         assert error["message"] not in str(await ours.turn("say more", model=SCRIPT))
         (folder / "mine").write_text("1")
         await rolled_back(ours, first)
-        assert contents(ours.seen)[-1] == (
-            "system",
-            {"type": "text", "text": "1 new file deleted.\n\n"},
-        )
+        last = {"type": "text", "text": "1 new file deleted.\n\n"}
+        assert contents(ours.seen)[-1] == ("system", last)
 
 
 async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(tmp_path, folder):
@@ -194,15 +186,11 @@ async def nothing(*_: Any) -> None:
     ("broken", "by", "why", "meanwhile"),
     [
         ("undo.replace_file", full_disk, "No space left on device", {"b": "4"}),
-        (
-            "store.store.Store.content",
-            nothing,
-            "its previous content cannot be read now",
-            {"a": "1", "b": "4"},
-        ),
+        ("store.store.Store.content", nothing, "its previous content cannot be read now",
+            {"a": "1", "b": "4"}),
     ],
-)
-async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
+)  # fmt: skip
+async def test_what_cannot_be_put_back_is_later(
     tmp_path, folder, monkeypatch, broken, by, why, meanwhile
 ):
     (folder / "b").write_text("old")
@@ -212,8 +200,7 @@ async def test_what_cannot_be_put_back_on_the_way_is_put_back_later(
         (folder / "c").write_text("old")  # by hand
         with monkeypatch.context() as patched:
             patched.setattr(f"eca_server.agent.chat.{broken}", by)
-            asked = {"chatId": "c", "contentId": first}
-            error = await refused(ours, "chat/rollback", asked)
+            error = await not_rolled_back(ours, first)
         assert f"- {folder / 'b'}: {why}" in error["message"]
         assert "the messages were kept" in error["message"]
         assert tree(folder) == {**meanwhile, "c": "old"}
@@ -236,8 +223,7 @@ async def test_what_was_refused_is_not_done_later(tmp_path, folder, monkeypatch)
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
         monkeypatch.setattr(Store, "note_rollback", note_late)
-        asked = {"chatId": "c", "contentId": first}
-        error = await refused(ours, "chat/rollback", asked)
+        error = await not_rolled_back(ours, first)
         assert error["message"] == "Nothing was undone: the rollback cannot be recorded on disk."
         await said(ours, "say more")
         [chat] = (await ours.ask("chat/list"))["chats"]
@@ -259,9 +245,8 @@ async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path, folder):
         assert shown(await rolled_back(ours, steer)) == ["1 new file deleted."]
         assert tree(folder) == {"a": "a"}
         await ours.turn("next")
-        assert [each["role"] for each in provider.requests[-1].body["messages"]] == [
-            "system", "user", "assistant", "tool", "user",
-        ]  # fmt: skip
+        roles = [role for role, _ in conversation(provider)]
+        assert roles == ["user", "assistant", "tool", "user"]
 
 
 async def test_moves_and_links_are_seen_through(tmp_path, folder):
@@ -273,8 +258,7 @@ async def test_moves_and_links_are_seen_through(tmp_path, folder):
         second = await said(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
         (folder / "there").rename(tmp_path / "outside")
         (folder / "there").symlink_to(tmp_path / "outside")
-        error = await refused(ours, "chat/rollback", {"chatId": "c", "contentId": second})
-        assert "now a link to" in error["message"]
+        assert "now a link to" in (await not_rolled_back(ours, second))["message"]
         (folder / "there").unlink()
         (tmp_path / "outside").rename(folder / "there")
         assert shown(await rolled_back(ours, first)) == ["2 files restored, 1 new file deleted."]
@@ -306,11 +290,11 @@ async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
         worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.prompt("hello", model=ECHO)
         await ours.stop()
-        await ours.ask("chat/queryContext", {"query": ""})  # which comes after it
+        await ours.ask("chat/list")  # which comes after it
         done.set()
         await worked.wait()
         await ours.turn("bye", model=ECHO)
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = values(since(ours, begun))
         assert texts == ["Stopped. Prompts that were dropped:\n\nhello", "bye", "bye"]
 
 
@@ -330,11 +314,10 @@ async def test_a_chat_deleted_while_it_goes_back_is_gone_after_a_shutdown(tmp_pa
 
 
 @pytest.mark.parametrize("taken_again", [True, False])
-async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(tmp_path, *, taken_again):
+async def test_a_chat_deleted_twice_while_it_goes_back_is_deleted_then(tmp_path, taken_again):
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         done, memory = trio.Event(), ours.connection.chats.memory
-        assert memory is not None
         worked = ours.connection.chats.open("c").mailbox.do(done.wait)
         await ours.ask("chat/delete", {"chatId": "c"})
         if taken_again:
@@ -370,7 +353,6 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")
         memory = ours.connection.chats.memory
-        assert memory is not None
         steps = (UndoStep(path=str(tmp_path / "f"), change=1),)
         await memory.store.note_rollback(Rollback(chat="c", cut=None, steps=steps))
         async with trio.open_nursery() as nursery:
@@ -410,9 +392,7 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
             flag = {"chatId": "c", "contentId": content_id, "text": "here"}
             await ours.ask("chat/addFlag", flag)
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine (9)"})
-        begun = len(ours.seen)
-        await ours.ask("chat/fork", {"chatId": "c", "contentId": second})
-        told = since(ours, begun)
+        told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": second})
         assert told[0][0] == "chat/opened"
         new = told[0][1]["chatId"]
         assert told[1:] == [
@@ -427,9 +407,7 @@ async def test_a_fork_continues_beside_the_chat_it_came_from(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         [listed] = (await ours.ask("chat/list"))["chats"]
         assert [listed["id"], listed["title"], listed["messageCount"]] == [new, "Mine (10)", 5]
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": new})
-        texts = [words for name, words in since(ours, begun) if name == "text"]
+        texts = await reopened(ours, new)
         assert texts == ["say one", "one", "say two", "say four", "four"]
 
 
@@ -450,16 +428,14 @@ async def test_in_a_chat_deleted_meanwhile_nothing_is_reported_of_its_fork(tmp_p
 
 async def test_a_chat_deleted_meanwhile_has_its_files_back_and_its_id_is_free(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(**{f"f{number}": "1" for number in range(20)}))
+        first = await said(ours, writes(**{f"f{number}": "1" for number in range(5)}))
         asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
         delete = ours.request("chat/delete", {"chatId": "c"})
         await ours.send(asked, delete, ours.prompt_request("hello", model=ECHO))
         await ours.expect_finished()
         assert tree(folder) == {}
     async with current(data=tmp_path, folder=folder) as ours:
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        assert [words for name, words in since(ours, begun) if name == "text"] == ["hello"] * 2
+        assert await reopened(ours) == ["hello"] * 2
 
 
 async def test_where_chats_are_not_stored_the_user_is_notified_that_files_stay(folder):

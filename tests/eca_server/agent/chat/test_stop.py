@@ -1,4 +1,4 @@
-"""`chat/promptStop` in every state of a turn, and the queue behind it (W-22, W-23)."""
+"""`chat/promptStop` and `chat/delete` in every state of a chat, and its queue (W-22 to W-24)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 import trio
+import trio.testing
 
+from eca_protocol.testing.provider import hang, reply, usage
 from eca_server.agent.chat import Body, Prompt, Turn
 from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.agent.chat.turn import STOP_SECONDS
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.agent_session import conversation, older
+from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
@@ -33,58 +36,37 @@ async def stopped(ours: Editor, chat: str = "c") -> list[str]:
     return types([content for _, content in contents(ours.seen[begun:], chat)])
 
 
-@pytest.mark.requirement("W-23a", "W-23d", "W-23g", "CHAT-32", "CHAT-34", "W-22e")
+@pytest.mark.requirement("W-23a", "W-23d", "W-23e", "W-23g", "W-26b", "CHAT-32", "CHAT-34", "W-22e")
 @pytest.mark.parametrize(
-    ("script", "before"),
+    ("script", "before", "told"),
     [
-        ("wait forever", None),
-        ("progress\nwait forever", None),
-        ("say some\nwait forever", "text"),
-        ("think some\nwait forever", "reasonFinished"),
-        ("cite https://e.test\nwait forever", "url"),
-        ("usage 5 5\nsay x\nwait forever", "text"),
-        ("fail rate_limit", "progress"),
+        ("wait forever", None, ["text", "finished"]),
+        ("progress\nwait forever", None, ["text", "finished"]),
+        ("say some\nwait forever", "text", ["text", "finished"]),
+        ("think some\nwait forever", "reasonFinished", ["text", "finished"]),
+        ("speed 2\nthink a b c d e f", "reasonText", ["reasonFinished", "text", "finished"]),
+        ("cite https://e.test\nwait forever", "url", ["text", "finished"]),
+        ("usage 5 5\nsay x\nwait forever", "text", ["text", "finished"]),
+        ("fail overloaded", "progress", ["text", "finished"]),
     ],
 )
-async def test_a_stopped_turn_ends_with_one_finished_and_silence(
-    script: str, before: str | None, autojump_clock: object
-) -> None:
+async def test_stops_at_once_end_a_turn_once_and_silently(script, before, told, autojump_clock):
+    stop = notification("chat/promptStop", {"chatId": "c"})
     async with editor() as ours:
         await ours.prompt(script, model=SCRIPT)
         if before:
             await ours.content(before)
-        received = await stopped(ours)
-        assert received[-1] == "finished"
-        assert "usage" not in received
+        begun, moment = len(ours.seen), trio.current_time()
+        await ours.send(stop, stop, stop)
+        await ours.expect_finished()
+        received = types([content for _, content in contents(ours.seen[begun:])])
+        assert [each for each in received if each != "progress"][-len(told) :] == told
+        assert trio.current_time() - moment < 0.5
+        assert "usage" not in types(ours.contents())
+        assert len({each["id"] for each in ours.contents() if "reason" in each["type"]}) <= 1
         assert await ours.later() == []
         assert finishes(ours.contents()) == 1
         assert text((await ours.turn("say next", model=SCRIPT))[2:]) == "next"
-
-
-@pytest.mark.requirement("W-23d", "W-26b", "W-23a")
-async def test_an_open_reasoning_is_finished_by_the_stop(autojump_clock: object) -> None:
-    async with editor() as ours:
-        await ours.prompt("speed 2\nthink a b c d e f", model=SCRIPT)
-        await ours.content("reasonText")
-        assert await stopped(ours) == ["reasonFinished", "text", "finished"]
-        reasons = [each for each in ours.contents() if each["type"].startswith("reason")]
-        assert len({each["id"] for each in reasons}) == 1
-        assert await ours.later() == []
-
-
-@pytest.mark.requirement("W-23a", "W-23d", "W-23g", "CHAT-33")
-async def test_what_the_model_says_after_the_stop_is_dropped() -> None:
-    async with editor() as ours:
-        await ours.prompt("repeat 99999999 x", model=SCRIPT)
-        await ours.content("text", text="x")
-        marker = ours.request("chat/queryContext", {"query": ""})
-        await ours.send(notification("chat/promptStop", {"chatId": "c"}), marker)
-        await ours.answer(marker)
-        begun = len(ours.seen)
-        await ours.expect_finished()
-        last = [each for _, each in contents(ours.seen[begun:])]
-        assert [each.get("text") for each in last] == ["\n\nStopped.", ""]
-        assert text((await ours.turn("next", model=ECHO))[2:]) == "next"
 
 
 @pytest.mark.requirement("W-23a", "W-23g")
@@ -98,91 +80,42 @@ async def test_a_stop_in_the_same_read_as_its_prompt_ends_that_prompt() -> None:
         assert await ours.later(0) == []
 
 
-@pytest.mark.requirement("W-23d", "W-23g", "W-22e")
-async def test_two_stops_at_once_end_one_turn_once(autojump_clock: object) -> None:
-    stop = notification("chat/promptStop", {"chatId": "c"})
-    async with editor() as ours:
-        await ours.prompt("say a\nwait forever", model=SCRIPT)
-        await ours.content("text", text="a")
-        await ours.send(stop, stop, stop)
-        await ours.expect_finished()
-        assert await ours.later() == []
-        assert types(await ours.turn("say on", model=SCRIPT))[-2:] == ["usage", "finished"]
-
-
-@pytest.mark.requirement("W-22f")
-async def test_a_stop_of_an_idle_or_unknown_chat_ends_no_turn(
-    autojump_clock: object,
-) -> None:
-    async with editor() as ours:
-        await ours.stop("never seen")
-        await ours.turn("hi", model=ECHO)
-        await ours.stop()
-        assert await ours.later() == []
-        assert types(await ours.turn("say on", model=SCRIPT))[-2:] == ["usage", "finished"]
-
-
-@pytest.mark.requirement("W-22g")
-async def test_today_s_client_learns_that_such_a_chat_is_idle() -> None:
-    async with current() as ours:
+@pytest.mark.requirement("W-22f", "W-22g")
+@pytest.mark.parametrize("capabilities", [CURRENT, {}])
+async def test_of_an_idle_or_unknown_chat_a_stop_ends_no_turn(capabilities: object) -> None:
+    async with current(capabilities=capabilities) as ours:
         await ours.turn("hi", model=ECHO)
         for chat in ("never seen", "c"):
             begun = len(ours.seen)
             await ours.stop(chat)
             await ours.ask("chat/queryCommands", {"query": ""})
-            told = [each for each in ours.seen[begun:] if "method" in each]
-            assert [(each["method"], each["params"]) for each in told] == [
-                ("chat/statusChanged", {"chatId": chat, "status": "idle"})
-            ]
-
-
-@pytest.mark.requirement("W-23g", "W-22f")
-async def test_a_stop_ends_its_own_chat_only() -> None:
-    async with editor() as ours:
-        await ours.prompt("say a\nwait forever", "one", model=SCRIPT)
-        await ours.content("text", "one", text="a")
-        await ours.prompt("say b\nwait 0.01\nsay c", "two", model=SCRIPT)
-        await ours.stop("one")
-        await ours.expect_finished("two")
-        assert types(ours.contents("one"))[-1] == "finished"
-        assert text(ours.contents("two")[2:]) == "bc"
+            told = [(each["method"], each["params"]) for each in ours.seen[begun:-1]]
+            status = ("chat/statusChanged", {"chatId": chat, "status": "idle"})
+            assert told == ([status] if capabilities else [])
+        assert types(await ours.turn("say on", model=SCRIPT))[-2:] == ["usage", "finished"]
 
 
 @pytest.mark.requirement("W-22a", "W-22b", "W-22e")
-async def test_prompts_to_a_busy_chat_are_answered_at_once_and_run_in_order(
-    autojump_clock: object,
-) -> None:
+async def test_prompts_to_a_busy_chat_are_answered_at_once_and_run_in_order(autojump_clock):
     async with editor() as ours:
         await ours.prompt("wait 5\nsay 0", model=SCRIPT)
         begun = trio.current_time()
-        for number in range(1, 4):
-            answer = await ours.prompt(f"say {number}", model=SCRIPT)
-            assert answer == {"chatId": "c", "model": SCRIPT, "status": "prompting"}
+        for prompt, model in (("say 1", SCRIPT), ("hi", "nobody/nothing"), ("/costs", SCRIPT)):
+            answer = await ours.prompt(prompt, model=model)
+            assert answer == {"chatId": "c", "model": model, "status": "prompting"}
         assert trio.current_time() == begun
         assert types(ours.contents()) == ["progress", "text"]
         await ours.expect_finished(times=4)
-    received = contents(ours.seen)
-    whole = [
-        (content["type"], content.get("text") or content.get("state"))
-        for _, content in received
-        if content["type"] != "usage" and content.get("text") != "Generating"
-    ]
-    assert whole == [
-        line
-        for prompt, said in [("wait 5\nsay 0", "0"), *((f"say {n}", str(n)) for n in range(1, 4))]
-        for line in [
-            ("progress", "Waiting model"),
-            ("text", prompt),
-            ("text", said),
-            ("progress", "finished"),
-        ]
-    ]
+    received = [each for each in ours.contents() if each.get("text") != "Generating"]
+    turn = ["progress", "text", "usage", "finished"]
+    assert types(received) == [*turn, *turn, *(turn[:2] + turn[3:]) * 2]
+    shown = text(received)
+    prompts = ["wait 5\nsay 0", "0say 1", "1hi", "/costs"]
+    assert [shown.index(each) for each in prompts] == sorted(shown.index(each) for each in prompts)
 
 
 @pytest.mark.requirement("W-22c", "W-22d", "W-23d", "W-23g")
-async def test_a_stop_empties_the_queue_and_repeats_what_was_dropped(
-    autojump_clock: object,
-) -> None:
+async def test_a_stop_empties_the_queue_and_repeats_what_was_dropped(autojump_clock):
     async with editor() as ours:
         await ours.prompt("think a\nwait forever", model=SCRIPT)
         await ours.content("reasonFinished")
@@ -220,17 +153,6 @@ async def test_a_prompt_after_the_stop_is_not_dropped_with_those_before_it() -> 
     assert text(received).endswith("keptkept")
 
 
-@pytest.mark.requirement("W-23e", "W-23a")
-async def test_a_stop_in_a_wait_before_another_try_ends_it_at_once(autojump_clock: object) -> None:
-    async with editor() as ours:
-        await ours.prompt("fail overloaded", model=SCRIPT)
-        told = await ours.content("progress", state="running")
-        assert "trying again in" in told["text"]
-        begun = trio.current_time()
-        assert await stopped(ours) == ["text", "finished"]
-        assert trio.current_time() == begun
-
-
 def deaf(ended: trio.Event) -> Body:
     """Continue long after the cancellation, and write all the time."""
 
@@ -251,9 +173,7 @@ def deaf(ended: trio.Event) -> Body:
 
 
 @pytest.mark.requirement("W-23e", "W-23g", "W-26b", "CHAT-33")
-async def test_a_body_that_does_not_end_is_left_behind_and_stays_mute(
-    autojump_clock: object,
-) -> None:
+async def test_a_body_that_does_not_end_is_left_behind_and_stays_mute(autojump_clock):
     ended = trio.Event()
     async with editor() as ours:
         chat = ours.connection.chats.open("c")
@@ -286,9 +206,7 @@ async def test_shutdown_closes_every_turn_before_its_answer(autojump_clock: obje
 
 
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
-async def test_a_stop_between_an_answer_and_its_unusable_call_is_no_error(
-    script: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, caplog, monkeypatch):
     run_calls = CallRunner.run_all
 
     async def stopped_first(
@@ -304,3 +222,95 @@ async def test_a_stop_between_an_answer_and_its_unusable_call_is_no_error(
         await ours.ask("chat/queryContext", {"query": ""})
         assert finishes(ours.contents()) == 1
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+STATES = [
+    ("wait forever", None),
+    ("say a\nwait forever", "text"),
+    ("speed 1\nthink a b c", "reasonStarted"),
+    ("repeat 99999999 x", "text"),
+    ("fail overloaded", "progress"),
+]
+"""A script, and the content that shows it has come where the delete is to meet it."""
+
+
+@pytest.mark.parametrize("client", ["emacs", "other"])
+@pytest.mark.parametrize(("script", "before"), STATES)
+async def test_a_deleted_chat_is_finished_for_emacs_alone(script, before, client, autojump_clock):
+    async with editor(started=False) as ours:
+        await ours.start(clientInfo={"name": client})
+        await ours.prompt(script, model=SCRIPT)
+        if before:
+            await ours.content(before)
+        await ours.send(ours.prompt_request("queued", model=ECHO))
+        assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+        assert finishes(ours.contents()) == (client == "emacs")
+        last = ours.seen[-2].get("params", {}).get("content", {})
+        assert (last.get("state") == "finished") == (client == "emacs")
+        assert await ours.later() == []
+        assert text((await ours.turn("anew", model=ECHO))[2:]) == "anew"
+        begun = len(ours.seen)
+        assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+        assert contents(ours.seen[begun:]) == []  # it was idle
+
+
+async def test_a_delete_right_after_a_stop_is_silent_too(autojump_clock: object) -> None:
+    async with editor() as ours:
+        await ours.hang()
+        deleted = ours.request("chat/delete", {"chatId": "c"})
+        queued = ours.prompt_request("queued", model=ECHO)
+        await ours.send(queued, notification("chat/promptStop", {"chatId": "c"}), deleted)
+        await ours.answer(deleted)
+        assert await ours.later() == []
+        assert finishes(ours.contents()) == 0
+
+
+@pytest.mark.requirement("W-24e", "CHAT-36")
+async def test_a_delete_of_nothing_is_answered_alike() -> None:
+    async with editor() as ours:
+        for params in ({}, {"chatId": None}, {"chatId": "unknown"}, None, []):
+            assert await ours.ask("chat/delete", params) == {}
+
+
+@pytest.mark.requirement("CHAT-35")
+async def test_a_reused_id_starts_with_an_empty_history_and_zero_usage() -> None:
+    script = [reply("one", usage(100, 10)), reply(hang()), reply("three")]
+    async with older(*script) as (ours, provider):
+        await ours.turn("first")
+        await ours.prompt("second")
+        await provider.until(lambda: len(provider.requests) == 2)
+        assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+        await provider.until(lambda: provider.requests[1].closed_by_client)
+        received = await ours.turn("third")
+        assert conversation(provider) == [("user", "third")]
+        [used] = [each for each in received if each["type"] == "usage"]
+        assert used["sessionTokens"] == 11
+
+
+@pytest.mark.requirement("W-23g", "W-22f")
+@pytest.mark.parametrize("ends", ["stop", "delete"])
+async def test_the_end_of_a_chat_leaves_its_neighbours_alone(ends: str) -> None:
+    async with editor() as ours:
+        await ours.hang("a", "one")
+        await ours.prompt("say b\nwait 0.01\nsay c", "two", model=SCRIPT)
+        if ends == "stop":
+            await ours.stop("one")
+        else:
+            await ours.ask("chat/delete", {"chatId": "one"})
+        await ours.expect_finished("two")
+        assert types(ours.contents("one"))[-1] == ("finished" if ends == "stop" else "text")
+        assert text(ours.contents("two")[2:]) == "bc"
+
+
+async def test_many_deletes_and_prompts_of_one_id_in_one_read() -> None:
+    async with editor() as ours:
+        lines = []
+        for number in range(20):
+            lines.append(ours.prompt_request(f"say {number}", model=SCRIPT))
+            lines.append(ours.request("chat/delete", {"chatId": "c"}))
+        await ours.send(*lines, ours.prompt_request("say last", model=SCRIPT))
+        await ours.expect_finished()
+        await trio.testing.wait_all_tasks_blocked()
+        received = ours.contents()
+        assert finishes(received) == 1
+        assert text(received[-4:]) == "last"

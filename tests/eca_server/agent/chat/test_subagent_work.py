@@ -155,11 +155,9 @@ def test_what_is_stored_of_a_subagents_chat_can_be_shown_and_is_bounded() -> Non
     task = Message(role="user", parts=(TextPart("go"),), content_id="u")
     long = "x" * 50_000
     (part,) = reduced([task, call("a", raw=f'"{long}"', path="p", text=long)])[1].parts
-    assert isinstance(part, ToolCallPart)
     assert (part.raw, part.opaque, part.arguments and part.arguments["path"]) == ("", None, "p")
     assert len(str(part.arguments)) < 10_000
     (answer,) = reduced([result("a", long)])[0].parts
-    assert isinstance(answer, ToolResultPart)
     assert (answer.subagent, len(answer.parts)) == (None, 1)
     assert len(str(answer)) < 10_000
 

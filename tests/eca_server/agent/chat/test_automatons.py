@@ -1,4 +1,4 @@
-"""The table of a chat's states, and any sequence of what can happen to a chat."""
+"""The automatons of a chat and of a tool call: their tables, and any sequence of inputs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import trio.testing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from eca_protocol.errors import LocalProtocolError
 from eca_protocol.messages import (
     ChatContent,
     ChatMetadataContent,
@@ -19,14 +20,21 @@ from eca_protocol.messages import (
     ChatReasonTextContent,
     ChatTextContent,
     ChatUsageContent,
+    FileChangeDetails,
+    JsonOutputsDetails,
 )
+from eca_protocol.server.calls import TRANSITIONS as OF_CALLS
+from eca_protocol.server.calls import CallInput, CallState, Naming
 from eca_protocol.server.chat_states import TRANSITIONS, Action, ChatState, Input
 from eca_server.agent.chat import Chat, Prompt, Turn
 from eca_server.agent.chat.outlet import ChatServices
+from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import STOP_SECONDS, Steer
+from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.profiles import ClientProfile
 from eca_server.client.session import Session
 from eca_server.models.events import Usage
+from eca_server.models.history import TextPart
 
 Step = Literal["say", "think", "end", "crash"]
 
@@ -36,9 +44,6 @@ def test_every_state_knows_what_to_do_about_every_input() -> None:
     assert set(TRANSITIONS) == set(ChatState)
     for state, row in TRANSITIONS.items():
         assert set(row) == set(Input), state
-        for action, target in row.values():
-            assert isinstance(action, Action)
-            assert isinstance(target, ChatState)
 
 
 @pytest.mark.requirement("W-20e", "W-22a", "W-22c", "W-22f", "W-24a")
@@ -153,9 +158,7 @@ TITLE = ChatMetadataContent(title="A title")
     finishes_deleted=st.booleans(),
 )
 @example(actions=[(("clear",), None), (("clear",), None)], finishes_deleted=False)
-def test_any_sequence_ends_with_one_finished_per_turn_and_silence(
-    actions: list[tuple[Any, ...]], finishes_deleted: bool
-) -> None:
+def test_any_sequence_ends_with_one_finished_per_turn_and_silence(actions, finishes_deleted):
     clock = trio.testing.MockClock(autojump_threshold=0)
     trio.run(play, actions, finishes_deleted, clock=clock)
 
@@ -262,3 +265,135 @@ def check(said: list[ChatContent], deleted_at: int | None) -> tuple[int, int]:
             assert not is_told
             is_told = True
     return begun, finished
+
+
+NAMING = Naming(id="1", name="eca_read_file", server="eca", origin="native")
+DONE = ToolOutput(parts=(TextPart("done"),))
+ENDS = {CallState.CALLED, CallState.REJECTED}
+USER = {CallInput.APPROVE, CallInput.REJECT}
+
+DIFF = FileChangeDetails(path="/p/a", diff="+a", lines_added=1, lines_removed=0)
+
+
+def give(call: ToolCall, given: CallInput) -> bool:
+    """Return whether the call accepted the input."""
+    match given:
+        case CallInput.ANNOUNCE:
+            call.announce({"a": 1}, manual_approval=True, summary="Doing it", details=DIFF)
+        case CallInput.ASK:
+            call.ask()
+        case CallInput.DENY:
+            call.deny("no")
+        case CallInput.FAULT:
+            call.fault("cannot")
+        case CallInput.START:
+            call.start()
+        case CallInput.APPROVE:
+            return call.approve()
+        case CallInput.REJECT:
+            return call.reject()
+        case CallInput.DONE:
+            call.finish(DONE)
+        case CallInput.STOP:
+            call.stop()
+    return True
+
+
+def test_every_open_state_can_be_stopped_and_every_end_is_an_end():
+    assert set(OF_CALLS) == set(CallState)
+    for state, row in OF_CALLS.items():
+        assert row[CallInput.STOP] in ENDS
+        if state in ENDS:
+            assert row == {CallInput.STOP: state}
+
+
+def test_the_table_of_a_call_says_what_the_rulings_say():
+    run, waiting, running = CallState.RUN, CallState.WAITING, CallState.RUNNING
+    assert OF_CALLS[CallState.PREPARING][CallInput.STOP] is CallState.REJECTED
+    assert OF_CALLS[run][CallInput.DENY] is CallState.REJECTED
+    assert OF_CALLS[run][CallInput.FAULT] is CallState.CALLED
+    assert OF_CALLS[waiting][CallInput.REJECT] is CallState.REJECTED
+    assert OF_CALLS[waiting][CallInput.STOP] is CallState.REJECTED
+    assert OF_CALLS[running][CallInput.STOP] is CallState.CALLED
+    for state, row in OF_CALLS.items():
+        assert (CallInput.APPROVE in row) is (state is waiting)
+        assert (CallInput.REJECT in row) is (state is waiting)
+        assert (CallInput.DONE in row) is (state is running)
+
+
+@pytest.mark.requirement("TOOL-3", "TOOL-5", "TOOL-6")
+@given(st.lists(st.sampled_from(CallInput), max_size=12))
+def test_any_sequence_closes_the_call_once_and_in_order(inputs):
+    trio.run(play_call, inputs)
+
+
+async def play_call(inputs: list[CallInput]) -> None:
+    said: list[ChatContent] = []
+    call = ToolCall(said.append, NAMING)
+    call.prepare("")
+    for each in inputs:
+        before, length = call.state, len(said)
+        try:
+            taken = give(call, each)
+        except LocalProtocolError:
+            taken = False
+            assert each not in USER, "what the client sends is never a fault"
+        if not taken:
+            assert each not in OF_CALLS[before]
+            assert (call.state, len(said)) == (before, length)
+        else:
+            assert call.state is OF_CALLS[before][each]
+        assert call.decided.is_set() or call.is_open
+        assert (call.result is not None) is not call.is_open
+    call.stop()
+    kinds = [each.type for each in said]
+    assert kinds in (
+        ["toolCallPrepare", "toolCallRejected"],
+        ["toolCallPrepare", "toolCallRun", "toolCallRejected"],
+        ["toolCallPrepare", "toolCallRun", "toolCalled"],
+        ["toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled"],
+    )
+    assert call.result_part().call_id == "1"
+
+
+async def test_of_a_call_that_never_began_on_the_wire_nothing_is_sent_by_a_stop():
+    said: list[ChatContent] = []
+    call = ToolCall(said.append, NAMING)
+    call.stop()
+    assert said == []
+    assert call.result_part().is_error
+
+
+async def test_a_result_says_how_long_it_took(autojump_clock):
+    said: list[ChatContent] = []
+    call = ToolCall(said.append, NAMING)
+    give(call, CallInput.ANNOUNCE)
+    give(call, CallInput.START)
+    await trio.sleep(2)
+    call.stop()
+    assert said[-1].total_time_ms == 2000
+    assert said[-1].error
+
+
+DEEP = "[" * 60 + "1" + "]" * 60
+
+
+@pytest.mark.requirement("TOOL-12")
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (['{"a":[1]}', " [] "], ('{\n  "a": [\n    1\n  ]\n}', "[]")),
+        ([DEEP], (DEEP,)),
+        (["{}", "told"], None),
+        (["{broken"], None),
+        (["1"], None),
+        ([], None),
+    ],
+)
+async def test_what_a_server_s_tool_says_in_json_is_laid_out(texts, shown):
+    told: list[ChatContent] = []
+    call = ToolCall(told.append, Naming(id="1", name="list", server="git", origin="mcp"))
+    call.announce({}, manual_approval=False)
+    call.start()
+    call.finish(ToolOutput(parts=tuple(map(TextPart, texts))))
+    assert told[-1].details == (None if shown is None else JsonOutputsDetails(jsons=shown))

@@ -1,12 +1,14 @@
-"""Pictures from models and tools: shown by clients that can, described as text for others."""
+"""Pictures, sources and calls: shown as they come, described for others, and shown again (W-43)."""
 
 from __future__ import annotations
 
 import base64
 import errno
+import json
 import os
 import re
 import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -15,19 +17,27 @@ import attrs
 import pytest
 
 from eca_protocol.messages import ChatImageContent, ChatTextContent
-from eca_protocol.testing.provider import Provider, chunk, reply
+from eca_protocol.testing.provider import Provider, chunk, hang, reply, wait
 from eca_server.agent.chat.gallery import MOST_FILES, Gallery
 from eca_server.agent.chat.pictures import MOST_PICTURES, FirstPictures, picture_content
-from eca_server.agent.mcp.messages import ImageContent, ToolResult
+from eca_server.agent.mcp.messages import ImageContent, TextContent, ToolResult
 from eca_server.client.content_formatting import LARGEST_PICTURE, ContentFormatter
 from eca_server.client.profiles import DEFAULT_PROFILE
 from eca_server.models.events import Block, Image, TextDelta
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, older, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, provider_config
+from tests.eca_server.agent.chat.editor import (
+    SCRIPT,
+    Content,
+    Editor,
+    contents,
+    editor,
+    finishes,
+    provider_config,
+    text,
+)
 from tests.eca_server.agent.chat.mcp_session import GIT, status
-from tests.eca_server.models.openai_responses.scripted import message, other
-from tests.eca_server.models.openai_responses.scripted import reply as answer
+from tests.eca_server.models.openai_responses import scripted
 
 PNG = b"\x89PNG\r\n\x1a\nof a model"
 JPEG = b"\xff\xd8\xffof a server"
@@ -56,9 +66,7 @@ async def opened(ours: Editor) -> list[Any]:
 @pytest.mark.requirement("FIELD:ChatImageContent.type", "VALUE:ChatImageContent.type=image",
                          "FIELD:ChatImageContent.mediaType", "FIELD:ChatImageContent.base64",
                          "VALUE:ChatContent=ChatImageContent")  # fmt: skip
-async def test_pictures_are_shown_where_they_come_given_to_the_model_and_shown_again(
-    tmp_path, places
-):
+async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_path, places):
     async def gives(_: str) -> ToolResult:
         return ToolResult(content=(ImageContent(data=JPEG, mime_type="image/jpeg"),))
 
@@ -114,10 +122,9 @@ async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
         assert told.count(words) == 2
 
 
+@pytest.mark.long(but=2)
 @pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
-async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_gone(
-    tmp_path, client
-):
+async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_path, client):
     def linked(messages: list[Any]) -> list[Path]:
         words = r"\[a picture: image/png, [0-9]+ bytes\]"
         if client == "Neovim":
@@ -149,9 +156,7 @@ async def test_a_file_is_linked_for_who_cannot_show_a_picture_until_the_chat_is_
     assert list((tmp_path / "da ta").rglob("*.png")) == []
 
 
-async def test_a_chat_has_so_many_files_and_a_disk_that_fails_costs_the_link_alone(
-    tmp_path, monkeypatch
-):
+async def test_a_chat_has_so_many_files_and_a_failing_disk_costs_links(tmp_path, monkeypatch):
     gallery = Gallery(tmp_path / "data")
     kept = [picture_content(PNG + bytes([n])) for n in range(MOST_FILES + 1)]
     for each in kept:
@@ -215,19 +220,155 @@ async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_show
     data = base64.b64encode(JPEG).decode()
     item = {"type": "image_generation_call", "id": "ig", "status": "completed", "result": data}
     drawing = {"type": "image_generation"}
-    script = [answer(other(item)), answer(message("Done"))]
-    async with Provider(script) as provider:
-        config = provider_config(provider.url)
-        config["providers"]["p"] |= {
-            "api": "openai-responses",
-            "models": {"m": {"extraPayload": {"tools": [drawing]}}},
-        }
-        async with current(config) as ours:
-            await ours.turn("Draw", model="p/m")
-            assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
-            await ours.turn("What is it?", model="p/m")
+    script = [scripted.reply(scripted.other(item)), scripted.reply(scripted.message("Done"))]
+    models = {"m": {"extraPayload": {"tools": [drawing]}}}
+    api = {"api": "openai-responses", "models": models}
+    async with today(*script, provider=api) as (ours, provider):
+        await ours.turn("Draw", model="p/m")
+        assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
+        await ours.turn("What is it?", model="p/m")
         for request in provider.requests:
             assert request.body["tools"][-1] == drawing
         [back] = [each for each in provider.requests[1].body["input"] if each.get("type")]
         assert (back["type"], back["result"]) == (item["type"], data)
         assert str(provider.requests[1].body).count(data) == 1
+
+
+PAGE = "https://e.test/a"
+
+
+def urls(received: list) -> list[str]:
+    return [each["url"] for each in received if each["type"] == "url"]
+
+
+@pytest.mark.requirement("W-26c")
+async def test_a_source_is_shown_and_linked_once_in_a_turn() -> None:
+    script = f"say a\ncite {PAGE} A\nsay b\ncite {PAGE} A"
+    async with editor() as ours:
+        for _ in range(2):
+            received = await ours.turn(script, model=SCRIPT)
+            assert urls(received) == [PAGE]
+            assert text(received[2:]) == f"a [A]({PAGE})b"
+
+
+@pytest.mark.requirement("W-26c")
+@pytest.mark.parametrize(
+    ("script", "found", "shown"),
+    [
+        (f"say see [A]({PAGE}) there\ncite {PAGE} A", [PAGE], f"see [A]({PAGE}) there"),
+        ("say a\ncite javascript:alert(1) A", [], "a"),
+        ("cite https://e.test/a_(b) [1] x\\nb", ["https://e.test/a_(b)"],
+            r"[\[1\] x\\nb](https://e.test/a_%28b%29)"),
+    ],
+    ids=["a text that has the link", "what is no page", "odd characters"],
+)  # fmt: skip
+async def test_a_link_is_one_and_only_for_a_page_on_the_web(script, found, shown) -> None:
+    async with editor() as ours:
+        received = await ours.turn(script, model=SCRIPT)
+    assert urls(received) == found
+    assert text(received[2:]).strip() == shown
+
+
+async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop() -> None:
+    cites = [scripted.citation(PAGE, "A", 0, 4), scripted.citation(PAGE, "A", 5, 9)]
+    begun = scripted.answer(scripted.search("rain", PAGE), scripted.message("Rain", cites=cites))[
+        :-5
+    ]
+    script = [
+        scripted.reply(
+            scripted.search("rain", PAGE),
+            scripted.message("Rain", cites=cites),
+            scripted.call("eca_directory_tree", "{}"),
+        ),
+        scripted.reply(scripted.message("Again", cites=cites)),
+        scripted.steps(begun, wait("here"), hang()),
+    ]
+    async with older(*script, provider={"api": "openai-responses"}) as (ours, provider):
+        received = await ours.turn("Will it rain?", model="p/m")
+        assert urls(received) == [PAGE]
+        assert text(received[2:]) == f"Rain [A]({PAGE})Again"
+        told = [each["text"] for each in received if each["type"] == "progress"]
+        assert "Using the provider's web search" in told
+        await ours.prompt("And now?", model="p/m")
+        await provider.until(lambda: "here" in provider.reached)
+        await ours.content("url")
+        await ours.expect_stopped()
+        assert urls(ours.contents()) == [PAGE, PAGE]
+        assert finishes(ours.contents()) == 2
+        await provider.until(lambda: provider.requests[-1].closed_by_client)
+
+
+ENDS = {"toolCalled", "toolCallRejected", "reasonFinished", "url", "text"}
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f"call {name} {json.dumps(arguments)}"
+
+
+def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
+    """Return what the user sees at the end: finished calls and thoughts, sources, joined texts."""
+    seen: list[dict[str, Any]] = []
+    for role, content in received:
+        if content["type"] not in ENDS or role == "system":
+            continue
+        if content["type"] == "text" and seen and seen[-1]["type"] == "text" and role != "user":
+            seen[-1]["text"] += content["text"]
+            continue
+        hides = {"reasonFinished": "id"}.get(content["type"])
+        seen.append({key: value for key, value in content.items() if key != hides})
+    # A card stays where its call began, whenever that ends.
+    return sorted(seen, key=lambda each: str(each.get("id", "")))
+
+
+async def opened_again(ours: Editor) -> list[tuple[str, Content]]:
+    begun = len(ours.seen)
+    await ours.ask("chat/open", {"chatId": "c"})
+    return contents(ours.seen[begun:])
+
+
+@pytest.mark.requirement("W-43d")
+async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
+    async def gives(_: str) -> ToolResult:
+        return ToolResult(content=(TextContent(text='{"a": [1]}'),))
+
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "old.txt").write_text("old\n")
+    script = "\n".join(
+        [
+            "think hm",
+            call("eca_write_file", path=str(folder / "new.txt"), content="new\n"),
+            call("git__echo", text="x"),
+            call("eca_shell_command", command="exit 3"),
+            call("eca_directory_tree"),
+            "say As",
+            "cite https://example.org/a(b) An [Example]",
+            "cite https://example.org/a(b) An [Example]",
+        ]
+    )
+    config = {
+        "mcpServers": GIT,
+        "toolCall": {"approval": {"byDefault": "allow", "deny": {"eca__directory_tree": {}}}},
+    }
+    kept = {"data": tmp_path / "data", "folder": folder}
+    async with current(config, **kept) as ours:
+        await status(ours, "git", "running")
+        places["git"].session.answers = gives
+        await ours.turn(script, model=SCRIPT)
+        live = looks(contents(ours.seen))
+        kinds = [each["type"] for each in live]
+        assert kinds.count("toolCalled") == 3
+        assert kinds.count("toolCallRejected") == kinds.count("url") == 1
+        assert "new.txt" in str([each.get("details") for each in live])
+        assert "[An \\\\[Example" in str(live)
+        assert looks(await opened_again(ours)) == live
+    async with current(config, **kept) as ours:
+        assert looks(await opened_again(ours)) == live
+
+
+async def test_a_call_and_a_thought_of_no_time_at_all_show_no_bare_zero(tmp_path):
+    async with current(data=tmp_path, folder=tmp_path) as ours:
+        await ours.turn("think hm\ncall eca_no_such_tool {}\nsay done", model=SCRIPT)
+        times = [c["totalTimeMs"] for _, c in contents(ours.seen) if "totalTimeMs" in c]
+        assert len(times) == 2
+        assert all(times)

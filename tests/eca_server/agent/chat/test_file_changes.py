@@ -1,21 +1,29 @@
-"""Calls of one answer that rest on each other, and what the files were before them."""
+"""Calls of one answer that rest on each other, and any changes of files undone."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from eca_server.agent.chat.memory import LARGEST_IMAGE
+from eca_protocol.server.roots import Root
+from eca_server.agent.chat import undo
 from eca_server.agent.chat.store.place import store_path
-from eca_server.agent.chat.store.rows import BeforeImage
+from eca_server.agent.chat.store.rows import BeforeImage, Change, StoredContent
 from eca_server.agent.chat.store.store import Store
+from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.agent.tools.write_file import WriteFile
+from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
@@ -27,6 +35,147 @@ from tests.eca_server.agent.chat.agent_session import (
 )
 from tests.eca_server.agent.chat.editor import Content, Editor, finishes
 from tests.eca_server.agent.chat.store.keeping import before_images
+from tests.eca_server.agent.chat.test_rollback import tree
+
+NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
+FOLDERS = st.sampled_from([("d", "e/d"), ("e", "d/e"), ("a", "b"), ("b", "d/a"), ("d/a", "a")])
+
+OF_MODEL = st.one_of(
+    st.tuples(st.just("write"), NAMES),
+    st.tuples(st.just("move"), FOLDERS),
+    st.tuples(st.just("fail"), NAMES),
+)
+OF_USER = st.one_of(st.tuples(st.just("edit"), NAMES), st.tuples(st.just("remove"), NAMES))
+
+
+@attrs.define
+class Disk:
+    """A folder that a model and a user change; what is noted of the model's changes."""
+
+    folder: Path
+    changes: list[Change] = attrs.field(factory=list)
+    contents: dict[int, StoredContent] = attrs.field(factory=dict)
+    count: int = 0
+
+    @property
+    def workspace(self) -> Workspace:
+        root = Root(name="w", uri="", path=self.folder, real_path=self.folder)
+        return Workspace([root])
+
+    def do(self, what: str, name: Any) -> None:
+        self.count += 1
+        match what:
+            case "write" | "fail" if self.may_write(name):
+                self.write(self.folder / name, f"model {self.count}", fails=what == "fail")
+            case "move":
+                self.move(*name)
+            case "edit" if self.may_write(name):
+                self.put(self.folder / name, f"user {self.count}")
+            case "remove" if (self.folder / name).is_file():
+                (self.folder / name).unlink()
+
+    def may_write(self, name: str) -> bool:
+        path = self.folder / name
+        above = [each for each in path.parents if each.is_relative_to(self.folder)]
+        return not path.is_dir() and not any(each.is_file() for each in above)
+
+    def put(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def write(self, path: Path, text: str, *, fails: bool) -> None:
+        before = path.read_bytes() if path.exists() else None
+        after = Fingerprint.of(text.encode()).digest
+        self.note(
+            path=str(path),
+            existed=before is not None,
+            before=None if before is None else Fingerprint.of(before).digest,
+            after=after,
+        )
+        if before is not None:
+            self.contents[self.count] = StoredContent(mode=0o644, data=before)
+        if not fails:
+            self.put(path, text)
+
+    def move(self, old: str, new: str) -> None:
+        source, destination = self.folder / old, self.folder / new
+        if not source.exists() or destination.exists() or not self.may_write(new):
+            return
+        self.note(path=str(destination), moved_from=str(source), existed=False)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(destination)
+
+    def note(self, **change: Any) -> None:
+        self.changes.append(Change(number=self.count, **change))
+
+    def plan(self) -> Plan:
+        return plan(self.changes, undo.Disk(self.workspace))
+
+    def apply(self, steps: Any) -> None:
+        for step in steps:
+            content = None if step.change is None else self.contents[step.change]
+            apply_step(step, content, self.workspace, "c")
+
+    def tree(self) -> dict[str, str]:
+        return {
+            str(path.relative_to(self.folder)): path.read_text()
+            for path in self.folder.rglob("*")
+            if path.is_file()
+        }
+
+
+@pytest.fixture(scope="module")
+def top() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder).resolve()
+
+
+def disk(top: Path, present: set[str]) -> Disk:
+    ours = Disk(Path(tempfile.mkdtemp(dir=top)))
+    for name in present:
+        ours.put(ours.folder / name, f"first {name}")
+    return ours
+
+
+@settings(max_examples=20)
+@given(present=st.sets(NAMES), done=st.lists(OF_MODEL, max_size=8), killed=st.integers(0, 8))
+def test_what_only_the_model_changed_is_as_it_was(top, present, done, killed):
+    ours = disk(top, present)
+    before = ours.tree()
+    for each in done:
+        ours.do(*each)
+    planned = ours.plan()
+    assert planned.skipped == ()
+    ours.apply(planned.steps[:killed])
+    ours.apply(planned.steps[max(0, killed - 1) :])  # what was done last was not struck out yet
+    assert ours.tree() == before
+
+
+@settings(max_examples=20)
+@given(present=st.sets(NAMES), done=st.lists(OF_MODEL | OF_USER, max_size=10))
+def test_what_the_user_wrote_meanwhile_stays(top, present, done):
+    ours = disk(top, present)
+    for each in done:
+        ours.do(*each)
+    of_user = {text for text in ours.tree().values() if text.startswith("user")}
+    planned = ours.plan()
+    ours.apply(planned.steps)
+    assert of_user <= set(ours.tree().values())
+    left = {each.path for each in planned.skipped}
+    for path, text in ours.tree().items():
+        assert not text.startswith("model") or left, f"{path} was not undone, and nobody is told"
+
+
+def test_a_file_with_an_odd_name_is_named_in_text_on_one_line():
+    assert skipped_lines([SkippedFile("/p/\udce9\n", "why")]).encode() == b"- /p/\\xe9\\n: why"
+
+
+def test_of_very_many_files_the_first_are_named():
+    lines = skipped_lines(
+        [SkippedFile(f"/p/{number}", "why") for number in range(5000)]
+    ).splitlines()
+    assert lines[-2:] == ["- /p/99: why", "- and 4900 more"]
+
 
 Call = tuple[str, dict[str, str]]
 
@@ -151,62 +300,15 @@ async def test_a_stop_while_a_call_is_looked_at_closes_it_once(tmp_path, monkeyp
     assert not caplog.records
 
 
-def tree(folder: Path) -> dict[str, str]:
-    """The files in a folder by their paths in it."""
-    return {
-        str(path.relative_to(folder)): path.read_text()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-async def kept_images(data: Path) -> tuple[BeforeImage, ...]:
+async def kept_images(data: Path) -> list[BeforeImage]:
     store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
     images = await before_images(store, "c")
     await store.close()
-    return tuple(images)
+    return [*images]
 
 
-def undo(images: tuple[BeforeImage, ...]) -> None:
-    """Restore files in the way of a rollback."""
-    for image in reversed(images):
-        path = Path(image.path)
-        if image.moved_from is not None:
-            path.rename(image.moved_from)
-            continue
-        if image.after is None or Fingerprint.of(path.read_bytes()).digest != image.after:
-            continue
-        if not image.existed:
-            path.unlink()
-        elif image.data is not None and image.mode is not None:
-            path.write_bytes(image.data)
-            path.chmod(image.mode)
-
-
-async def test_all_that_a_turn_changed_can_be_undone(tmp_path):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
-    (folder / "f").write_text("one\ntwo\n")
-    (folder / "f").chmod(0o600)
-    (folder / "d").mkdir()
-    (folder / "d/g").write_text("three\n")
-    before = tree(folder)
-    first = calls(edit("f", "one", "1"), write("new", "n"), move("d", "e"), edit("e/g", "th", "TH"))
-    second = calls(write("f", "other"), move("f", "h"), edit("missing", "a", "b"))
-    async with session(folder, first, second, data=data, **ALLOW) as (ours, _):
-        (echo,) = [each for each in await ours.turn("go") if each.get("contentId")]
-    images = await kept_images(data)
-    assert {image.content_id for image in images} == {echo["contentId"]}
-    assert len(images) == 6
-    assert tree(folder) == {"h": "other", "new": "n", "e/g": "THree\n"}
-    undo(images)
-    assert tree(folder) == before
-    assert (folder / "f").stat().st_mode & 0o777 == 0o600
-
-
-async def test_a_file_is_saved_before_it_is_changed(tmp_path, monkeypatch):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
+async def test_a_file_is_saved_before_it_is_changed(tmp_path, folder, monkeypatch):
+    data = tmp_path / "data"
     (folder / "f").write_text("before")
     found = []
 
@@ -220,24 +322,8 @@ async def test_a_file_is_saved_before_it_is_changed(tmp_path, monkeypatch):
     assert [image.data for image in found] == [b"before"]
 
 
-async def test_of_a_large_file_only_its_existence_is_stored(tmp_path):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
-    largest = b"x" * LARGEST_IMAGE
-    (folder / "f").write_bytes(largest + b"x")
-    (folder / "g").write_bytes(largest)
-    made = calls(write("f", "x"), write("g", "x"))
-    async with session(folder, made, data=data, **ALLOW) as (ours, _):
-        await ours.turn("go")
-    images = await kept_images(data)
-    assert [(image.existed, image.data) for image in images] == [(True, None), (True, largest)]
-
-
-async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_meanwhile(
-    tmp_path, monkeypatch
-):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
+async def test_a_call_of_a_deleted_chat_stores_and_changes_nothing(tmp_path, folder, monkeypatch):
+    data = tmp_path / "data"
     (folder / "f").write_text("a secret")
     async with session(folder, calls(write("f", "x")), data=data, **ALLOW) as (ours, _):
         look = WriteFile._plan
@@ -249,9 +335,8 @@ async def test_nothing_is_stored_or_changed_by_a_call_whose_chat_was_deleted_mea
         monkeypatch.setattr(WriteFile, "_plan", delete_meanwhile)
         await ours.prompt("go")
         turn = ours.connection.chats.open("c").turn
-        assert turn is not None
         await turn.ended.wait()
-    assert await kept_images(data) == ()
+    assert await kept_images(data) == []
     assert tree(folder) == {"f": "a secret"}
     files = [Path(name, each) for name, _, names in os.walk(data) for each in names]
     assert not any(b"secret" in each.read_bytes() for each in files)

@@ -1,0 +1,328 @@
+"""Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eca_protocol.messages import ChatProgressContent, ChatTextContent
+from eca_protocol.server.texts import Paragraphs, Role
+from eca_protocol.testing.provider import Reply, finish, hang, reply, usage, wait
+from eca_server.agent.chat.instructions import instructions
+from eca_server.agent.chat.usage import SessionUsage
+from eca_server.models.events import Usage
+from tests.eca_server.agent.chat.agent_session import older
+from tests.eca_server.agent.chat.current import CURRENT, current
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Content,
+    Editor,
+    contents,
+    editor,
+    finishes,
+    text,
+    types,
+)
+
+
+def titles(ours: Editor) -> list[str]:
+    return [each["title"] for each in ours.contents(kind="metadata")]
+
+
+async def test_the_title_is_one_more_request_without_tools() -> None:
+    title = reply(wait("now"), '"A fine name"\nmore')
+    async with older(reply("hello"), reply("again"), title=title) as (ours, provider):
+        first = await ours.turn("Tell me")
+        assert titles(ours) == []
+        provider.open("now")
+        assert await ours.title() == "A fine name"
+        assert types(ours.contents())[-2:] == ["finished", "metadata"]
+        second = await ours.turn("And then?")
+        assert titles(ours) == ["A fine name"]
+        assert len(provider.requests) == 2
+        [asked] = provider.title_requests
+    assert "tools" not in asked.body
+    instruction, message = asked.body["messages"]
+    assert "title" in instruction["content"].lower()
+    assert message["content"] == "Tell me"
+    for request in provider.requests:
+        assert "title" not in request.body["messages"][0]["content"].lower()
+    used = [each["sessionTokens"] for each in first + second if each["type"] == "usage"]
+    assert used == [11, 22]
+
+
+@pytest.mark.requirement("W-25b")
+@pytest.mark.parametrize("behavior", ["agent", "plan"])
+async def test_no_system_prompt_contains_the_word_title(behavior: str) -> None:
+    assert "title" not in instructions(behavior, ()).lower()
+
+
+async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path: Path) -> None:
+    folder = tmp_path / "subtitles"
+    folder.mkdir()
+    async with editor(started=False) as ours:
+        await ours.start(workspaceFolders=[{"uri": folder.as_uri(), "name": "subtitles"}])
+        words = "one two three four five six seven eight"
+        assert text((await ours.turn(words, model=ECHO))[2:]) == words
+
+
+@pytest.mark.requirement("W-25a")
+@pytest.mark.parametrize(
+    "title", [Reply(status=400, body={"error": {"message": "no"}}), reply(hang()), reply(" \n ")]
+)
+async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None:
+    async with older(title=title) as (ours, _):
+        received = await ours.turn("Tell me")
+        assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
+        received = await ours.turn("And then?")
+        assert finishes(received) == 1
+        assert titles(ours) == []
+
+
+@pytest.mark.requirement("CHAT-21")
+async def test_a_long_title_is_cut() -> None:
+    async with editor({"chat": {"title": True}}) as ours:
+        await ours.turn("word" * 40 + "\nsecond line", model=ECHO)
+        title = await ours.title()
+    assert len(title) == 60
+    assert title.endswith("…")
+
+
+@pytest.mark.parametrize("ending", ["stop", "stop when idle", "delete"])
+async def test_no_title_follows_a_stop_or_a_delete(ending: str) -> None:
+    steps = ["hello", hang()] if ending == "stop" else ["hello"]
+    async with older(reply(*steps), title=reply(wait("now"), "Never")) as (ours, provider):
+        await ours.prompt("Tell me")
+        if ending != "stop":
+            await ours.expect_finished()
+        await provider.until(lambda: "now" in provider.reached)
+        if ending == "delete":
+            await ours.ask("chat/delete", {"chatId": "c"})
+        else:
+            await ours.stop()
+        await provider.until(lambda: provider.title_requests[0].closed_by_client)
+        await ours.later(0)
+        assert titles(ours) == []
+
+
+@pytest.mark.requirement("W-25c")
+async def test_titles_can_be_turned_off_and_a_failed_prompt_asks_for_none() -> None:
+    refused = Reply(status=400, body={"error": {"message": "no"}})
+    for script, title in (([refused], reply("Never")), ([], None)):
+        async with older(*script, title=title) as (ours, provider):
+            for prompt in ("Tell me", "/costs"):
+                await ours.turn(prompt)
+            await ours.turn("hi", "d", model="p/unknown")
+            assert await ours.later(0) == []
+            assert provider.title_requests == []
+
+
+def used(received: list[Content]) -> dict[str, Any]:
+    """The one usage of a turn; it stands right before `finished`."""
+    assert types(received)[-2:] == ["usage", "finished"]
+    [found] = [content for content in received if content["type"] == "usage"]
+    return {name: value for name, value in found.items() if name != "type"}
+
+
+@pytest.mark.requirement("W-27a", "W-27e")
+async def test_tokens_and_costs_are_summed_over_the_chat() -> None:
+    async with editor({"chat": {"title": True}}) as ours:
+        assert used(await ours.turn("usage 100 7", model=SCRIPT)) == {"sessionTokens": 107}
+        assert used(await ours.turn("usage 10 1", model=SCRIPT)) == {"sessionTokens": 118}
+        assert used(await ours.turn("usage 5 0", "other", model=SCRIPT)) == {"sessionTokens": 5}
+        await ours.hang("a", "third")  # a stopped turn is counted, and not reported
+        await ours.expect_stopped("third")
+        assert "usage" not in types(ours.contents("third"))
+        assert used(await ours.turn("usage 1 1", "third", model=SCRIPT)) == {"sessionTokens": 2}
+
+
+async def test_costs_and_limits_are_sent_when_they_are_known() -> None:
+    limit = {"context": 1000, "output": 50}
+    script = [
+        reply("a", finish("stop"), usage(10, 5, cost=0.5)),
+        reply("b", finish("stop"), usage(10, 5, cost=0.001234)),
+        reply("c", finish("stop"), usage(10, 5)),
+        reply("d", finish("stop"), usage(10, 5, cost=1)),
+    ]
+    async with older(*script, provider={"models": {"m": {"limit": limit}}}) as (ours, _):
+        received = [used(await ours.turn("hi")) for _ in script]
+    for each in received:
+        assert each.pop("limit") == limit
+        assert each.get("messageCost") == each.pop("lastMessageCost", None)
+    assert received == [
+        {"sessionTokens": 15, "messageCost": "0.50", "sessionCost": "0.50"},
+        {"sessionTokens": 30, "messageCost": "0.001234", "sessionCost": "0.501234"},
+        {"sessionTokens": 45, "sessionCost": "0.501234"},
+        {"sessionTokens": 60, "messageCost": "1.00", "sessionCost": "1.501234"},
+    ]
+
+
+@pytest.mark.requirement("W-27c", "CHAT-20")
+async def test_half_a_limit_is_not_sent():
+    limits = ({}, {"context": 1000}, {"output": 50})
+    models = {f"m{number}": {"limit": limit} for number, limit in enumerate(limits)}
+    async with older(provider={"models": models}) as (ours, _):
+        for name in models:
+            assert "limit" not in used(await ours.turn("hi", model=f"p/{name}"))
+
+
+@pytest.mark.requirement("W-27b")
+@pytest.mark.parametrize("cost", [-0.5, float("inf"), float("nan"), -1])
+def test_a_missing_cost_is_not_sent(cost: float) -> None:
+    session = SessionUsage()
+    session.add([Usage(input=1, cost=cost)])
+    content = session.content(None)
+    assert (content.last_message_cost, content.session_cost) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("cost", "told"),
+    [(0, "0.00"), (1e-7, "0.00"), (0.1, "0.10"), (12.345, "12.345"), (10**40, f"1{0:040}")],
+)
+async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, told: str) -> None:
+    session = SessionUsage()
+    session.add([Usage(input=1, cost=cost)])
+    content = session.content(None)
+    assert content.session_cost is not None
+    assert content.session_cost.removesuffix(".00") == told.removesuffix(".00")
+    assert len(content.session_cost.partition(".")[2]) >= 2
+
+
+@pytest.mark.requirement("CHAT-18", "CHAT-19")
+async def test_a_cost_that_the_provider_omits_is_computed_from_prices() -> None:
+    script = [
+        reply("a", finish("stop"), usage(2_000, 100)),
+        reply("b", finish("stop"), usage(10, 5, cost=0.5)),
+    ]
+    models = {"m": {"cost": {"input": 1, "output": 2.5}}}
+    async with older(*script, provider={"models": models}) as (ours, _):
+        first, second = [used(await ours.turn("hi")) for _ in script]
+        shown = await ours.turn("/costs")
+    assert (first["messageCost"], first["sessionCost"]) == ("0.00225", "0.00225")
+    assert (second["messageCost"], second["sessionCost"]) == ("0.50", "0.50225")
+    assert types(shown) == ["progress", "text", "finished"]
+    assert ["2,115" in text(shown), "$0.50225" in text(shown)] == [True, True]
+
+
+EMPTY = "The model returned an empty answer."
+
+
+def system_texts(ours: Editor, chat: str = "c") -> list[str]:
+    return [
+        each["text"].strip()
+        for role, each in contents(ours.seen, chat)
+        if role == "system" and each["type"] == "text"
+    ]
+
+
+async def test_an_answer_without_anything_for_the_user_is_named():
+    empty = ("empty", "think of it", "say  ", "call eca_directory_tree {}\nempty")
+    async with editor() as ours:
+        for script in (*empty, "say some", "draw ff0000", "finish content_filter"):
+            await ours.turn(script, script, model=SCRIPT)
+            notes = [each for each in system_texts(ours, script) if each.startswith(EMPTY)]
+            assert len(notes) == (script in empty)
+
+
+async def test_an_unknown_agent_is_named_once_in_a_chat():
+    async with current() as ours:
+        for agent in ("nope", "nope", "code", "agent", "plan"):
+            await ours.turn("say a", model=SCRIPT, agent=agent)
+        [note] = system_texts(ours)
+        assert note.startswith(
+            "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
+        )
+        assert "`plan`" in note
+        await ours.tell("chat/selectedAgentChanged", {"chatId": "d", "agent": "gone"})
+        await ours.turn("say d", "d", model=SCRIPT)
+        assert ["`gone`" in each for each in system_texts(ours, "d")] == [True]
+
+
+async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ():
+    async with editor() as ours:
+        assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))
+        assert f"Selected model: {ECHO}\n" in text(await ours.turn("/doctor", model=ECHO))
+        assert "`/context` shows the size of the next request" in text(await ours.turn("/costs"))
+        assert "`/costs` shows the sum of all requests" in text(await ours.turn("/context"))
+
+
+@pytest.mark.requirement("W-35")
+@pytest.mark.parametrize(
+    ("client", "capabilities", "summaries"),
+    [
+        ("emacs", CURRENT, ["Editing file", "Creating file"]),
+        ("emacs", {"codeAssistant": {"chat": True}}, ["Editing file", "Creating file"]),
+        ("other", CURRENT, ["Editing file file", "Creating file b (c).txt"]),
+    ],
+)
+async def test_a_changed_file_is_named_once(tmp_path, client, capabilities, summaries):
+    (tmp_path / "file").write_text("old")
+    edit = {"path": "file", "original_content": "old", "new_content": "new"}
+    write = {"path": "b (c).txt", "content": "x"}
+    script = f"call eca_edit_file {json.dumps(edit)}\ncall eca_write_file {json.dumps(write)}"
+    about = {"capabilities": capabilities, "clientInfo": {"name": client}}
+    async with current(folder=tmp_path, **about) as ours:
+        await ours.turn(script, model=SCRIPT, trust=True)
+        for kind in ("toolCallRun", "toolCallRunning", "toolCalled"):
+            assert [each["summary"] for each in ours.contents(kind=kind)] == summaries
+        [result, _] = ours.contents(kind="toolCalled")
+        assert result["outputs"][0]["text"].endswith("/file: 1 line added, 1 removed.")
+
+
+@pytest.mark.requirement("W-41")
+@pytest.mark.parametrize("lines", ["", ":L1-L2"])
+async def test_a_mention_with_blanks_is_its_context_as_emacs_writes_it(tmp_path, lines):
+    folder, outside = tmp_path / "my work", tmp_path / "my shot.png"
+    folder.mkdir()
+    path = folder / "a file (1).txt"
+    path.write_text("hello\nyou\n")
+    outside.write_bytes(b"\x89PNG\r\n\x1a\n")
+    message = f"see @{path}{lines} and @{outside}, @{folder} too"
+    contexts: list[dict[str, Any]] = [
+        {"type": "file", "path": str(path)},
+        {"type": "file", "path": str(outside)},
+        {"type": "directory", "path": str(folder)},
+    ]
+    if lines:
+        contexts[0]["linesRange"] = {"start": 1, "end": 2}
+    async with current(folder=folder, clientInfo={"name": "emacs"}) as ours:
+        await ours.turn(message, model=ECHO, contexts=contexts)
+        assert [each for each in system_texts(ours) if "was not read" in each] == []
+
+
+SYSTEM: Role = "system"
+MODEL: Role = "assistant"
+USER: Role = "user"
+
+
+@pytest.mark.requirement("W-26d")
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([(SYSTEM, "one")], "one"),
+        ([(MODEL, "one"), (MODEL, "two")], "onetwo"),
+        ([(MODEL, "one"), (SYSTEM, "two")], "one\n\ntwo"),
+        ([(MODEL, "one\n"), (SYSTEM, "two\n")], "one\n\ntwo"),
+        ([(MODEL, "one\n\n"), (SYSTEM, "two")], "one\n\ntwo"),
+        ([(SYSTEM, "one"), (SYSTEM, "two\n\n"), (SYSTEM, "three")], "one\n\ntwo\n\nthree"),
+        ([(SYSTEM, "one"), (MODEL, "two"), (MODEL, " three")], "one\n\ntwo three"),
+        ([(SYSTEM, "one"), (MODEL, ""), (MODEL, "two")], "one\n\ntwo"),
+        ([(SYSTEM, "one"), (MODEL, "\ntwo")], "one\n\ntwo"),
+        ([(SYSTEM, "one"), (SYSTEM, "\n"), (MODEL, "two")], "one\n\ntwo"),
+        ([(MODEL, "one"), (USER, "steer"), (SYSTEM, "two")], "onesteertwo"),
+    ],
+)
+def test_a_blank_line_parts_what_clients_append(texts, expected):
+    paragraphs = Paragraphs()
+    written = []
+    for role, words in texts:
+        content = paragraphs.spaced(role, ChatTextContent(text=words))
+        if isinstance(content, ChatTextContent):
+            written.append(content.text)
+        progress = ChatProgressContent(state="running", text="Working")
+        assert paragraphs.spaced(SYSTEM, progress) is progress
+    assert "".join(written) == expected

@@ -1,0 +1,251 @@
+"""Rollbacks in two servers at once, and to prompts that are no part of a history."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.testing.provider import Provider, reply, wait
+from eca_server.agent.chat.store.store import Store
+from eca_server.config import lock
+from tests.eca_server.agent.chat.current import current, reopened, values
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, provider_config, text
+from tests.eca_server.agent.chat.test_rollback import (
+    not_rolled_back,
+    rolled_back,
+    said,
+    shown,
+    tree,
+    writes,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    (made / "a").write_text("as it was")
+    return made
+
+
+@asynccontextmanager
+async def two_servers(tmp_path: Path, folder: Path) -> AsyncIterator[tuple[Editor, Editor]]:
+    async with (
+        current(data=tmp_path, folder=folder) as first,
+        current(data=tmp_path, folder=folder) as second,
+    ):
+        yield first, second
+
+
+def words_sent(ours: Editor) -> str:
+    """Return what the chat would send to a model now."""
+    chat = ours.connection.chats.get("c")
+    return repr(chat.history.model_context)
+
+
+class Hold:
+    """Holds the first rollback at a call of the store until another one waits for the lock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+        self.is_held, self.go_on = trio.Event(), trio.Event()
+        held, try_lock = getattr(Store, at), lock._try
+
+        async def hold(store: Store, *args: Any, **more: Any) -> Any:
+            if not self.is_held.is_set():
+                self.is_held.set()
+                await self.go_on.wait()
+            return await held(store, *args, **more)
+
+        def try_it(path: Path) -> int | None:
+            descriptor = try_lock(path)
+            if self.is_held.is_set():
+                trio.from_thread.run_sync(self.go_on.set)
+            return descriptor
+
+        monkeypatch.setattr(Store, at, hold)
+        monkeypatch.setattr(lock, "_try", try_it)
+
+
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize(
+    ("at", "other"),
+    [
+        ("note_rollback", "the same prompt"),
+        ("finish_rollback", "a later prompt"),
+        ("note_rollback", "an earlier prompt"),
+        ("finish_rollback", "the same prompt"),
+        ("note_rollback", "a later prompt"),
+        ("finish_rollback", "an earlier prompt"),
+    ],
+)
+async def test_the_second_of_two_rollbacks_forgets_too(tmp_path, folder, monkeypatch, at, other):
+    async with two_servers(tmp_path, folder) as (first, second):
+        ids = [await said(first, writes(a=f"secret {n}", b=f"{n}")) for n in range(3)]
+        await second.ask("chat/open", {"chatId": "c"})
+        assert "secret 1" in words_sent(second)
+        hold = Hold(monkeypatch, at)
+        prompt = ids[{"the same prompt": 1, "a later prompt": 2, "an earlier prompt": 0}[other]]
+        told: list[Any] = []
+
+        async def roll_back_second() -> None:
+            await hold.is_held.wait()
+            try:
+                told.extend(await rolled_back(second, prompt))
+            finally:
+                hold.go_on.set()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rolled_back, first, ids[1])
+            nursery.start_soon(roll_back_second)
+        is_earliest = other == "an earlier prompt"
+        left = {"a": "as it was"} if is_earliest else {"a": "secret 0", "b": "0"}
+        assert tree(folder) == left
+        assert "chat/cleared" in [name for name, _ in told]
+        assert not [each for each in shown(told) if "Nothing was undone" in each]
+        assert ("secret 0" in words_sent(second)) is not is_earliest
+        assert "secret 1" not in words_sent(second)
+        assert "secret 2" not in words_sent(second)
+        assert (await not_rolled_back(second, prompt))["code"] == -32602
+        await said(second, "say and on")
+    async with current(data=tmp_path, folder=folder) as third:
+        await third.ask("chat/open", {"chatId": "c"})
+        replayed = text(third.contents())
+        assert "and on" in replayed
+        assert "secret 1" not in replayed
+        assert "secret 2" not in replayed
+
+
+@pytest.mark.parametrize("action", ["rollback", "clear", "delete"])
+async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_path, folder, action):
+    script = [reply("one"), reply("two", wait("go"), "end")]
+    async with Provider(script, otherwise=reply("three")) as provider:
+        config = provider_config(provider.url)
+        async with (
+            current(config, data=tmp_path, folder=folder) as first,
+            current(config, data=tmp_path, folder=folder) as second,
+        ):
+            await first.turn("say one")
+            await first.prompt("say two")
+            await provider.until(lambda: "go" in provider.reached)
+            prompts = [each for each in first.contents() if "contentId" in each]
+            assert (await second.ask("chat/open", {"chatId": "c"}))["found"]
+            params = {"contentId": prompts[-1]["contentId"], "messages": True}
+            await second.ask(f"chat/{action}", {"chatId": "c", **params})
+            await second.ask("chat/list")  # read after the deletion, which is answered before
+            provider.open("go")
+            await first.expect_finished()
+            [warning] = first.notified("$/showMessage")
+            assert "The rest of this turn is not stored" in warning["message"]
+            assert "twoend" in text(first.contents())
+        async with current(config, data=tmp_path, folder=folder) as later:
+            found = (await later.ask("chat/open", {"chatId": "c"}))["found"]
+            assert found == (action != "delete")
+            assert text(later.contents()) == ("say oneone" if action == "rollback" else "")
+
+
+async def echoed(ours: Editor, text: str, **params: Any) -> str:
+    """Send a prompt; the content id of its echo, whatever becomes of its turn."""
+    begun = len(ours.seen)
+    await ours.prompt(text, trust=True, **{"model": SCRIPT, **params})
+    while not (known := [c["contentId"] for r, c in contents(ours.seen[begun:]) if r == "user"]):
+        await ours.until(lambda _: True)
+    return str(known[0])
+
+
+HEARD: dict[str, Any] = {
+    "hooks": {
+        "slow": {
+            "type": "preRequest",
+            "actions": [{"type": "shell", "shell": "grep -q later && sleep 60 || true"}],
+        },
+        "strict": {
+            "type": "preRequest",
+            "actions": [{"type": "shell", "shell": "! grep -q forbidden || exit 2"}],
+        },
+    }
+}
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+@pytest.mark.parametrize("prompt", ["/costs", "say forbidden", "say later"])
+async def test_a_chat_goes_back_to_an_unrecorded_prompt(tmp_path, folder, prompt, is_stored):
+    async with current(HEARD, data=tmp_path if is_stored else None, folder=folder) as ours:
+        first = await said(ours, "say one")
+        unheard = await echoed(ours, prompt)
+        if prompt != "say later":  # that one waits for a hook
+            await ours.expect_finished()
+        told = await rolled_back(ours, unheard, "messages")
+        assert ("chat/cleared" in [name for name, _ in told]) is True
+        assert values(told)[-2:] == ["say one", "one"]
+        assert [each for each in values(told)[:-2] if each != "Stopped."] == []
+        assert (await not_rolled_back(ours, unheard))["code"] == -32602
+        names = [name for name, _ in await rolled_back(ours, first, "messages")]
+        assert names == ["chat/cleared", "answer"]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+async def test_what_came_behind_such_a_prompt_goes_with_it(tmp_path, folder, runs):
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        unheard = await said(ours, "/costs")
+        await said(ours, writes(a="1"))
+        if runs:
+            await echoed(ours, "wait forever")
+        told = await rolled_back(ours, unheard)
+        assert tree(folder) == {"a": "as it was"}
+        assert values(told)[-2:] == ["say one", "one"]
+    async with current(data=tmp_path, folder=folder) as ours:
+        assert await reopened(ours) == ["say one", "one"]
+
+
+async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path, folder):
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+        compacted = await said(ours, "/compact say all of it", model=ECHO)
+        await rolled_back(ours, compacted)
+    async with current(data=tmp_path, folder=folder) as ours:
+        assert await reopened(ours) == ["say one", "one"]
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+async def test_a_new_chat_goes_back_to_its_resume_and_into_it(tmp_path, folder, is_compacted):
+    async with current(data=tmp_path, folder=folder) as ours:
+        await ours.turn("say one", "old", model=SCRIPT)
+        if is_compacted:
+            await ours.turn("/compact say all of it", "old", model=ECHO)
+        await ours.turn("say two", "old", model=SCRIPT)
+        await said(ours, "/resume old")
+        page = await ours.ask("chat/history", {"chatId": "c"})
+        ids = [c["contentId"] for c in (e["content"] for e in page["contents"]) if "contentId" in c]
+        assert len(ids) == len(set(ids)) == 2
+        told = await rolled_back(ours, ids[1])
+        first = ["(Summary of an earlier chat)"] if is_compacted else ["say one", "one"]
+        assert values(told) == first
+        assert values(await rolled_back(ours, ids[0])) == []
+        await rolled_back(ours, await said(ours, "/resume old"))
+    async with current(data=tmp_path, folder=folder) as ours:
+        assert await reopened(ours) == []
+
+
+async def test_a_prompt_stopped_before_its_chat_was_read_is_found(tmp_path, folder, monkeypatch):
+    async with current(data=tmp_path, folder=folder) as ours:
+        await said(ours, "say one")
+    async with current(data=tmp_path, folder=folder) as ours:
+        find, begun = Store.find, trio.Event()
+
+        async def late(store: Store, chat_id: str) -> Any:
+            monkeypatch.setattr(Store, "find", find)
+            begun.set()
+            await trio.sleep_forever()
+
+        monkeypatch.setattr(Store, "find", late)
+        unheard = await echoed(ours, "say two")
+        await begun.wait()
+        told = await rolled_back(ours, unheard)
+        texts = values(told)
+        assert texts == ["Stopped.", "say one", "one"]

@@ -1,0 +1,167 @@
+"""Providers with habits: Copilot's login, models that are loaded, authorities of one's own."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from eca_protocol.testing.provider import Provider, Reply, reply, tool_call
+from tests.eca_protocol.http_peers import mutual_tls, server, tls
+from tests.eca_server.agent.chat.editor import editor, finishes, provider_config, text
+from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
+from tests.eca_server.models.ollama import scripted as ollama
+
+
+def config(shop: GitHub, **more: Any) -> dict[str, Any]:
+    own = {"auth": {"url": shop.url}, "models": {"m": {}}}
+    return {"providers": {"github-copilot": own}, "defaultModel": "github-copilot/m", **more}
+
+
+async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_path):
+    script = [
+        Reply(status=429, headers={"retry-after": "0"}, body={}),
+        reply(tool_call("no_such_tool", "{}")),
+        reply("Done"),
+        reply("Again"),
+    ]
+    planned = {"chat": {"title": True}}
+    async with Provider(script) as provider, github(provider.url) as shop:
+        environ = {"XDG_DATA_HOME": str(tmp_path), "GITHUB_COPILOT_API_KEY": LOGIN}
+        async with editor(config(shop, **planned), **environ) as ours:
+            await ours.turn("go")
+            assert "Again" in text(await ours.turn("more"))
+            await ours.title()
+        told = [request.headers["x-initiator"] for request in provider.requests]
+        assert told == ["user", "user", "agent", "user"], "another try is the same request"
+        assert provider.title_requests[0].headers["x-initiator"] == "agent"
+        assert len(shop.requests) == 1
+
+
+async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, caplog):
+    caplog.set_level(logging.DEBUG)
+    quoting = Reply(status=400, body={"error": {"message": f"{LOGIN} and tid=planted1;exp=1"}})
+    async with Provider([reply("Hi"), quoting]) as provider, github(provider.url) as shop:
+        async with editor(config(shop), XDG_DATA_HOME=str(tmp_path)) as ours:
+            await ours.turn(f"/login github-copilot {LOGIN}")
+            assert "Hi" in text(await ours.turn("hello"))
+            assert "*** and ***" in text(await ours.turn("hello"))
+            seen = json.dumps(ours.seen) + caplog.text
+        assert all(LOGIN not in str(request.headers) for request in provider.requests)
+    assert LOGIN not in seen
+    assert "tid=planted1" not in seen
+
+
+async def test_a_missing_or_refused_login_is_reported():
+    async with Provider([]) as provider, github(provider.url) as shop:
+        async with editor(config(shop)) as ours:
+            said = text(await ours.turn("hello", model="github-copilot/m"))
+        assert "`/login github-copilot`" in said
+        shop.refuses = (401, {"message": "Bad credentials"})
+        async with editor(config(shop), GITHUB_COPILOT_API_KEY=LOGIN) as ours:
+            said = text(await ours.turn("hello"))
+    assert "GitHub refused the login" in said
+
+
+async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
+    def model(name: str, endpoint: str) -> dict[str, Any]:
+        return {"id": name, "supported_endpoints": [endpoint]}
+
+    endpoints = ("/chat/completions", "/responses", "/v1/messages")
+    models = [model(f"m{number}", each) for number, each in enumerate(endpoints)]
+    listing = Reply(body={"data": models})
+    environ = {"XDG_CACHE_HOME": str(tmp_path), "GITHUB_COPILOT_API_KEY": LOGIN}
+    refusal = Reply(status=400, body={"error": {"message": "seen"}})
+    async with (
+        Provider(otherwise=refusal, others={"/models": listing}) as provider,
+        github(provider.url.removesuffix("/v1")) as shop,
+        editor(config(shop), discovers=True, **environ) as ours,
+    ):
+        names = [f"github-copilot/{each['id']}" for each in models]
+        while not set(names) <= set(ours.connection.models.names):
+            await ours.until(lambda _: True)
+        for name in names:
+            assert "seen" in text(await ours.turn("hello", model=name))
+        assert tuple(request.target for request in provider.requests) == endpoints
+        assert {request.headers["x-initiator"] for request in provider.requests} == {"user"}
+        carried = {request.headers["authorization"] for request in provider.requests}
+        assert carried == {"Bearer tid=planted1;exp=1"}
+        assert len(shop.requests) == 1
+
+
+def configured(provider: Provider) -> dict[str, Any]:
+    return provider_config(provider.url.removesuffix("/v1"), provider={"api": "ollama"})
+
+
+async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> None:
+    others = {
+        "/api/ps": Reply(body={"models": []}),
+        "/api/show": Reply(body=ollama.shown("completion", context=40_960)),
+    }
+    async with (
+        Provider(
+            [ollama.reply(ollama.text("Hi")), ollama.reply(ollama.text("Ho"))], others=others
+        ) as provider,
+        editor(configured(provider)) as ours,
+    ):
+        received = await ours.turn("Hello", model="p/m")
+        again = await ours.turn("And?", model="p/m")
+        window = ours.connection.models.find("p/m").capabilities.context
+    told = [each["text"] for each in received if each["type"] == "progress"]
+    assert told.index("Loading the model") < told.index("Generating")
+    assert "This model does not support tools; the chat continues without them." in text(received)
+    assert text(again) == "And?Ho", "the note is shown once in a chat"
+    assert finishes(received) == 1
+    assert window == 40_960
+    [usage] = [each for each in again if each["type"] == "usage"]
+    assert usage["limit"] == {"context": 40_960, "output": 40_960}
+
+
+async def test_a_model_in_memory_is_not_reported_as_loading() -> None:
+    others = {
+        "/api/ps": Reply(body=ollama.running("m:latest", 32_768)),
+        "/api/show": Reply(body=ollama.shown("completion", "tools")),
+    }
+    async with Provider([ollama.reply(ollama.text("Hi"))], others=others) as provider:
+        async with editor(configured(provider)) as ours:
+            received = await ours.turn("Hello", model="p/m")
+        assert provider.requests[0].body["options"] == {"num_ctx": 32_768}
+    assert "Loading the model" not in [each["text"] for each in received if "text" in each]
+    assert text(received) == "HelloHi"
+
+
+async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
+    async with server(tls(authority, "127.0.0.1")) as seen:
+        config = provider_config(f"https://127.0.0.1:{seen.port}/v1", retry={"maxRetries": 0})
+        async with editor(config) as ours:
+            assert "TLS failed" in text(await ours.turn("hello"))
+        assert seen.heads == []
+        config["network"] = {"caCertFile": str(tmp_path / "own.pem")}
+        async with editor(config) as ours:
+            await ours.turn("hello")
+        assert seen.heads[0].startswith("POST /v1/chat/completions ")
+
+
+async def test_a_configured_client_certificate_is_shown_to_a_provider(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    mine = authority.issue_cert("me@example.org")
+    authority.cert_pem.write_to_path(str(tmp_path / "own.pem"))
+    mine.cert_chain_pems[0].write_to_path(str(tmp_path / "me.pem"))
+    mine.private_key_pem.write_to_path(str(tmp_path / "me.key"))
+    async with server(mutual_tls(authority, "127.0.0.1")) as seen:
+        config = provider_config(f"https://127.0.0.1:{seen.port}/v1", retry={"maxRetries": 0})
+        named = {"caCertFile": "own.pem", "clientCert": "me.pem"}
+        config["network"] = {key: str(tmp_path / name) for key, name in named.items()}
+        async with editor(config) as ours:
+            told = text(await ours.turn("hello"))
+        assert f"expected the key of the client certificate in PEM in {tmp_path}/me.pem" in told
+        assert "Correct the configuration." in told
+        assert seen.heads == []
+        async with editor(config, ECA_CLIENT_KEY=str(tmp_path / "me.key")) as ours:
+            await ours.turn("hello")
+        assert seen.heads[0].startswith("POST /v1/chat/completions ")

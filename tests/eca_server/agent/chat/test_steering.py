@@ -1,0 +1,283 @@
+"""Messages and commands that are sent to a turn that runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from eca_protocol.testing.provider import Provider, Reply, reply, reset, wait
+from eca_server.models.history import CompactionPart
+from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, session, today
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    contents,
+    editor,
+    finishes,
+    text,
+)
+
+
+async def steer(ours: Editor, *messages: str) -> None:
+    for message in messages:
+        await ours.tell("chat/promptSteer", {"chatId": "c", "message": message})
+
+
+async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> None:
+    async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
+        await ours.prompt("go")
+        call = await ours.content("toolCallRun")
+        await steer(ours, "first", "then")
+        await ours.approve(call)
+        await ours.expect_finished()
+        told = conversation(provider)
+        assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
+        assert [word in told[3][1] for word in ("first", "then", "go")] == [True, True, False]
+        echoes = [each for each in ours.contents() if "contentId" in each]
+        assert [each["text"] for each in echoes] == ["go", "first", "then"]
+        assert len({each["contentId"] for each in echoes}) == 3
+        found = await ours.ask("chat/history", {"chatId": "c"})
+        said = [e["content"]["text"] for e in found["contents"] if e["role"] == "user"]
+        assert said == ["go", "first", "then"]
+
+
+async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
+    async with today(reply("a")) as (ours, provider):
+        also = notification("chat/promptSteer", {"chatId": "c", "message": "also"})
+        await ours.send(ours.prompt_request("go"), also)
+        await ours.expect_finished()
+        [request] = provider.requests
+        assert [word in str(request.body["messages"]) for word in ("go", "also")] == [True, True]
+        assert text(ours.contents()) == "goalsoa"
+
+
+async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
+    failing = [calls(("eca_read_file", {"path": "none"}))] * 2
+    last = calls(("eca_read_file", {"path": "none"}), ("eca_shell_command", RUN))
+    async with session(tmp_path, *failing, last) as (ours, _):
+        await ours.prompt("go")
+        call = await ours.content("toolCallRun", manualApproval=True)
+        await steer(ours, "also")
+        await ours.approve(call)
+        await ours.expect_finished()
+        assert text(ours.contents()).endswith("Not sent to the model:\n\nalso")
+
+
+async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it() -> None:
+    script = [reply("a", wait("now"), "b"), reply("c", wait("marked"))]
+    async with today(*script) as (ours, provider):
+        await ours.prompt("go")
+        await provider.until(lambda: "now" in provider.reached)
+        await steer(ours, "also")
+        provider.open("now")
+        await ours.content("text", text="c")
+        echo = next(each for each in ours.contents() if each.get("text") == "also")
+        flag = {"chatId": "c", "contentId": echo["contentId"], "text": "here"}
+        assert await ours.ask("chat/addFlag", flag) == {}
+        provider.open("marked")
+        await ours.expect_finished()
+        assert conversation(provider) == [("user", "go"), ("assistant", "ab"), ("user", "also")]
+        assert text(ours.contents()) == "goabalsoc"
+
+
+@pytest.mark.parametrize("ending", ["stop", "fail"])
+async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
+    script = [reply("a", wait("now"), reset() if ending == "fail" else "b")]
+    async with today(*script) as (ours, provider):
+        await ours.prompt("go")
+        await provider.until(lambda: "now" in provider.reached)
+        await steer(ours, "also")
+        if ending == "stop":
+            await ours.stop()
+            await steer(ours, "late")
+        provider.open("now")
+        await ours.expect_finished()
+        assert text(ours.contents()).endswith(
+            ":\n\nalso" + ("\n\nlate" if ending == "stop" else "")
+        )
+        assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
+
+
+async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing() -> None:
+    async with current() as ours:
+        await steer(ours, "nobody listens")
+        await ours.turn("one", model=ECHO)
+        await steer(ours, "too late")
+        await ours.send(
+            ours.prompt_request("say a\nwait 0.01\nsay b", model=SCRIPT),
+            notification("chat/promptSteer", {"chatId": "c", "message": "no"}),
+            notification("chat/promptSteerRemove", {"chatId": "c"}),
+            notification("chat/promptSteerRemove", {"chatId": "nobody's"}),
+        )
+        await ours.expect_finished()
+        assert text(ours.contents()) == "oneonesay a\nwait 0.01\nsay bab"
+
+
+@asynccontextmanager
+async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
+    """A chat whose turn waits in the middle of the first of these answers, at `go`."""
+    async with today(*script) as (ours, provider):
+        await ours.prompt("task")
+        await provider.until(lambda: "go" in provider.reached)
+        yield ours, provider
+
+
+async def finish(ours: Editor, provider: Provider) -> None:
+    """Let the first answer continue, and read until the turn has ended."""
+    provider.open("go")
+    await ours.expect_finished()
+
+
+async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(tmp_path):
+    async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
+        await ours.prompt("task")
+        call = await ours.content("toolCallRun")
+        await steer(ours, "/costs", "also")
+        await ours.approve(call)
+        await ours.expect_finished()
+        shown = text(ours.contents())
+        assert shown.index("/costs") < shown.index("Tokens of all requests") < shown.index("also")
+        assert shown.endswith("the end")
+        told = conversation(provider)
+        assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
+        assert "also" in told[3][1]
+        assert "costs" not in str(told)
+
+
+async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again():
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        await steer(ours, "/subagents")
+        await finish(ours, provider)
+        assert text(ours.contents()).startswith("taskab/subagents")
+        assert "Subagents:" in text(ours.contents())
+        assert len(provider.requests) == 1
+        found = await ours.ask("chat/history", {"chatId": "c"})
+        assert "/subagents" not in str(found)
+
+
+async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path):
+    script = [reply("earlier"), calls(("eca_shell_command", RUN)), reply("the summary")]
+    async with session(tmp_path, *script) as (ours, provider):
+        await ours.turn("before")
+        await ours.prompt("task")
+        call = await ours.content("toolCallRun")
+        await steer(ours, "/compact keep the names")
+        await ours.approve(call)
+        await ours.expect_finished()
+        summary = str(provider.requests[2].body["messages"])
+        assert ["keep the names" in summary, "earlier" in summary, "hello" in summary] == [True] * 3
+        told = conversation(provider)
+        assert [role for role, _ in told] == ["user"]
+        assert ["the summary" in told[0][1], "task" in told[0][1]] == [True, True]
+        assert "keep the names" not in told[0][1]
+        assert text(ours.contents()).endswith("the end")
+
+
+async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary():
+    async with running(reply("a", wait("go"), "b"), reply("the summary")) as (ours, provider):
+        await steer(ours, "/compact")
+        await finish(ours, provider)
+        assert len(provider.requests) == 2
+        chat = ours.connection.chats.open("c")
+        assert [*map(type, chat.history[-1].parts)] == [CompactionPart]
+        assert "the summary" in text(ours.contents())
+
+
+async def test_one_that_changes_the_chat_is_refused():
+    commands = [
+        "/model p/m", "/agent plan", "/fork", "/resume 1", "/init", "/delete-chat",
+        "/login p sk-0123456789abcdef", "/trust yes",
+    ]  # fmt: skip
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        for command in commands:
+            await steer(ours, command)
+            told = f"`{command.split(maxsplit=1)[0]}` cannot run during a turn"
+            await ours.until(lambda each, told=told: told in str(each))
+        await finish(ours, provider)
+        shown = text(ours.contents())
+        assert shown.count("cannot run during a turn") == len(commands)
+        assert ["sk-" in shown, len(provider.requests)] == [False, 1]
+
+
+async def test_what_is_no_command_of_the_server_s_is_the_user_s_text():
+    async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
+        await steer(ours, "/nothing of the kind", "/usr/bin/env is missing")
+        await finish(ours, provider)
+        told = str(conversation(provider)[-1])
+        assert ["/nothing of the kind" in told, "/usr/bin/env is missing" in told] == [True, True]
+
+
+async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_repeated():
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        await steer(ours, "/costs")
+        await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
+        await steer(ours, "/context")
+        await ours.expect_stopped()
+        shown = text(ours.contents())
+        assert ["Tokens of" in shown, shown.endswith(":\n\n/context")] == [False, True]
+        assert len(provider.requests) == 1
+
+
+async def test_one_that_fails_does_not_end_the_turn(monkeypatch):
+    async def fails(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
+        monkeypatch.setattr("eca_server.connection.features.steering.run_command", fails)
+        await steer(ours, "/costs", "also")
+        await finish(ours, provider)
+        shown = text(ours.contents())
+        assert ["This command failed" in shown, shown.endswith("c")] == [True, True]
+        assert not ours.connection.chats.open("c").last_turn_failed
+
+
+async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
+    script = [reply("a", wait("go"), "b"), reply("because")]
+    async with running(*script) as (ours, provider):
+        begun = len(ours.seen)
+        await steer(ours, "/btw why is\nthat?")
+        opened = await ours.until(lambda each: each.get("method") == "chat/opened")
+        new = opened["params"]["chatId"]
+        assert opened["params"]["title"] == "btw: why is that?"
+        await ours.expect_finished(new)
+        assert text([each for _, each in contents(ours.seen[begun:], new)]).endswith("because")
+        told = str(conversation(provider))
+        assert ["task" in told, "that?" in told] == [True, True]
+        await finish(ours, provider)
+        shown = text(ours.contents()).replace("\n", "")
+        assert shown == "taskaYour question is answered in the chat btw: why is that?.b"
+        assert len(provider.requests) == 2
+
+
+async def test_a_side_question_is_a_command_of_an_idle_chat_too():
+    async with today(reply("one"), reply("because")) as (ours, provider):
+        await ours.turn("task")
+        told = text(await ours.turn("/btw why?"))
+        assert "Your question is answered in the chat btw: why?" in told
+        new = ours.notified("chat/opened")[-1]["chatId"]
+        if not finishes(ours.contents(new)):
+            await ours.expect_finished(new)
+        assert text(ours.contents(new)).endswith("why?because")
+        asked = [("user", "task"), ("assistant", "one"), ("user", "why?")]
+        assert conversation(provider) == asked
+        assert "The question is missing" in text(await ours.turn("/btw"))
+    async with editor() as ours:
+        assert "cannot show chats" in text(await ours.turn("/btw why?"))
+
+
+async def test_a_side_question_that_cannot_be_asked_ends_nothing(monkeypatch):
+    def fails(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    async with running(reply("a", wait("go"), "b")) as (ours, provider):
+        monkeypatch.setattr("eca_server.connection.features.prompts.messages_so_far", fails)
+        await steer(ours, "/btw why?")
+        await ours.until(lambda each: "side question failed" in str(each))
+        await finish(ours, provider)
+        assert text(ours.contents()).endswith("b")

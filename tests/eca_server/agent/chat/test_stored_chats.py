@@ -1,0 +1,327 @@
+"""Chats on a disk that fails, prompts that are stored at once, and what a shutdown leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from eca_protocol.process import Child
+from eca_protocol.server.roots import uri_of
+from eca_server.agent.chat import Prompt, Turn
+from eca_server.agent.chat.store import queries
+from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.rows import StoredChat, decode_message
+from eca_server.agent.chat.store.store import Store
+from eca_server.agent.chat.store.worker import LIMITS
+from eca_server.models.history import Message, TextPart, repair
+from tests.eca_server.agent.chat.agent_session import session
+from tests.eca_server.agent.chat.current import current, set_store_limits, since
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
+from tests.eca_server.agent.chat.test_rollback import full_disk, said
+from tests.eca_server.processes import assert_gone
+
+TITLES = {"chat": {"title": True}}
+
+
+async def stored(data: Path) -> str:
+    """Store a chat that the user named and marked; the marked message's id."""
+    async with current(data=data) as ours:
+        first = await said(ours, "one", model=ECHO)
+        await ours.ask("chat/addFlag", {"chatId": "c", "contentId": first, "text": "here"})
+        await ours.ask("chat/update", {"chatId": "c", "title": "mine"})
+    return first
+
+
+async def shown(ours: Editor) -> tuple[str, list[str]]:
+    """The title and the texts of the chat, when it is opened."""
+    begun = len(ours.seen)
+    answer = await ours.ask("chat/open", {"chatId": "c"})
+    told = since(ours, begun)
+    return answer["title"], [words for name, words in told if name in ("text", "flag")]
+
+
+def fails_once(_ours: Editor, patch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A disk that cannot be read; called, it can be."""
+    patch.setattr(queries, "load", full_disk)
+    return patch.undo
+
+
+def hangs_once(ours: Editor, patch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A disk that does not answer; called, it does."""
+    goes_on, load = threading.Event(), queries.load
+
+    def late(*given: Any) -> Any:
+        goes_on.wait(30)
+        return load(*given)
+
+    patch.setattr(queries, "load", late)
+    set_store_limits(ours, read=0.1, write=0.1)
+
+    def go_on() -> None:
+        patch.undo()
+        set_store_limits(ours, read=LIMITS.read, write=LIMITS.write)
+        goes_on.set()
+
+    return go_on
+
+
+@pytest.mark.parametrize("trouble", [fails_once, hangs_once])
+async def test_a_chat_that_could_not_be_read_is_read_back_with_a_later_turn(tmp_path, trouble):
+    await stored(tmp_path)
+    async with current(TITLES, data=tmp_path) as ours:
+        with pytest.MonkeyPatch.context() as patch:
+            mend = trouble(ours, patch)
+            await ours.turn("two", model=ECHO)
+            chat = ours.connection.chats.open("c")
+            assert [each.role for each in chat.history] == ["user", "assistant"]
+            mend()
+        await ours.ask("chat/list")  # which waits for the disk
+        await ours.turn("three", model=ECHO)
+        assert len(chat.history.model_context) == 6
+        assert chat.storage.is_restored
+        texts = ["one", "here", "one", "two", "two", "three", "three"]
+        assert await shown(ours) == ("mine", texts)
+    async with current(data=tmp_path) as ours:
+        assert await shown(ours) == ("mine", texts)
+
+
+async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
+    await stored(tmp_path)
+    async with current(data=tmp_path) as ours:
+        with pytest.MonkeyPatch.context() as patch:
+            mend = hangs_once(ours, patch)
+            await ours.turn("two", model=ECHO)
+            set_store_limits(ours, read=25)
+            with trio.fail_after(15):  # ten waits of 0.1 seconds, none of 25
+                listed = await ours.ask("chat/list")
+                assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
+                answer = text(await ours.turn("/resume", "d"))
+            assert [each["id"] for each in listed["chats"]] == ["c"]
+            assert "The stored chats cannot be read: the disk does not respond." in answer
+            said = [each["message"] for each in ours.notified("$/showMessage")]
+            assert sum("Stored chats cannot be listed or opened" in each for each in said) == 1
+            mend()
+        set_store_limits(ours, late=30)
+        listed = await ours.ask("chat/list")
+        assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
+
+
+async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(tmp_path, monkeypatch):
+    await stored(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(queries, "load", full_disk)
+        async with current(TITLES, data=tmp_path) as ours:
+            await ours.turn("two", model=ECHO)
+            await ours.ask("chat/update", {"chatId": "c", "trust": True})
+            await ours.ask("chat/queryContext", {"query": ""})
+    async with current(data=tmp_path) as ours:
+        assert await shown(ours) == ("mine", ["one", "here", "one", "two", "two"])
+
+
+async def test_a_chat_cleared_unread_keeps_its_title_and_later_messages(tmp_path, monkeypatch):
+    await stored(tmp_path)
+    async with current(data=tmp_path) as ours:
+        with monkeypatch.context() as patch:
+            patch.setattr(queries, "load", full_disk)
+            await ours.turn("two", model=ECHO)
+            await ours.ask("chat/clear", {"chatId": "c", "messages": True})
+            await ours.turn("three", model=ECHO)
+        await ours.turn("four", model=ECHO)
+        texts = ["three", "three", "four", "four"]
+        assert await shown(ours) == ("mine", texts)
+    async with current(data=tmp_path) as ours:
+        assert await shown(ours) == ("mine", texts)
+
+
+PROMPT = 'call eca_shell_command {"command": "true"}'
+
+
+def stored_texts(data: Path) -> list[str]:
+    """Return what another process reads of the stored messages now."""
+    with closing(sqlite3.connect(next(data.rglob("chats.sqlite")))) as connection:
+        bodies = connection.execute("SELECT body FROM message ORDER BY sequence").fetchall()
+    return [
+        part.text
+        for (body,) in bodies
+        for part in decode_message(body).parts
+        if isinstance(part, TextPart)
+    ]
+
+
+async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path):
+    async with current(data=tmp_path) as ours:
+        await ours.prompt(PROMPT, model=SCRIPT)
+        await ours.content("toolCallRun")
+        assert stored_texts(tmp_path).count(PROMPT) == 1
+        await ours.expect_stopped()
+        assert stored_texts(tmp_path).count(PROMPT) == 1
+
+
+HANGING_HOOK: dict[str, Any] = {
+    "hooks": {"slow": {"type": "preRequest", "actions": [{"type": "shell", "shell": "sleep 60"}]}}
+}
+BLOCKING_HOOK: dict[str, Any] = {
+    "hooks": {"strict": {"type": "preRequest", "actions": [{"type": "shell", "shell": "exit 2"}]}}
+}
+
+
+async def shown_again(data: Path) -> list[tuple[str, str]]:
+    """Return what the next server shows of the chat, and check that it is listed."""
+    async with current(data=data) as ours:
+        listed = await ours.ask("chat/list")
+        assert [each["title"] for each in listed["chats"]] == ["say it"]
+        await ours.ask("chat/open", {"chatId": "c"})
+        return [
+            (role, content["text"])
+            for role, content in contents(ours.seen)
+            if content["type"] == "text"
+        ]
+
+
+async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(tmp_path):
+    async with current(data=tmp_path) as ours:
+        await ours.turn("say it", model="nobody/unknown")
+    assert await shown_again(tmp_path) == [("user", "say it")]
+    async with session(tmp_path, data=tmp_path) as (ours, provider):
+        await ours.turn("and this")
+        sent = str(provider.requests[0].body)
+        assert "and this" in sent
+        assert "say it" not in sent
+
+
+async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_none(tmp_path):
+    async with current(HANGING_HOOK, data=tmp_path) as ours:
+        await ours.prompt("say it", model=SCRIPT)
+        await ours.content("hookActionStarted")
+        await ours.expect_stopped()
+        chat = ours.connection.chats.get("c")
+        assert repair(chat.history.model_context) == repair(())
+    assert await shown_again(tmp_path) == [("user", "say it")]
+
+
+async def test_a_prompt_a_hook_blocks_is_not_stored(tmp_path):
+    async with current(BLOCKING_HOOK, data=tmp_path) as ours:
+        await ours.turn("say it", model=SCRIPT)
+    async with current(data=tmp_path) as ours:
+        assert (await ours.ask("chat/list"))["chats"] == []
+
+
+SLEEPER = f"call eca_shell_command {json.dumps({'command': 'echo $$ > pid; exec sleep 100'})}"
+
+
+UNWRITTEN = "the last changes of the chats could not be written to the disk"
+
+
+async def shut_down(ours: Editor) -> dict[str, Any]:
+    """The whole answer to `shutdown`."""
+    asked = ours.request("shutdown")
+    await ours.send(asked)
+    return await ours.until(lambda message: message.get("id") == asked["id"])
+
+
+async def on_disk(data: Path, chat: str = "c") -> StoredChat | None:
+    store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
+    found = await store.load(chat)
+    await store.close()
+    return found
+
+
+async def run_sleeper(ours: Editor, folder: Path) -> int:
+    """Start a turn whose tool runs without an end; the process of the tool."""
+    await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+    await ours.prompt(SLEEPER, model=SCRIPT)
+    call = await ours.content("toolCallRun")
+    await ours.approve(call)
+    noted = folder / "pid"
+    while not noted.exists() or not noted.read_text().strip():
+        await trio.sleep(0)
+    return int(noted.read_text())
+
+
+@pytest.mark.requirement("LIFE-18")
+async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path):
+    folder, data = tmp_path / "w", tmp_path / "data"
+    folder.mkdir()
+    async with editor(started=False, keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
+        pid = await run_sleeper(ours, folder)
+        assert (await shut_down(ours))["result"] is None
+        assert_gone({pid}, within=0.1)
+        chat = await on_disk(data)
+        assert [kept.message.role for kept in chat.messages] == ["user", "assistant", "tool"]
+
+
+async def deaf(turn: Turn) -> None:
+    """Write something, and do not end when cancelled."""
+    turn.messages.append(Message(role="user", parts=(TextPart("heard"),)))
+    turn.say("begun")
+    with trio.CancelScope(shield=True):
+        await trio.sleep(5)
+
+
+async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, autojump_clock):
+    async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
+        chat = ours.connection.chats.open("c")
+        for _ in range(2):
+            chat.prompt(Prompt(text="hi", body=deaf))
+            await ours.content("text", text="begun")
+            await ours.expect_stopped()
+            await trio.sleep(10)
+        await ours.turn("hello", model=ECHO)
+        assert (await shut_down(ours))["result"] is None
+        kept = await on_disk(tmp_path)
+        assert [each.message for each in kept.messages] == [*chat.history]
+        assert len(chat.history) == 4
+
+
+async def unheard(*_: object) -> None:
+    """Send no signal at all."""
+
+
+@pytest.mark.requirement("W-13c", "LIFE-21")
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_deleted):
+    async with editor(started=False) as ours:
+        pid = await run_sleeper(ours, tmp_path)
+        with monkeypatch.context() as patched:
+            patched.setattr(Child, "signal_group", unheard)
+            if is_deleted:
+                assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+            begun = trio.current_time()
+            error = (await shut_down(ours))["error"]
+            assert trio.current_time() - begun < 2
+        assert error == {
+            "code": -32603,
+            "message": "shutdown: a tool of the chat c could not be ended",
+        }
+        assert ours.connection.was_shut_down
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_deleted):
+    data = tmp_path / "data"
+    data.write_text("in the way")
+    async with editor(keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
+        await ours.turn("hello", model=ECHO)
+        if is_deleted:
+            assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+        error = (await shut_down(ours))["error"]
+        assert error == {"code": -32603, "message": f"shutdown: {UNWRITTEN}"}
+
+
+async def test_it_does_not_fail_where_there_is_nothing_to_store(tmp_path):
+    data = tmp_path / "data"
+    data.write_text("in the way")
+    async with editor(keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
+        await ours.turn("/costs")
+        assert (await shut_down(ours))["result"] is None
