@@ -131,6 +131,20 @@ def answer(*items: Item, stop: str = "end_turn", **delta: object) -> list[dict]:
     return [started(), {"type": "ping"}, *blocks, *stopped(stop, **delta)]
 
 
+ITEMS = [
+    thinking("Hm\u2028", "m"),
+    redacted(),
+    thinking(),
+    text("a\u0085", "b\u2028c\u000b"),
+    search("q"),
+    search_result("https://a.example"),
+    text("cited", cites=[citation("https://a.example", "A")]),
+    tool_use("f", "", '{"n"', ":1}", call_id="1"),
+    tool_use("g", call_id="2"),
+]
+EVERYTHING = answer(*ITEMS, stop="tool_use")
+
+
 def written(event: dict) -> bytes:
     """Return an event as bytes."""
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
