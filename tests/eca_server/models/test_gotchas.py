@@ -77,7 +77,7 @@ SHOWN = {
     "74": "test_a_refused_token_is_renewed_once",
     "75": "test_the_client_that_wants_a_request_is_sent_it",
     "76": "test_many_tasks_and_servers_renew_once",
-    "77": "test_a_login_that_was_withdrawn_is_over",
+    "77": "test_a_login_that_was_withdrawn_is_over_until_another_server_stores_one",
     "78": "test_the_wait_that_headers_demand",
     "80": "test_a_key_that_is_quoted_back_is_masked",
     "81": "test_any_answer_before_the_next_request_is_legal",
