@@ -18,12 +18,17 @@ from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.backend import Backend, BackendError, Request, Tool
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import (
+    Block,
+    Citation,
     Event,
     Finished,
+    Image,
     Note,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
+    RefusalDelta,
+    ServerTool,
     Started,
     TextDelta,
     ToolCallArguments,
@@ -134,6 +139,33 @@ def calls_of(events: Sequence[Event]) -> list[tuple[str, dict[str, Any] | None]]
     """Return the name and the arguments of each finished call."""
     names = {event.key: event.name for event in only(ToolCallStarted, events)}
     return [(names[event.key], event.arguments) for event in only(ToolCallFinished, events)]
+
+
+def summary(events: Sequence[Event]) -> dict[str, Any]:
+    """Return what an answer holds, by name; tables list the members that a row is about."""
+    calls = only(ToolCallFinished, events)
+    return {
+        "text": text_of(events),
+        "thoughts": [event.text for event in only(ReasoningDelta, events)],
+        "opaques": [event.opaque for event in only(ReasoningFinished, events)],
+        "calls": calls_of(events),
+        "call_errors": [event.error for event in calls],
+        "blocks": [event.raw for event in only(Block, events)],
+        "citations": only(Citation, events),
+        "images": only(Image, events),
+        "tools": [(event.kind, event.phase) for event in only(ServerTool, events)],
+        "urls": [event.urls for event in only(ServerTool, events)],
+        "refusal": "".join(event.text for event in only(RefusalDelta, events)),
+        "usage": [None, *only(Usage, events)][-1],
+        "reason": events[-1].reason,
+        "raw_reason": events[-1].raw_reason,
+    }
+
+
+def holds(events: Sequence[Event], **expected: Any) -> None:
+    """Check members of the summary."""
+    result = summary(events)
+    assert {name: result[name] for name in expected} == expected
 
 
 def check_grammar(events: Sequence[Event]) -> None:

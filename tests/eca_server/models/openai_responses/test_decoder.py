@@ -19,8 +19,6 @@ from eca_server.models.events import (
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
-    RefusalDelta,
-    ServerTool,
     Started,
     TextDelta,
     ToolCallArguments,
@@ -46,12 +44,13 @@ from tests.eca_server.models.openai_responses.scripted import (
 )
 from tests.eca_server.models.reading import (
     check_grammar,
+    holds,
     new_keys,
     only,
     play_objects,
     read,
+    summary,
     text_of,
-    thoughts_of,
 )
 from tests.eca_server.models.test_streams import check_answer
 
@@ -100,36 +99,131 @@ def test_a_whole_answer_in_the_order_of_its_events():
     ]
 
 
+X = message("x")
+PROGRAM = {"type": "program", "id": "p", "code": "1"}
+PLAIN = {"type": "message"}
+OPENED = {"type": "web_search_call", "id": "ws", "action": {"type": "open_page", "url": "u"}}
+FILE_CITED = {"type": "file_citation", "file_id": "f", "filename": "f", "index": 0}
+CITED = [citation("http://u", "U", 0, 3), citation("http://u", "U", 3, 4)]
+DRAWN = {
+    "type": "image_generation_call",
+    "id": "ig",
+    "status": "completed",
+    "output_format": "webp",
+    "result": base64.b64encode(b"picture").decode(),
+}
+OPEN_REASONING = {
+    "type": "reasoning",
+    "id": "r",
+    "content": [{"type": "reasoning_text", "text": "ab"}],
+}
+
+
+def open_weights(kind: str) -> list[dict]:
+    """Return reasoning as servers with open weights send it."""
+    place = {"output_index": 0, "item_id": "r"}
+    delta = {"type": f"response.{kind}.delta", "content_index": 0, **place}
+    end = {"type": "response.output_item.done", "output_index": 0, "item": OPEN_REASONING}
+    return [{**delta, "delta": "a"}, {**delta, "delta": "b"}, end, *answer(X)[2:]]
+
+
+def cut_call() -> list[dict]:
+    return cut(call("f", '{"path": "a', cut=True))
+
+
+ODD = [
+    {"type": "response.audio.delta", "delta": "..."},
+    {"type": "response.output_text.delta", "output_index": 1, "delta": 5},
+    {"type": "response.new_thing.delta", "output_index": 99, "delta": "?"},
+    {"type": "keepalive", "sequence_number": 3},
+]
+BETWEEN = answer(message("a"), other(PROGRAM), message("b"))
+WHOLE = answer(message("ab"), call("f", '{"n":1}'))
+
+ANSWERS = {
+    "reasoning of open weights": (
+        open_weights("reasoning_text"),
+        {"thoughts": ["a", "b"], "opaques": [OPEN_REASONING]},
+    ),
+    "and in its other spelling": (open_weights("reasoning"), {"thoughts": ["a", "b"]}),
+    "empty parts of a reasoning": (
+        answer(reasoning("", "a", "", "b"), X),
+        {"thoughts": ["a", "\n\nb"]},
+    ),
+    "and without deltas": (
+        without(answer(reasoning("", "a", "", "b"), X), "reasoning_summary_text.delta"),
+        {"thoughts": ["a\n\nb"]},
+    ),
+    "messages are separate": (
+        answer(message("one"), reasoning(), message("two"), message("three")),
+        {"text": "one\n\ntwo\n\nthree", "blocks": [PLAIN] * 3},
+    ),
+    "the end of a text that was not streamed": (
+        [event for event in answer(message("ab", "cd")) if event.get("delta") != "cd"],
+        {"text": "abcd"},
+    ),
+    "cut at its limit": (
+        cut(message("so far")),
+        {"text": "so far", "reason": "length", "raw_reason": "max_output_tokens"},
+    ),
+    "filtered": (cut(X, reason="content_filter"), {"reason": "content_filter"}),
+    "cut for a new reason": (
+        cut(X, reason="steered"),
+        {"reason": "other", "raw_reason": "steered"},
+    ),
+    "reasoning whose end never came": (
+        silent(without(cut(reasoning("hm"), X), "output_item.done")),
+        {"opaques": [None]},
+    ),
+    "a refusal": (answer(refusal("I ", "won't.")), {"refusal": "I won't.", "reason": "refusal"}),
+    "a web search": (
+        answer(search("q", "http://a", "http://b"), X),
+        {
+            "tools": [("web_search", "started"), ("web_search", "finished")],
+            "urls": [(), ("http://a", "http://b")],
+        },
+    ),
+    "a page that is opened": (answer(other(OPENED), X), {"urls": [(), ("u",)]}),
+    "a source is cited once, its span counts the whole text": (
+        answer(message("one"), message("two.", cites=[FILE_CITED, *CITED])),
+        {"citations": [Citation(url="http://u", title="U", span=(5, 8))]},
+    ),
+    "what is unknown": (
+        [*BETWEEN[:-1], *ODD, BETWEEN[-1]],
+        {"text": "a\n\nb", "blocks": [PLAIN, PROGRAM, PLAIN]},
+    ),
+    "a picture of the model": (
+        answer(other(DRAWN)),
+        {"images": [Image(media_type="image/webp", data=b"picture")], "blocks": [DRAWN]},
+    ),
+    "a whole answer behind the start of a stream": (
+        [*WHOLE[:2], WHOLE[-1]["response"]],
+        {"text": "ab", "calls": [("f", {"n": 1})]},
+    ),
+    **{
+        f"an item that waits for us: {kind}": (
+            answer(other({"type": kind, "id": "x", "call_id": "c", "status": "completed"}), X),
+            {"blocks": [PLAIN]},
+        )
+        for kind in ("custom_tool_call", "computer_call", "mcp_approval_request")
+    },
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_holds_what_came(name):
+    events, expected = ANSWERS[name]
+    emitted = play(events)
+    holds(emitted, **expected)
+    assert len(only(Started, emitted)) == 1
+
+
 @pytest.mark.parametrize("encrypted", ["gAAA", None])
 def test_reasoning_without_text_is_begun_ended_and_stored_as_it_is_when_done(encrypted):
     events = play(answer(reasoning(encrypted=encrypted), message("x")))
     [finished] = only(ReasoningFinished, events)
     assert finished.opaque.get("encrypted_content") == encrypted
     assert only(ReasoningDelta, events) == []
-
-
-@pytest.mark.parametrize("kind", ["reasoning_text", "reasoning"])
-def test_servers_with_open_weights_send_the_reasoning_itself(kind):
-    place = {"output_index": 0, "item_id": "r"}
-    delta = {"type": f"response.{kind}.delta", "content_index": 0, **place}
-    done = {"type": "reasoning", "id": "r", "content": [{"type": "reasoning_text", "text": "ab"}]}
-    end = {"type": "response.output_item.done", "output_index": 0, "item": done}
-    deltas = [{**delta, "delta": "a"}, {**delta, "delta": "b"}]
-    events = play([*deltas, end, *answer()[2:]], may_be_empty=True)
-    assert [event.text for event in only(ReasoningDelta, events)] == ["a", "b"]
-    assert only(ReasoningFinished, events)[0].opaque == done
-
-
-@pytest.mark.parametrize("left_out", ["reasoning_summary_text.delta", "nothing"])
-def test_parts_of_a_reasoning_that_are_empty_leave_no_trace(left_out):
-    events = play(without(answer(reasoning("", "a", "", "b"), message("x")), left_out))
-    assert thoughts_of(events) == "a\n\nb"
-
-
-def test_two_messages_of_one_answer_are_separate():
-    events = play(answer(message("one"), reasoning(), message("two"), message("three")))
-    assert text_of(events) == "one\n\ntwo\n\nthree"
-    assert len(only(Block, events)) == 3
 
 
 def test_calls_that_are_written_at_once_are_distinguished_by_their_place():
@@ -169,9 +263,8 @@ def no_beginning(events) -> list[dict]:
 def test_items_are_distinguished_whatever_their_events_say(changed, repeated):
     events = changed(answer(message("a", "b"), call("f", "{}"), refusal("n"), message("c")))
     emitted = play(events if repeated else silent(events))
-    assert text_of(emitted) == "ab\n\nc"
-    assert [event.text for event in only(RefusalDelta, emitted)] == ["n"]
-    assert len(only(ToolCallStarted, emitted)) == len(only(ToolCallFinished, emitted)) == 1
+    holds(emitted, text="ab\n\nc", refusal="n", calls=[("f", {})])
+    assert len(only(ToolCallStarted, emitted)) == 1
 
 
 @pytest.mark.parametrize("kept", ["done", "terminal", "both"])
@@ -179,125 +272,40 @@ def test_what_was_never_streamed_is_taken_from_the_whole_items(kept):
     said = message("ab", cites=[citation("http://u", "U", 0, 2)])
     events = answer(reasoning("why"), said, call("f", '{"n":1}'))
     streamed = [event for event in events if event["type"] == "response.output_item.done"]
-    answered = play(
-        {
-            "done": [events[0], *streamed, silent(events)[-1]],
-            "terminal": [events[0], events[-1]],
-            "both": [*streamed, events[-1]],
-        }[kept]
-    )
-    assert text_of(answered) == "ab"
-    assert [event.text for event in only(ReasoningDelta, answered)] == ["why"]
-    assert only(Citation, answered) == [Citation(url="http://u", title="U", span=(0, 2))]
-    assert only(ToolCallFinished, answered)[0].arguments == {"n": 1}
-    assert answered[-1].reason == "tool_calls"
-
-
-def test_the_end_of_a_text_that_was_not_streamed_is_added():
-    events = [event for event in answer(message("ab", "cd")) if event.get("delta") != "cd"]
-    assert text_of(play(events)) == "abcd"
+    result = {
+        "done": [events[0], *streamed, silent(events)[-1]],
+        "terminal": [events[0], events[-1]],
+        "both": [*streamed, events[-1]],
+    }
+    cited = [Citation(url="http://u", title="U", span=(0, 2))]
+    calls = [("f", {"n": 1})]
+    holds(play(result[kept]), text="ab", thoughts=["why"], citations=cited, calls=calls)
 
 
 @pytest.mark.parametrize(
-    ("raw", "arguments", "words"),
+    ("events", "arguments", "words"),
     [
-        ("{bad", None, "not valid JSON"),
-        ("[1]", None, "expected a JSON object"),
-        ('{"n": NaN}', None, "not valid"),
-        ('{"n": 1180591620717411303424}', {"n": 2**70}, None),
-        ("", {}, None),
+        (answer(call("f", "{bad")), None, "not valid JSON"),
+        (answer(call("f", "[1]")), None, "expected a JSON object"),
+        (answer(call("f", '{"n": NaN}')), None, "not valid"),
+        (answer(call("f", '{"n": 1180591620717411303424}')), {"n": 2**70}, ""),
+        (answer(call("f", "")), {}, ""),
+        (cut_call(), None, "cut off"),
+        (silent(without(cut_call(), "output_item.done")), None, "cut off"),
     ],
 )
-def test_arguments_are_read_exactly_or_reported_to_the_model(raw, arguments, words):
-    [finished] = only(ToolCallFinished, play(answer(call("f", raw))))
-    assert finished.arguments == arguments
-    assert (words or "") in (finished.error or "")
-    assert (words is None) == (finished.error is None)
+def test_arguments_are_read_exactly_or_reported_to_the_model(events, arguments, words):
+    result = summary(play(events))
+    assert result["calls"] == [("f", arguments)]
+    [error] = result["call_errors"]
+    assert words in (error or "")
+    assert (words == "") == (error is None)
 
 
-@pytest.mark.parametrize(
-    ("reason", "ours"),
-    [("max_output_tokens", "length"), ("content_filter", "content_filter"), ("steered", "other")],
-)
-def test_an_incomplete_answer_ends_with_its_reason(reason, ours):
-    events = play(cut(message("so far"), reason=reason))
-    assert text_of(events) == "so far"
-    assert events[-1] == Finished(reason=ours, raw_reason=reason)
-
-
-@pytest.mark.parametrize("has_end", [True, False])
-def test_a_call_that_was_cut_is_not_run_and_the_model_is_informed(has_end):
-    events = cut(call("f", '{"path": "a', cut=True))
-    [finished] = only(
-        ToolCallFinished, play(events if has_end else silent(without(events, "output_item.done")))
-    )
-    assert (finished.arguments, finished.raw) == (None, '{"path": "a')
-    assert "cut off" in finished.error
-
-
-def test_reasoning_whose_end_never_came_is_closed_and_nothing_of_it_is_sent_back():
-    events = silent(without(cut(reasoning("hm")), "output_item.done"))
-    [finished] = only(ReasoningFinished, play(events))
-    assert finished.opaque is None
-
-
-def test_a_refusal_ends_as_one():
-    events = play(answer(refusal("I ", "won't.")))
-    assert "".join(event.text for event in only(RefusalDelta, events)) == "I won't."
-    assert events[-1] == Finished(reason="refusal")
-
-
-def test_a_web_search_is_shown_and_stored_as_it_is():
-    events = play(answer(search("weather", "http://a", "http://b"), message("Rain")))
-    started, finished = only(ServerTool, events)
-    assert (started.phase, started.kind) == ("started", "web_search")
-    assert (finished.query, finished.urls) == ("weather", ("http://a", "http://b"))
-    assert finished.raw["type"] == "web_search_call"
-    item = {"type": "web_search_call", "id": "ws", "action": {"type": "open_page", "url": "u"}}
-    assert only(ServerTool, play(answer(other(item), message("x"))))[-1].urls == ("u",)
-
-
-def test_a_source_is_cited_once_and_its_span_counts_the_whole_text():
-    cites = [citation("http://u", "U", 0, 3), citation("http://u", "U", 3, 4)]
-    file = {"type": "file_citation", "file_id": "f", "filename": "f", "index": 0}
-    events = play(answer(message("one"), message("two.", cites=[file, *cites])))
-    assert only(Citation, events) == [Citation(url="http://u", title="U", span=(5, 8))]
-
-
-def test_unknown_events_are_passed_over_and_unknown_items_stored_as_they_are():
-    item = {"type": "program", "id": "p", "code": "1"}
-    events = answer(message("a"), other(item), message("b"))
-    odd = [
-        {"type": "response.audio.delta", "delta": "..."},
-        {"type": "response.output_text.delta", "output_index": 1, "delta": 5},
-        {"type": "response.new_thing.delta", "output_index": 99, "delta": "?"},
-        {"type": "keepalive", "sequence_number": 3},
-        {"type": "response.queued", "response": response("queued")},
-    ]
-    emitted = play([*events[:-1], *odd, events[-1]])
-    assert text_of(emitted) == "a\n\nb"
-    assert item in [block.raw for block in only(Block, emitted)]
-    assert only(Progress, emitted) == [Progress("queued")]
-
-
-@pytest.mark.parametrize("kind", ["custom_tool_call", "computer_call", "mcp_approval_request"])
-def test_items_that_wait_for_an_answer_of_ours_are_not_stored(kind):
-    item = {"type": kind, "id": "x", "call_id": "c", "status": "completed"}
-    assert only(Block, play(answer(other(item)), may_be_empty=True)) == []
-
-
-def test_a_picture_of_the_model_is_shown_and_stored():
-    item = {
-        "type": "image_generation_call",
-        "id": "ig",
-        "status": "completed",
-        "output_format": "webp",
-        "result": base64.b64encode(b"picture").decode(),
-    }
-    events = play(answer(other(item)))
-    assert only(Image, events) == [Image(media_type="image/webp", data=b"picture")]
-    assert only(Block, events)[0].raw == item
-    assert failure(answer(other({**item, "result": "a"}))).kind == "protocol"
+def test_a_state_of_the_answer_is_progress():
+    queued = {"type": "response.queued", "response": response("queued")}
+    events = play([*answer(X)[:-1], queued, answer(X)[-1]])
+    assert only(Progress, events) == [Progress("queued")]
 
 
 def test_sequence_numbers_do_not_count():
@@ -308,57 +316,39 @@ def test_sequence_numbers_do_not_count():
         assert play(renumbered) == play(events)
 
 
-def test_a_whole_answer_behind_the_start_of_a_stream_is_no_second_one():
-    streamed = answer(message("ab"), call("f", '{"n":1}'))
-    late = play([*streamed[:2], streamed[-1]["response"]])
-    assert len(only(Started, late)) == 1
-    assert text_of(late) == "ab"
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        ("rate_limit_exceeded", "rate_limit"),
-        ("server_error", "overloaded"),
-        ("invalid_prompt", "content_filter"),
-        ("bio_policy", "content_filter"),
-        ("invalid_base64_image", "invalid_image"),
-        ("image_too_large", "invalid_image"),
-        ("context_length_exceeded", "context_overflow"),
-        (None, "unknown"),
-    ],
-)
-def test_a_failed_answer_is_an_error_of_its_class(code, kind):
+def failed(code: str | None) -> list[dict]:
     fault = {"code": code, "message": "oops"} if code else None
     last = {"type": "response.failed", "response": response("failed", error=fault)}
-    error = failure([*answer(message("x"))[:-1], last])
-    assert error.kind == kind
-    assert ("oops" if code else "failed") in error.message
+    return [*answer(X)[:-1], last]
 
 
-SERVER_ERROR = {"code": "server_error", "message": "oops"}
+OOPS = {"code": "server_error", "message": "oops"}
+TYPED = {"type": "server_error", "code": None, "message": "oops"}
 
 
 @pytest.mark.parametrize(
-    "event",
+    ("events", "kind", "words"),
     [
-        {"type": "error", **SERVER_ERROR, "param": None},
-        {"type": "error", "error": {"type": "server_error", "code": None, "message": "oops"}},
-        {"error": SERVER_ERROR},
+        (failed("rate_limit_exceeded"), "rate_limit", "oops"),
+        (failed("server_error"), "overloaded", "oops"),
+        (failed("invalid_prompt"), "content_filter", "oops"),
+        (failed("bio_policy"), "content_filter", "oops"),
+        (failed("invalid_base64_image"), "invalid_image", "oops"),
+        (failed("image_too_large"), "invalid_image", "oops"),
+        (failed("context_length_exceeded"), "context_overflow", "oops"),
+        (failed(None), "unknown", "failed"),
+        ([*answer(X)[:4], {"type": "error", **OOPS, "param": None}], "overloaded", "oops"),
+        ([*answer(X)[:4], {"type": "error", "error": TYPED}], "overloaded", "oops"),
+        ([*answer(X)[:4], {"error": OOPS}], "overloaded", "oops"),
+        ([{"type": "error", **OOPS, "message": ""}], "overloaded", "server_error"),
+        (answer(other({**DRAWN, "result": "a"})), "protocol", ""),
+        (answer(reasoning()), "empty_response", ""),
     ],
 )
-def test_an_error_may_be_anywhere_in_the_stream(event):
-    error = failure([*answer(message("x"))[:4], event])
-    assert (error.kind, error.message, error.retryable) == ("overloaded", "oops", True)
-
-
-def test_an_error_without_a_message_is_reported_by_its_code():
-    error = failure([{"type": "error", "code": "server_error", "message": ""}])
-    assert (error.kind, error.message) == ("overloaded", "server_error")
-
-
-def test_reasoning_alone_is_an_empty_answer():
-    assert failure(answer(reasoning())).kind == "empty_response"
+def test_a_failed_answer_is_an_error_of_its_class(events, kind, words):
+    error = failure(events)
+    assert error.kind == kind
+    assert words in error.message
 
 
 @pytest.mark.parametrize("data", ["{", "5", "[]", '{"choices": []}'])
@@ -408,9 +398,7 @@ def test_members_of_the_wrong_type_end_no_answer_in_another_way(name):
         return value
 
     for odd in (None, [], {}, "x", 1.5, True):
-        stream = [
-            {**bent({**event, "type": None}, odd), "type": event["type"]} for event in EVERYTHING
-        ]
+        stream = [{**bent(event, odd), "type": event["type"]} for event in EVERYTHING]
         check_grammar(play(stream, may_be_empty=True))
 
 
