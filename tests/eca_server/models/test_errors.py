@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.errors import HTTPError, HTTPTimeout
-from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError, ErrorKind
 from eca_server.models.error_kinds import TRANSIENT, classify
 from eca_server.models.errors import (
@@ -236,25 +235,6 @@ def test_every_class_has_its_message(kind):
 
 def test_the_transient_classes_are_classes():
     assert set(get_args(ErrorKind)) >= TRANSIENT
-
-
-@pytest.mark.parametrize("content_type", ["image/png", "text/event-stream", ""])
-def test_a_picture_for_an_answer_puts_no_control_bytes_into_the_message(content_type):
-    class Unstarted:
-        started = done = finish_seen = False
-
-        def feed(self, _event):
-            return ()
-
-        def close(self):
-            return ()
-
-    body = AnswerBody(content_type=content_type, decoder=Unstarted())
-    assert list(body.feed(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m")) == []
-    with pytest.raises(BackendError) as caught:
-        list(body.close())
-    assert (content_type or "binary data") in caught.value.message
-    assert caught.value.message.isprintable()
 
 
 def test_what_a_provider_says_is_shown_without_control_characters():

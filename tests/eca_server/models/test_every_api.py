@@ -100,6 +100,7 @@ def test_a_call_without_a_name_is_a_protocol_error(api):
 NO_ANSWERS = [
     (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
     (b"hello there\n", "protocol", "hello there"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON"),
     (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
     (b'[{"error": {"code": 503, "message": "busy"}}]', "overloaded", "busy"),
     (b'{"half": ', "protocol", "JSON"),
@@ -109,6 +110,8 @@ NO_ANSWERS = [
 ]
 NO_EVENTS = [
     (b": only comments\n\n", "premature_stop", "broke off"),
+    (b"data: {\n\n", "protocol", "JSON"),
+    (b"data: 5\n\n", "protocol", "expected|5"),
     (b"data: [DONE]\n\n", "premature_stop", "broke off"),
 ]
 OF_ANOTHER_API = (b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n', "protocol", "expected")
@@ -122,6 +125,7 @@ def test_what_is_no_answer_is_reported_as_what_it_is(api):
         with pytest.raises(BackendError, match=words) as caught:
             list(itertools.chain(decoding.feed(body), decoding.close()))
         assert caught.value.kind == kind, body[:60]
+        assert caught.value.message.isprintable()
 
 
 def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:

@@ -124,16 +124,6 @@ async def test_over_chat_completions_documents_are_for_the_servers_that_take_the
 
 
 @each_api
-async def test_the_last_request_had_them_and_so_has_the_next(api):
-    async with talking(api, api.reply(HI), api.reply(HI)) as (provider, backend):
-        messages = history(origin=api.origin)
-        answer, _ = await ask(backend, asking(messages))
-        await events_of(backend, [*messages, answer.message(api.origin), user("And?")])
-        first, second = (request.body for request in provider.requests)
-    assert [times(part, first) for part in ALL] == [times(part, second) for part in ALL]
-
-
-@each_api
 async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api):
     refused = api.refusing(400, words=f"Could not process image ({KEY})")
     async with talking(api, refused, api.reply(HI), api.reply(HI)) as (provider, backend):
@@ -171,13 +161,6 @@ async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_pictur
         assert len(provider.requests) == 2
         await events_of(backend, history())
         assert times(SHOWN, provider.requests[-1].body) == 1
-
-
-@each_api
-async def test_without_a_picture_a_refusal_is_just_an_error(api):
-    async with talking(api, api.refusing(400, words="no")) as (provider, backend):
-        await failure(backend, asking([user()]))
-        assert len(provider.requests) == 1
 
 
 @pytest.mark.parametrize(

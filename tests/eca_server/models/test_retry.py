@@ -7,9 +7,6 @@ from email.utils import format_datetime
 import pytest
 import trio
 
-from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, chunk, close, reply
-from eca_server.models.access import KeyAccess
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Finished,
@@ -21,7 +18,6 @@ from eca_server.models.events import (
     Usage,
 )
 from eca_server.models.history import Origin
-from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
 from eca_server.models.retry_after import demanded_wait
 from tests.eca_server.models.reading import HELLO
@@ -175,22 +171,6 @@ async def test_waits_grow_to_their_limit_with_jitter():
     assert waits(0.0) == [0.5, 1, 2, 4, 8, 15, 15]
     steep = RetryPolicy(attempts=99, factor=2**53)
     assert steep.wait(error(), attempt=98, elapsed=0, jitter=1) == 30
-
-
-async def test_over_http_a_busy_provider_is_asked_again_and_nothing_shows():
-    busy = Reply(status=429, headers={"retry-after-ms": "1"}, body={"error": {"message": "x"}})
-    late = reply(chunk({"error": {"message": "overloaded, try again in 1ms", "code": 503}}))
-    cut = Reply(before_headers=[close()])
-    policy = RetryPolicy(base=0.001)
-    async with Provider([cut, busy, late, reply("Hi")]) as provider, HTTPClient() as http:
-        origin = Origin(api="openai-chat", provider="test", model="m")
-        events, waits = await run(
-            OpenAIChat(http=http, origin=origin, access=KeyAccess(url=provider.url)), policy
-        )
-        assert len(provider.requests) == 4
-        assert len({str(request.body) for request in provider.requests}) == 1
-    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hi"]
-    assert [wait.reason for wait in waits] == ["network", "rate_limit", "overloaded"]
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

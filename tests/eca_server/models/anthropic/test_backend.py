@@ -21,6 +21,7 @@ from eca_server.models.facts import ModelFacts
 from eca_server.models.history import Origin, ReasoningPart
 from eca_server.secret import Secret
 from tests.eca_server.models.anthropic.scripted import (
+    LISTED,
     citation,
     redacted,
     reply,
@@ -71,14 +72,6 @@ async def test_a_request_has_its_key_its_version_and_its_path():
     assert request.headers["anthropic-version"] == "2023-06-01"
     assert "anthropic-beta" not in request.headers
     assert (request.body["model"], request.body["stream"]) == (US.model, True)
-
-
-async def test_a_tool_of_the_provider_can_be_added_by_configuration():
-    extra = {"tools": [{"type": "web_search_20260209", "name": "web_search"}]}
-    async with talking([HI], extra_payload=extra) as (provider, backend):
-        await ask(backend, Request(messages=HELLO.messages, tools=[TOOL]))
-        [received] = provider.requests
-    assert [each["name"] for each in received.body["tools"]] == ["f", "web_search"]
 
 
 async def test_a_token_may_be_where_others_expect_it():
@@ -287,23 +280,9 @@ class Answering(httpx.AsyncBaseTransport):
 
 
 async def test_models_are_listed_page_by_page_with_what_they_can_do():
-    can, cannot = {"supported": True}, {"supported": False}
-    result = {
-        "id": "claude-a",
-        "type": "model",
-        "display_name": "A",
-        "max_input_tokens": 1_000_000,
-        "max_tokens": 128_000,
-        "lifecycle": "active",
-        "capabilities": {
-            "image_input": cannot,
-            "thinking": {**can, "types": {"adaptive": can, "enabled": cannot}},
-            "effort": {**can, "low": can, "medium": cannot, "max": can},
-        },
-    }
     retired = {"id": "c", "lifecycle": "retired"}
     pages = Answering(
-        {"data": [result], "has_more": True, "last_id": "claude a"},
+        {"data": [LISTED], "has_more": True, "last_id": "claude a"},
         {"data": [{"id": "b"}, retired], "has_more": False},
     )
     async with HTTPClient(transport=pages) as http:
@@ -315,7 +294,7 @@ async def test_models_are_listed_page_by_page_with_what_they_can_do():
         reasoning=True,
         context=1_000_000,
         output=128_000,
-        thinking=frozenset({"adaptive"}),
+        thinking=frozenset({"adaptive", "disabled"}),
         efforts=("low", "max"),
     )
     assert models == [ModelInfo(name="claude-a", facts=facts), ModelInfo(name="b")]

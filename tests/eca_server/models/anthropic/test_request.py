@@ -197,19 +197,6 @@ def test_of_a_call_what_this_api_knows_goes_back():
     assert block.keys() == {"type", "id", "name", "input", "caller"}
 
 
-@pytest.mark.parametrize(
-    ("answer", "kinds"),
-    [
-        (model(THOUGHT, "a", THOUGHT, THOUGHT), ["thinking", "text"]),
-        (model("a", BlockPart(raw=SEARCHED)), ["text"]),
-        (model("a", RESULT_PART, interrupted=True), ["text", "text"]),
-    ],
-)
-def test_an_answer_ends_with_no_thought_and_has_no_half_of_a_search(answer, kinds):
-    blocks = written(user(), answer, user())[1]["content"]
-    assert [block["type"] for block in blocks] == kinds
-
-
 def test_results_are_in_one_message_before_what_the_user_says():
     calls = model(call("c1", "t1"), call("c2", "t2"))
     results = tool(result(PICTURE), result(call_id="c2", is_error=True))

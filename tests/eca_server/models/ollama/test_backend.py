@@ -22,16 +22,13 @@ from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import PICTURE, user
 from tests.eca_server.models.ollama.scripted import (
-    call,
-    calls,
     installed,
     reply,
     running,
     shown,
     text,
-    thinking,
 )
-from tests.eca_server.models.reading import HELLO, TOOL, after, ask, failure, notes, only
+from tests.eca_server.models.reading import HELLO, TOOL, ask, failure, notes, only
 
 US = Origin(api="ollama", provider="test", model="qwen3:8b")
 A = reply(text("a"))
@@ -101,22 +98,6 @@ async def test_a_hosted_server_gets_the_key():
         access = KeyAccess(url=provider.url, key=Secret("planted"))
         await ask(backend_at("", http, access=access))
         assert provider.requests[0].headers["authorization"] == "Bearer planted"
-
-
-async def test_a_loop_of_calls_goes_back_as_it_came():
-    made = [calls(call("f", {"n": n})) for n in (1, 2)]
-    request = asking(tools=[TOOL])
-    async with talking(reply(thinking("Hm"), text("I look."), *made), A) as (provider, backend):
-        result, _ = await ask(backend, request)
-        await ask(backend, after(request, result, backend))
-        _, again = provider.requests
-    _, answer, *results = again.body["messages"]
-    assert (answer["content"], answer["thinking"]) == ("I look.", "Hm")
-    functions = [each["function"] for each in answer["tool_calls"]]
-    assert [each["arguments"] for each in functions] == [{"n": 1}, {"n": 2}]
-    assert [(each["tool_name"], each["content"]) for each in results] == [("f", "r0"), ("f", "r1")]
-    ids = [each["id"] for each in answer["tool_calls"]]
-    assert [each["tool_call_id"] for each in results] == ids
 
 
 async def test_abilities_are_asked_once_and_only_when_the_model_is_used():

@@ -71,12 +71,6 @@ def test_arguments_may_be_text_or_nothing_and_are_never_repaired(given_, argumen
     assert (ended.error is None) == (arguments is not None)
 
 
-def test_thinking_ends_where_a_call_begins():
-    events = play(thinking("Hm"), calls(call("f")))
-    assert events[3] == ReasoningFinished(key="reasoning_1")
-    assert isinstance(events[4], ToolCallStarted)
-
-
 FULL = {"prompt_eval_count": 4_000, "eval_count": 95}
 
 
@@ -109,21 +103,6 @@ def test_a_done_reason_has_its_meaning(fields, context, reason):
 )
 def test_a_count_that_is_missing_is_unknown(counts, usages):
     assert only(Usage, play(text("x"), counts=counts)) == usages
-
-
-@pytest.mark.parametrize(
-    ("words", "kind"),
-    [
-        ("an error was encountered while running the model", "unknown"),
-        ("the input length exceeds the context length", "context_overflow"),
-    ],
-)
-def test_an_error_in_the_stream_is_raised_and_what_came_before_stays(words, kind):
-    decoding = decoder()
-    assert decoding.feed_object(text("Hi"))[-1] == TextDelta("Hi")
-    with pytest.raises(BackendError, match=words) as caught:
-        decoding.feed_object({"error": words})
-    assert (caught.value.kind, caught.value.retryable) == (kind, False)
 
 
 @pytest.mark.parametrize(

@@ -104,16 +104,6 @@ async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
     assert elsewhere.url in error.message
 
 
-@pytest.mark.parametrize("field", ["stream_options", "max_tokens", "reasoning_effort"])
-async def test_an_optional_field_that_is_refused_by_name_is_dropped_and_remembered(field):
-    refusal = Reply(status=400, body={"error": {"message": f"Unsupported parameter: '{field}'"}})
-    request = Request(messages=HELLO.messages, max_output_tokens=9, reasoning_effort="low")
-    async with talking([refusal, reply("a"), reply("b")]) as (provider, backend):
-        assert (await ask(backend, request))[0].text == "a"
-        assert (await ask(backend, request))[0].text == "b"
-        assert [field in sent.body for sent in provider.requests] == [True, False, False]
-
-
 async def test_a_refusal_of_what_must_be_sent_is_raised():
     async with talking([Reply(status=400, body="unknown field messages")]) as (provider, backend):
         assert (await failure(backend)).kind == "unsupported_feature"

@@ -27,7 +27,6 @@ from tests.eca_server.models.reading import (
     KEY,
     after,
     ask,
-    failure,
     notes,
     play_objects,
     read,
@@ -80,11 +79,6 @@ async def test_reasoning_that_is_not_taken_back_is_left_out_once_and_for_all(sta
     assert len(notes(events)) == 1
     kinds = [[item.get("type") for item in each.body["input"]] for each in server.requests]
     assert kinds == [[None, "reasoning", "message", None], *[[None, "message", None]] * 2]
-
-
-async def test_a_refusal_of_reasoning_that_was_not_sent_is_an_error():
-    async with talking([refused(404, "Item with id 'rs_0' not found.")]) as (_, backend):
-        assert (await failure(backend)).status == 404
 
 
 NO_EFFORT = "Unsupported parameter: 'reasoning.effort' is not supported with this model."

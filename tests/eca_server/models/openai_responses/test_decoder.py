@@ -351,13 +351,6 @@ def test_a_failed_answer_is_an_error_of_its_class(events, kind, words):
     assert words in error.message
 
 
-@pytest.mark.parametrize("data", ["{", "5", "[]", '{"choices": []}'])
-def test_what_is_no_event_is_a_protocol_error(data):
-    with pytest.raises(BackendError) as caught:
-        ResponsesDecoder().feed(SSEvent(event="message", data=data))
-    assert caught.value.kind == "protocol"
-
-
 def test_the_name_of_an_event_replaces_its_type():
     decoder = ResponsesDecoder()
     events = []
@@ -365,16 +358,6 @@ def test_the_name_of_an_event_replaces_its_type():
         data = json.dumps({name: value for name, value in event.items() if name != "type"})
         events += decoder.feed(SSEvent(event=event["type"], data=data))
     assert text_of(events) == "a"
-
-
-def test_done_marks_are_passed_over_behind_the_end_and_no_end_before_it():
-    decoder = ResponsesDecoder()
-    for event in answer(message("a")):
-        decoder.feed_object(event)
-    assert decoder.feed(SSEvent(event="message", data="[DONE]")) == []
-    assert decoder.feed_object(response("completed")) == []
-    with pytest.raises(BackendError, match="broke off"):
-        ResponsesDecoder().feed(SSEvent(event="message", data="[DONE]"))
 
 
 def test_token_counts_are_disjoint_and_unknown_ones_none():

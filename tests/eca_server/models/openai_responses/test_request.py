@@ -216,13 +216,6 @@ def test_reasoning_without_its_secret_or_refused_does_not_go_back(encrypted, ref
 THOUGHT = ReasoningPart(opaque={"type": "reasoning", "id": "r", "encrypted_content": "s"})
 
 
-def test_reasoning_is_never_sent_without_what_it_led_to():
-    [_, answered, _] = sent(user(), model("a", THOUGHT), user())
-    assert answered == {"role": "assistant", "content": "a"}
-    stopped = model(THOUGHT, tool_call("a"), interrupted=True)
-    assert sent(user(), stopped, user()) == [{"role": "user", "content": "Hello\n\nHello"}]
-
-
 def test_an_answer_of_another_model_is_sent_as_plain_text():
     foreign = model(
         ReasoningPart(text="hm", opaque={"type": "reasoning", "encrypted_content": "s"}),

@@ -199,17 +199,3 @@ async def test_a_sqlite_without_strict_tables_leaves_those_of_a_newer_one_alone(
             assert not await ours.store.append("good", WORKSPACE, said("new"))
             assert "expected SQLite 3.37 or newer" in "".join(ours.problems)
     assert not set_aside(path)
-
-
-async def test_a_schema_that_is_no_utf8_is_set_aside(path):
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(
-            "UPDATE sqlite_schema SET name = CAST(x'ff41' AS TEXT), sql = 'CREATE TABLE'"
-            " WHERE name = 'undo_step'"
-        )
-    async with opened(path) as ours:
-        assert await ours.store.append("new", WORKSPACE, said("new"))
-        assert await ours.texts("new") == ["new"]
-        assert "was damaged" in "".join(ours.problems)
-    assert len(set_aside(path)) == 1

@@ -130,23 +130,6 @@ async def test_corrupt_files_of_one_second_are_set_aside_and_new_ones_begun(path
     assert contents == {GARBAGE + b"%d" % number for number in range(3)}
 
 
-async def test_a_file_that_is_corrupt_inside_is_set_aside_when_that_shows(path: Path) -> None:
-    async with opened(path) as ours:
-        for number in range(50):
-            await ours.store.append("c", WORKSPACE, said(f"{number}" + "x" * 3000))
-    whole = path.read_bytes()
-    broken = whole[:4096] + b"\xff" * (len(whole) - 8192) + whole[-4096:]
-    path.write_bytes(broken)
-    async with opened(path) as ours:
-        assert len(await ours.texts("c")) < 5  # those on the last page
-        assert await ours.store.append("c", WORKSPACE, said("new"))
-        assert (await ours.texts("c"))[-1] == "new"
-        (problem,) = ours.problems
-        assert "damaged" in problem
-    (aside,) = set_aside(path)
-    assert aside.read_bytes() == broken
-
-
 async def test_a_corrupt_file_that_another_server_has_open_stays_in_its_place(path: Path) -> None:
     async with opened(path) as before:
         await before.store.load("c")

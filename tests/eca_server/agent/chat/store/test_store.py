@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import stat
+import subprocess
+import sys
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import trio
 
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.store.file import LARGE_BODY
+from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ImagePart, Message, TextPart
@@ -206,15 +208,6 @@ async def test_a_cancelled_append_writes_what_was_given_at_the_call_and_close_en
         assert await ours.texts("c") == ["a", "b"]
 
 
-async def test_many_tasks_may_use_it_at_once(path: Path) -> None:
-    async with opened(path) as ours, trio.open_nursery() as nursery:
-        for chat, number in itertools.product("abc", range(10)):
-            nursery.start_soon(ours.store.append, chat, WORKSPACE, said(f"{number}"))
-    async with opened(path) as ours:
-        for chat in "abc":
-            assert sorted(await ours.texts(chat)) == [str(number) for number in range(10)]
-
-
 async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
     odd = ["", "\0", "a\0b", "'; DROP TABLE chat; --", "\U0001f600", "x" * 10_000]
     async with opened(path) as ours:
@@ -224,3 +217,28 @@ async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
             chat = await ours.chat(each)
             assert (chat.title, texts_of(chat)) == (each, [each])
             assert [summary.id for summary in await ours.store.list(each, 2)] == [each]
+
+
+def test_sqlite_is_not_imported_before_the_first_call() -> None:
+    code = "import sys, eca_server.agent.chat.store.store; sys.exit('sqlite3' in sys.modules)"
+    subprocess.run([sys.executable, "-P", "-c", code], timeout=20, check=True)
+
+
+def test_the_file_lies_where_the_xdg_rules_say(tmp_path: Path) -> None:
+    home = {"HOME": "/home/me"}
+    default = Path("/home/me/.local/share/eca-python/chats.sqlite")
+    assert store_path(home) == default
+    assert store_path({**home, "XDG_DATA_HOME": "relative"}) == default
+    assert store_path({**home, "XDG_DATA_HOME": ""}) == default
+    configured = store_path({**home, "XDG_DATA_HOME": str(tmp_path)})
+    assert configured == tmp_path / "eca-python" / "chats.sqlite"
+    assert store_path({}).parts[-4:] == (".local", "share", "eca-python", "chats.sqlite")
+
+
+def test_a_workspace_is_its_real_roots_in_any_order(tmp_path: Path) -> None:
+    one, two, link = tmp_path / "one", tmp_path / "two", tmp_path / "link"
+    one.mkdir()
+    link.symlink_to(one)
+    assert workspace_key([one, two]) == workspace_key([two, link, one])
+    keys = {workspace_key(roots) for roots in ([], [one], [two], [one, two], [Path("/\udcff")])}
+    assert len(keys) == 5
