@@ -82,7 +82,7 @@ class ScriptedAPI:
         name: its name in a configuration.
         model: the name of a model that reasons.
         say: returns the events of an answer's stream, as bytes.
-        decoder: makes a decoder, which gives each call a unique key.
+        decoder: the class of its decoder.
         refuse: returns the body of an error, from its status, its code and its text.
         fail: returns an error inside a stream, from its code and its text.
         overloaded: the code and the status of an overloaded server.
@@ -93,7 +93,7 @@ class ScriptedAPI:
     name: str
     model: str
     say: Callable[[ScriptedAnswer], list[bytes]]
-    decoder: Callable[[Callable[[], str]], StreamDecoder]
+    decoder: Callable[..., StreamDecoder]
     refuse: Callable[[int, str, str], Any]
     fail: Callable[[str, str], bytes]
     overloaded: tuple[int, str]
@@ -123,7 +123,7 @@ class ScriptedAPI:
     def body(self, keys: str = "key") -> AnswerBody:
         """Make the body that decodes a stream; the keys of calls are numbered."""
         numbers = itertools.count(1)
-        decoder = self.decoder(lambda: f"{keys}{next(numbers)}")
+        decoder = self.decoder(new_key=lambda: f"{keys}{next(numbers)}")
         return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
 
     def settings(self, url: str, **model: Any) -> config.Provider:
@@ -290,7 +290,7 @@ EVERY_API = (
         name="openai-chat",
         model="m",
         say=_chat,
-        decoder=lambda new_key: ChatDecoder(new_key=new_key),
+        decoder=ChatDecoder,
         refuse=lambda _status, code, words: _error(code, words),
         fail=lambda code, words: b"data: " + json.dumps(_error(code, words)).encode() + b"\n\n",
         overloaded=(503, "server_error"),
@@ -299,7 +299,7 @@ EVERY_API = (
         name="openai-responses",
         model="gpt-5",
         say=_responses,
-        decoder=lambda new_key: ResponsesDecoder(new_key=new_key),
+        decoder=ResponsesDecoder,
         refuse=lambda _status, code, words: _error(code, words),
         fail=lambda code, words: responses.as_bytes(
             [{"type": "error", "code": code, "message": words, "param": None, "sequence_number": 9}]
@@ -310,7 +310,7 @@ EVERY_API = (
         name="anthropic",
         model="claude-opus-4-7",
         say=_anthropic,
-        decoder=lambda new_key: MessagesDecoder(new_key=new_key),
+        decoder=MessagesDecoder,
         refuse=lambda _status, code, words: {
             "type": "error",
             "error": {"type": code or "invalid_request_error", "message": words},
@@ -324,7 +324,7 @@ EVERY_API = (
         name="google",
         model="gemini-3.1-pro",
         say=_google,
-        decoder=lambda new_key: GeminiDecoder(new_key=new_key),
+        decoder=GeminiDecoder,
         refuse=lambda status, code, words: {
             "error": {"code": status, "status": code or "UNKNOWN", "message": words}
         },
@@ -337,7 +337,7 @@ EVERY_API = (
         name="ollama",
         model="m",
         say=_ollama,
-        decoder=lambda new_key: OllamaDecoder(new_key=new_key),
+        decoder=OllamaDecoder,
         refuse=lambda _status, _code, words: {"error": words},
         fail=lambda _code, words: _line({"error": words}),
         overloaded=(503, ""),

@@ -1,4 +1,11 @@
-"""Strategies of histories, most of which no API would accept unrepaired."""
+"""Messages of a history written short, and strategies of histories.
+
+Most of the histories would be accepted by no API unrepaired.
+"""
+
+from __future__ import annotations
+
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -19,29 +26,53 @@ from eca_server.models.history import (
 OURS = Origin(api="openai-chat", provider="p", model="m")
 THEIRS = Origin(api="other", provider="q", model="n")
 SECRET = {"field": "reasoning_content", "details": ["of theirs"]}
+PICTURE = ImagePart(media_type="image/png", data=b"i")
+
+
+def user(*parts: Any) -> Message:
+    """Return a prompt; a string among the parts is a text, here and below."""
+    return Message(role="user", parts=_parts(parts or ("Hello",)))
+
+
+def model(*parts: Any, origin: Origin | None = OURS, **fields: Any) -> Message:
+    return Message(role="assistant", parts=_parts(parts), origin=origin, **fields)
+
+
+def tool(*results: ToolResultPart) -> Message:
+    return Message(role="tool", parts=results)
+
+
+def tool_call(call_id: str = "c", name: str = "f", **fields: Any) -> ToolCallPart:
+    return ToolCallPart(id=call_id, name=name, **{"raw": "{}", "arguments": {}, **fields})
+
+
+def tool_result(call_id: str = "c", *parts: Any, **fields: Any) -> ToolResultPart:
+    return ToolResultPart(call_id=call_id, parts=_parts(parts or ("r",)), **fields)
+
+
+def file(name: str, media_type: str, data: bytes) -> FilePart:
+    return FilePart(name=name, media_type=media_type, data=data)
+
+
+def _parts(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(TextPart(part) if isinstance(part, str) else part for part in parts)
+
 
 texts = st.builds(TextPart, st.sampled_from(["", " ", "a", "b"]))
-images = st.just(ImagePart(media_type="image/png", data=b"i"))
-files = st.sampled_from(
-    [
-        FilePart(name="f", media_type=media_type, data=b"f")
-        for media_type in ("application/pdf", "text/plain", "application/zip")
-    ]
-)
+images = st.just(PICTURE)
+media_types = st.sampled_from(["application/pdf", "text/plain", "application/zip"])
+files = st.builds(file, st.just("f"), media_types, st.just(b"f"))
 ids = st.sampled_from(["", "a", "b", "c d", "x" * 70])
 names = st.sampled_from(["f", "", "read file", "\n", "é", "n" * 70])
 opaques = st.sampled_from([None, {"extra_content": {"secret": 1}}])
+arguments = st.sampled_from(
+    [{"raw": '{"n":1}', "arguments": {"n": 1}}, {"raw": "{bad", "arguments": None}]
+)
 calls = st.builds(
-    lambda call_id, name, user_message, opaque: ToolCallPart(
-        id=call_id,
-        name=name,
-        raw='{"n":1}' if user_message else "{bad",
-        arguments={"n": 1} if user_message else None,
-        opaque=opaque,
-    ),
+    lambda call_id, name, given, opaque: tool_call(call_id, name, opaque=opaque, **given),
     ids,
     names,
-    st.booleans(),
+    arguments,
     opaques,
 )
 results = st.builds(
@@ -53,16 +84,16 @@ results = st.builds(
     st.booleans(),
 )
 thoughts = st.builds(
-    lambda text, opaque: ReasoningPart(text=text, opaque=opaque),
-    st.sampled_from(["", "hm"]),
-    st.sampled_from([None, {"field": "reasoning_content"}, {"field": "content"}, SECRET]),
+    ReasoningPart,
+    text=st.sampled_from(["", "hm"]),
+    opaque=st.sampled_from([None, {"field": "reasoning_content"}, {"field": "content"}, SECRET]),
 )
 others = st.sampled_from(
     [
         RefusalPart("no"),
         ServerToolPart(kind="web_search", raw={"secret": 1}),
         BlockPart(raw={"secret": 1}),
-        FilePart(name="f", media_type="text/plain", data=b"f"),
+        file("f", "text/plain", b"f"),
     ]
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from eca_protocol.http import HTTPClient
 from eca_server.config.settings import Config, Provider
@@ -15,7 +16,9 @@ def models_of(
     providers: Mapping[str, Provider],
     *,
     http: HTTPClient | None = None,
-    listed: Mapping[str, Sequence[str]] | None = None,
+    listed: Mapping[str, Sequence[str | ModelInfo]] | None = None,
+    environ: Mapping[str, str] | None = None,
+    **config: Any,
 ) -> Models:
     """Return the models of these providers; `listed` has the models that some of them list."""
 
@@ -24,9 +27,12 @@ def models_of(
         return Listing(models=tuple(map(_named, names)), at=0) if names else None
 
     return Models(
-        Config(providers=providers), environ={}, http=http or HTTPClient(), listing=listing
+        Config(providers=providers, **config),
+        environ=environ or {},
+        http=http or HTTPClient(),
+        listing=listing,
     )
 
 
-def _named(name: str) -> ModelInfo:
-    return ModelInfo(name=name)
+def _named(name: str | ModelInfo) -> ModelInfo:
+    return ModelInfo(name=name) if isinstance(name, str) else name

@@ -2,23 +2,33 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_protocol.http import HTTPClient
+from eca_protocol.testing.provider import Provider
+from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
-from eca_server.models.backend import Backend, BackendError, Request
+from eca_server.models.backend import Backend, BackendError, Request, Tool
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import (
+    Block,
+    Citation,
     Event,
     Finished,
+    Image,
+    Note,
     ReasoningDelta,
     ReasoningFinished,
     ReasoningStarted,
+    RefusalDelta,
+    ServerTool,
     Started,
     TextDelta,
     ToolCallArguments,
@@ -26,10 +36,25 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.history import Message, TextPart
+from eca_server.models.history import Message
 from eca_server.models.stream_decoder import StreamDecoder
+from eca_server.secret import Secret
+from tests.eca_server.models.histories import tool, tool_result, user
 
-HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
+KEY = "sk-planted-key"
+HELLO = Request(messages=[user()])
+TOOL = Tool(name="f", description="d", parameters={"type": "object"})
+
+
+@asynccontextmanager
+async def talking(
+    kind: Callable[..., Any], script: Any, *, header: str | None = None, **options: Any
+) -> AsyncIterator[tuple[Provider, Any]]:
+    """Run a provider with that script, and a backend of that kind with its key in `header`."""
+    async with Provider(script) as provider, HTTPClient() as http:
+        named = {} if header is None else {"header": header}
+        access = KeyAccess(url=provider.url, key=Secret(KEY), **named)
+        yield provider, kind(**{"http": http, "access": access, **options})
 
 
 async def ask(backend: Backend, request: Request = HELLO) -> tuple[Answer, list[Any]]:
@@ -47,6 +72,14 @@ async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
     with pytest.raises(BackendError) as caught:
         await ask(backend, request)
     return caught.value
+
+
+def after(request: Request, answer: Answer, backend: Backend) -> Request:
+    """Return the next request: the answer, then the results of its calls or a new prompt."""
+    results = [tool_result(call.key, f"r{n}") for n, call in enumerate(answer.calls)]
+    last = tool(*results) if results else user("And?")
+    messages = [*request.messages, answer.message(backend.origin), last]
+    return Request(messages=messages, tools=request.tools, system=request.system)
 
 
 def decode(
@@ -67,6 +100,12 @@ def decode(
     return events, None
 
 
+def play_objects(decoder: StreamDecoder, objects: Iterable[Any]) -> list[Event]:
+    """Return the events of a complete stream of these objects."""
+    fed = [list(decoder.feed_object(each)) for each in objects]
+    return [*itertools.chain(*fed), *decoder.close()]
+
+
 def new_keys() -> Callable[[], str]:
     """Return a function that numbers the keys of calls."""
     return map("k{}".format, itertools.count(1)).__next__
@@ -84,6 +123,10 @@ def only(kind: Any, events: Iterable[Event]) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
 
+def notes(events: Iterable[Event]) -> list[str]:
+    return [event.text for event in only(Note, events)]
+
+
 def text_of(events: Iterable[Event]) -> str:
     return "".join(event.text for event in only(TextDelta, events))
 
@@ -98,10 +141,37 @@ def calls_of(events: Sequence[Event]) -> list[tuple[str, dict[str, Any] | None]]
     return [(names[event.key], event.arguments) for event in only(ToolCallFinished, events)]
 
 
+def summary(events: Sequence[Event]) -> dict[str, Any]:
+    """Return what an answer holds, by name; tables list the members that a row is about."""
+    calls = only(ToolCallFinished, events)
+    return {
+        "text": text_of(events),
+        "thoughts": [event.text for event in only(ReasoningDelta, events)],
+        "opaques": [event.opaque for event in only(ReasoningFinished, events)],
+        "calls": calls_of(events),
+        "call_errors": [event.error for event in calls],
+        "blocks": [event.raw for event in only(Block, events)],
+        "citations": only(Citation, events),
+        "images": only(Image, events),
+        "tools": [(event.kind, event.phase) for event in only(ServerTool, events)],
+        "urls": [event.urls for event in only(ServerTool, events)],
+        "refusal": "".join(event.text for event in only(RefusalDelta, events)),
+        "usage": [None, *only(Usage, events)][-1],
+        "reason": events[-1].reason,
+        "raw_reason": events[-1].raw_reason,
+    }
+
+
+def holds(events: Sequence[Event], **expected: Any) -> None:
+    """Check members of the summary."""
+    result = summary(events)
+    assert {name: result[name] for name in expected} == expected
+
+
 def check_grammar(events: Sequence[Event]) -> None:
     """Check the rules for the events of every whole answer."""
-    assert [event for event in events if isinstance(event, Started)] == [events[0]]
-    assert [event for event in events if isinstance(event, Finished)] == [events[-1]]
+    assert only(Started, events) == [events[0]]
+    assert only(Finished, events) == [events[-1]]
     grown: dict[str, str] = {}
     open_blocks: set[str] = set()
     for event in events:
@@ -125,6 +195,14 @@ def check_grammar(events: Sequence[Event]) -> None:
                 counts = [event.input, event.output]
                 assert all(n is None or (n >= 0 and math.isfinite(n)) for n in counts)
     assert not open_blocks
+
+
+def check_one_answer_of_two_tries(events: Sequence[Event]) -> None:
+    """Check that a repeated request shows as one answer with a note and closed thoughts."""
+    assert len(only(Started, events)) == len(notes(events)) == 1
+    begun = [event.key for event in only(ReasoningStarted, events)]
+    assert begun == [event.key for event in only(ReasoningFinished, events)]
+    assert len(set(begun)) == len(begun)
 
 
 def odd_values(
@@ -155,3 +233,17 @@ def growth_test(
                 assert b"".join(again.pieces) == b"".join(new.pieces)
 
     return test
+
+
+def walked(value: Any) -> Any:
+    """Return all of a value: an SDK checks members of an `Iterable` only when they are read.
+
+    Blocks of an answer, which a request may contain, too, are read as objects.
+    """
+    if hasattr(value, "model_dump"):
+        return value.model_dump(exclude_unset=True)
+    if isinstance(value, dict):
+        return {name: walked(member) for name, member in value.items()}
+    if isinstance(value, list | tuple) or hasattr(value, "__next__"):
+        return [walked(member) for member in value]
+    return value

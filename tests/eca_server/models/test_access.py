@@ -12,27 +12,19 @@ import pytest
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, raw, reply
 from eca_server.models.access import KeyAccess, LoginAccessConfig, TokenAccess
-from eca_server.models.answer import Answer
-from eca_server.models.backend import BackendError, Request
+from eca_server.models.backend import BackendError
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.models.credentials.tokens import Tokens
-from eca_server.models.history import Message, Origin, TextPart
+from eca_server.models.history import Origin
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.secret import Secret
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
+from tests.eca_server.models.reading import ask, failure
 
-HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
 KEY = "planted in a way that looks like no key"
+ORIGIN = Origin(api="openai-chat", provider="p", model="m")
 REFUSED = Reply(status=401, body={"error": {"message": "old"}})
-
-
-async def ask(backend: OpenAIChat) -> str:
-    answer = Answer()
-    async with backend.stream(HELLO) as events:
-        async for event in events:
-            answer.feed(event)
-    return answer.text
 
 
 @asynccontextmanager
@@ -55,8 +47,7 @@ async def logged_in(
         logins.store("p", tokens)
         config = LoginAccessConfig(http=http, tokens=Tokens("p", tokens, logins=logins, http=http))
         access = TokenAccess(provider.url, config)
-        origin = Origin(api="openai-chat", provider="p", model="m")
-        yield provider, server, OpenAIChat(http=http, origin=origin, access=access)
+        yield provider, server, OpenAIChat(http=http, origin=ORIGIN, access=access)
 
 
 def carried(provider: Provider) -> list[str]:
@@ -66,42 +57,37 @@ def carried(provider: Provider) -> list[str]:
 
 async def test_a_login_is_renewed_before_its_end(tmp_path) -> None:
     async with logged_in([reply("Hi")], tmp_path, lasts=10) as (provider, _, backend):
-        assert await ask(backend) == "Hi"
+        assert (await ask(backend))[0].text == "Hi"
         assert carried(provider) == ["Bearer access-1"]
 
 
 async def test_a_refused_token_is_renewed_once(tmp_path) -> None:
-    async with logged_in([REFUSED, reply("Hi"), REFUSED, REFUSED], tmp_path) as (
-        provider,
-        _,
-        backend,
-    ):
-        assert await ask(backend) == "Hi"
+    script = [REFUSED, reply("Hi"), REFUSED, REFUSED]
+    async with logged_in(script, tmp_path) as (provider, _, backend):
+        assert (await ask(backend))[0].text == "Hi"
         assert carried(provider) == ["Bearer access-0", "Bearer access-1"]
-        with pytest.raises(BackendError) as caught:
-            await ask(backend)
-        assert caught.value.kind == "auth"
+        assert (await failure(backend)).kind == "auth"
         assert len(provider.requests) == 4
 
 
-async def test_a_login_that_is_over_is_reported_with_what_to_do(tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("refusal", "kind", "retryable", "words"),
+    [
+        (None, "auth", False, "log in again with `/login`"),
+        ((500, {"error": "server_error"}), "overloaded", True, "cannot be renewed"),
+        ((400, {"error": "server_error"}), "auth", False, "cannot be renewed"),
+    ],
+)
+async def test_a_login_that_is_over_or_not_renewed_is_reported_with_what_to_do(
+    tmp_path, refusal, kind, retryable, words
+) -> None:
     async with logged_in([reply("Hi")], tmp_path, lasts=0) as (provider, server, backend):
         server.valid.clear()
-        with pytest.raises(BackendError, match="log in again with `/login`") as caught:
-            await ask(backend)
-        assert caught.value.kind == "auth"
+        server.says["/token"] = [refusal] if refusal else []
+        error = await failure(backend)
+        assert (error.kind, error.retryable) == (kind, retryable)
+        assert words in error.message
         assert provider.requests == []
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "retryable"), [(500, "overloaded", True), (400, "auth", False)]
-)
-async def test_a_login_server_that_fails_is_reported(tmp_path, status, kind, retryable) -> None:
-    async with logged_in([reply("Hi")], tmp_path, lasts=0) as (_, server, backend):
-        server.says["/token"] = [(status, {"error": "server_error"})]
-        with pytest.raises(BackendError, match="cannot be renewed") as caught:
-            await ask(backend)
-        assert (caught.value.kind, caught.value.retryable) == (kind, retryable)
 
 
 @pytest.mark.parametrize(
@@ -119,13 +105,11 @@ async def test_a_key_that_a_provider_quotes_is_in_no_error(answer, header) -> No
         own = header == "x-own-token"
         backend = OpenAIChat(
             http=http,
-            origin=Origin(api="openai-chat", provider="p", model="m"),
+            origin=ORIGIN,
             access=KeyAccess(url=provider.url, key=None if own else Secret(KEY)),
             extra_headers={header: KEY} if own else {},
         )
-        with pytest.raises(BackendError) as caught:
-            await ask(backend)
-    error = caught.value
+        error = await failure(backend)
     assert KEY not in f"{error} {error!r} {error.message} {error.raw} {error.args}"
 
 

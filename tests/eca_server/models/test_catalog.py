@@ -9,60 +9,49 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.http import HTTPClient
-from eca_server.config.settings import Config, Cost, Limit, Model, Provider
+from eca_server.config.settings import Cost, Limit, Model, Provider
 from eca_server.models.backend import ModelInfo
 from eca_server.models.catalog import Catalog
 from eca_server.models.events import Usage
 from eca_server.models.facts import Capabilities, ModelFacts, Price
-from eca_server.models.listings import Endpoint, Listing
-from eca_server.models.models import Models
 from eca_server.secret import Secret
+from tests.eca_server.models.providers import models_of
 
 CATALOG = Catalog()
 
 
 @pytest.mark.parametrize(
-    ("model", "same_as"),
+    ("provider", "model", "same_as"),
     [
-        ("gpt-5-2025-08-07", "gpt-5"),
-        ("gpt-5-mini-2025-08-07", "gpt-5-mini"),
-        ("claude-sonnet-4-20250514", "claude-sonnet-4"),
-        ("claude-sonnet-4-5@20250929", "claude-sonnet-4-5"),
-        ("gemini-2.5-pro-preview-06-05", "gemini-2.5-pro"),
-        ("codestral-latest", "codestral"),
-        ("GLM-4.6", "glm-4.6"),
+        ("openai", "gpt-5-2025-08-07", "gpt-5"),
+        ("openai", "gpt-5-mini-2025-08-07", "gpt-5-mini"),
+        ("anthropic", "claude-sonnet-4-20250514", "claude-sonnet-4"),
+        ("anthropic", "claude-sonnet-4-5@20250929", "claude-sonnet-4-5"),
+        ("google", "gemini-2.5-pro-preview-06-05", "gemini-2.5-pro"),
+        ("mistral", "codestral-latest", "codestral"),
+        ("z-ai", "GLM-4.6", "glm-4.6"),
     ],
 )
-def test_a_date_behind_a_name_is_the_same_model(model: str, same_as: str) -> None:
-    provider = next(
-        each
-        for each in ("openai", "anthropic", "google", "mistral", "z-ai")
-        if CATALOG.facts(each, same_as).price
-    )
-    assert CATALOG.facts(provider, model) == CATALOG.facts(provider, same_as)
+def test_a_date_behind_a_name_is_the_same_model(provider: str, model: str, same_as: str) -> None:
+    facts = CATALOG.facts(provider, model)
+    assert facts == CATALOG.facts(provider, same_as) != ModelFacts()
 
 
 @pytest.mark.parametrize(
-    ("provider", "model"),
-    [
-        ("openai", "gpt-5.7"),
-        ("openai", "gpt-5-ultra"),
-        ("openai", "gpt"),
-        ("openai", ""),
-        ("anthropic", "claude-opus-4-99"),
-        ("nobody", "nothing"),
-    ],
+    ("provider", "models"),
+    [("openai", "gpt-5.7 gpt-5-ultra gpt "), ("anthropic", "claude-opus-4-99"), ("nobody", "no")],
 )
-def test_a_model_of_another_name_is_unknown(provider: str, model: str) -> None:
-    assert CATALOG.facts(provider, model) == ModelFacts()
+def test_a_model_of_another_name_is_unknown(provider: str, models: str) -> None:
+    for model in models.split(" "):
+        assert CATALOG.facts(provider, model) == ModelFacts()
 
 
 def test_the_longest_name_counts() -> None:
-    assert CATALOG.facts("openai", "gpt-5-mini") != CATALOG.facts("openai", "gpt-5")
-    assert CATALOG.facts("anthropic", "claude-opus-5-5") != CATALOG.facts(
-        "anthropic", "claude-opus-5"
-    )
+    for provider, name, longer in (
+        ("openai", "gpt-5", "gpt-5-mini"),
+        ("anthropic", "claude-opus-5", "claude-opus-5-5"),
+    ):
+        assert CATALOG.facts(provider, name) != CATALOG.facts(provider, longer)
 
 
 def test_a_model_sold_by_another_has_its_limits_but_no_price() -> None:
@@ -112,6 +101,8 @@ def test_what_the_provider_lists_counts_more_than_the_table() -> None:
     assert ModelFacts().with_cost(Usage(input=1, output=1)).cost is None
 
 
+URL = "http://localhost:1/v1"
+CACHED = {"input": 1, "output": 2, "cache_read": 0.5}
 GPT_5 = ModelFacts(context=400_000, output=128_000, images=True, reasoning=True)
 
 
@@ -123,43 +114,25 @@ GPT_5 = ModelFacts(context=400_000, output=128_000, images=True, reasoning=True)
         (Model(limit=Limit(output=9)), attrs.evolve(GPT_5, output=9)),
         (Model(image_input=False), attrs.evolve(GPT_5, images=False)),
         (Model(model_name="nothing known"), ModelFacts()),
-        (
-            Model(cost=Cost(input=1, output=2, cache_read=0.5)),
-            attrs.evolve(GPT_5, price=Price(input=1, output=2, cache_read=0.5)),
-        ),
+        (Model(cost=Cost(**CACHED)), attrs.evolve(GPT_5, price=Price(**CACHED))),
         (Model(cost=Cost(input=1)), GPT_5),
     ],
 )
 def test_what_is_configured_counts_more_than_the_table(model: Model, facts: ModelFacts) -> None:
-    provider = Provider(url="http://localhost:1/v1", models={"gpt-5": model})
-    models = Models(Config(providers={"p": provider}), environ={}, http=HTTPClient())
-    found_model = models.find("p/gpt-5")
-    assert found_model.facts == facts
-    assert (found_model.capabilities.context, found_model.capabilities.output) == (
-        facts.context,
-        facts.output,
-    )
-    assert found_model.capabilities.images == (facts.images is not False)
-    assert found_model.capabilities.reasoning == (facts.reasoning is True)
-
-
-URL = "http://localhost:1/v1"
-
-
-def listed(**models: ModelFacts) -> dict[Endpoint, Listing]:
-    infos = tuple(ModelInfo(name=name, facts=result) for name, result in models.items())
-    return {Endpoint("p", URL): Listing(models=infos, at=0)}
+    chosen = models_of({"p": Provider(url=URL, models={"gpt-5": model})}).find("p/gpt-5")
+    can = chosen.capabilities
+    assert chosen.facts == facts
+    assert (can.context, can.output) == (facts.context, facts.output)
+    assert can.images == (facts.images is not False)
+    assert can.reasoning == (facts.reasoning is True)
 
 
 def test_the_user_counts_more_than_the_provider_and_it_more_than_the_catalogue() -> None:
     facts = ModelFacts(tools=False, images=False, context=3, thinking=frozenset({"adaptive"}))
     configured = Model(model_name="o3", limit=Limit(context=2), image_input=True)
-    models = Models(
-        Config(providers={"p": Provider(url=URL, models={"mine": configured})}),
-        environ={},
-        http=HTTPClient(),
-        listing=listed(o3=facts, new=facts).get,
-    )
+    listed = [ModelInfo(name=name, facts=facts) for name in ("o3", "new")]
+    settings = Provider(url=URL, models={"mine": configured})
+    models = models_of({"p": settings}, listed={"p": listed})
     mine = models.find("p/mine").capabilities
     assert (mine.context, mine.images, mine.tools, mine.output) == (2, True, False, 100_000)
     assert mine.thinking == facts.thinking
@@ -168,20 +141,12 @@ def test_the_user_counts_more_than_the_provider_and_it_more_than_the_catalogue()
     assert (theirs.context, theirs.images, theirs.reasoning) == (3, False, True)
 
 
-def test_a_model_that_nothing_is_known_of_uses_tools_and_reads_pictures() -> None:
-    models = Models(Config(providers={"p": Provider(url=URL)}), environ={}, http=HTTPClient())
-    assert models.find("p/novel").capabilities == Capabilities()
-
-
-def test_a_provider_of_another_name_has_the_prices_of_the_one_at_its_base() -> None:
+def test_a_model_is_known_by_its_provider_or_its_base_and_else_can_all() -> None:
     work = Provider(url="https://api.openai.com/v1", key=Secret("k"))
-    models = Models(Config(providers={"work": work}), environ={}, http=HTTPClient())
-    assert models.find("work/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
-
-
-def test_a_model_that_is_not_configured_is_known_all_the_same() -> None:
-    models = Models(Config(), environ={"OPENAI_API_KEY": "sk-x"}, http=HTTPClient())
-    assert models.find("openai/gpt-5").facts == CATALOG.facts("openai", "gpt-5")
+    models = models_of({"p": Provider(url=URL), "work": work}, environ={"OPENAI_API_KEY": "sk-x"})
+    assert models.find("p/novel").capabilities == Capabilities()
+    known = CATALOG.facts("openai", "gpt-5")
+    assert models.find("work/gpt-5").facts == models.find("openai/gpt-5").facts == known
 
 
 def test_what_was_fetched_is_newer_and_what_it_leaves_open_is_as_packaged() -> None:
@@ -192,9 +157,8 @@ def test_what_was_fetched_is_newer_and_what_it_leaves_open_is_as_packaged() -> N
     assert catalog.facts("openai", "gpt-5-2030-01-01").context == 5
     assert catalog.facts("openai", "gpt-9") == ModelFacts()
     assert catalog.facts("reseller", "openai/gpt-5").context == 5
-    assert catalog.facts("anthropic", "claude-opus-5") == CATALOG.facts(
-        "anthropic", "claude-opus-5"
-    )
+    opus = ("anthropic", "claude-opus-5")
+    assert catalog.facts(*opus) == CATALOG.facts(*opus)
 
 
 def test_a_fetched_reseller_does_not_hide_what_the_maker_says() -> None:

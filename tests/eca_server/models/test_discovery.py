@@ -25,23 +25,21 @@ A, B = ModelInfo(name="a", facts=ModelFacts(context=7)), ModelInfo(name="b")
 
 
 class Lists:
-    """A backend that only lists models."""
+    """A backend that only lists models: an answer, an error, or nothing ever."""
 
-    def __init__(self, *answers: Any) -> None:
-        self._answers = list(answers)
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
 
     async def models(self) -> Sequence[ModelInfo]:
-        answer = self._answers.pop(0)
-        if isinstance(answer, BaseException):
-            raise answer
-        if answer is None:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        if self._answer is None:
             await trio.sleep_forever()
-        result: Sequence[ModelInfo] = answer
-        return result
+        return self._answer
 
 
-def lists(*answers: Any) -> Any:
-    return Lists(*answers)
+async def ask(discovery: Discovery, answer: Any, endpoint: Endpoint = FAR) -> bool:
+    return await discovery.ask(endpoint, Lists(answer))
 
 
 @pytest.fixture
@@ -55,9 +53,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_changed(tmp_path, now):
     first = Discovery(tmp_path)
     assert first.listing(FAR) is None
-    assert await first.ask(FAR, lists([A, B]))
-    assert not await first.ask(FAR, lists([A, B]))
-    assert await first.ask(FAR, lists([B, A]))
+    assert await ask(first, [A, B])
+    assert not await ask(first, [A, B])
+    assert await ask(first, [B, A])
     second = Discovery(tmp_path)
     listing = second.listing(FAR)
     assert listing is not None
@@ -70,7 +68,7 @@ async def test_a_list_is_stored_for_the_next_start_and_announced_only_if_it_chan
 
 
 async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(tmp_path, now):
-    await Discovery(tmp_path).ask(FAR, lists([A]))
+    await ask(Discovery(tmp_path), [A])
     assert not Discovery(tmp_path).is_due(FAR)
     now[0] += LIST_TTL
     assert Discovery(tmp_path).is_due(FAR)
@@ -83,11 +81,11 @@ async def test_who_was_asked_just_now_is_not_asked_again_by_the_next_server(tmp_
 )
 async def test_who_does_not_answer_in_time_is_shown_as_before(tmp_path, fault, autojump_clock, now):
     discovery = Discovery(tmp_path)
-    await discovery.ask(FAR, lists([A]))
+    await ask(discovery, [A])
     now[0] += 1e9
     later = Discovery(tmp_path)
     began = trio.current_time()
-    assert not await later.ask(FAR, lists(fault))
+    assert not await ask(later, fault)
     assert trio.current_time() - began <= LIST_SECONDS
     assert later.is_due(FAR)
     listing = later.listing(FAR)
@@ -97,7 +95,7 @@ async def test_who_does_not_answer_in_time_is_shown_as_before(tmp_path, fault, a
 
 async def test_an_incomprehensible_answer_ends_nothing(tmp_path, caplog):
     with caplog.at_level(logging.ERROR):
-        assert not await Discovery(tmp_path).ask(FAR, lists(ZeroDivisionError()))
+        assert not await ask(Discovery(tmp_path), ZeroDivisionError())
     assert "unreadable" in caplog.text
 
 
@@ -115,19 +113,19 @@ async def test_an_incomprehensible_answer_ends_nothing(tmp_path, caplog):
     ],
 )
 async def test_a_file_that_is_broken_or_half_written_is_as_good_as_none(tmp_path, content):
-    await Discovery(tmp_path).ask(FAR, lists([A]))
+    await ask(Discovery(tmp_path), [A])
     (file,) = (tmp_path / "models").glob("*.json")
     file.write_text(content)
     discovery = Discovery(tmp_path)
     assert discovery.listing(FAR) is None
-    assert await discovery.ask(FAR, lists([A]))
+    assert await ask(discovery, [A])
     assert Discovery(tmp_path).listing(FAR) is not None
 
 
 async def test_where_nothing_can_be_stored_it_is_learned_all_the_same(tmp_path):
     (tmp_path / "models").write_text("a file")
     discovery = Discovery(tmp_path)
-    assert await discovery.ask(FAR, lists([A]))
+    assert await ask(discovery, [A])
     assert discovery.listing(FAR) is not None
 
 
@@ -138,9 +136,9 @@ async def test_what_is_on_this_machine_is_asked_each_time_and_only_if_it_listens
     async with serve(answer) as server:
         here = Endpoint("p", server.url)
         discovery = Discovery(tmp_path)
-        assert await discovery.ask(here, lists([A]))
+        assert await ask(discovery, [A], here)
         assert discovery.is_due(here)
-    assert not await discovery.ask(here, lists([B]))
+    assert not await ask(discovery, [B], here)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -66,7 +66,7 @@ scripts = st.builds(
 def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
     """Return the events of these bytes, and the kind of the error at their end."""
     return decode(
-        api.decoder(new_keys()), chunks, content_type=api.content_type, framing=api.framing
+        api.decoder(new_key=new_keys()), chunks, content_type=api.content_type, framing=api.framing
     )
 
 
@@ -100,6 +100,7 @@ def test_a_call_without_a_name_is_a_protocol_error(api):
 NO_ANSWERS = [
     (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
     (b"hello there\n", "protocol", "hello there"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON"),
     (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
     (b'[{"error": {"code": 503, "message": "busy"}}]', "overloaded", "busy"),
     (b'{"half": ', "protocol", "JSON"),
@@ -109,6 +110,8 @@ NO_ANSWERS = [
 ]
 NO_EVENTS = [
     (b": only comments\n\n", "premature_stop", "broke off"),
+    (b"data: {\n\n", "protocol", "JSON"),
+    (b"data: 5\n\n", "protocol", "expected|5"),
     (b"data: [DONE]\n\n", "premature_stop", "broke off"),
 ]
 OF_ANOTHER_API = (b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n', "protocol", "expected")
@@ -118,12 +121,11 @@ OF_ANOTHER_API = (b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n', "prot
 def test_what_is_no_answer_is_reported_as_what_it_is(api):
     strange = [] if api.name in ("openai-chat", "anthropic") else [OF_ANOTHER_API]
     for body, kind, words in [*NO_ANSWERS, *strange, *(NO_EVENTS if api.framing == "sse" else [])]:
-        decoding = AnswerBody(
-            content_type="", decoder=api.decoder(lambda: "k"), framing=api.framing
-        )
+        decoding = AnswerBody(content_type="", decoder=api.decoder(), framing=api.framing)
         with pytest.raises(BackendError, match=words) as caught:
             list(itertools.chain(decoding.feed(body), decoding.close()))
         assert caught.value.kind == kind, body[:60]
+        assert caught.value.message.isprintable()
 
 
 def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
@@ -137,7 +139,8 @@ def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
 async def check_cuts_on_the_way(api: ScriptedAPI, stride: int) -> None:
     ends = range(1, len(b"".join(api.say(ALL))), stride)
     whole = expected(ALL)
-    async with api.talking([*cut_replies(api, ends), api.reply(ALL)]) as (provider, backend):
+    complete = [api.reply(ALL, close_delimited=True), api.reply(ALL)]
+    async with api.talking([*cut_replies(api, ends), *complete]) as (provider, backend):
         for _ in ends:
             answer, error = await ask_in_vain(backend)
             came = read_answer(answer)
@@ -155,7 +158,8 @@ async def check_cuts_on_the_way(api: ScriptedAPI, stride: int) -> None:
                     error.kind == "protocol" and not came.text
                 )
                 assert error.message
-        assert read_answer((await ask(backend))[0]) == whole
+        for _ in complete:
+            assert read_answer((await ask(backend))[0]) == whole
         await provider.until(lambda: provider.open_connections <= 1)
 
 

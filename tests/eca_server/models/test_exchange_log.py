@@ -9,16 +9,20 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply, wait
 from eca_server.models.access import KeyAccess
-from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.history import Message, Origin, TextPart
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.history import Origin
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.retry import RetryPolicy, stream_with_retries
 from eca_server.secret import Secret
+from tests.eca_server.models.histories import user
+from tests.eca_server.models.reading import TOOL
 
-ASKED = Request(
-    messages=[Message(role="user", parts=(TextPart("the prompt"),))],
-    tools=[Tool(name="f", description="d", parameters={"type": "object"})],
-)
+ASKED = Request(messages=[user("the prompt")], tools=[TOOL])
+
+
+@pytest.fixture(autouse=True)
+def debug_level(caplog):
+    caplog.set_level(logging.DEBUG, "eca_server.models")
 
 
 async def ask(script, *, query="", on_event=lambda _: None):
@@ -42,44 +46,34 @@ def lines(caplog) -> list[str]:
     ]
 
 
-async def test_a_request_is_logged_from_its_size_to_its_tokens(caplog):
-    caplog.set_level(logging.DEBUG, "eca_server.models")
+async def test_a_request_is_logged_from_its_size_to_its_tokens_and_no_content(caplog):
     await ask([reply("the ", "answer")], query="?api-version=1&key=planted-query")
-    sent, answered, first, ended = lines(caplog)
+    sent, *rest = lines(caplog)
     assert re.fullmatch(
         r"POST http://127\.0\.0\.1:\d+/v1/chat/completions\?api-version=\*\*\*&key=\*\*\* for p/m: "
         r"1 messages, 1 tools, \d+ bytes",
         sent,
     )
-    assert answered == "status 200 after N ms"
-    assert first == "first event after N ms"
-    assert ended == "finished (stop) after N ms; tokens: 10 input, 2 output"
-
-
-async def test_no_message_and_no_key_is_in_the_log(caplog):
-    caplog.set_level(logging.DEBUG, "eca_server.models")
+    assert rest == [
+        "status 200 after N ms",
+        "first event after N ms",
+        "finished (stop) after N ms; tokens: 10 input, 2 output",
+    ]
     quoting = Reply(status=400, body={"error": {"message": "the prompt, by planted-key"}})
-    await ask([reply("the answer")])
     with pytest.raises(BackendError):
         await ask([quoting])
     for content in ("the prompt", "the answer", "planted"):
         assert content not in caplog.text
 
 
-async def test_refusals_and_further_tries_are_reported(caplog):
-    caplog.set_level(logging.DEBUG, "eca_server.models")
+async def test_refusals_further_tries_and_stops_are_reported(caplog):
     busy = Reply(status=503, body={"error": {"message": "busy"}})
     await ask([busy, reply("Hi")])
-    logged = lines(caplog)
-    assert logged[1:4] == [
+    assert lines(caplog)[1:4] == [
         "status 503 after N ms",
         "ended after N ms",
         "p/m: overloaded, try 2 of 5 in 0.0 s",
     ]
-
-
-async def test_a_stop_is_reported(caplog):
-    caplog.set_level(logging.DEBUG, "eca_server.models")
     with trio.CancelScope() as scope:
         await ask([reply("Hi", wait("for ever"))], on_event=lambda _: scope.cancel())
     assert lines(caplog)[-1] == "stopped after N ms"

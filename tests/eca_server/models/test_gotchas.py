@@ -1,36 +1,95 @@
-"""The table of known problems is complete, and its tests exist."""
+"""Known problems of model APIs, by number, each with the test that shows it."""
 
-import ast
 from pathlib import Path
 
-import pytest
+TESTS = Path(__file__).parents[2]
+PLACES = ("eca_server/models", "eca_server/agent/chat", "eca_protocol")
+SHOWN = {
+    "1 2": "test_an_answer_that_breaks_off_on_its_way_ends_at_once",
+    "3": "test_a_stream_that_is_cut_gives_a_prefix_of_its_events_and_a_premature_stop",
+    "4": "test_the_same_script_is_the_same_answer",
+    "5 7": "test_line_ends_of_every_kind_and_single_bytes_give_the_same_events",
+    "6": "test_events_are_read_by_the_standard",
+    "8": "test_an_answer_ends_though_its_connection_stays_open",
+    "9": "test_an_answer_that_was_not_streamed_is_the_same_one",
+    "10": "test_an_error_has_the_same_class_over_every_api",
+    "11": "test_a_compressed_stream_is_read_all_the_same",
+    "12": "test_each_timer_has_its_length_and_its_name",
+    "13": "test_comments_are_progress_events_and_no_answer",
+    "14": "test_a_hundred_turns_stopped_at_once_close_a_hundred_connections",
+    "15": "test_a_pooled_connection_that_the_server_drops_is_replaced_silently",
+    "16": "test_a_redirect_is_reported_and_the_key_goes_nowhere",
+    "17": "test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused",
+    "18": "test_bytes_that_are_not_unicode_are_replaced_and_end_nothing",
+    "19": "test_what_no_proxy_names_and_this_machine_are_asked_directly",
+    "19b": "test_chunks_that_came_together_starve_no_other_task_and_can_be_stopped",
+    "20": "test_what_cannot_be_sent_is_an_error_of_the_configuration",
+    "21": "test_a_plain_answer_is_started_text_usage_and_finished",
+    "22": "test_the_last_counts_win_wherever_they_stand_and_their_parts_do_not_overlap",
+    "23": "test_what_was_not_counted_by_the_provider_is_estimated",
+    "24 26 37": "test_two_calls_are_two_calls_however_they_are_labelled",
+    "25": "test_a_different_name_starts_a_new_call",
+    "27": "test_complete_calls_decide_whatever_the_reason_says",
+    "28": "test_a_call_cut_by_the_limit_is_not_to_be_run",
+    "29": "test_reasoning_is_one_block_with_its_text_once_whatever_the_field",
+    "30": "test_tags_are_reasoning_only_at_the_very_start",
+    "31 32": "test_what_the_model_thought_goes_back_where_it_must",
+    "33": "test_an_error_inside_a_stream_is_raised_as_what_it_is",
+    "34": "test_an_empty_answer_behind_results_is_an_end_and_behind_a_prompt_an_error",
+    "35": "test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one_model_does",
+    "36": "test_a_call_that_the_provider_cannot_read_is_asked_for_once_more",
+    "38": "test_choices_that_share_an_answer_are_merged",
+    "39": "test_nulls_and_absences_are_nothing",
+    "40": "test_a_second_request_has_the_first_answer_with_the_ids_of_its_calls",
+    "41": "test_what_was_never_streamed_is_taken_from_the_whole_items",
+    "42": "test_an_answer_holds_what_came",
+    "43 49": "test_an_overload_is_retried_and_no_answer_that_breaks_off",
+    "44": "test_reasoning_without_text_is_begun_ended_and_stored_as_it_is_when_done",
+    "45": "test_every_history_is_written_as_a_strict_server_wants_it",
+    "46": "test_items_go_back_in_their_order_with_what_the_model_wants_of_them",
+    "46b": "test_reasoning_that_is_not_taken_back_is_left_out_once_and_for_all",
+    "47": "test_an_answer_holds_what_came",
+    "48": "test_pings_and_what_is_new_are_passed_over",
+    "50": "test_arguments_are_the_pieces_or_else_what_the_start_says",
+    "51": "test_results_are_in_one_message_before_what_the_user_says",
+    "52": "test_what_the_model_thought_goes_back_byte_for_byte",
+    "53": "test_the_last_mark_of_a_request_is_in_the_next_one_too",
+    "54": "test_thinking_that_is_not_taken_back_is_left_out_of_one_more_try",
+    "55": "test_an_answer_that_pauses_continues_as_if_it_had_not",
+    "56": "test_a_refused_answer_is_shown_and_is_not_in_the_next_request",
+    "57": "test_every_history_is_written_as_the_api_wants_it",
+    "58": "test_the_limit_of_an_answer_is_learned_from_a_refusal",
+    "59": "test_calls_run_whatever_the_stop_reason_says",
+    "60": "test_the_last_known_counts_count_and_nothing_is_added",
+    "61": "test_the_key_is_in_its_header_and_the_stream_is_asked_for",
+    "62": "test_what_the_model_made_goes_back_exactly_as_it_came",
+    "63": "test_an_answer_held_back_or_cut_or_a_blocked_prompt_is_reported_with_its_reason",
+    "64 79": "test_what_a_provider_says_has_its_class",
+    "65": "test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not",
+    "66": "test_token_counts_are_disjoint",
+    "67": "test_a_call_that_cannot_be_read_is_requested_once_more_with_a_note",
+    "68": "test_calls_and_results_are_in_order_with_their_names",
+    "69": "test_an_error_has_the_same_class_over_every_api",
+    "70": "test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on",
+    "71": "test_the_window_is_the_same_for_each_caller_and_grows_with_the_need",
+    "72": "test_a_count_that_is_missing_is_unknown",
+    "73": "test_a_device_login_shows_its_code_and_asks_until_it_was_entered",
+    "74": "test_a_refused_token_is_renewed_once",
+    "75": "test_the_client_that_wants_a_request_is_sent_it",
+    "76": "test_many_tasks_and_servers_renew_once",
+    "77": "test_a_login_that_was_withdrawn_is_over_until_another_server_stores_one",
+    "78": "test_the_wait_that_headers_demand",
+    "80": "test_a_key_that_is_quoted_back_is_masked",
+    "81": "test_any_answer_before_the_next_request_is_legal",
+    "82": "test_each_api_continues_where_another_one_was",
+    "83": "test_arguments_are_strict_json_or_an_error_for_the_model",
+    "84": "test_nothing_of_http_is_loaded_before_its_use",
+}
 
-from tests.eca_server.models.gotchas import GOTCHAS
 
-NUMBERS = {*map(str, range(1, 85)), "19b", "46b"}
-HERE = Path(__file__).parent
-
-
-def names_of(module: Path) -> set[str]:
-    """Return the tests of a module; those of a class follow its name."""
-    body = ast.parse(module.read_text()).body
-    classes = {each.name: each.body for each in body if isinstance(each, ast.ClassDef)}
-    return {
-        prefix + each.name
-        for prefix, inside in [("", body), *((f"{name}::", its) for name, its in classes.items())]
-        for each in inside
-        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-
-
-def test_every_one_has_its_row():
-    assert GOTCHAS.keys() == NUMBERS
-
-
-@pytest.mark.parametrize("number", sorted(GOTCHAS))
-def test_the_test_that_shows_it_is_there(number):
-    module, shown, name = GOTCHAS[number].partition("::")
-    if shown:
-        assert name in names_of((HERE / module).resolve())
-    else:
-        assert len(module.split()) > 3, "a reason"
+def test_every_problem_has_a_test():
+    numbers = [number for each in SHOWN for number in each.split()]
+    assert sorted(numbers) == sorted([*map(str, range(1, 85)), "19b", "46b"])
+    modules = [path for place in PLACES for path in (TESTS / place).rglob("test_*.py")]
+    text = "".join(path.read_text() for path in modules)
+    assert [name for name in SHOWN.values() if f"def {name}(" not in text] == []

@@ -1,26 +1,42 @@
-"""The repair of any history, interrupted or not, into one that a strict server accepts."""
+"""The part of a history that is sent: from its last summary on, repaired for a strict server."""
 
 import json
 import re
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.models.history import (
     BlockPart,
+    CompactionPart,
     Message,
     ReasoningPart,
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    effective_history,
     repair,
 )
-from tests.eca_server.models.histories import OURS, histories
+from tests.eca_server.models.histories import (
+    histories,
+    model,
+    tool,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.eca_server.models.reading import only
 
 
 @given(histories)
 def test_a_repaired_history_keeps_every_rule(history):
     repaired = repair(history)
+    check(repaired)
+    assert repair(repaired) == repaired
+
+
+def check(repaired):
     assert repaired[0].role == "user"
     assert repaired[-1].role in ("user", "tool")
     ids: set[str] = set()
@@ -45,48 +61,68 @@ def test_a_repaired_history_keeps_every_rule(history):
     assert expected == []
 
 
-@given(histories)
-def test_a_repair_of_a_repaired_history_changes_nothing(history):
-    repaired = repair(history)
-    assert repair(repaired) == repaired
-
-
-@given(
-    st.lists(
-        st.tuples(st.text("ab", min_size=1, max_size=3), st.booleans()), min_size=1, max_size=5
-    )
+exchanges = st.lists(
+    st.tuples(st.text("ab", min_size=1, max_size=3), st.booleans()), min_size=1, max_size=5
 )
+
+
+@given(exchanges)
 def test_a_valid_history_is_left_alone(exchanges):
     history: list[Message] = []
     for number, (text, calls_tool) in enumerate(exchanges):
-        history.append(Message(role="user", parts=(TextPart(text),)))
-        parts: tuple = (ReasoningPart(text="hm"), TextPart(text))
-        if calls_tool:
-            call = ToolCallPart(id=f"c{number}", name="f", raw='{"n": 1}', arguments={"n": 1})
-            result = ToolResultPart(call_id=call.id, parts=(TextPart("r"),))
-            history.append(Message(role="assistant", parts=(*parts, call), origin=OURS))
-            history.append(Message(role="tool", parts=(result,)))
-        history.append(Message(role="assistant", parts=parts, origin=OURS))
-    history.append(Message(role="user", parts=(TextPart("last"),)))
+        parts = ReasoningPart(text="hm"), text
+        call = tool_call(f"c{number}", raw='{"n": 1}', arguments={"n": 1})
+        called = [model(*parts, call), tool(tool_result(call.id))] if calls_tool else []
+        history += [user(text), *called, model(*parts)]
+    history.append(user("last"))
     assert repair(history) == tuple(history)
 
 
 def test_an_interrupted_answer_keeps_its_text_and_nothing_unfinished():
-    call = ToolCallPart(id="a", name="f", raw="{}", arguments={})
-    parts = (ReasoningPart(text="hm"), TextPart("Hel"), call)
-    user = Message(role="user", parts=(TextPart("x"),))
-    stopped = Message(role="assistant", parts=parts, origin=OURS, interrupted=True)
-    assert repair([user, stopped, user])[1].parts == (TextPart("Hel"),)
-    whole = Message(role="assistant", parts=parts, origin=OURS)
-    _, answer, results, _ = repair([user, whole, user])
-    assert answer.parts == parts
+    whole = model(ReasoningPart(text="hm"), "Hel", tool_call())
+    stopped = attrs.evolve(whole, interrupted=True)
+    assert repair([user(), stopped, user()])[1].parts == (TextPart("Hel"),)
+    _, answer, results, _ = repair([user(), whole, user()])
+    assert answer.parts == whole.parts
     assert results.parts[0].is_error
 
 
 def test_a_whole_answer_loses_nothing_to_an_interrupted_one_before_it():
-    user = Message(role="user", parts=(TextPart("x"),))
-    cut = Message(role="assistant", parts=(TextPart("Hel"),), interrupted=True)
-    whole = Message(role="assistant", parts=(TextPart("Hello"), BlockPart(raw={})))
-    repaired = repair([user, cut, whole, user])
+    cut, whole = model("Hel", interrupted=True), model("Hello", BlockPart(raw={}))
+    repaired = repair([user(), cut, whole, user()])
     assert repaired[1].parts == (*cut.parts, *whole.parts)
     assert repair(repaired) == repaired
+
+
+markers = st.builds(
+    lambda summary, rest: user(CompactionPart(summary), *rest),
+    st.sampled_from(["it was about {} and {0}", "short"]),
+    st.sampled_from([(), ("the prompt",)]),
+)
+
+
+@given(histories, markers, histories)
+def test_nothing_before_the_last_summary_is_sent(before, marker, after):
+    effective = effective_history([*before, marker, *after])
+    assert effective == effective_history([marker, *after])
+    summary, *rest = marker.parts
+    first, *retained = effective[0].parts
+    assert summary.summary in first.text
+    assert retained == rest
+    assert effective[1:] == effective_history(after) == tuple(after)
+    repaired = repair(effective)
+    check(repaired)
+    assert not any(only(CompactionPart, message.parts) for message in repaired)
+
+
+def test_of_two_summaries_the_last_counts():
+    first, second = user(CompactionPart("first")), user(CompactionPart("second"), "prompt")
+    effective = effective_history([user("a"), first, user("b"), second, user("c")])
+    assert [part.text.count("second") for part in effective[0].parts] == [1, 0]
+    assert effective[1:] == (user("c"),)
+
+
+def test_the_result_of_a_call_that_was_summarized_is_not_sent():
+    marker, result = user(CompactionPart("s")), tool(tool_result())
+    [sent] = repair(effective_history([user(), model(tool_call()), marker, result, user("b")]))
+    assert [part.text for part in sent.parts][1:] == ["b"]

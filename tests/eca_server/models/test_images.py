@@ -22,45 +22,35 @@ from eca_server.models.attachments import (
     suspected_attachments,
     without_attachments,
 )
-from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.events import Event, Note
-from eca_server.models.history import (
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models.backend import BackendError, Request
+from eca_server.models.events import Event
+from eca_server.models.history import FilePart, ImagePart, Message, Origin
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.secret import Secret
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI
+from tests.eca_server.models.histories import OURS, file, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.providers import models_of
-from tests.eca_server.models.reading import ask
+from tests.eca_server.models.reading import TOOL, ask, failure, notes
 
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
 SHOWN = ImagePart(media_type="image/png", data=b"\x89PNG\r\n\x1a\nby the user")
 MADE = ImagePart(media_type="image/jpeg", data=b"\xff\xd8\xffby a tool")
-READ = FilePart(name="plan.pdf", media_type="application/pdf", data=b"%PDF-1.7 in a tool's result")
-GIVEN = FilePart(name="spec.pdf", media_type="application/pdf", data=b"%PDF-1.7 by the user")
+READ = file("plan.pdf", "application/pdf", b"%PDF-1.7 in a tool's result")
+GIVEN = file("spec.pdf", "application/pdf", b"%PDF-1.7 by the user")
 ALL = (SHOWN, MADE, READ, GIVEN)
-
-TOOL = Tool(name="f", description="d", parameters={"type": "object"})
 ELSEWHERE = Origin(api="x", provider="y", model="z")
 HI = ScriptedAnswer(text=["Hi"])
 KEY = "a-key-that-looks-like-words"
+OMITTED = "this model does not accept images"
 
 
 def history(*, origin: Origin = ELSEWHERE) -> list[Message]:
     """Return a history with all attachments, from the user and from a tool."""
-    call = ToolCallPart(id="call_1", name="f", raw="{}", arguments={})
-    result = ToolResultPart(call_id="call_1", parts=(TextPart("Look:"), MADE, READ))
     return [
-        Message(role="user", parts=(TextPart("What is this?"), SHOWN, GIVEN)),
-        Message(role="assistant", parts=(call,), origin=origin),
-        Message(role="tool", parts=(result,)),
+        user("What is this?", SHOWN, GIVEN),
+        model(tool_call(), origin=origin),
+        tool(tool_result("c", "Look:", MADE, READ)),
     ]
 
 
@@ -95,72 +85,48 @@ async def talking(
         yield provider, backend
 
 
+def asking(messages: list[Message]) -> Request:
+    return Request(messages=messages, tools=[TOOL])
+
+
 async def events_of(backend: HTTPBackend, messages: list[Message]) -> list[Event]:
-    _, events = await ask(backend, Request(messages=messages, tools=[TOOL]))
-    return events
+    return (await ask(backend, asking(messages)))[1]
 
 
-def notes(events: list[Event]) -> list[str]:
-    return [event.text for event in events if isinstance(event, Note)]
+async def body_of(api: ScriptedAPI, **options: Any) -> Any:
+    """Return the request for the history with all attachments."""
+    async with talking(api, api.reply(HI), **options) as (provider, backend):
+        await events_of(backend, history())
+        return provider.requests[0].body
 
 
 @each_api
-async def test_pictures_are_seen_once_each_with_what_they_are(api):
-    async with talking(api, api.reply(HI)) as (provider, backend):
-        await events_of(backend, history())
-        [request] = provider.requests
-    assert [times(part, request.body) for part in (SHOWN, MADE)] == [1, 1]
+async def test_pictures_and_documents_are_seen_once_each_by_those_that_can(api):
+    body = await body_of(api)
+    can_read = api.name in ("anthropic", "google", "openai-responses")
+    assert [times(part, body) for part in ALL] == [1, 1, int(can_read), int(can_read)]
+    assert all(any(name in each for each in strings(body)) for name in ("plan.pdf", "spec.pdf"))
     if api.name != "ollama":  # which asks the server
-        assert all(kind in json.dumps(request.body) for kind in ("image/png", "image/jpeg"))
+        assert all(kind in json.dumps(body) for kind in ("image/png", "image/jpeg"))
 
 
 @each_api
 async def test_a_model_that_sees_none_reads_a_note_for_each(api):
-    async with talking(api, api.reply(HI), images=False) as (provider, backend):
-        await events_of(backend, history())
-        [request] = provider.requests
-    assert [times(part, request.body) for part in (SHOWN, MADE)] == [0, 0]
-    left_out = [
-        string for string in strings(request.body) if "this model does not accept images" in string
-    ]
-    assert sum(string.count("this model does not accept images") for string in left_out) == 2
+    body = await body_of(api, images=False)
+    assert [times(part, body) for part in (SHOWN, MADE)] == [0, 0]
+    assert sum(string.count(OMITTED) for string in strings(body)) == 2
 
 
-@each_api
-async def test_documents_are_read_by_those_that_can_and_named_to_the_others(api):
-    async with talking(api, api.reply(HI)) as (provider, backend):
-        await events_of(backend, history())
-        body = provider.requests[0].body
-    can_read = api.name in ("anthropic", "google", "openai-responses")
-    assert [times(part, body) for part in (READ, GIVEN)] == ([1, 1] if can_read else [0, 0])
-    assert all(any(name in each for each in strings(body)) for name in ("plan.pdf", "spec.pdf"))
-
-
-async def test_over_chat_completions_documents_are_for_the_servers_that_take_them():
-    [api] = [each for each in EVERY_API if each.name == "openai-chat"]
-    for known, count in {"openai": 1, "openrouter": 1, "groq": 0}.items():
-        async with talking(api, api.reply(HI), known=known) as (provider, backend):
-            await events_of(backend, history())
-            body = provider.requests[0].body
-        assert [times(part, body) for part in (READ, GIVEN)] == [count, count]
-
-
-@each_api
-async def test_the_last_request_had_them_and_so_has_the_next(api):
-    async with talking(api, api.reply(HI), api.reply(HI)) as (provider, backend):
-        messages = history(origin=api.origin)
-        answer, _ = await ask(backend, Request(messages=messages, tools=[TOOL]))
-        messages += [answer.message(api.origin), Message(role="user", parts=(TextPart("And?"),))]
-        await events_of(backend, messages)
-        first, second = (request.body for request in provider.requests)
-    assert [times(part, first) for part in ALL] == [times(part, second) for part in ALL]
+@pytest.mark.parametrize(("known", "count"), [("openai", 1), ("openrouter", 1), ("groq", 0)])
+async def test_over_chat_completions_documents_are_for_the_servers_that_take_them(known, count):
+    body = await body_of(EVERY_API[0], known=known)
+    assert [times(part, body) for part in (READ, GIVEN)] == [count, count]
 
 
 @each_api
 async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api):
     refused = api.refusing(400, words=f"Could not process image ({KEY})")
-    script = refused, api.reply(HI), api.reply(HI)
-    async with talking(api, *script) as (provider, backend):
+    async with talking(api, refused, api.reply(HI), api.reply(HI)) as (provider, backend):
         messages = history()
         events = await events_of(backend, messages)
         again = await events_of(backend, messages)
@@ -175,11 +141,10 @@ async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api)
 
 @each_api
 async def test_what_was_taken_before_is_not_blamed(api):
-    script = api.refusing(400, words="this document is encrypted"), api.reply(HI)
-    new = FilePart(name="x.pdf", media_type="application/pdf", data=b"%PDF-1.4 locked")
-    async with talking(api, *script) as (provider, backend):
-        message = Message(role="assistant", parts=(TextPart("A cat."),), origin=api.origin)
-        messages = [*history(), message, Message(role="user", parts=(TextPart("And?"), new))]
+    refused = api.refusing(400, words="this document is encrypted")
+    new = file("x.pdf", "application/pdf", b"%PDF-1.4 locked")
+    async with talking(api, refused, api.reply(HI)) as (provider, backend):
+        messages = [*history(), model("A cat.", origin=api.origin), user("And?", new)]
         events = await events_of(backend, messages)
         first, second = (request.body for request in provider.requests)
     assert len(notes(events)) == 1
@@ -191,35 +156,28 @@ async def test_what_was_taken_before_is_not_blamed(api):
 async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(api):
     refused = api.refusing(400, words=f"messages: something is wrong ({KEY})")
     async with talking(api, refused, refused, api.reply(HI)) as (provider, backend):
-        with pytest.raises(BackendError) as caught:
-            await events_of(backend, history())
-        assert "something is wrong (***)" in caught.value.message
+        error = await failure(backend, asking(history()))
+        assert "something is wrong (***)" in error.message
         assert len(provider.requests) == 2
         await events_of(backend, history())
         assert times(SHOWN, provider.requests[-1].body) == 1
 
 
-@each_api
-async def test_without_a_picture_a_refusal_is_just_an_error(api):
-    async with talking(api, api.refusing(400, words="no")) as (provider, backend):
-        with pytest.raises(BackendError):
-            await events_of(backend, [Message(role="user", parts=(TextPart("Hello"),))])
-        assert len(provider.requests) == 1
-
-
-def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much():
-    ours = Origin(api="a", provider="p", model="m")
-    old = [*history(), Message(role="assistant", parts=(TextPart("a"),), origin=ours)]
-    new = [*old, Message(role="user", parts=(TextPart("b"),))]
-    wrong = BackendError("invalid_request", "no", status=400)
-    too_large = BackendError("request_too_large", "no", status=413)
-    assert suspected_attachments(history(), wrong, ours) == set(ALL)
-    assert suspected_attachments(new, wrong, ours) == frozenset()
-    assert suspected_attachments(new, too_large, ours) == set(ALL)
-    assert (
-        suspected_attachments(history(), BackendError("overloaded", "no", status=529), ours)
-        == frozenset()
-    )
+@pytest.mark.parametrize(
+    ("status", "kind", "is_new", "suspected"),
+    [
+        (400, "invalid_request", True, set(ALL)),
+        (400, "invalid_request", False, set()),
+        (413, "request_too_large", False, set(ALL)),
+        (529, "overloaded", True, set()),
+    ],
+)
+def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much(
+    status, kind, is_new, suspected
+):
+    messages = history() if is_new else [*history(), model("a"), user("b")]
+    error = BackendError(kind, "no", status=status)
+    assert suspected_attachments(messages, error, OURS) == suspected
 
 
 def test_a_history_without_some_of_them_is_otherwise_the_same():

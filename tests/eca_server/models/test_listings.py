@@ -16,40 +16,24 @@ from eca_server.models.listings import (
     listing_to_json,
 )
 from eca_server.models.model_list import read_models
+from tests.eca_server.models.reading import odd_values
 
 
 def names(*listed: str) -> list[str]:
     return [model.name for model in chat_models(ModelInfo(name=name) for name in listed)]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "text-embedding-3-large",
-        "nomic-embed-text:latest",
-        "mistral-ocr-latest",
-        "gpt-image-1",
-        "gpt-4o-realtime-preview",
-        "gpt-4o-mini-tts",
-        "whisper-large-v3",
-        "omni-moderation-latest",
-        "dall-e-3",
-        "meta-llama/llama-guard-4-12b",
-        "gemini-2.5-flash-live",
-        "imagen-4",
-        "babbage-002",
-        "",
-    ],
-)
-def test_what_is_not_for_chats_is_not_offered(name):
-    assert names(name) == []
+NOT_FOR_CHATS = """
+text-embedding-3-large nomic-embed-text:latest mistral-ocr-latest gpt-image-1
+gpt-4o-realtime-preview gpt-4o-mini-tts whisper-large-v3 omni-moderation-latest dall-e-3
+meta-llama/llama-guard-4-12b gemini-2.5-flash-live imagen-4 babbage-002
+"""
+FOR_CHATS = ["gpt-6.1-sol", "qwen3:8b", "olive-7b", "a/b", "imaginary", "o3", "devoted-2", "ttsx"]
 
 
-@pytest.mark.parametrize(
-    "name", ["gpt-6.1-sol", "qwen3:8b", "olive-7b", "a/b", "imaginary", "o3", "devoted-2", "ttsx"]
-)
-def test_what_may_be_for_chats_is_offered(name):
-    assert names(name, name) == [name]
+def test_what_may_be_for_chats_is_offered_once():
+    assert names(*NOT_FOR_CHATS.split(), "") == []
+    assert names(*FOR_CHATS, *FOR_CHATS) == FOR_CHATS
 
 
 def test_of_a_long_list_the_first_are_offered_in_its_order():
@@ -57,58 +41,47 @@ def test_of_a_long_list_the_first_are_offered_in_its_order():
     assert names(*listed) == listed[:MAX_MODELS]
 
 
+ROUTED = {
+    "context_length": 9,
+    "top_provider": {"max_completion_tokens": 5, "context_length": 8},
+    "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+    "supported_parameters": ["max_tokens", "reasoning"],
+}
+ABLE = {"completion_chat": True, "function_calling": False, "vision": False}
+
+
 @pytest.mark.parametrize(
-    ("listed", "told"),
+    ("listed", "facts"),
     [
-        ({"id": "m", "object": "model"}, ModelFacts()),
+        ({"object": "model"}, {}),
+        (ROUTED, {"context": 9, "output": 5, "images": False, "tools": False, "reasoning": True}),
         (
-            {
-                "id": "m",
-                "context_length": 9,
-                "top_provider": {"max_completion_tokens": 5, "context_length": 8},
-                "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
-                "supported_parameters": ["max_tokens", "reasoning"],
-            },
-            ModelFacts(context=9, output=5, images=False, tools=False, reasoning=True),
+            {"max_context_length": 7, "capabilities": ABLE},
+            {"context": 7, "tools": False, "images": False},
+        ),
+        ({"context_window": 6, "max_completion_tokens": 3}, {"context": 6, "output": 3}),
+        ({"max_model_len": 4, "active": True}, {"context": 4}),
+        ({"type": "llm", "max_context_length": 4}, {"context": 4}),
+        ({"meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, {"context": 8192}),
+        ({"meta": {"n_ctx_train": 32768}}, {"context": 32768}),
+        ({"context_length": 5, "meta": {"n_ctx": 9}}, {"context": 5}),
+        (
+            {"reasoning": {"supported_efforts": ["low", "high", "high", 3, "A b"]}},
+            {"reasoning": True, "efforts": ("low", "high")},
         ),
         (
-            {
-                "id": "m",
-                "max_context_length": 7,
-                "capabilities": {
-                    "completion_chat": True,
-                    "function_calling": False,
-                    "vision": False,
-                },
-            },
-            ModelFacts(context=7, tools=False, images=False),
+            {"supported_reasoning_efforts": ["none", "max"]},
+            {"reasoning": True, "efforts": ("none", "max")},
         ),
-        (
-            {"id": "m", "context_window": 6, "max_completion_tokens": 3, "active": True},
-            ModelFacts(context=6, output=3),
-        ),
-        ({"id": "m", "max_model_len": 4}, ModelFacts(context=4)),
-        ({"id": "m", "type": "llm", "max_context_length": 4}, ModelFacts(context=4)),
-        ({"id": "m", "meta": {"n_ctx": 8192, "n_ctx_train": 32768}}, ModelFacts(context=8192)),
-        ({"id": "m", "meta": {"n_ctx_train": 32768}}, ModelFacts(context=32768)),
-        ({"id": "m", "context_length": 5, "meta": {"n_ctx": 9}}, ModelFacts(context=5)),
-        (
-            {"id": "m", "reasoning": {"supported_efforts": ["low", "high", "high", 3, "A b"]}},
-            ModelFacts(reasoning=True, efforts=("low", "high")),
-        ),
-        (
-            {"id": "m", "supported_reasoning_efforts": ["none", "max"]},
-            ModelFacts(reasoning=True, efforts=("none", "max")),
-        ),
-        ({"id": "m", "reasoning": {"supported_efforts": None}}, ModelFacts()),
-        ({"id": "m", "context_length": None, "architecture": None}, ModelFacts()),
-        ({"id": "m", "context_length": "9", "capabilities": ["x"]}, ModelFacts()),
+        ({"reasoning": {"supported_efforts": None}}, {}),
+        ({"context_length": None, "architecture": None}, {}),
+        ({"context_length": "9", "capabilities": ["x"]}, {}),
     ],
 )
-def test_what_each_server_lists_of_its_models_is_read(listed, told):
-    model = ModelInfo(name="m", facts=told)
-    assert read_models({"data": [listed]}) == [model]
-    assert read_models([listed]) == [model]
+def test_what_each_server_lists_of_its_models_is_read(listed, facts):
+    data = [{"id": "m", **listed}]
+    model = ModelInfo(name="m", facts=ModelFacts(**facts))
+    assert read_models({"data": data}) == read_models(data) == [model]
 
 
 @pytest.mark.parametrize(
@@ -151,19 +124,10 @@ def test_a_stored_listing_is_the_same_after_a_restart(models, at):
     assert listing_from_json(listing_to_json(listing)) == listing
 
 
-odd = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["at", "models", "name", "context", "thinking", "tools"]), inner
-        )
-    ),
-    max_leaves=10,
-)
+KEYS = ("at", "models", "name", "context", "thinking", "tools")
 
 
-@given(odd)
+@given(odd_values(KEYS, st.integers() | st.text(max_size=3)))
 def test_whatever_is_stored_breaks_nothing(value):
     for rest in (value, {"at": 1, "models": value}, {"at": 1, "models": [value]}):
         listing = listing_from_json(rest)

@@ -1,65 +1,67 @@
-"""Requests to a model: its tools, its earlier reasoning, its variant."""
+"""Requests to a model: its tools, its earlier reasoning, its variant, its retries."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply
 from eca_protocol.tls import ClientCertificate
-from eca_server.config.login_settings import Network
-from eca_server.config.settings import Config, Retry
-from eca_server.config.settings import Model as ModelConfig
-from eca_server.config.settings import Provider as ProviderConfig
-from eca_server.models.backend import BackendError, ModelInfo, Request, Tool
+from eca_server.config.settings import Config, Model, Network, Retry
+from eca_server.config.settings import Provider as Settings
+from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.facts import ModelFacts
-from eca_server.models.history import Message, Origin, ReasoningPart, TextPart
-from eca_server.models.listings import Listing
-from eca_server.models.models import Models
+from eca_server.models.history import Origin, ReasoningPart
+from eca_server.models.reasoning import select_reasoning
 from eca_server.models.retry import RetryPolicy
 from eca_server.secret import Secret
+from tests.eca_server.models.histories import histories, model, user
+from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import HELLO, TOOL, only
 
-TOOL = Tool(name="look", description="Look.", parameters={"type": "object"})
-ASKED = Message(role="user", parts=(TextPart("hi"),))
+CANNOT = ModelInfo(name="cannot", facts=ModelFacts(tools=False))
 
 
-async def sent(request: Request, name: str = "p/m", **model: Any) -> Any:
-    """Return the body of a request to a model with this configuration."""
-    result = [ModelInfo(name="cannot", facts=ModelFacts(tools=False))]
-    async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
-        configured = ProviderConfig(
-            url=provider.url, models={"m": ModelConfig(**model), "cannot": ModelConfig()}
+async def sent(
+    name: str = "p/m",
+    *,
+    variant: str | None = None,
+    request: Request = HELLO,
+    retry: Retry | None = None,
+    script: Any = (),
+    **settings: Any,
+) -> list[Any]:
+    """Return the bodies of the requests to a model with these settings."""
+    provider_name, _, own = name.partition("/")
+    async with Provider(script, otherwise=reply("Hi")) as provider, HTTPClient() as http:
+        models = {own.partition(":")[0]: Model(**settings)}
+        configured = Settings(url=provider.url, models=models, retry=retry or Retry())
+        made = models_of({provider_name: configured}, http=http, listed={"p": [CANNOT]})
+        chosen = made.find(name, variant)
+        wanted = Request(
+            messages=request.messages, tools=request.tools, reasoning_effort=chosen.effort
         )
-        models = Models(
-            Config(providers={"p": configured}),
-            environ={},
-            http=http,
-            listing=lambda endpoint: (
-                Listing(models=tuple(result), at=0) if endpoint.provider == "p" else None
-            ),
-        )
-        assert await models.find(name).text(request) == "Hi"
-        return provider.requests[0].body
+        if script:
+            with pytest.raises(BackendError):
+                await chosen.text(wanted)
+        else:
+            assert await chosen.text(wanted) == "Hi"
+        return [each.body for each in provider.requests]
 
 
 async def test_tools_are_offered_to_models_that_can_use_them_or_whose_abilities_are_unknown():
-    request = Request(messages=[ASKED], tools=[TOOL])
-    assert len((await sent(request))["tools"]) == 1
-    assert "tools" not in await sent(request, "p/cannot")
+    request = Request(messages=[user()], tools=[TOOL])
+    [known], [cannot] = await sent(request=request), await sent("p/cannot", request=request)
+    assert len(known["tools"]) == 1
+    assert "tools" not in cannot
 
 
-async def test_what_a_provider_listed_is_forgotten_with_its_key():
-    listing = Listing(models=(ModelInfo(name="gpt-9"),), at=0)
-
+def test_what_a_provider_listed_is_forgotten_with_its_key():
     def names(**environ: str) -> tuple[str, ...]:
-        models = Models(
-            Config(),
-            environ=environ,
-            http=HTTPClient(),
-            listing=lambda endpoint: listing if endpoint.provider == "openai" else None,
-        )
+        models = models_of({}, environ=environ, listed={"openai": ["gpt-9"]})
         assert ("openai" in {facts.name for facts in models.providers}) == bool(environ)
         return models.names[:-2]
 
@@ -68,35 +70,22 @@ async def test_what_a_provider_listed_is_forgotten_with_its_key():
 
 
 async def test_a_variant_is_sent_under_the_models_own_name():
-    body = await sent(
-        Request(messages=[ASKED]),
-        "p/m:high",
-        model_name="real",
-        extra_payload={"seed": 1, "reasoning_effort": "low"},
-        variants={"high": {"reasoning_effort": "high"}},
-    )
+    payload = {"seed": 1, "reasoning_effort": "low"}
+    variants = {"high": {"reasoning_effort": "high"}}
+    [body] = await sent("p/m:high", model_name="real", extra_payload=payload, variants=variants)
     assert (body["model"], body["seed"], body["reasoning_effort"]) == ("real", 1, "high")
 
 
-async def test_a_model_that_thinks_has_variants_by_how_much():
+def test_a_model_that_thinks_has_variants_by_how_much():
     capabilities = {
         "thinks": ModelFacts(reasoning=True),
         "says": ModelFacts(reasoning=True, efforts=("none", "max")),
         "plain": ModelFacts(),
     }
-    listing = Listing(
-        models=tuple(ModelInfo(name=name, facts=can) for name, can in capabilities.items()), at=0
-    )
-    own = {"low": {}, "max": {"thinking": "all"}}
-    configured = ProviderConfig(
-        url="http://nowhere.invalid", models={"thinks": ModelConfig(variants=own)}
-    )
-    models = Models(
-        Config(providers={"p": configured}),
-        environ={},
-        http=HTTPClient(),
-        listing=lambda endpoint: listing if endpoint.provider == "p" else None,
-    )
+    listed = [ModelInfo(name=name, facts=can) for name, can in capabilities.items()]
+    own = Model(variants={"low": {}, "max": {"thinking": "all"}})
+    configured = Settings(url="http://nowhere.invalid", models={"thinks": own})
+    models = models_of({"p": configured}, listed={"p": listed})
     assert models.variants("p/thinks") == ("medium", "high", "max")
     assert models.variants("p/says") == ("none", "max")
     assert models.variants("p/plain") == models.variants("no/such") == models.variants("") == ()
@@ -108,7 +97,7 @@ GPT = ("none", "low", "medium", "high", "xhigh")
 
 
 @pytest.mark.parametrize(
-    ("provider", "model", "variants"),
+    ("provider", "name", "variants"),
     [
         ("openai", "gpt-5.2", GPT),
         ("openai", "gpt-5.3-codex", GPT),
@@ -125,23 +114,16 @@ GPT = ("none", "low", "medium", "high", "xhigh")
         ("gateway", "advertised-gpt-5.2", ("low", "max")),
     ],
 )
-async def test_a_well_known_model_has_variants_by_its_name(provider, model, variants):
-    config = ProviderConfig(models={model: ModelConfig()})
-    if provider == "gateway":
-        config = ProviderConfig(url="http://nowhere.invalid", models=config.models)
+def test_a_well_known_model_has_variants_by_its_name(provider, name, variants):
+    url = "http://nowhere.invalid" if provider == "gateway" else None
     facts = ModelFacts(reasoning=True, efforts=("low", "max"))
-    listed = Listing(models=(ModelInfo(name="advertised-gpt-5.2", facts=facts),), at=0)
-    models = Models(
-        Config(providers={provider: config}),
-        environ={},
-        http=HTTPClient(),
-        listing=lambda _: listed,
-    )
-    assert models.variants(f"{provider}/{model}") == variants
+    listed = {provider: [ModelInfo(name="advertised-gpt-5.2", facts=facts)]}
+    models = models_of({provider: Settings(url=url, models={name: Model()})}, listed=listed)
+    assert models.variants(f"{provider}/{name}") == variants
 
 
 @pytest.mark.parametrize(
-    ("model", "variant", "fields"),
+    ("name", "variant", "fields"),
     [
         ("gpt-5.2", "xhigh", {"reasoning_effort": "xhigh"}),
         ("gpt-5.2", "none", {"reasoning_effort": "none"}),
@@ -149,43 +131,58 @@ async def test_a_well_known_model_has_variants_by_its_name(provider, model, vari
         ("deepseek-v4-pro", "none", {"thinking": {"type": "disabled"}}),
     ],
 )
-async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(model, variant, fields):
-    async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
-        config = ProviderConfig(url=provider.url, models={model: ModelConfig()})
-        models = Models(Config(providers={"p": config}), environ={}, http=http)
-        found_model = models.find(f"p/{model}", variant)
-        await found_model.text(Request(messages=[ASKED], reasoning_effort=found_model.effort))
-        body = provider.requests[0].body
+async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(name, variant, fields):
+    [body] = await sent(f"p/{name}", variant=variant)
     names = {"reasoning", "reasoning_effort", "thinking", "verbosity"}
     assert {name: value for name, value in body.items() if name in names} == fields
 
 
-@pytest.mark.parametrize(("which", "goes_back"), [("all", True), ("turn", False), ("off", False)])
-async def test_thoughts_of_an_earlier_turn_go_back_as_configured(which, goes_back):
-    thought = ReasoningPart(text="hm", opaque={"field": "reasoning_content"})
-    answer = Message(
-        role="assistant",
-        parts=(thought, TextPart("so")),
-        origin=Origin(api="openai-chat", provider="deepseek", model="m"),
-    )
-    async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
-        configured = ProviderConfig(
-            url=provider.url, models={"m": ModelConfig(reasoning_history=which)}
-        )
-        models = Models(Config(providers={"deepseek": configured}), environ={}, http=http)
-        await models.find("deepseek/m").text(Request(messages=[ASKED, answer, ASKED]))
-        body = provider.requests[0].body
-    assert ("reasoning_content" in body["messages"][1]) == goes_back
+def thought(text: str, **fields: Any):
+    part = ReasoningPart(text=text, opaque={"field": "reasoning_content"})
+    return model(part, "so", **fields)
+
+
+@pytest.mark.parametrize(
+    ("which", "kept"), [("all", ["1", "2", "3"]), ("turn", ["2", "3"]), ("off", [])]
+)
+async def test_thoughts_of_all_turns_or_of_this_one_or_none_go_back_as_configured(which, kept):
+    origin = Origin(api="openai-chat", provider="deepseek", model="m")
+    history = [user("a"), thought("1"), user("b"), thought("2"), thought("3")]
+    selected = select_reasoning(history, which)
+    parts = [part for each in selected for part in only(ReasoningPart, each.parts)]
+    assert [part.text for part in parts] == kept
+    assert [each.role for each in selected] == [each.role for each in history]
+    assert selected[2] is history[2]
+    request = Request(messages=[user(), thought("hm", origin=origin), user()])
+    [body] = await sent("deepseek/m", request=request, reasoning_history=which)
+    assert ("reasoning_content" in body["messages"][1]) == (which == "all")
     assert body["messages"][1]["content"] == "so"
 
 
-async def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key():
+@given(history=histories)
+def test_nothing_but_thoughts_is_left_out(history):
+    for which in ("turn", "off"):
+        for before, after in zip(history, select_reasoning(history, which), strict=True):
+            assert (before.role, before.origin) == (after.role, after.origin)
+            parts = [part for part in before.parts if not isinstance(part, ReasoningPart)]
+            assert list(after.parts) in (parts, list(before.parts))
+
+
+@pytest.mark.parametrize(("api", "thoughts"), [("openai-chat", "off"), ("anthropic", "all")])
+def test_the_choice_counts_where_thoughts_may_be_missing(api, thoughts):
+    settings = Settings(
+        api=api, url="http://localhost", models={"m": Model(reasoning_history="off")}
+    )
+    assert models_of({"p": settings}).find("p/m")._thoughts == thoughts
+
+
+def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key():
     environ = {"ECA_CLIENT_CERT": "a.pem", "ECA_CLIENT_KEY_PASSPHRASE": "of the environment"}
     for network, passphrase in (
         (Network(), "of the environment"),
         (Network(client_key_passphrase=Secret("of the file")), "of the file"),
     ):
-        models = Models(Config(network=network), environ=environ, http=HTTPClient())
+        models = models_of({}, network=network, environ=environ)
         assert Secret(passphrase) in models.secrets
         certificate = network.client_certificate(environ)
         assert certificate == ClientCertificate(certificate="a.pem", passphrase=passphrase)
@@ -193,15 +190,13 @@ async def test_what_opens_the_client_certificate_s_key_is_hidden_like_a_key():
     assert Network().client_certificate({}) is None
 
 
-async def test_a_provider_s_own_retry_counts_where_it_says_something():
-    config = Config(
-        retry=Retry(max_retries=2, base_delay_ms=500),
-        rate_limit_max_wait=30,
-        providers={
-            "p": ProviderConfig(retry=Retry(max_retries=0), rate_limit_max_wait=7),
-            "q": ProviderConfig(retry=Retry(backoff_multiplier=3)),
-        },
-    )
+def test_a_provider_s_own_retry_counts_where_it_says_something():
+    providers = {
+        "p": Settings(retry=Retry(max_retries=0), rate_limit_max_wait=7),
+        "q": Settings(retry=Retry(backoff_multiplier=3)),
+    }
+    shared = Retry(max_retries=2, base_delay_ms=500)
+    config = Config(retry=shared, rate_limit_max_wait=30, providers=providers)
     own, other = RetryPolicy.of(config, "p"), RetryPolicy.of(config, "q")
     assert (own.attempts, own.base, own.max_demanded) == (1, 0.5, 7)
     assert (other.attempts, other.factor, other.max_demanded) == (3, 3, 30)
@@ -210,11 +205,6 @@ async def test_a_provider_s_own_retry_counts_where_it_says_something():
 
 @pytest.mark.parametrize("retries", [0, 2])
 async def test_a_provider_is_asked_as_often_as_it_is_configured(retries):
-    script = [Reply(status=503)] * (retries + 1)
-    async with Provider(script, otherwise=reply("Hi")) as provider, HTTPClient() as http:
-        own = Retry(max_retries=retries, base_delay_ms=1)
-        config = ProviderConfig(url=provider.url, models={"m": ModelConfig()}, retry=own)
-        models = Models(Config(providers={"p": config}), environ={}, http=http)
-        with pytest.raises(BackendError):
-            await models.find("p/m").text(Request(messages=[ASKED]))
-        assert len(provider.requests) == retries + 1
+    own = Retry(max_retries=retries, base_delay_ms=1)
+    bodies = await sent(retry=own, script=[Reply(status=503)] * (retries + 1))
+    assert len(bodies) == retries + 1

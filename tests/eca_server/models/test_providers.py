@@ -10,10 +10,9 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, reply
 from eca_server.config.settings import Limit, Model
 from eca_server.config.settings import Provider as Settings
-from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.backends import Timers
-from eca_server.models.history import Message, Origin, TextPart
+from eca_server.models.history import Origin
 from eca_server.models.known_providers import KNOWN_PROVIDERS, server_of
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.openai_chat.profiles import PROFILES
@@ -21,38 +20,36 @@ from eca_server.models.openai_responses.profiles import PROFILES as RESPONSES_PR
 from eca_server.models.provider import is_local
 from eca_server.models.simulator import Simulator
 from eca_server.secret import Secret
+from tests.eca_server.models.histories import user
 from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import ask
 
-
-def trouble(name: str, **providers: Settings) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        models_of(providers).backend(name)
-    return caught.value
+KEYED = Settings(key=Secret("k"))
+M = {"m": Model()}
+EMBEDDED = ("simulator/echo", "simulator/script")
 
 
 def test_the_embedded_models_are_always_there():
-    assert models_of({}).names == ("simulator/echo", "simulator/script")
+    assert models_of({}).names == EMBEDDED
     assert isinstance(models_of({}).backend("simulator/script"), Simulator)
+    unusable = models_of({"groq": Settings(models=M)})
+    assert unusable.names == EMBEDDED, "a model that cannot be asked is not offered"
 
 
 def test_a_configured_model_is_named_by_provider_and_model_and_made_once():
-    models = {"m": Model(limit=Limit(context=5))}
+    models = {"m": Model(limit=Limit(context=5)), "org/m": Model()}
     made = models_of({"corp": Settings(url="http://corp/v1", models=models)})
-    assert made.names[0] == "corp/m"
+    assert made.names[:-2] == ("corp/m", "corp/org/m")
     backend = made.backend("corp/m")
     assert isinstance(backend, OpenAIChat)
     assert backend is made.backend("corp/m")
     assert backend.origin == Origin(api="openai-chat", provider="corp", model="m")
     assert backend.capabilities.context == 5
-
-
-def test_a_model_name_may_hold_slashes():
-    made = models_of({"corp": Settings(url="http://corp", models={"org/m": Model()})})
     assert made.backend("corp/org/m").origin.model == "org/m"
 
 
 def test_a_known_provider_needs_only_its_key():
-    made = models_of({"openrouter": Settings(key=Secret("k"), models={"a/b": Model()})})
+    made = models_of({"openrouter": attrs.evolve(KEYED, models={"a/b": Model()})})
     assert made.names[0] == "openrouter/a/b"
     assert made.backend("openrouter/a/b").origin.provider == "openrouter"
     assert models_of({}).backend("lmstudio/any").origin.model == "any"
@@ -62,24 +59,19 @@ def test_a_known_provider_needs_only_its_key():
 @pytest.mark.parametrize(
     ("name", "settings", "kind", "words"),
     [
-        ("corp/n", Settings(url="u", models={"m": Model()}), "model_not_found",
-         "corp/m"),
+        ("corp/n", Settings(url="u", models=M), "model_not_found", "corp/m"),
         ("nobody/m", Settings(), "model_not_found", "simulator/echo"),
         ("plain", Settings(), "model_not_found", "no model of this name"),
         ("corp/m", Settings(), "configuration", "providers.corp.url"),
         ("corp/m", Settings(api="telepathy", url="u"), "configuration", "telepathy"),
         ("groq/m", None, "configuration", "GROQ_API_KEY"),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_is_reported_with_the_place_to_set_it(name, settings, kind, words):
-    error = trouble(name, **({} if settings is None else {"corp": settings}))
-    assert (error.kind, error.retryable) == (kind, False)
-    assert words in error.message
-
-
-def test_a_model_that_cannot_be_asked_is_not_offered():
-    no_key = Settings(models={"m": Model()})
-    assert models_of({"groq": no_key}).names == ("simulator/echo", "simulator/script")
+    with pytest.raises(BackendError) as caught:
+        models_of({} if settings is None else {"corp": settings}).backend(name)
+    assert (caught.value.kind, caught.value.retryable) == (kind, False)
+    assert words in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -92,7 +84,7 @@ def test_a_model_that_cannot_be_asked_is_not_offered():
     ],
 )
 def test_a_url_waives_no_key_where_it_is_the_providers_own(settings, offered):
-    made = models_of({"openai": attrs.evolve(settings, models={"m": Model()})})
+    made = models_of({"openai": attrs.evolve(settings, models=M)})
     assert ("openai/m" in made.names) is offered
 
 
@@ -148,31 +140,27 @@ def test_what_an_endpoint_lists_is_offered_behind_what_is_configured():
 )
 def test_a_known_provider_offers_its_default_first_unless_it_does_not_list_it(listed, names):
     listing = {"anthropic": listed}
-    made = models_of({"anthropic": Settings(key=Secret("k"))}, listed=listing)
+    made = models_of({"anthropic": KEYED}, listed=listing)
     assert made.names[:-2] == tuple(f"anthropic/{name}" for name in names)
     own = {"anthropic": Settings(key=Secret("k"), models={"mine": Model()})}
     assert models_of(own, listed=listing).names[0] == "anthropic/mine"
 
 
 def test_who_has_no_key_but_needs_one_is_not_asked_for_a_list():
-    names = {
-        endpoint.provider: endpoint.url
-        for endpoint in models_of(
-            {
-                "openai": Settings(),
-                "groq": Settings(key=Secret("k")),
-                "mistral": Settings(key=Secret("k"), fetch_models=False),
-                "corp": Settings(url="https://corp.example/v1"),
-                "house": Settings(url="http://192.168.0.9/v1"),
-                "ollama": Settings(url="https://ollama.example"),
-                "vllm": Settings(),
-                "odd": Settings(url="http://localhost", api="telepathy"),
-                "azure": Settings(key=Secret("k")),
-                "work": Settings(url="https://w.openai.azure.com", key=Secret("k")),
-            }
-        ).endpoints
+    settings = {
+        "openai": Settings(),
+        "groq": KEYED,
+        "mistral": attrs.evolve(KEYED, fetch_models=False),
+        "corp": Settings(url="https://corp.example/v1"),
+        "house": Settings(url="http://192.168.0.9/v1"),
+        "ollama": Settings(url="https://ollama.example"),
+        "vllm": Settings(),
+        "odd": Settings(url="http://localhost", api="telepathy"),
+        "azure": KEYED,
+        "work": attrs.evolve(KEYED, url="https://w.openai.azure.com"),
     }
-    assert names == {
+    endpoints = models_of(settings).endpoints
+    assert {endpoint.provider: endpoint.url for endpoint in endpoints} == {
         "groq": "https://api.groq.com/openai/v1",
         "house": "http://192.168.0.9/v1",
         "ollama": "https://ollama.example",
@@ -200,18 +188,13 @@ def test_a_local_model_has_ten_minutes_to_begin(url, local):
     assert Timers(first_byte=5).deadlines(url).first_byte == 5
 
 
-def test_every_profile_belongs_to_a_known_provider():
-    assert set(PROFILES) <= set(KNOWN_PROVIDERS)
-    assert set(RESPONSES_PROFILES) <= set(KNOWN_PROVIDERS)
-
-
-def test_every_known_base_is_found_again_by_its_host_but_for_those_on_this_machine():
+def test_every_profile_and_base_is_a_known_provider_s():
+    assert {*PROFILES, *RESPONSES_PROFILES} <= {*KNOWN_PROVIDERS}
     for name, known in KNOWN_PROVIDERS.items():
-        if known.url is not None and not is_local(known.url):
-            assert server_of("mine", known.url) == name
-            assert known.key_variable
-        elif known.url is not None:
-            assert server_of("mine", known.url) == "mine"
+        if known.url is not None:
+            is_here = is_local(known.url)
+            assert server_of("mine", known.url) == ("mine" if is_here else name)
+            assert is_here or known.key_variable
 
 
 @pytest.mark.parametrize(
@@ -262,24 +245,21 @@ def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
     ],
 )
 async def test_each_api_adds_its_path_to_the_base(api, base, asked):
-    settings = Settings(api=api, url=base, key=Secret("k"))
-    assert await target(models_of({"p": settings})) == asked
-    other = Settings(
-        api=api, url=base, key=Secret("k"), completion_url_relative_path="/own/path?v=1"
-    )
-    assert await target(models_of({"p": other})) == f"{base.rstrip('/')}/own/path?v=1"
+    async def target(**fields):
+        made = models_of({"p": attrs.evolve(KEYED, api=api, url=base, **fields)})
+        backend = made.backend("p/m")
+        return (await backend.client.access.target(backend._path, Request(messages=()))).url
 
-
-async def target(made):
-    backend = made.backend("p/m")
-    return (await backend.client.access.target(backend._path, Request(messages=()))).url
+    assert await target() == asked
+    own = await target(completion_url_relative_path="/own/path?v=1")
+    assert own == f"{base.rstrip('/')}/own/path?v=1"
 
 
 async def test_settings_reach_the_wire():
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
-        settings = Settings(
+        settings = attrs.evolve(
+            KEYED,
             url=provider.url,
-            key=Secret("k1"),
             completion_url_relative_path="/alt/chat/completions",
             extra_headers={"x-a": "1"},
             models={
@@ -289,17 +269,12 @@ async def test_settings_reach_the_wire():
         )
         made = models_of({"corp": settings}, http=http)
         for name in ("corp/m", "corp/n"):
-            answer = Answer()
-            user = Message(role="user", parts=(TextPart("x"),))
-            async with made.backend(name).stream(Request(messages=[user])) as events:
-                async for event in events:
-                    answer.feed(event)
-            assert answer.text == "Hi"
+            assert (await ask(made.backend(name)))[0].text == "Hi"
         first, second = provider.requests
     assert first.target == "/v1/alt/chat/completions"
     assert (first.body["model"], first.body["seed"], second.body["model"]) == ("wire", 1, "n")
     assert (first.headers["x-a"], second.headers["x-a"]) == ("1", "2")
-    assert first.headers["authorization"] == "Bearer k1"
+    assert first.headers["authorization"] == "Bearer k"
 
 
 @pytest.mark.parametrize(
@@ -321,13 +296,11 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
 
     async with Provider(script) as provider, HTTPClient() as http:
         models = dict.fromkeys("mn", Model(extra_payload={"temperature": 0}))
-        settings = Settings(url=provider.url, key=Secret("k"), models=models)
+        settings = attrs.evolve(KEYED, url=provider.url, models=models)
         made = models_of({"corp": settings}, http=http)
-        user = Message(role="user", parts=(TextPart("x"),))
-        sent_request = Request(messages=[user], reasoning_effort="high")
         for name in ("corp/m", "corp/n", "corp/m"):
-            async with made.backend(name).stream(sent_request) as events:
-                assert [event async for event in events]
+            request = Request(messages=[user()], reasoning_effort="high")
+            assert (await ask(made.backend(name), request))[1]
         assert [field in request.body for request in provider.requests] == sent
 
 

@@ -1,14 +1,13 @@
-"""Retries on a test clock: their conditions, delays, number, and notifications."""
+"""Retries on a test clock: their conditions, number, and waits, also those that are demanded."""
 
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 import trio
 
-from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, chunk, close, reply
-from eca_server.models.access import KeyAccess
-from eca_server.models.backend import BackendError, Request
+from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Finished,
     Note,
@@ -18,11 +17,10 @@ from eca_server.models.events import (
     TextDelta,
     Usage,
 )
-from eca_server.models.history import Message, Origin, TextPart
-from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.history import Origin
 from eca_server.models.retry import RetryPolicy, Wait, stream_with_retries
-
-HELLO = Request(messages=[Message(role="user", parts=(TextPart("Hello"),))])
+from eca_server.models.retry_after import demanded_wait
+from tests.eca_server.models.reading import HELLO
 
 
 class Tries:
@@ -175,17 +173,89 @@ async def test_waits_grow_to_their_limit_with_jitter():
     assert steep.wait(error(), attempt=98, elapsed=0, jitter=1) == 30
 
 
-async def test_over_http_a_busy_provider_is_asked_again_and_nothing_shows():
-    busy = Reply(status=429, headers={"retry-after-ms": "1"}, body={"error": {"message": "x"}})
-    late = reply(chunk({"error": {"message": "overloaded, try again in 1ms", "code": 503}}))
-    cut = Reply(before_headers=[close()])
-    policy = RetryPolicy(base=0.001)
-    async with Provider([cut, busy, late, reply("Hi")]) as provider, HTTPClient() as http:
-        origin = Origin(api="openai-chat", provider="test", model="m")
-        events, waits = await run(
-            OpenAIChat(http=http, origin=origin, access=KeyAccess(url=provider.url)), policy
-        )
-        assert len(provider.requests) == 4
-        assert len({str(request.body) for request in provider.requests}) == 1
-    assert [event.text for event in events if isinstance(event, TextDelta)] == ["Hi"]
-    assert [wait.reason for wait in waits] == ["network", "rate_limit", "overloaded"]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> str:
+    """Return a time in seconds from now, as a header has it."""
+    return format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
+
+
+def unix(seconds: float) -> str:
+    return str(int(NOW.timestamp() + seconds))
+
+
+UNIFIED = "anthropic-ratelimit-unified-reset"
+BY_KIND = {
+    f"anthropic-ratelimit-{kind}-{name}": value
+    for kind, left, reset in (
+        ("requests", "0", "2026-01-01T00:00:04Z"),
+        ("input-tokens", "0", "2026-01-01T00:00:06Z"),
+        ("output-tokens", "1", "2026-01-01T00:01:00Z"),
+    )
+    for name, value in (("remaining", left), ("reset", reset))
+}
+
+
+def limited(kind: str, left: str, reset: str) -> dict[str, str]:
+    return {f"x-ratelimit-remaining{kind}": left, f"x-ratelimit-reset{kind}": reset}
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2"}, 2),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after": at(30)}, 30),
+        ({"retry-after": at(-30)}, 0),
+        ({"date": at(-60), "retry-after": at(-57)}, 3),
+        ({"date": at(3600), UNIFIED: unix(3609)}, 9),
+        ({"date": "today", "retry-after": at(3)}, 3),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": f"Wed, 21 Oct {'2' * 20} 07:28:00 GMT"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after-ms": "300", "retry-after": "9"}, 0.3),
+        (limited("-tokens", "0", "1m2.5s"), 62.5),
+        (limited("-tokens", "5", "1m2.5s"), None),
+        (limited("-requests", "0", "12ms"), 0.012),
+        (limited("-requests", "0", f"{unix(5)}000"), 5),
+        (limited("", "0", f"{unix(9)}.0"), 9),
+        (limited("", "0", "soon"), None),
+        (BY_KIND, 6),
+        ({UNIFIED: unix(8)}, 8),
+        ({UNIFIED: unix(-8)}, 0),
+        ({}, None),
+    ],
+)
+def test_the_wait_that_headers_demand(headers, seconds):
+    assert demanded_wait(headers, None, "", now=NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("payload", "message", "seconds"),
+    [
+        ({"error": {"resets_at": NOW.timestamp() + 7}}, "", 7),
+        ({"error": {"resets_at": 10**400}}, "", None),
+        ([{"error": {"details": [{}, {"retryDelay": "17s"}]}}], "", 17),
+        ({"error": {"details": [{"retryDelay": "soon"}]}}, "", None),
+        (None, "Rate limit reached. Please try again in 1m1.5s.", 61.5),
+        (None, "try again in 20ms", 0.02),
+        (None, "Please retry after 6 seconds.", 6),
+        (None, "Try again in 1 minute 30 seconds", 90),
+        (None, "retry in 2 hours", 7200),
+        (None, "retry after 3 sunsets", None),
+        ([], "try again later", None),
+        ({"error": "text"}, "", None),
+    ],
+)
+def test_the_wait_that_a_body_demands(payload, message, seconds):
+    assert demanded_wait({}, payload, message, now=NOW) == seconds
+
+
+def test_limits_that_are_used_up_are_no_demand_when_something_else_is_wrong():
+    headers = {UNIFIED: "4102444800", "retry-after": "2"}
+    assert demanded_wait(headers, None, "", status=529) == 2
+    del headers["retry-after"]
+    assert demanded_wait(headers, None, "", status=529) is None

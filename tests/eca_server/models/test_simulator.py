@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from eca_server.models import simulator
-from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
     Citation,
@@ -20,35 +19,26 @@ from eca_server.models.events import (
     ToolCallFinished,
     Usage,
 )
-from eca_server.models.history import Message, TextPart, ToolResultPart
+from eca_server.models.history import Message
 from eca_server.models.simulator import Simulator
+from tests.eca_server.models.histories import model, tool, tool_result, user
+from tests.eca_server.models.reading import ask, only, read, text_of
 
 
-def request(text: str, *later: Message, system: str = "") -> Request:
-    return Request(system=system, messages=[Message(role="user", parts=(TextPart(text),)), *later])
-
-
-async def play(given_request: Request | str, model="script") -> list:
-    given_request = request(given_request) if isinstance(given_request, str) else given_request
-    async with Simulator(model).stream(given_request) as events:
-        return [event async for event in events]
-
-
-def text_of(events) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
+async def play(text: str, *later: Message, name: str = "script", system: str = "") -> list:
+    request = Request(system=system, messages=[user(text), *later])
+    return (await ask(Simulator(name), request))[1]
 
 
 @pytest.mark.parametrize("text", ["", "Hello", "two\nlines  and\tspaces \n", "a \\n b \\\\ c", " "])
 async def test_echo_says_the_text_exactly_in_small_pieces(text):
-    events = await play(text, "echo")
+    events = await play(text, name="echo")
     assert text_of(events) == text
     assert isinstance(events[0], Started)
     assert events[-1] == Finished(reason="stop")
-    assert [event.output for event in events if isinstance(event, Usage)] == [
-        sum(isinstance(event, TextDelta) for event in events)
-    ]
-    assert max((len(event.text.split()) for event in events if isinstance(event, TextDelta)),
-               default=0) <= 1  # fmt: skip
+    pieces = only(TextDelta, events)
+    assert [event.output for event in only(Usage, events)] == [len(pieces)]
+    assert all(len(event.text.split()) <= 1 for event in pieces)
 
 
 async def test_a_script_says_thinks_cites_and_counts():
@@ -65,19 +55,17 @@ async def test_a_script_says_thinks_cites_and_counts():
 
 async def test_a_script_calls_tools_and_continues_behind_their_results():
     script = 'say first\ncall f {"n": 1}\ncall g\nsay second\ncall h {"bad\nsay third'
+    step = [model(), tool(tool_result())]
     events = await play(script)
-    calls = [event for event in events if isinstance(event, ToolCallFinished)]
-    assert [call.arguments for call in calls] == [{"n": 1}, {}]
+    assert [call.arguments for call in only(ToolCallFinished, events)] == [{"n": 1}, {}]
     assert (text_of(events), events[-1].reason) == ("first", "tool_calls")
-    answer = Message(role="assistant", parts=())
-    result = Message(role="tool", parts=(ToolResultPart(call_id="x", parts=()),))
-    events = await play(request(script, answer, result))
-    [bad] = [event for event in events if isinstance(event, ToolCallFinished)]
+    events = await play(script, *step)
+    [bad] = only(ToolCallFinished, events)
     assert (text_of(events), bad.arguments) == ("second", None)
     assert bad.error
-    events = await play(request(script, answer, result, answer, result))
+    events = await play(script, *step * 2)
     assert (text_of(events), events[-1].reason) == ("third", "stop")
-    assert (await play(request(script, *[answer, result] * 3)))[-1].reason == "stop"
+    assert (await play(script, *step * 3))[-1].reason == "stop"
 
 
 async def test_a_script_fails_crashes_and_ends_on_demand():
@@ -118,25 +106,23 @@ async def test_it_can_be_stopped_at_full_speed_and_lets_others_run():
             nursery.cancel_scope.cancel()
 
         nursery.start_soon(stop)
-        async with Simulator("script").stream(request("repeat 100000 x")) as events:
+        repeated = Request(messages=[user("repeat 100000 x")])
+        async with Simulator("script").stream(repeated) as events:
             async for _ in events:
                 count += 1
     assert 0 < count < 100
 
 
 async def test_a_request_for_a_title_gets_the_first_words():
-    sent_request = request("say one two three four five six seven", system="Write a title.")
-    for model in simulator.MODELS:
-        assert text_of(await play(sent_request, model)) == "say one two three four five"
-
-
-async def test_the_documentation_lists_every_directive():
-    documented = {form.split()[0] for form in simulator.DIRECTIVES}
-    used = set(re.findall(r'case \("(\w+)"', Path(simulator.__file__).read_text())) | {"empty"}
-    assert documented == used
+    for name in simulator.MODELS:
+        text = "say one two three four five six seven"
+        assert text_of(await play(text, name=name, system="Write a title.")) == text[:27]
 
 
 async def test_help_and_the_guide_list_every_directive():
+    documented = {form.split()[0] for form in simulator.DIRECTIVES}
+    used = set(re.findall(r'case \("(\w+)"', Path(simulator.__file__).read_text())) | {"empty"}
+    assert documented == used
     text = text_of(await play("help"))
     guide = Path(simulator.__file__).parents[2] / "docs" / "guides" / "sdk.md"
     rows = dict(re.findall(r"^\| `([^|]+)` \| (.+) \|$", guide.read_text(), re.MULTILINE))
@@ -148,11 +134,6 @@ async def test_help_and_the_guide_list_every_directive():
 
 async def test_its_models_and_the_parts_of_an_answer():
     backend = Simulator("echo")
-    assert [model.name for model in await backend.models()] == ["echo", "script"]
-    answer = Answer()
-    for event in await play("think x\nsay y"):
-        answer.feed(event)
-    assert [type(part).__name__ for part in answer.message(backend.origin).parts] == [
-        "ReasoningPart",
-        "TextPart",
-    ]
+    assert [each.name for each in await backend.models()] == ["echo", "script"]
+    message = read(await play("think x\nsay y")).message(backend.origin)
+    assert [type(part).__name__ for part in message.parts] == ["ReasoningPart", "TextPart"]

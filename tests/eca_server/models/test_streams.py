@@ -1,75 +1,352 @@
-"""The streams of every API as bytes: any chunks, any line ends, truncated."""
+"""The streams of every API as bytes and as objects: cut anywhere, odd, not streamed at all."""
 
 import itertools
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.models.events import Event, Progress, TextDelta, Usage
-from tests.eca_server.models.anthropic import test_decoder as anthropic
+from eca_protocol.sse import SSEvent
+from eca_server.models.backend import BackendError
+from eca_server.models.events import Event, Progress, ServerTool, Usage
+from eca_server.models.google.decoder import MODEL_ERRORS
+from eca_server.models.history import ToolCallPart
+from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.every_api import EVERY_API, ScriptedAPI
-from tests.eca_server.models.google import test_stream as google
-from tests.eca_server.models.ollama import test_decoder as ollama
-from tests.eca_server.models.ollama.scripted import wire
-from tests.eca_server.models.openai_chat import test_stream as openai_chat
-from tests.eca_server.models.openai_responses import test_stream as openai_responses
-from tests.eca_server.models.reading import decode as decode_bytes
-from tests.eca_server.models.reading import new_keys
+from tests.eca_server.models.google import scripted as google
+from tests.eca_server.models.histories import OURS
+from tests.eca_server.models.ollama import scripted as ollama
+from tests.eca_server.models.openai_chat import scripted as chat
+from tests.eca_server.models.openai_responses import scripted as responses
+from tests.eca_server.models.reading import (
+    check_grammar,
+    decode,
+    new_keys,
+    odd_values,
+    only,
+    play_objects,
+    read,
+    text_of,
+    thoughts_of,
+)
+
+Answers = st.SearchStrategy[tuple[list[Any], str, str]]
 
 
 @attrs.frozen(kw_only=True)
 class Stream:
-    """A stream of an API with everything in it.
+    """A stream of an API with everything in it, and strategies of others.
 
     Attributes:
-        spelled: returns its bytes, with this line end.
+        objects: its objects.
         text: the visible text.
+        odd: an object of any form.
+        answers: whole answers, with their text and their thoughts.
+        whole: answers that are not streamed, and the objects of the same answer.
         end: its mark, of which an end without an error has come; the whole stream if empty.
+        last: the line behind its objects.
         newlines: the line ends of its format.
     """
 
-    api: ScriptedAPI
-    spelled: Callable[[str], bytes]
+    objects: Sequence[Any]
     text: str
+    odd: st.SearchStrategy[Any]
+    answers: Answers | None = None
+    whole: Sequence[tuple[Any, Sequence[Any]]]
     end: bytes = b""
+    last: str = ""
     newlines: tuple[str, ...] = ("\n", "\r\n", "\r")
 
 
+short = st.text(max_size=5)
 ODD_TEXT = "a\u0085b\u2028c\u000b"
-TABLE = {
-    "openai-chat": {
-        "spelled": openai_chat.wire,
-        "text": "a\u0085b\u2028c",
-        "end": b'"tool_calls"}]}',
-    },
-    "openai-responses": {"spelled": openai_responses.wire, "text": f"{ODD_TEXT}d"},
-    "anthropic": {
-        "spelled": anthropic.bytes_of,
-        "text": f"{ODD_TEXT}cited",
-        "end": b'"stop_reason": "tool_use"',
-    },
-    "google": {"spelled": google.wire, "text": f"{ODD_TEXT}d"},
-    "ollama": {
-        "spelled": lambda newline: wire(ollama.STREAM, newline),
-        "text": ODD_TEXT,
-        "newlines": ("\n", "\r\n", "\n\n"),
-    },
+
+CHAT_KEYS = (
+    *("choices", "delta", "content", "tool_calls", "function", "index", "id", "name"),
+    *("arguments", "usage", "error", "message", "finish_reason", "reasoning_details"),
+    *("annotations", "images", "citations", "x_groq", "text", "type", "prompt_tokens"),
+)
+chat_chunks = st.one_of(
+    st.builds(lambda text: chat.delta(content=text), short),
+    st.builds(lambda text: chat.delta(reasoning=text), short),
+    st.builds(
+        lambda at, text: chat.tool(chat.fragment(text, f"f{at}", index=at, id=f"i{at}")),
+        st.integers(0, 2),
+        st.sampled_from(["", "{", "}", '{"a":1}', "x"]),
+    ),
+)
+
+
+def chat_answer(chunks, reason) -> tuple[list[Any], str, str]:
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    text, thoughts = (
+        "".join(delta.get(name, "") for delta in deltas) for name in ("content", "reasoning")
+    )
+    return [*chunks, {"usage": {"prompt_tokens": 1}}, chat.delta(reason)], text, thoughts
+
+
+RESPONSES_KINDS = (
+    *("response.output_item.added", "response.output_item.done", "response.completed"),
+    *("response.output_text.delta", "response.output_text.annotation.added"),
+    *("response.reasoning_summary_text.delta", "response.function_call_arguments.delta"),
+    *("response.incomplete", "message", "reasoning", "function_call", "web_search_call"),
+    *("output_text", "image_generation_call", "error"),
+)
+RESPONSES_KEYS = (
+    *("type", "response", "item", "output_index", "item_id", "id", "delta", "content"),
+    *("summary", "text", "name", "call_id", "arguments", "action", "queries", "sources"),
+    *("annotation", "url", "start_index", "end_index", "output", "usage", "input_tokens"),
+    *("status", "error", "incomplete_details", "result", "annotations", "phase"),
+    *("content_index", "summary_index"),
+)
+responses_words = st.text(max_size=3) | st.sampled_from(RESPONSES_KINDS)
+responses_values = odd_values(RESPONSES_KEYS, responses_words, leaves=16)
+responses_odd = st.fixed_dictionaries(
+    {"type": st.sampled_from(RESPONSES_KINDS)},
+    optional={key: responses_values for key in RESPONSES_KEYS if key != "type"},
+)
+
+ANTHROPIC_KEYS = ("type", "index", "delta", "content_block", "message", "usage", "text", "content")
+ANTHROPIC_KINDS = ("content_block_start", "content_block_delta", "message_delta", "message", "text")
+anthropic_words = st.integers() | st.text(max_size=5) | st.sampled_from(ANTHROPIC_KINDS)
+pieces = st.lists(st.text("ab {}", min_size=1, max_size=4), max_size=3)
+anthropic_blocks = st.lists(
+    st.builds(lambda p: anthropic.text(*p), pieces)
+    | st.builds(
+        lambda p, s: anthropic.thinking(*p, signature=s), pieces, st.sampled_from(["", "s"])
+    )
+    | st.builds(lambda p: anthropic.tool_use("f", *p), pieces)
+    | st.sampled_from(anthropic.ITEMS),
+    max_size=6,
+)
+ANTHROPIC_WHOLE = {
+    **anthropic.started()["message"],
+    "content": [
+        {"type": "thinking", "thinking": "Hm", "signature": "s"},
+        {"type": "text", "text": "a", "citations": None},
+        {"type": "tool_use", "id": "1", "name": "f", "input": {"n": 1}},
+    ],
+    "stop_reason": "tool_use",
 }
-STREAMS = [Stream(api=api, **TABLE[api.name]) for api in EVERY_API]
+ANTHROPIC_STREAMED = anthropic.answer(
+    anthropic.thinking("Hm", signature="s"),
+    anthropic.text("a"),
+    anthropic.tool_use("f", '{"n":1}', call_id="1"),
+    stop="tool_use",
+)
 
-each_stream = pytest.mark.parametrize("stream", STREAMS, ids=lambda each: each.api.name)
+
+def anthropic_answer(blocks, stop) -> tuple[list[Any], str, str]:
+    events = anthropic.answer(*blocks, stop=stop)
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    text, thoughts = ("".join(d.get(name, "") for d in deltas) for name in ("text", "thinking"))
+    return events, text, thoughts
 
 
-def decode(stream: Stream, pieces: Iterable[bytes]) -> tuple[list[Event], str | None]:
+GOOGLE_KEYS = (
+    *("candidates", "content", "parts", "text", "thought", "thoughtSignature", "functionCall"),
+    *("name", "args", "id", "inlineData", "mimeType", "data", "finishReason", "finishMessage"),
+    *("groundingMetadata", "groundingChunks", "groundingSupports", "segment", "web", "uri"),
+    *("groundingChunkIndices", "webSearchQueries", "citationMetadata", "citations", "index"),
+    *("promptFeedback", "blockReason", "usageMetadata", "promptTokenCount", "executableCode"),
+    *("codeExecutionResult", "toolCall", "toolResponse", "error", "responseId"),
+)
+GOOGLE_WORDS = st.sampled_from(("STOP", "SAFETY", "image/png", "AAAA", "x"))
+google_values = odd_values(GOOGLE_KEYS, GOOGLE_WORDS, leaves=8)
+google_objects = st.dictionaries(st.sampled_from(GOOGLE_KEYS), google_values, max_size=4)
+google_candidates = st.builds(
+    lambda parts, others: {**others, "content": {"parts": parts}},
+    st.lists(google_objects | google_values, max_size=3),
+    google_objects,
+)
+google_odd = st.builds(
+    lambda candidates, others: {**others, "candidates": candidates},
+    st.lists(google_candidates | google_values, max_size=2),
+    google_objects,
+)
+signatures = st.sampled_from([{}, {}, google.SIGNED])
+google_parts = st.one_of(
+    st.builds(lambda text, signed: google.text_part(text, **signed), short, signatures),
+    st.builds(lambda text, signed: google.thought(text, **signed), short, signatures),
+    st.builds(lambda signed: google.picture(b"p", **signed), signatures),
+    st.sampled_from(
+        [
+            google.call("f", {"n": 1}),
+            google.call("g", signed=True),
+            {"executableCode": {"code": "1"}},
+            {"codeExecutionResult": {"output": "1"}},
+            {"somethingNew": 1},
+        ]
+    ),
+)
+GOOGLE_ENDINGS = ("STOP", "MAX_TOKENS", "SAFETY", "OTHER", *sorted(MODEL_ERRORS))
+GOOGLE_WHOLE = {
+    **google.EVERYTHING[-1],
+    "candidates": [
+        {
+            **google.EVERYTHING[-1]["candidates"][0],
+            "content": {
+                "parts": [
+                    part
+                    for event in google.EVERYTHING
+                    for part in event["candidates"][0]["content"]["parts"]
+                ]
+            },
+        }
+    ],
+}
+
+
+def google_answer(parts, ending) -> tuple[list[Any], str, str]:
+    text, thoughts = (
+        "".join(part.get("text", "") for part in parts if ("thought" in part) == is_thought)
+        for is_thought in (False, True)
+    )
+    return google.answer(*parts, finish=ending), text, thoughts
+
+
+OLLAMA_KEYS = (
+    *("message", "content", "thinking", "tool_calls", "function", "name", "arguments"),
+    *("done", "done_reason", "error", "model"),
+)
+ollama_values = odd_values(OLLAMA_KEYS, st.integers() | st.text(max_size=3))
+words = st.text("ab <>{}", max_size=4)
+ollama_objects = st.lists(
+    st.builds(ollama.text, words)
+    | st.builds(ollama.thinking, words)
+    | st.builds(
+        lambda names: ollama.calls(*(ollama.call(name, {"n": 1}) for name in names)),
+        st.lists(st.sampled_from(["f", "g"]), min_size=1, max_size=3),
+    ),
+    max_size=6,
+)
+
+
+def ollama_answer(made, reason) -> tuple[list[Any], str, str]:
+    text, thoughts = (
+        "".join(each["message"].get(name, "") for each in made) for name in ("content", "thinking")
+    )
+    return ollama.answer(*made, reason=reason), text, thoughts
+
+
+def ollama_whole() -> dict:
+    whole = ollama.done()
+    call = ollama.call("f", {"n": 1})
+    whole["message"] |= {"content": ODD_TEXT, "thinking": "Hm\u2028m", "tool_calls": [call, call]}
+    return whole
+
+
+STREAMS = {
+    "openai-chat": Stream(
+        objects=chat.EVERYTHING,
+        text="a\u0085b\u2028c",
+        odd=odd_values(CHAT_KEYS, st.integers() | st.text(max_size=8)),
+        answers=st.builds(
+            chat_answer,
+            st.lists(chat_chunks, min_size=1),
+            st.sampled_from(["stop", "length", "tool_calls", "odd"]),
+        ),
+        whole=[
+            (
+                {
+                    "id": "r1",
+                    "choices": [
+                        {
+                            "message": {
+                                "reasoning_content": "Hm\u2028m",
+                                "content": "a\u0085b\u2028c",
+                                "tool_calls": [chat.fragment('{"n":1}', "f", index=0, id="a")],
+                            },
+                            "finish_reason": "tool_calls",
+                        }
+                    ],
+                },
+                chat.EVERYTHING,
+            )
+        ],
+        end=b'"tool_calls"}]}',
+        last="data: [DONE]",
+    ),
+    "openai-responses": Stream(
+        objects=responses.EVERYTHING,
+        text=f"{ODD_TEXT}d",
+        odd=responses_odd | responses_values,
+        whole=[(responses.EVERYTHING[-1]["response"], responses.EVERYTHING)],
+    ),
+    "anthropic": Stream(
+        objects=anthropic.EVERYTHING,
+        text=f"{ODD_TEXT}cited",
+        odd=odd_values(ANTHROPIC_KEYS, anthropic_words).flatmap(
+            lambda value: st.sampled_from(
+                [value, {"type": "content_block_delta", "index": 0, "delta": value}]
+            )
+        ),
+        answers=st.builds(
+            anthropic_answer,
+            anthropic_blocks,
+            st.sampled_from(["end_turn", "tool_use", "max_tokens", "refusal", "new"]),
+        ),
+        whole=[(ANTHROPIC_WHOLE, ANTHROPIC_STREAMED)],
+        end=b'"stop_reason": "tool_use"',
+    ),
+    "google": Stream(
+        objects=google.EVERYTHING,
+        text=f"{ODD_TEXT}d",
+        odd=google_odd | google_values,
+        answers=st.builds(
+            google_answer, st.lists(google_parts, max_size=6), st.sampled_from(GOOGLE_ENDINGS)
+        ),
+        whole=[(google.EVERYTHING, google.EVERYTHING), (GOOGLE_WHOLE, google.EVERYTHING)],
+    ),
+    "ollama": Stream(
+        objects=ollama.EVERYTHING,
+        text=ODD_TEXT,
+        odd=ollama_values.flatmap(
+            lambda value: st.sampled_from(
+                [
+                    value,
+                    {"message": value, "done": False},
+                    {"message": {"tool_calls": [value]}, "done": True},
+                ]
+            )
+        ),
+        answers=st.builds(ollama_answer, ollama_objects, st.sampled_from(["stop", "length", None])),
+        whole=[(ollama_whole(), ollama.EVERYTHING)],
+        newlines=("\n", "\r\n", "\n\n"),
+    ),
+}
+
+each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
+
+
+def spelled(api: ScriptedAPI, newline: str) -> bytes:
+    """Return the stream with everything in it as bytes, with this line end."""
+    stream = STREAMS[api.name]
+    data = [json.dumps(each, ensure_ascii=False) for each in stream.objects]
+    if api.framing == "lines":
+        return "".join(f"{each}{newline}" for each in data).encode()
+    lines = ["\ufeff: comment", "retry: 5", ""]
+    for number, each in enumerate(stream.objects):
+        name = [f"event: {each['type']}"] if "type" in each and number % 3 else []
+        lines += [f"id: {number}", *name, f"data:{' ' * (number % 2)}{data[number]}", "", ""]
+    return newline.join([*lines, stream.last, "", ""]).encode()
+
+
+def decoded(api: ScriptedAPI, pieces: Iterable[bytes]) -> tuple[list[Event], str | None]:
     """Return the events of these bytes, and the kind of the error at their end."""
-    return decode_bytes(stream.api.decoder(new_keys()), pieces, framing=stream.api.framing)
+    return decode(api.decoder(new_key=new_keys()), pieces, framing=api.framing)
 
 
-def whole(stream: Stream) -> list[Event]:
-    events, error = decode(stream, [stream.spelled("\n")])
+def played(api: ScriptedAPI, objects: Iterable[Any]) -> list[Event]:
+    return play_objects(api.decoder(new_key=new_keys(), may_be_empty=True), objects)
+
+
+def whole(api: ScriptedAPI) -> list[Event]:
+    events, error = decoded(api, [spelled(api, "\n")])
     assert error is None
     return events
 
@@ -78,36 +355,105 @@ def uncounted(events: Iterable[Event]) -> list[Event]:
     return [event for event in events if not isinstance(event, Usage | Progress)]
 
 
-@each_stream
-def test_line_ends_of_every_kind_and_single_bytes_give_the_same_events(stream):
-    expected = whole(stream)
-    text = [event.text for event in expected if isinstance(event, TextDelta)]
-    assert "".join(text) == stream.text
-    for newline in stream.newlines:
-        data = stream.spelled(newline)
+@each_api
+def test_line_ends_of_every_kind_and_single_bytes_give_the_same_events(api):
+    expected = whole(api)
+    assert text_of(expected) == STREAMS[api.name].text
+    for newline in STREAMS[api.name].newlines:
+        data = spelled(api, newline)
         for bytes_ in (data, data.rstrip()):  # the last blank line may be missing
-            assert decode(stream, [bytes_]) == (expected, None)
-        assert decode(stream, [data[at : at + 1] for at in range(len(data))]) == (expected, None)
+            assert decoded(api, [bytes_]) == (expected, None)
+        assert decoded(api, [data[at : at + 1] for at in range(len(data))]) == (expected, None)
 
 
-@each_stream
+@each_api
 @given(st.lists(st.floats(0, 1), max_size=6))
-def test_bytes_may_be_cut_anywhere(stream, cuts):
-    data = stream.spelled(stream.newlines[1])
+def test_bytes_may_be_cut_anywhere(api, cuts):
+    data = spelled(api, STREAMS[api.name].newlines[1])
     marks = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
     pieces = [data[a:b] for a, b in itertools.pairwise(marks)]
-    assert decode(stream, pieces) == (whole(stream), None)
+    assert decoded(api, pieces) == (whole(api), None)
 
 
-@each_stream
-def test_a_stream_that_is_cut_gives_a_prefix_of_its_events_and_a_premature_stop(stream):
-    data, expected = stream.spelled("\n").rstrip(), whole(stream)
-    end = data.index(stream.end) if stream.end else len(data)
-    for length in range(len(data)):
-        events, error = decode(stream, [data[:length]])
+@each_api
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 7])
+def test_a_stream_that_is_cut_gives_a_prefix_of_its_events_and_a_premature_stop(api, stride):
+    data, expected = spelled(api, "\n").rstrip(), whole(api)
+    mark = STREAMS[api.name].end
+    end = data.index(mark) if mark else len(data)
+    for length in range(len(data) % stride, len(data), stride):
+        events, error = decoded(api, [data[:length]])
         if error is None:
             assert length > end, "only the API's own mark ends an answer"
             assert uncounted(events) == uncounted(expected)
         else:
             assert error == "premature_stop" or (error == "protocol" and not events)
             assert events == expected[: len(events)]
+
+
+@each_api
+def test_an_answer_that_was_not_streamed_is_the_same_one(api):
+    for value, objects in STREAMS[api.name].whole:
+        events, error = decoded(api, [b" \n", json.dumps(value).encode()])
+        assert error is None
+        answer, streamed = read(events), read(played(api, objects))
+        assert answer.message(OURS) == streamed.message(OURS)
+        assert answer.finished == streamed.finished
+
+
+@each_api
+@given(st.data())
+def test_no_json_whatever_makes_a_decoder_raise_anything_but_a_backend_error(api, data):
+    check_odd(api, data.draw(st.lists(STREAMS[api.name].odd, max_size=5)))
+
+
+def test_a_kind_that_is_no_text_is_a_backend_error_too():
+    [api] = [each for each in EVERY_API if each.name == "openai-responses"]
+    check_odd(api, [{"type": "message", "output": [{"type": [None]}]}])
+
+
+def check_odd(api: ScriptedAPI, values: list[Any]) -> None:
+    decoder = api.decoder(may_be_empty=True)
+    events: list[Event] = []
+    try:
+        for value in values:
+            events += decoder.feed_object(value)
+        events += decoder.feed(SSEvent(event="message", data="[DONE]"))
+        events += decoder.close()
+    except BackendError:
+        return
+    check_grammar(events)
+
+
+@pytest.mark.parametrize(
+    "api",
+    [each for each in EVERY_API if STREAMS[each.name].answers is not None],
+    ids=lambda api: api.name,
+)
+@given(st.data())
+def test_every_answer_keeps_the_grammar_and_has_what_came(api, data):
+    objects, text, thoughts = data.draw(STREAMS[api.name].answers)
+    events, code = [], None
+    try:
+        events = played(api, objects)
+    except BackendError as error:
+        code = error.code
+    if not events:
+        assert code in ("SAFETY", *MODEL_ERRORS)
+        return
+    check_grammar(events)
+    assert (text_of(events), thoughts_of(events)) == (text, thoughts)
+    check_answer(events)
+    if api.name == "google":
+        phases = [(event.key, event.phase) for event in only(ServerTool, events)]
+        begun = sorted(key for key, phase in phases if phase == "started")
+        assert begun == sorted(key for key, phase in phases if phase == "finished")
+
+
+def check_answer(events: Sequence[Event]) -> None:
+    answer = read(events)
+    assert answer.text == text_of(events)
+    assert not answer.open_calls
+    assert not answer.open_reasonings
+    calls = [part for part in answer.message(OURS).parts if isinstance(part, ToolCallPart)]
+    assert [call.id for call in calls] == [call.key for call in answer.calls]

@@ -34,7 +34,7 @@ from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, Scripte
 from tests.eca_server.models.google.test_request import check_contents
 from tests.eca_server.models.ollama.test_request import check_messages as check_ollama
 from tests.eca_server.models.openai_chat.test_request import check_messages as check_chat
-from tests.eca_server.models.openai_responses.checker import check_input
+from tests.eca_server.models.openai_responses.test_request import check_input
 from tests.eca_server.models.providers import models_of
 
 GRAMMARS: Mapping[str, Callable[[dict[str, Any]], None]] = {

@@ -131,6 +131,38 @@ def answer(*items: Item, stop: str = "end_turn", **delta: object) -> list[dict]:
     return [started(), {"type": "ping"}, *blocks, *stopped(stop, **delta)]
 
 
+CAN, CANNOT = {"supported": True}, {"supported": False}
+MODES = {"adaptive": CAN, "between_tools": CANNOT, "disabled": CAN, "enabled": CANNOT}
+LISTED = {
+    "id": "claude-a",
+    "type": "model",
+    "display_name": "A",
+    "created_at": "2026-01-01T00:00:00Z",
+    "max_input_tokens": 1_000_000,
+    "max_tokens": 128_000,
+    "lifecycle": "active",
+    "capabilities": {
+        **dict.fromkeys(("batch", "citations", "code_execution", "structured_outputs"), CAN),
+        **dict.fromkeys(("pdf_input", "image_input", "context_management"), CANNOT),
+        "effort": {**CAN, "low": CAN, "medium": CANNOT, "high": CANNOT, "max": CAN, "xhigh": None},
+        "server_tools": {**CAN, "code_execution": CAN, "web_search": CAN},
+        "thinking": {**CAN, "types": MODES},
+    },
+}
+ITEMS = [
+    thinking("Hm\u2028", "m"),
+    redacted(),
+    thinking(),
+    text("a\u0085", "b\u2028c\u000b"),
+    search("q"),
+    search_result("https://a.example"),
+    text("cited", cites=[citation("https://a.example", "A")]),
+    tool_use("f", "", '{"n"', ":1}", call_id="1"),
+    tool_use("g", call_id="2"),
+]
+EVERYTHING = answer(*ITEMS, stop="tool_use")
+
+
 def written(event: dict) -> bytes:
     """Return an event as bytes."""
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()

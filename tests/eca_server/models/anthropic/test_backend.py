@@ -4,8 +4,7 @@ The common part of all backends (timers, drains, proxies, dropped fields) is tes
 Completions.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 
 import httpx
 import pytest
@@ -14,22 +13,15 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply
 from eca_server.models.access import KeyAccess
-from eca_server.models.answer import Answer
 from eca_server.models.anthropic import Anthropic
 from eca_server.models.anthropic.backend import MAX_PAUSES
-from eca_server.models.backend import BackendError, ModelInfo, Request, Tool
-from eca_server.models.events import Citation, Note, Started, Usage
+from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.events import Citation, Started, Usage
 from eca_server.models.facts import ModelFacts
-from eca_server.models.history import (
-    Message,
-    Origin,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models.history import Origin, ReasoningPart
 from eca_server.secret import Secret
 from tests.eca_server.models.anthropic.scripted import (
+    LISTED,
     citation,
     redacted,
     reply,
@@ -41,83 +33,60 @@ from tests.eca_server.models.anthropic.scripted import (
     tool_use,
     wire,
 )
-from tests.eca_server.models.reading import HELLO, ask, failure
+from tests.eca_server.models.histories import model, tool, tool_call, tool_result
+from tests.eca_server.models.reading import (
+    HELLO,
+    KEY,
+    TOOL,
+    after,
+    ask,
+    failure,
+    notes,
+    only,
+    talking,
+)
 
 US = Origin(api="anthropic", provider="test", model="claude-opus-4-7")
-INVALID = "invalid_request_error"
-TOOL = Tool(name="f", description="d", parameters={"type": "object"})
+HI = reply(text("Hi"))
+talking = partial(talking, Anthropic, origin=US, header="x-api-key")
 
 
-def backend_at(url: str, http: HTTPClient, **options) -> Anthropic:
-    access = KeyAccess(url=url, key=Secret("sk-ant-planted"), header="x-api-key")
-    return Anthropic(**{"http": http, "origin": US, "access": access, **options})
+def backend_at(url: str, http: HTTPClient) -> Anthropic:
+    return Anthropic(http=http, origin=US, access=KeyAccess(url=url, key=Secret(KEY)))
 
 
-@asynccontextmanager
-async def talking(*script, **options) -> AsyncIterator[tuple[Provider, Anthropic]]:
-    async with Provider(script) as provider, HTTPClient() as http:
-        yield provider, backend_at(provider.url, http, **options)
-
-
-def refusal(message: str, *, status: int = 400, kind: str = INVALID) -> Reply:
-    error = {"type": kind, "message": message}
-    body = {"type": "error", "error": error, "request_id": "req_e"}
-    return Reply(status=status, body=body)
-
-
-def after(request: Request, kept: Answer) -> Request:
-    """Return the next request: the answer, then the results of its calls or a new prompt."""
-    results = tuple(
-        ToolResultPart(call_id=call.key, parts=(TextPart("done"),)) for call in kept.calls
-    )
-    last = (
-        Message(role="tool", parts=results)
-        if results
-        else Message(role="user", parts=(TextPart("And?"),))
-    )
-    messages = [*request.messages, kept.message(US), last]
-    return Request(messages=messages, tools=request.tools, system=request.system)
+def refusal(message: str) -> Reply:
+    error = {"type": "invalid_request_error", "message": message}
+    return Reply(status=400, body={"type": "error", "error": error, "request_id": "req_e"})
 
 
 async def test_a_request_has_its_key_its_version_and_its_path():
-    async with talking(reply(text("Hi"))) as (provider, backend):
+    async with talking([HI]) as (provider, backend):
         result, _ = await ask(backend)
         [request] = provider.requests
     assert (result.text, result.finished.reason) == ("Hi", "stop")
     assert result.usage == Usage(input=10, cache_read=30, cache_write=20, output=5)
     assert request.target == "/v1/messages"
-    assert request.headers["x-api-key"] == "sk-ant-planted"
+    assert request.headers["x-api-key"] == KEY
     assert "authorization" not in request.headers
     assert request.headers["anthropic-version"] == "2023-06-01"
     assert "anthropic-beta" not in request.headers
     assert (request.body["model"], request.body["stream"]) == (US.model, True)
 
 
-async def test_a_tool_of_the_provider_can_be_added_by_configuration():
-    extra = {"tools": [{"type": "web_search_20260209", "name": "web_search"}]}
-    request = Request(messages=HELLO.messages, tools=[TOOL])
-    async with talking(reply(text("Hi")), extra_payload=extra) as (provider, backend):
-        await ask(backend, request)
-        [received] = provider.requests
-    assert [tool["name"] for tool in received.body["tools"]] == ["f", "web_search"]
-
-
 async def test_a_token_may_be_where_others_expect_it():
-    async with Provider([reply(text("Hi"))]) as provider, HTTPClient() as http:
-        base = provider.url.removesuffix("/v1")
-        access = KeyAccess(url=base, key=Secret("token"))
-        await ask(backend_at("", http, access=access))
+    async with Provider([HI]) as provider, HTTPClient() as http:
+        await ask(backend_at(provider.url.removesuffix("/v1"), http))
         [request] = provider.requests
     assert request.target == "/v1/messages"
-    assert request.headers["authorization"] == "Bearer token"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
     assert "x-api-key" not in request.headers
 
 
 async def test_a_model_that_needs_a_beta_for_its_thinking_names_it():
     origin = Origin(api="anthropic", provider="test", model="claude-sonnet-4-20250514")
-    request = Request(messages=HELLO.messages, reasoning_effort="low")
-    async with talking(reply(text("a")), reply(text("b")), origin=origin) as (provider, backend):
-        await ask(backend, request)
+    async with talking([HI, HI], origin=origin) as (provider, backend):
+        await ask(backend, Request(messages=HELLO.messages, reasoning_effort="low"))
         await ask(backend)
         with_thinking, without = provider.requests
     assert with_thinking.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
@@ -135,10 +104,9 @@ async def test_what_the_model_thought_goes_back_byte_for_byte():
         tool_use("f", call_id="toolu_2"),
     ]
     request = Request(system="s", messages=HELLO.messages, tools=[TOOL])
-    script = reply(*blocks, stop="tool_use"), reply(text("Done"))
-    async with talking(*script) as (provider, backend):
+    async with talking([reply(*blocks, stop="tool_use"), HI]) as (provider, backend):
         result, _ = await ask(backend, request)
-        await ask(backend, after(request, result))
+        await ask(backend, after(request, result, backend))
         first, second = provider.requests
     assert second.body["messages"][1]["content"] == [
         {"type": "thinking", "thinking": "Hm m", "signature": "sig1"},
@@ -158,14 +126,14 @@ async def test_an_answer_that_pauses_continues_as_if_it_had_not():
     cited = citation("https://a.example", "A")
     paused = reply(thinking("hm"), text("I search."), search("q"), stop="pause_turn")
     rest = reply(search_result("https://a.example"), text("As A says.", cites=[cited]))
-    async with talking(paused, rest, reply(text("Yes"))) as (provider, backend):
+    async with talking([paused, rest, HI]) as (provider, backend):
         result, events = await ask(backend)
-        await ask(backend, after(HELLO, result))
+        await ask(backend, after(HELLO, result, backend))
         _, second, third = provider.requests
     assert result.text == "I search.As A says."
-    assert sum(isinstance(event, Started) for event in events) == 1
+    assert len(only(Started, events)) == 1
     assert result.finished.reason == "stop"
-    assert [event.url for event in events if isinstance(event, Citation)] == ["https://a.example"]
+    assert [event.url for event in only(Citation, events)] == ["https://a.example"]
     assert result.usage == Usage(input=20, cache_read=60, cache_write=40, output=10)
     request, sent_back = second.body["messages"]
     assert [request["role"], sent_back["role"]] == ["user", "assistant"]
@@ -177,31 +145,30 @@ async def test_an_answer_that_pauses_continues_as_if_it_had_not():
     assert whole[4]["citations"] == [cited]
 
 
-async def test_an_answer_may_end_where_it_paused():
-    paused = reply(text("I search."), search("q"), stop="pause_turn")
-    async with talking(paused, reply()) as (_, backend):
+async def test_an_answer_may_end_where_it_paused_but_not_pause_for_ever():
+    async with talking([reply(text("I search."), search("q"), stop="pause_turn"), reply()]) as (
+        _,
+        backend,
+    ):
         result, _ = await ask(backend)
     assert (result.text, result.finished.reason) == ("I search.", "stop")
-
-
-async def test_an_answer_that_only_pauses_has_an_end():
-    paused = [reply(search("q"), search_result("u"), stop="pause_turn")] * (MAX_PAUSES + 1)
-    async with talking(*paused) as (provider, backend):
+    pausing = reply(search("q"), search_result("u"), stop="pause_turn")
+    async with talking([pausing] * (MAX_PAUSES + 1)) as (provider, backend):
         result, _ = await ask(backend)
         assert len(provider.requests) == MAX_PAUSES + 1
     assert result.finished.reason == "pause"
 
 
-def thoughtful(*, signature="old") -> Request:
-    thought = ReasoningPart(text="hm", opaque={"signature": signature})
-    call = ToolCallPart(id="c", name="f", raw="{}", arguments={})
-    result = ToolResultPart(call_id="c", parts=(TextPart("r"),))
-    messages = [
+THOUGHTFUL = Request(
+    messages=[
         *HELLO.messages,
-        Message(role="assistant", parts=(thought, call), origin=US),
-        Message(role="tool", parts=(result,)),
-    ]
-    return Request(messages=messages, tools=[TOOL], reasoning_effort="low", cache_key="chat")
+        model(ReasoningPart(text="hm", opaque={"signature": "old"}), tool_call(), origin=US),
+        tool(tool_result()),
+    ],
+    tools=[TOOL],
+    reasoning_effort="low",
+    cache_key="chat",
+)
 
 
 @pytest.mark.parametrize(
@@ -213,56 +180,55 @@ def thoughtful(*, signature="old") -> Request:
     ],
 )
 async def test_thinking_that_is_not_taken_back_is_left_out_of_one_more_try(words):
-    script = [refusal(words), reply(text("a")), refusal(words), reply(text("b")), refusal(words)]
-    async with talking(*script, refusal(words)) as (provider, backend):
-        result, events = await ask(backend, thoughtful())
-        _, again = await ask(backend, thoughtful())
-        assert (await failure(backend, thoughtful())).kind == "invalid_request"
+    refused = refusal(words)
+    async with talking([refused, HI, refused, HI, refused, refused]) as (provider, backend):
+        result, events = await ask(backend, THOUGHTFUL)
+        _, again = await ask(backend, THOUGHTFUL)
+        assert (await failure(backend, THOUGHTFUL)).kind == "invalid_request"
         first, second, *_ = provider.requests
-    assert result.text == "a"
-    assert [type(event) for event in (events[0], again[0])].count(Note) == 1, "told once a chat"
+    assert result.text == "Hi"
+    assert [len(notes(events)), len(notes(again))] == [1, 0], "told once a chat"
     assert "thinking" in str(first.body["messages"])
     assert "thinking" not in str(second.body["messages"])
     assert second.body["messages"][1]["content"][0]["type"] == "tool_use"
 
 
-async def test_a_refusal_about_thinking_without_any_in_the_history_is_an_error():
-    async with talking(refusal("thinking: expected something else")) as (provider, backend):
-        assert (await failure(backend)).kind == "invalid_request"
+OVER = "input length and `max_tokens` exceed context limit"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("thinking: expected something else", "invalid_request"),
+        (f"{OVER}: 199500 + 32000 > 200000", "context_overflow"),
+    ],
+)
+async def test_a_refusal_that_no_other_request_avoids_is_an_error(words, kind):
+    async with talking([refusal(words)]) as (provider, backend):
+        assert (await failure(backend)).kind == kind
         assert len(provider.requests) == 1
 
 
-async def test_an_answer_that_would_not_fit_the_window_is_made_shorter_once():
-    words = "input length and `max_tokens` exceed context limit: 180000 + 32000 > 200000"
-    async with talking(refusal(words), reply(text("Hi")), refusal(words)) as (provider, backend):
-        result, _ = await ask(backend)
-        first, second = provider.requests
-    assert result.text == "Hi"
-    assert first.body["max_tokens"] == 32_000
-    assert second.body["max_tokens"] == 200_000 - 180_000 - 256
+MOST = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens"
 
 
-async def test_a_prompt_that_fills_the_window_is_too_long():
-    words = "input length and `max_tokens` exceed context limit: 199500 + 32000 > 200000"
-    async with talking(refusal(words)) as (provider, backend):
-        assert (await failure(backend)).kind == "context_overflow"
-        assert len(provider.requests) == 1
-
-
-async def test_the_limit_of_an_answer_is_learned_from_a_refusal():
-    words = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens"
-    async with talking(refusal(words), reply(text("a")), reply(text("b"))) as (provider, backend):
-        await ask(backend)
-        await ask(backend)
-        limits = [request.body["max_tokens"] for request in provider.requests]
-    assert limits == [32_000, 8_192, 8_192]
+@pytest.mark.parametrize(
+    ("words", "limits"),
+    [
+        (f"{OVER}: 180000 + 32000 > 200000", [32_000, 200_000 - 180_000 - 256, 32_000]),
+        (MOST, [32_000, 8_192, 8_192]),
+    ],
+)
+async def test_the_limit_of_an_answer_is_learned_from_a_refusal(words, limits):
+    async with talking([refusal(words), HI, HI]) as (provider, backend):
+        assert (await ask(backend))[0].text == (await ask(backend))[0].text == "Hi"
+        assert [request.body["max_tokens"] for request in provider.requests] == limits
 
 
 async def test_marks_for_the_cache_are_left_out_where_they_are_refused():
-    words = "messages.0.content.0.cache_control: Extra inputs are not permitted"
-    script = refusal(words), reply(text("a")), reply(text("b")), refusal(words)
+    refused = refusal("messages.0.content.0.cache_control: Extra inputs are not permitted")
     request = Request(system="s", messages=HELLO.messages, tools=[TOOL])
-    async with talking(*script) as (provider, backend):
+    async with talking([refused, HI, HI, refused]) as (provider, backend):
         await ask(backend, request)
         await ask(backend, request)
         assert (await failure(backend, request)).kind == "unsupported_feature"
@@ -271,12 +237,13 @@ async def test_marks_for_the_cache_are_left_out_where_they_are_refused():
 
 
 async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
-    refused = reply(
-        text("Well"), stop="refusal", stop_details={"type": "refusal", "explanation": "No."}
-    )
-    async with talking(refused, reply(text("Hi"))) as (provider, backend):
+    details = {"type": "refusal", "explanation": "No."}
+    async with talking([reply(text("Well"), stop="refusal", stop_details=details), HI]) as (
+        provider,
+        backend,
+    ):
         result, _ = await ask(backend)
-        await ask(backend, after(HELLO, result))
+        await ask(backend, after(HELLO, result, backend))
         second = provider.requests[1]
     assert result.finished.reason == "refusal"
     [message] = second.body["messages"]
@@ -284,8 +251,6 @@ async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
 
 
 async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
-    ping = b'event: ping\ndata: {"type":"ping"}\n\n'
-
     class Pinging(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
         async def handle_async_request(self, request):
             return httpx.Response(200, stream=self)
@@ -294,7 +259,7 @@ async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
             yield wire([started()])
             for _ in range(20):
                 await trio.sleep(100)
-                yield ping
+                yield wire([{"type": "ping"}])
 
     async with HTTPClient(transport=Pinging()) as http:
         error = await failure(backend_at("http://model", http))
@@ -303,63 +268,41 @@ async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
 
 
 class Answering(httpx.AsyncBaseTransport):
-    """A transport with one answer after the other, which records the requests."""
+    """A transport with one answer after the other, which records the URLs."""
 
     def __init__(self, *answers) -> None:
         self.answers = list(answers)
-        self.requests: list[httpx.Request] = []
+        self.urls: list[str] = []
 
     async def handle_async_request(self, request):
-        self.requests.append(request)
-        status, body = self.answers.pop(0)
-        return httpx.Response(status, json=body)
-
-
-def supported(*names: str, of: tuple[str, ...]) -> dict:
-    return {name: {"supported": name in names} for name in of}
+        self.urls.append(str(request.url))
+        return httpx.Response(200, json=self.answers.pop(0))
 
 
 async def test_models_are_listed_page_by_page_with_what_they_can_do():
-    kinds = ("adaptive", "enabled", "disabled", "between_tools")
-    efforts = ("low", "medium", "high", "max", "xhigh")
-    result = {
-        "id": "claude-a",
-        "type": "model",
-        "display_name": "A",
-        "max_input_tokens": 1_000_000,
-        "max_tokens": 128_000,
-        "lifecycle": "active",
-        "capabilities": {
-            "image_input": {"supported": False},
-            "thinking": {"supported": True, "types": supported("adaptive", of=kinds)},
-            "effort": {"supported": True, **supported("low", "max", of=efforts)},
-        },
-    }
+    retired = {"id": "c", "lifecycle": "retired"}
     pages = Answering(
-        (200, {"data": [result], "has_more": True, "last_id": "claude a"}),
-        (200, {"data": [{"id": "b"}, {"id": "c", "lifecycle": "retired"}], "has_more": False}),
+        {"data": [LISTED], "has_more": True, "last_id": "claude a"},
+        {"data": [{"id": "b"}, retired], "has_more": False},
     )
     async with HTTPClient(transport=pages) as http:
         models = await backend_at("http://h/v1", http).models()
-    urls = [str(request.url) for request in pages.requests]
-    assert urls == [
-        "http://h/v1/models?limit=1000",
-        "http://h/v1/models?limit=1000&after_id=claude%20a",
-    ]
-    can = ModelFacts(
+    first = "http://h/v1/models?limit=1000"
+    assert pages.urls == [first, f"{first}&after_id=claude%20a"]
+    facts = ModelFacts(
         images=False,
         reasoning=True,
         context=1_000_000,
         output=128_000,
-        thinking=frozenset({"adaptive"}),
+        thinking=frozenset({"adaptive", "disabled"}),
         efforts=("low", "max"),
     )
-    assert models == [ModelInfo(name="claude-a", facts=can), ModelInfo(name="b")]
+    assert models == [ModelInfo(name="claude-a", facts=facts), ModelInfo(name="b")]
 
 
 @pytest.mark.parametrize("listed", [[], {}, {"data": 5}, {"data": [5]}, {"data": [{}]}])
 async def test_a_listing_of_another_shape_cannot_be_read(listed):
-    async with HTTPClient(transport=Answering((200, listed))) as http:
+    async with HTTPClient(transport=Answering(listed)) as http:
         with pytest.raises(BackendError) as caught:
             await backend_at("http://h", http).models()
     assert caught.value.kind == "protocol"

@@ -1,38 +1,35 @@
 """Anthropic's own types as oracles, for the events of our tests and for our requests."""
 
 import functools
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.anthropic.models import read_model
 from eca_server.models.anthropic.thinking import thinking_support
-from eca_server.models.backend import Request, Tool
+from eca_server.models.backend import Request
 from eca_server.models.events import (
     Finished,
-    ReasoningDelta,
     ReasoningFinished,
-    TextDelta,
     ToolCallFinished,
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.facts import Capabilities, ModelFacts
-from tests.eca_server.models.anthropic.scripted import (
-    answer,
-    citation,
-    redacted,
-    search,
-    search_result,
-    text,
-    thinking,
-    tool_use,
-)
-from tests.eca_server.models.anthropic.test_decoder import decoder, items
+from eca_server.models.facts import Capabilities
+from tests.eca_server.models.anthropic.scripted import EVERYTHING, LISTED, answer, text
 from tests.eca_server.models.anthropic.test_request import histories, write
+from tests.eca_server.models.reading import (
+    TOOL,
+    only,
+    play_objects,
+    text_of,
+    thoughts_of,
+    walked,
+)
+from tests.eca_server.models.test_streams import anthropic_blocks
 from tests.lazy import LazyModule
 
 pydantic = LazyModule("pydantic")
@@ -51,20 +48,6 @@ def request_type() -> Any:
     return pydantic.TypeAdapter(params.MessageCreateParamsStreaming)
 
 
-def walked(value: Any) -> Any:
-    """Return all of a value: members of an `Iterable` are checked only when they are read.
-
-    Blocks of an answer, which a request may contain, too, are read as objects.
-    """
-    if isinstance(value, pydantic.BaseModel):
-        return value.model_dump(exclude_unset=True)
-    if isinstance(value, Mapping):
-        return {name: walked(member) for name, member in value.items()}
-    if isinstance(value, list | tuple | Iterator) or type(value).__name__ == "ValidatorIterator":
-        return [walked(member) for member in value]
-    return value
-
-
 def read_by_the_sdk(stream: list[dict]) -> Any:
     snapshot = None
     buffers: dict[int, bytes] = {}
@@ -79,24 +62,21 @@ def read_by_the_sdk(stream: list[dict]) -> Any:
 
 def check_that_both_read_the_same(stream: list[dict]) -> None:
     theirs = read_by_the_sdk(stream)
-    decoding = decoder(may_be_empty=True)
-    ours = [event for each in stream for event in decoding.feed_object(each)]
-    blocks = theirs.content
-    assert "".join(e.text for e in ours if isinstance(e, TextDelta)) == "".join(
-        block.text for block in blocks if block.type == "text"
-    )
-    assert "".join(e.text for e in ours if isinstance(e, ReasoningDelta)) == "".join(
-        block.thinking for block in blocks if block.type == "thinking"
-    )
-    assert [
-        e.opaque["signature"] for e in ours if isinstance(e, ReasoningFinished) and not e.redacted
-    ] == [block.signature for block in blocks if block.type == "thinking"]
-    names = {e.key: (e.name, e.provider_id) for e in ours if isinstance(e, ToolCallStarted)}
-    assert [(*names[e.key], e.arguments) for e in ours if isinstance(e, ToolCallFinished)] == [
-        (block.name, block.id, block.input) for block in blocks if block.type == "tool_use"
+    ours = play_objects(MessagesDecoder(may_be_empty=True), stream)
+
+    def blocks(kind: str) -> list[Any]:
+        return [block for block in theirs.content if block.type == kind]
+
+    assert text_of(ours) == "".join(block.text for block in blocks("text"))
+    assert thoughts_of(ours) == "".join(block.thinking for block in blocks("thinking"))
+    thoughts = [e for e in only(ReasoningFinished, ours) if not e.redacted]
+    signatures = [block.signature for block in blocks("thinking")]
+    assert [e.opaque["signature"] for e in thoughts] == signatures
+    names = {e.key: (e.name, e.provider_id) for e in only(ToolCallStarted, ours)}
+    assert [(*names[e.key], e.arguments) for e in only(ToolCallFinished, ours)] == [
+        (block.name, block.id, block.input) for block in blocks("tool_use")
     ]
-    [*_, counts] = [e for e in ours if isinstance(e, Usage)]
-    assert counts == Usage(
+    assert only(Usage, ours)[-1] == Usage(
         input=theirs.usage.input_tokens,
         cache_read=theirs.usage.cache_read_input_tokens,
         cache_write=theirs.usage.cache_creation_input_tokens,
@@ -105,24 +85,22 @@ def check_that_both_read_the_same(stream: list[dict]) -> None:
     assert ours[-1] == Finished(reason=ours[-1].reason, raw_reason=theirs.stop_reason)
 
 
-def test_a_scripted_answer_is_what_the_sdk_reads_and_read_as_it_reads_it():
-    cited = text("As", " A", cites=[citation("https://a.example", "A")])
-    blocks = [
-        thinking("Hm", "m"),
-        redacted(),
-        thinking(),
-        text("I ", "look."),
-        search("q"),
-        search_result("https://a.example"),
-        cited,
-        tool_use("f", "", '{"n"', ": 1}", call_id="toolu_1"),
-        tool_use("g", call_id="toolu_2"),
-    ]
-    check_that_both_read_the_same(answer(*blocks, stop="tool_use"))
-    details = {"type": "refusal", "category": "bio", "explanation": "No."}
-    check_that_both_read_the_same(answer(text("W"), stop="refusal", stop_details=details))
-    for stop in ("max_tokens", "pause_turn", "model_context_window_exceeded", "stop_sequence"):
-        check_that_both_read_the_same(answer(text("a"), stop=stop))
+REFUSAL = {"type": "refusal", "category": "bio", "explanation": "No."}
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        EVERYTHING,
+        answer(text("W"), stop="refusal", stop_details=REFUSAL),
+        *(
+            answer(text("a"), stop=stop)
+            for stop in ("max_tokens", "pause_turn", "model_context_window_exceeded")
+        ),
+    ],
+)
+def test_a_scripted_answer_is_what_the_sdk_reads_and_read_as_it_reads_it(stream):
+    check_that_both_read_the_same(stream)
 
 
 @given(
@@ -132,72 +110,37 @@ def test_a_scripted_answer_is_what_the_sdk_reads_and_read_as_it_reads_it():
     st.sampled_from([None, "none", "low", "xhigh"]),
     st.sampled_from(["auto", "none", "required"]),
 )
-def test_the_sdk_takes_every_request_that_we_write(history, search_too, model, effort, choice):
+def test_the_sdk_takes_every_request_that_we_write(history, search_too, name, effort, choice):
     request = Request(
         system="s",
         messages=history,
-        tools=[Tool(name="f", description="d", parameters={"type": "object"})],
+        tools=[TOOL],
         tool_choice=choice,
         reasoning_effort=effort,
     )
-    known = thinking_support(model, Capabilities())
+    known = thinking_support(name, Capabilities())
     payload = write(request, known=known, web_search=search_too)
     assert walked(request_type().validate_python(payload)) == payload
 
 
 def test_a_call_without_an_id_is_refused_so_that_the_oracle_is_one():
     block = {"type": "tool_use", "name": "f", "input": {}}
-    payload = {
-        "model": "m",
-        "max_tokens": 1,
-        "stream": True,
-        "messages": [{"role": "assistant", "content": [block]}],
-    }
+    messages = [{"role": "assistant", "content": [block]}]
+    payload = {"model": "m", "max_tokens": 1, "stream": True, "messages": messages}
     with pytest.raises(pydantic.ValidationError):
         walked(request_type().validate_python(payload))
 
 
-def test_a_listed_model_is_read_as_the_sdk_reads_it():
-    can = {"supported": True}
-    cannot = {"supported": False}
-    modes = {"adaptive": can, "between_tools": cannot, "disabled": can, "enabled": cannot}
-    efforts = {"low": can, "medium": can, "high": can, "max": can, "xhigh": None}
-    capabilities = {
-        "batch": can,
-        "citations": can,
-        "code_execution": can,
-        "context_management": {"supported": False},
-        "effort": {"supported": True, **efforts},
-        "image_input": can,
-        "pdf_input": can,
-        "server_tools": {"supported": True, "code_execution": can, "web_search": can},
-        "structured_outputs": can,
-        "thinking": {"supported": True, "types": modes},
-    }
-    listed = {
-        "id": "claude-a",
-        "type": "model",
-        "display_name": "A",
-        "created_at": "2026-01-01T00:00:00Z",
-        "lifecycle": "active",
-        "max_input_tokens": 200_000,
-        "max_tokens": 64_000,
-        "capabilities": capabilities,
-    }
-    theirs = types.ModelInfo.model_validate(listed)
-    ours = read_model(listed)
-    assert ours.name == theirs.id
-    assert ours.facts == ModelFacts(
-        images=True,
-        reasoning=True,
-        context=theirs.max_input_tokens,
-        output=theirs.max_tokens,
-        thinking=frozenset({"adaptive", "disabled"}),
-        efforts=("low", "medium", "high", "max"),
-    )
+def test_a_listed_model_is_one_of_the_sdk_s():
+    theirs = types.ModelInfo.model_validate(LISTED)
+    facts = read_model(LISTED).facts
+    assert (facts.context, facts.output) == (theirs.max_input_tokens, theirs.max_tokens)
+    assert facts.images == theirs.capabilities.image_input.supported
+    assert ("adaptive" in facts.thinking) == theirs.capabilities.thinking.types.adaptive.supported
+    assert ("max" in facts.efforts) == theirs.capabilities.effort.max.supported
 
 
-@given(items)
+@given(anthropic_blocks)
 def test_both_read_the_same_in_every_answer_that_is_well_formed(blocks):
     stream = answer(*blocks)
     assume(all(is_readable(stream, index) for index in range(len(blocks))))
@@ -210,4 +153,4 @@ def is_readable(stream: list[dict], index: int) -> bool:
     if own[0]["content_block"]["type"] != "tool_use":
         return True
     raw = "".join(event["delta"]["partial_json"] for event in own[1:-1])
-    return raw in ("", "{}")
+    return raw in ("", "{}", '{"n":1}')

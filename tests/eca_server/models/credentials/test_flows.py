@@ -135,14 +135,10 @@ async def test_only_the_logins_own_state_is_let_in_and_only_once(user, server):
         assert await page.code() == Secret("right")
 
 
-async def test_two_logins_have_states_and_ports_of_their_own():
-    async with redirect_page() as one, redirect_page() as two:
-        assert one.state != two.state
-        assert one.url != two.url
-
-
-async def test_an_abandoned_login_ends(autojump_clock):
-    async with redirect_page() as page:
+async def test_two_logins_are_apart_and_an_abandoned_one_ends(autojump_clock):
+    async with redirect_page() as page, redirect_page() as other:
+        assert page.state != other.state
+        assert page.url != other.url
         began = trio.current_time()
         with pytest.raises(OAuthError, match="in 5 minutes"):
             await page.code()
@@ -242,70 +238,52 @@ async def test_a_device_login_shows_its_code_and_asks_until_it_was_entered(
     }
 
 
+ODD = {"device_code": "x", "user_code": 7}
+AT_CUT = {"error": "expired_token", "error_description": f"{'x' * 492} device-code"}
+
+
 @pytest.mark.parametrize(
-    "code", ["expired_token", "access_denied", "incorrect_device_code", "device_flow_disabled"]
+    ("begun", "answers", "words"),
+    [
+        *(
+            (SOON, [pending(code)], f"it is {code}")
+            for code in ("expired_token", "access_denied", "incorrect_device_code", "other")
+        ),
+        (SOON, [(400, AT_CUT)], "x+"),
+        (SOON | {"expires_in": 0.05}, [pending("authorization_pending")] * 99, "not entered in t"),
+        (ODD, [], "verification_uri"),
+    ],
 )
-async def test_a_refused_device_login_is_over(user, server, code):
-    server.says["/device"] = [(200, SOON)]
-    server.says["/token"] = [pending(code)]
-    with pytest.raises(OAuthError, match=f"it is {code}"):
+async def test_a_refused_or_late_device_login_is_over(user, server, begun, answers, words):
+    server.says = {"/device": [(200, begun)], "/token": answers}
+    with pytest.raises(OAuthError, match=words) as caught:
         await device_login(server).run(user.http, user.tell)
+    assert "dev" not in str(caught.value).replace("device_code", ""), "no secret, not in part"
 
 
-async def test_a_refusal_shows_no_part_of_a_secret_at_its_cut(user, server):
-    server.says["/device"] = [(200, SOON)]
-    description = f"{'x' * 492} device-code"
-    refusal = {"error": "expired_token", "error_description": description}
-    server.says["/token"] = [(400, refusal)]
-    with pytest.raises(OAuthError) as caught:
-        await device_login(server).run(user.http, user.tell)
-    assert "dev" not in str(caught.value)
+FRESH = {"access_token": "access-1", "refresh_token": "refresh-1"}
+WAITING = pending("authorization_pending")
 
 
-async def test_a_device_login_ends_with_its_code(user, server):
-    server.says["/device"] = [(200, SOON | {"expires_in": 0.1})]
-    server.says["/token"] = [pending("authorization_pending")] * 99
-    with pytest.raises(OAuthError, match="not entered in time"):
-        await device_login(server).run(user.http, user.tell)
-    assert len(server.requests) > 2
-
-
-async def test_an_expiring_token_of_a_device_login_is_stored_with_what_renews_it(user, server):
-    server.says["/device"] = [(200, SOON)]
+@pytest.mark.parametrize(
+    ("answers", "seconds"),
+    [
+        ([(200, FRESH)], None),
+        ([(200, FRESH | {"expires_in": "3600"})], 3600),
+        ([(200, FRESH | {"expires_in": "soon"})], None),
+        ([WAITING, (502, b"<html>Bad gateway</html>")], 3600),
+        ([WAITING, (503, {"error": "temporarily_unavailable"})], 3600),
+    ],
+)
+async def test_a_device_login_outlives_errors_and_stores_what_renews_it(
+    user, server, answers, seconds
+):
+    server.says = {"/device": [(200, SOON)], "/token": answers}
     tokens = await device_login(server).run(user.http, user.tell)
     assert isinstance(tokens, TokenSet)
     assert tokens.refresh == Secret("refresh-1")
-
-
-@pytest.mark.parametrize(
-    ("lifetime", "expires"),
-    [({}, False), ({"expires_in": "3600"}, True), ({"expires_in": "soon"}, False)],
-)
-async def test_the_refresh_token_of_a_device_login_is_stored(user, server, lifetime, expires):
-    server.says["/device"] = [(200, SOON)]
-    answer = {"access_token": "access-1", "refresh_token": "refresh-1", **lifetime}
-    server.says["/token"] = [(200, answer)]
-    tokens = await device_login(server).run(user.http, user.tell)
-    assert isinstance(tokens, TokenSet)
-    assert tokens.refresh == Secret("refresh-1")
-    assert (tokens.expires_at is not None) == expires
-    if tokens.expires_at is not None:
-        assert tokens.expires_at - tokens.obtained_at == 3600
-
-
-@pytest.mark.parametrize(
-    "failure", [(502, b"<html>Bad gateway</html>"), (503, {"error": "temporarily_unavailable"})]
-)
-async def test_an_error_of_the_server_does_not_end_a_device_login(user, server, failure):
-    server.says["/device"] = [(200, SOON)]
-    server.says["/token"] = [pending("authorization_pending"), failure]
-    assert isinstance(await device_login(server).run(user.http, user.tell), TokenSet)
-
-
-async def test_an_odd_answer_to_a_device_login_is_reported(user, server):
-    server.says["/device"] = [(200, {"device_code": "x", "user_code": 7})]
-    with pytest.raises(OAuthError, match="verification_uri"):
-        await device_login(server).run(user.http, user.tell)
+    lasts = tokens.expires_at and tokens.expires_at - tokens.obtained_at
+    assert lasts == seconds
 
 
 @pytest.mark.parametrize(

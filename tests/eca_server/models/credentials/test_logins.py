@@ -1,24 +1,35 @@
+"""Stored logins: the file, its errors, and the system's keyring."""
+
 from __future__ import annotations
 
 import json
 import os
 import stat
+import sys
 import threading
 from pathlib import Path
 
 import attrs
 import pytest
 
+from eca_server.models.credentials import system_keyring
 from eca_server.models.credentials.logins import Logins, LoginsError, StoredKeys
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
+from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
 KEY = "planted-0123456789-key"
+OURS = {"openai": Secret(KEY)}
 
 
 @pytest.fixture
 def logins(tmp_path: Path) -> Logins:
     return Logins({"XDG_DATA_HOME": str(tmp_path / "data")})
+
+
+def write(logins: Logins, content: object) -> None:
+    logins.path.parent.mkdir(parents=True, exist_ok=True)
+    logins.path.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
 def mode_of(path: Path) -> int:
@@ -30,10 +41,10 @@ def test_a_stored_key_is_read_back_and_removed(logins):
     logins.store("openai", Secret(KEY))
     logins.store("groq", Secret("another"))
     logins.store("groq", Secret("a later one"))
-    assert logins.read().keys == {"openai": Secret(KEY), "groq": Secret("a later one")}
+    assert logins.read().keys == {**OURS, "groq": Secret("a later one")}
     assert logins.remove("groq")
     assert not logins.remove("groq")
-    assert logins.read().keys == {"openai": Secret(KEY)}
+    assert logins.read().keys == OURS
 
 
 def test_only_the_user_can_read_it(logins):
@@ -42,8 +53,7 @@ def test_only_the_user_can_read_it(logins):
         logins.store("openai", Secret(KEY))
     finally:
         os.umask(before)
-    assert mode_of(logins.path) == 0o600
-    assert mode_of(logins.path.parent) == 0o700
+    assert (mode_of(logins.path), mode_of(logins.path.parent)) == (0o600, 0o700)
     logins.path.chmod(0o644)
     logins.read()
     assert mode_of(logins.path) == 0o600
@@ -53,8 +63,7 @@ def test_only_the_user_can_read_it(logins):
     "damaged", ["{", "[]", "{}", '{"version": 1, "providers": []}', "[" * 9999]
 )
 def test_a_damaged_file_is_reported_and_set_aside(logins, damaged):
-    logins.path.parent.mkdir(parents=True)
-    logins.path.write_text(damaged)
+    write(logins, damaged)
     stored = logins.read()
     assert stored.keys == {}
     assert stored.problem is not None
@@ -65,14 +74,13 @@ def test_a_damaged_file_is_reported_and_set_aside(logins, damaged):
     aside = logins.store("openai", Secret(KEY))
     assert aside is not None
     assert aside.read_text() == damaged
-    assert logins.read().keys == {"openai": Secret(KEY)}
+    assert logins.read().keys == OURS
     assert logins.store("openai", Secret(KEY)) is None
 
 
 def test_the_file_of_another_version_stays_as_it_is(logins):
-    logins.path.parent.mkdir(parents=True)
     later = '{"version": 2, "providers": {}}'
-    logins.path.write_text(later)
+    write(logins, later)
     with pytest.raises(LoginsError, match="different version"):
         logins.store("openai", Secret(KEY))
     assert logins.path.read_text() == later
@@ -104,27 +112,18 @@ def test_a_token_set_is_read_back_as_it_was(logins):
         {"access": KEY, "refresh": None, "expiresAt": 10**400},
     ],
 )
-def test_an_entry_that_is_no_login_is_passed_over(logins, entry):
-    logins.store("good", Secret(KEY))
-    content = json.loads(logins.path.read_text())
-    content["providers"]["odd"] = entry
-    logins.path.write_text(json.dumps(content))
-    assert logins.read() == StoredKeys(keys={"good": Secret(KEY)})
-
-
-def test_what_it_does_not_know_is_left_alone(logins):
-    logins.path.parent.mkdir(parents=True)
-    later = {"version": 1, "more": [1], "providers": {"x": {"token": "t"}, "y": {"key": "a\nb"}}}
-    logins.path.write_text(json.dumps(later))
-    assert logins.read().keys == {}
+def test_an_entry_that_is_no_login_is_passed_over_and_left_alone(logins, entry):
+    content = {"version": 1, "more": [1], "providers": {"odd": entry}}
+    write(logins, content)
+    assert logins.read() == StoredKeys()
     logins.store("openai", Secret(KEY))
-    later["providers"]["openai"] = {"key": KEY}  # type: ignore[index]  # a dict, two lines above
-    assert json.loads(logins.path.read_text()) == later
+    assert logins.read() == StoredKeys(keys=OURS)
+    providers = {"odd": entry, "openai": {"key": KEY}}
+    assert json.loads(logins.path.read_text()) == {**content, "providers": providers}
 
 
-def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(tmp_path):
+def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(logins, tmp_path):
     (tmp_path / "data").write_text("no folder")
-    logins = Logins({"XDG_DATA_HOME": str(tmp_path / "data")})
     with pytest.raises(LoginsError) as raised:
         logins.store("openai", Secret(KEY))
     assert KEY not in str(raised.value)
@@ -141,11 +140,8 @@ def test_a_failed_write_leaves_the_file_as_it_was(logins, monkeypatch):
     with pytest.raises(LoginsError, match="No space left"):
         logins.store("openai", Secret(KEY))
     assert logins.read().keys == {"openai": Secret("before")}
-    assert sorted(path.name for path in logins.path.parent.iterdir()) == [
-        ".gitignore",
-        "logins.json",
-        "logins.json.lock",
-    ]
+    names = {path.name for path in logins.path.parent.iterdir()}
+    assert names == {".gitignore", "logins.json", "logins.json.lock"}
 
 
 def test_two_servers_do_not_lose_each_others_logins(logins):
@@ -159,3 +155,63 @@ def test_two_servers_do_not_lose_each_others_logins(logins):
     for thread in threads:
         thread.join()
     assert len(logins.read().keys) == 40
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeKeyring:
+    keyring = FakeKeyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    return keyring
+
+
+def in_keyring(tmp_path: Path) -> Logins:
+    return Logins({"XDG_DATA_HOME": str(tmp_path)}, in_keyring=lambda: True)
+
+
+def test_with_a_keyring_the_file_shows_only_that_there_is_a_login(fake, tmp_path):
+    ours = in_keyring(tmp_path)
+    ours.store("openai", Secret(KEY))
+    assert ours.read().keys == OURS
+    assert KEY not in ours.path.read_text()
+    assert KEY in json.dumps(list(fake.stored.values()))
+    later = in_keyring(tmp_path)
+    assert later.is_locked
+    assert [*later.names()] == ["openai"]
+    assert later.read().keys == {}, "the event loop does not wait for a keyring"
+    later.unlock()
+    assert not later.is_locked
+    assert later.read().keys == OURS
+    assert later.remove("openai")
+    assert fake.stored == {}
+    assert not in_keyring(tmp_path).is_locked
+
+
+def test_a_login_that_the_user_took_from_the_keyring_is_none(fake, tmp_path):
+    in_keyring(tmp_path).store("openai", Secret(KEY))
+    fake.stored.clear()
+    later = in_keyring(tmp_path)
+    later.unlock()
+    assert later.read().keys == {}
+    assert later.remove("openai")
+
+
+def test_a_keyring_that_fails_hangs_or_is_missing_is_reported(fake, tmp_path, monkeypatch):
+    def refuse(*_: str) -> None:
+        raise RuntimeError("it is locked")
+
+    ours = in_keyring(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(fake, "set_password", refuse, raising=False)
+        with pytest.raises(LoginsError, match="the system's keyring: it is locked"):
+            ours.store("openai", Secret(KEY))
+    assert not ours.path.exists()
+    ours.store("openai", Secret(KEY))
+    go_on = threading.Event()
+    monkeypatch.setattr(system_keyring, "SECONDS", 0.05)
+    fake.get_password = lambda *_: go_on.wait(20) and None
+    with pytest.raises(LoginsError, match="did not answer"):
+        in_keyring(tmp_path).unlock()
+    go_on.set()
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    with pytest.raises(LoginsError, match=r"eca-protocol\[keyring\]"):
+        ours.store("openai", Secret(KEY))

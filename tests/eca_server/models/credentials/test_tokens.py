@@ -51,8 +51,9 @@ class World:
             lock_seconds=lock_seconds,
         )
 
-    def ends_at(self, when: float | None) -> None:
-        self.logins.store("p", attrs.evolve(self.stored(), expires_at=when))
+    def change(self, **changed: Any) -> None:
+        """Change the stored login, as another server does."""
+        self.logins.store("p", attrs.evolve(self.stored(), **changed))
 
 
 @pytest.fixture
@@ -72,43 +73,37 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize(
-    ("ends_at", "is_renewed"),
-    [(NOW + 61, False), (NOW + 59, True), (NOW - 1, True), (None, False)],
+    ("ends_at", "now", "is_renewed"),
+    [
+        (NOW + 61, NOW, False),
+        (NOW + 59, NOW, True),
+        (NOW - 1, NOW, True),
+        (None, NOW, False),
+        (NOW + 3600, NOW - 7200, True),  # the clock was set back
+    ],
 )
-async def test_tokens_are_renewed_a_minute_before_their_end(world, ends_at, is_renewed) -> None:
-    world.ends_at(ends_at)
+async def test_tokens_are_renewed_a_minute_before_their_end(world, ends_at, now, is_renewed):
+    world.change(expires_at=ends_at)
+    world.now = now
     assert await world.tokens().current() == (NEW if is_renewed else OLD)
     assert len(world.server.requests) == is_renewed
 
 
-async def test_a_clock_that_was_set_back_makes_tokens_due(world) -> None:
-    world.ends_at(NOW + 3600)
-    world.now = NOW - 7200
-    assert await world.tokens().current() == NEW
-
-
-async def test_new_tokens_are_stored_and_hidden_and_used_from_then_on(world) -> None:
+async def test_new_tokens_are_stored_and_hidden_and_used_from_then_on(world):
     tokens = world.tokens()
-    assert await tokens.current() == NEW
-    assert await tokens.current() == NEW
-    assert world.server.requests == [
-        (
-            "/token",
-            {"grant_type": "refresh_token", "refresh_token": "refresh-0", "client_id": "ours"},
-        )
-    ]
+    assert await tokens.current() == await tokens.current() == NEW
+    fields = {"grant_type": "refresh_token", "refresh_token": "refresh-0", "client_id": "ours"}
+    assert world.server.requests == [("/token", fields)]
     assert world.stored().refresh == Secret("refresh-1")
     assert world.stored().expires_at == NOW + 3600
     assert world.hidden == {NEW, Secret("refresh-1")}
-
-
-async def test_an_answer_without_a_refresh_token_leaves_the_old_one_in_force(world) -> None:
     world.server.says["/token"] = [(200, {"access_token": "access-1", "expires_in": 10})]
+    world.now += 3600
     await world.tokens().current()
-    assert world.stored().refresh == Secret("refresh-0")
+    assert world.stored().refresh == Secret("refresh-1"), "the old one stays in force"
 
 
-async def test_many_tasks_and_servers_renew_once(world) -> None:
+async def test_many_tasks_and_servers_renew_once(world):
     servers = [world.tokens() for _ in range(5)]
     got = []
 
@@ -122,7 +117,7 @@ async def test_many_tasks_and_servers_renew_once(world) -> None:
     assert len(world.server.requests) == 1
 
 
-async def test_a_waiting_task_takes_what_the_holder_of_the_lock_stored(world, monkeypatch) -> None:
+async def test_a_waiting_task_takes_what_the_holder_of_the_lock_stored(world, monkeypatch):
     descriptor = os.open(world.logins.renewal_lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     tokens, is_waiting = world.tokens(), trio.Event()
@@ -139,15 +134,14 @@ async def test_a_waiting_task_takes_what_the_holder_of_the_lock_stored(world, mo
     async with trio.open_nursery() as nursery:
         nursery.start_soon(tokens.current)
         await is_waiting.wait()
-        other = attrs.evolve(world.stored(), access=Secret("of another"), expires_at=NOW + 9999)
-        world.logins.store("p", other)
+        world.change(access=Secret("of another"), expires_at=NOW + 9999)
         assert world.server.requests == []
         os.close(descriptor)
     assert await tokens.current() == Secret("of another")
     assert world.server.requests == []
 
 
-async def test_a_turn_that_is_stopped_meanwhile_loses_no_tokens(world) -> None:
+async def test_a_turn_that_is_stopped_meanwhile_loses_no_tokens(world):
     request_came, go_on = trio.Event(), trio.Event()
 
     async def hold() -> None:
@@ -167,8 +161,8 @@ async def test_a_turn_that_is_stopped_meanwhile_loses_no_tokens(world) -> None:
     assert len(world.server.requests) == 1
 
 
-async def test_a_refused_token_is_renewed_whatever_the_clock_says(world) -> None:
-    world.ends_at(NOW + 3600)
+async def test_a_refused_token_is_renewed_whatever_the_clock_says(world):
+    world.change(expires_at=NOW + 3600)
     tokens = world.tokens()
     assert await tokens.current() == OLD
     assert await tokens.replace_refused(OLD)
@@ -177,32 +171,17 @@ async def test_a_refused_token_is_renewed_whatever_the_clock_says(world) -> None
     assert len(world.server.requests) == 1
 
 
-async def test_a_token_that_cannot_be_renewed_stays_refused(world) -> None:
-    assert not await world.tokens(refresh=None).replace_refused(OLD)
-    assert world.server.requests == []
-
-
-async def test_a_login_that_was_withdrawn_is_over(world) -> None:
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_login_that_was_withdrawn_is_over_until_another_server_stores_one(
+    world, is_refused: bool
+):
     world.server.valid.clear()
     tokens = world.tokens()
     for _ in range(2):
         with pytest.raises(LoggedOut, match="used before"):
             await tokens.current()
-    assert len(world.server.requests) == 1
-
-
-@pytest.mark.parametrize("is_refused", [False, True])
-async def test_a_login_that_is_over_ends_with_one_that_another_server_stores(
-    world, is_refused: bool
-) -> None:
-    world.server.valid.clear()
-    tokens = world.tokens()
-    for _ in range(2):
-        with pytest.raises(LoggedOut):
-            await tokens.current()
     assert tokens.have_ended
-    again = attrs.evolve(world.stored(), access=Secret("access-x"), expires_at=None)
-    world.logins.store("p", again)
+    world.change(access=Secret("access-x"), expires_at=None)
     if is_refused:
         assert await tokens.replace_refused(OLD)
     assert await tokens.current() == Secret("access-x")
@@ -211,34 +190,33 @@ async def test_a_login_that_is_over_ends_with_one_that_another_server_stores(
     assert len(world.server.requests) == 1
 
 
-async def test_the_file_of_a_login_that_is_over_is_read_again_only_if_it_has_changed(
+async def test_the_file_of_a_login_that_was_removed_is_read_again_only_if_it_has_changed(
     world, monkeypatch
-) -> None:
+):
     tokens = world.tokens()
     world.logins.remove("p")
     reads = []
     read = world.logins.read
     monkeypatch.setattr(world.logins, "read", lambda: reads.append(1) or read())
-    for _ in range(9):
-        with pytest.raises(LoggedOut):
-            await tokens.current()
-    assert len(reads) == 2
-    world.logins.store("q", Secret("another-one"))
-    with pytest.raises(LoggedOut):
-        await tokens.current()
-    assert len(reads) == 3
+    for tries, count in ((9, 2), (1, 3)):
+        for _ in range(tries):
+            with pytest.raises(LoggedOut, match="removed"):
+                await tokens.current()
+        assert len(reads) == count
+        world.logins.store("q", Secret("another-one"))
+    assert world.server.requests == []
 
 
-async def test_a_refused_token_without_another_gives_way_to_a_new_login(world) -> None:
+async def test_a_refused_token_without_another_gives_way_to_a_new_login(world):
     tokens = world.tokens(refresh=None)
     assert not await tokens.replace_refused(OLD)
-    world.logins.store("p", attrs.evolve(world.stored(), access=NEW, expires_at=None))
+    world.change(access=NEW, expires_at=None)
     assert await tokens.replace_refused(OLD)
     assert await tokens.current() == NEW
     assert world.server.requests == []
 
 
-async def test_a_new_login_serves_every_task_that_asks_meanwhile(world) -> None:
+async def test_a_new_login_serves_every_task_that_asks_meanwhile(world):
     async def at_once(ask: Callable[[], Awaitable[object]]) -> list[object]:
         results: list[object] = []
 
@@ -255,23 +233,14 @@ async def test_a_new_login_serves_every_task_that_asks_meanwhile(world) -> None:
     with pytest.raises(LoggedOut):
         await tokens.current()
     one, other = Secret("stored-1"), Secret("stored-2")
-    lasting = attrs.evolve(world.stored(), access=one, refresh=None, expires_at=None)
-    world.logins.store("p", lasting)
+    world.change(access=one, refresh=None, expires_at=None)
     assert await at_once(tokens.current) == [one] * 3
-    world.logins.store("p", attrs.evolve(lasting, access=other))
+    world.change(access=other)
     assert await at_once(partial(tokens.replace_refused, one)) == [True] * 3
     assert await tokens.current() == other
 
 
-async def test_a_login_that_was_removed_is_over(world) -> None:
-    tokens = world.tokens()
-    world.logins.remove("p")
-    with pytest.raises(LoggedOut, match="removed"):
-        await tokens.current()
-    assert world.server.requests == []
-
-
-async def test_a_file_that_cannot_be_read_now_does_not_end_the_login(world) -> None:
+async def test_a_file_that_cannot_be_read_now_does_not_end_the_login(world):
     tokens = world.tokens(expires_at=NOW)
     good = world.logins.path.read_text()
     for broken in ("{", '{"version": 2}'):
@@ -282,13 +251,9 @@ async def test_a_file_that_cannot_be_read_now_does_not_end_the_login(world) -> N
     assert await tokens.current() == NEW
 
 
-async def test_a_failed_renewal_is_no_error_while_the_token_is_valid(world) -> None:
-    world.server.says["/token"] = [
-        (500, {}),
-        (500, b"<html>"),
-        (200, {}),
-        (200, {"access_token": "a\nb"}),
-    ]
+async def test_a_failed_renewal_is_no_error_while_the_token_is_valid(world):
+    odd = (200, {"access_token": "a\nb"})
+    world.server.says["/token"] = [(500, {}), (500, b"<html>"), (200, {}), odd]
     tokens = world.tokens()
     assert await tokens.current() == OLD
     world.now += 30
@@ -298,22 +263,21 @@ async def test_a_failed_renewal_is_no_error_while_the_token_is_valid(world) -> N
     assert await tokens.current() == NEW, "the next try may work"
 
 
-async def test_an_unreachable_login_server_is_reported(world) -> None:
-    client = Client(id="ours", token_url="http://127.0.0.1:1/token")
-    world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
-    with pytest.raises(HTTPError):
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("http://127.0.0.1:1/token", HTTPError),
+        *((url, OAuthError) for url in ("http://login.example/token", "ftp://127.0.0.1/")),
+        *((url, OAuthError) for url in ("x", "http://[")),
+    ],
+)
+async def test_tokens_go_only_over_https_or_to_this_machine(world, url, error):
+    world.change(client=Client(id="ours", token_url=url), expires_at=NOW)
+    with pytest.raises(error, match="https" if error is OAuthError else None):
         await world.tokens().current()
 
 
-@pytest.mark.parametrize("url", ["http://login.example/token", "ftp://127.0.0.1/", "x", "http://["])
-async def test_tokens_go_only_over_https_or_to_this_machine(world, url) -> None:
-    client = Client(id="ours", token_url=url)
-    world.logins.store("p", attrs.evolve(world.stored(), client=client, expires_at=NOW))
-    with pytest.raises(OAuthError, match="https"):
-        await world.tokens().current()
-
-
-async def test_a_servers_error_is_shown_without_the_token(world) -> None:
+async def test_a_servers_error_is_shown_without_the_token(world):
     words = {"error": "invalid_request", "error_description": "refresh-0 is odd, so is ours"}
     world.server.says["/token"] = [(400, words)]
     with pytest.raises(OAuthError) as caught:
@@ -321,7 +285,7 @@ async def test_a_servers_error_is_shown_without_the_token(world) -> None:
     assert str(caught.value) == "*** is odd, so is ours"
 
 
-async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch) -> None:
+async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch):
     """Use the new tokens while this server runs: the old ones are invalid."""
 
     def full(_: int) -> None:
@@ -337,7 +301,7 @@ async def test_a_store_that_fails_keeps_the_new_tokens_in_use(world, monkeypatch
     assert world.stored().access == Secret("access-2")
 
 
-async def test_a_lock_that_is_held_too_long_is_reported(world) -> None:
+async def test_a_lock_that_is_held_too_long_is_reported(world):
     with (
         lock.lock_in_thread(world.logins.renewal_lock, seconds=1),
         pytest.raises(OAuthError, match="another server"),

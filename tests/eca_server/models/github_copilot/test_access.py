@@ -1,4 +1,4 @@
-"""Access to Copilot: tokens issued, renewed and refused; the headers of requests."""
+"""Access to Copilot: tokens issued, renewed and refused; the headers of requests; its models."""
 
 from __future__ import annotations
 
@@ -16,20 +16,15 @@ from eca_server.models.access import LoginAccessConfig
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.github_copilot import CopilotAccess, GitHubCopilot
-from eca_server.models.history import (
-    ImagePart,
-    Message,
-    Origin,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models.github_copilot.models import read_models
+from eca_server.models.history import Message, Origin
 from eca_server.secret import Secret
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
+from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
+from tests.eca_server.models.reading import ask, failure
 
-HELLO = Message(role="user", parts=(TextPart("Hello"),))
-PICTURE = ImagePart(media_type="image/png", data=b"x")
-CALL = ToolCallPart(id="c", name="t", raw="{}", arguments={})
+TOKENS = [f"Bearer tid=planted{number};exp=1" for number in (1, 2)]
+ORIGIN = Origin(api="github-copilot", provider="github-copilot", model="m")
 
 
 @attrs.frozen
@@ -43,12 +38,8 @@ class Copilot:
     hidden: set[Secret]
 
     async def ask(self, *messages: Message, **request: Any) -> Answer:
-        answer = Answer()
-        sent_request = Request(messages=messages or (HELLO,), **request)
-        async with self.backend.stream(sent_request) as events:
-            async for event in events:
-                answer.feed(event)
-        return answer
+        sent_request = Request(messages=messages or (user(),), **request)
+        return (await ask(self.backend, sent_request))[0]
 
     def sent(self, header: str) -> list[str | None]:
         return [request.headers.get(header) for request in self.provider.requests]
@@ -58,13 +49,13 @@ class Copilot:
 async def copilot(script, *, url: str | None = None, **options: Any) -> AsyncIterator[Copilot]:
     async with Provider(script) as provider, github(provider.url) as shop, HTTPClient() as http:
         hidden: set[Secret] = set()
-        config = LoginAccessConfig(
-            http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
+        access = CopilotAccess(
+            LoginAccessConfig(
+                http=http, url=url, host=shop.url, key=Secret(LOGIN), hide=hidden.update
+            )
         )
-        access = CopilotAccess(config)
-        origin = Origin(api="github-copilot", provider="github-copilot", model="m")
         backend = GitHubCopilot(
-            http=http, origin=origin, server="github-copilot", access=access, **options
+            http=http, origin=ORIGIN, server="github-copilot", access=access, **options
         )
         yield Copilot(provider, shop, access, backend, hidden)
 
@@ -74,23 +65,19 @@ async def test_a_login_buys_a_token_that_says_where_requests_go() -> None:
         assert (await ours.ask()).text == "Hi"
         assert (await ours.ask()).text == "again"
         assert [head["authorization"] for head in ours.github.requests] == [f"token {LOGIN}"]
-        assert ours.sent("authorization") == ["Bearer tid=planted1;exp=1"] * 2
+        assert ours.sent("authorization") == TOKENS[:1] * 2
         assert ours.hidden == {Secret("tid=planted1;exp=1")}
-        ids = ours.sent("x-request-id")
-        assert len(set(ids)) == 2
+        assert len(set(ours.sent("x-request-id"))) == 2
 
 
 async def test_we_say_who_we_are_and_a_user_may_say_something_else() -> None:
-    async with copilot([reply("Hi")]) as ours:
-        await ours.ask()
-        assert ours.sent("editor-version") == ["eca-python/0.1"]
-        assert ours.sent("copilot-integration-id") == [None]
-        assert ours.github.requests[0]["editor-version"] == "eca-python/0.1"
     own = {"Editor-Version": "mine/1", "Copilot-Integration-Id": "given-to-me"}
-    async with copilot([reply("Hi")], extra_headers=own) as ours:
-        await ours.ask()
-        assert ours.sent("editor-version") == ["mine/1"]
-        assert ours.sent("copilot-integration-id") == ["given-to-me"]
+    for options, named in (({}, ("eca-python/0.1", None)), ({"extra_headers": own}, own.values())):
+        async with copilot([reply("Hi")], **options) as ours:
+            await ours.ask()
+            sent = [ours.sent(name) for name in ("editor-version", "copilot-integration-id")]
+            assert sent == [[each] for each in named]
+            assert ours.github.requests[0]["editor-version"] == "eca-python/0.1"
 
 
 @pytest.mark.parametrize(
@@ -99,36 +86,23 @@ async def test_we_say_who_we_are_and_a_user_may_say_something_else() -> None:
         ({"initiator": "user"}, "user"),
         ({"initiator": "agent"}, "agent"),
         ({}, "agent"),
-        ({"initiator": "user", "paused": Message(role="assistant", parts=())}, "agent"),
+        ({"initiator": "user", "paused": model()}, "agent"),
     ],
 )
 async def test_the_client_that_wants_a_request_is_sent_it(request_fields, initiator) -> None:
     async with copilot([]) as ours:
-        request = Request(messages=(HELLO,), **request_fields)
+        request = Request(messages=(user(),), **request_fields)
         target = await ours.access.target("/chat/completions", request)
         assert target.headers["x-initiator"] == initiator
         assert "x-initiator" not in (await ours.access.target("/models")).headers
 
 
-@pytest.mark.parametrize(
-    ("messages", "expected"),
-    [
-        ([HELLO], None),
-        ([Message(role="user", parts=(PICTURE,))], "true"),
-        (
-            [
-                HELLO,
-                Message(role="assistant", parts=(CALL,)),
-                Message(role="tool", parts=(ToolResultPart(call_id="c", parts=(PICTURE,)),)),
-            ],
-            "true",
-        ),
-    ],
-)
-async def test_pictures_are_announced(messages, expected) -> None:
-    async with copilot([reply("Hi")]) as ours:
-        await ours.ask(*messages)
-        assert ours.sent("copilot-vision-request") == [expected]
+async def test_pictures_are_announced() -> None:
+    shown = [user(), model(tool_call()), tool(tool_result("c", PICTURE))]
+    async with copilot([reply("Hi")] * 3) as ours:
+        for messages in ([user()], [user(PICTURE)], shown):
+            await ours.ask(*messages)
+        assert ours.sent("copilot-vision-request") == [None, "true", "true"]
 
 
 async def test_many_tasks_buy_one_token() -> None:
@@ -150,10 +124,7 @@ async def test_a_token_is_renewed_after_its_time_on_our_own_clock() -> None:
         ours.github.lives = 0.0001
         await ours.ask()
         await ours.ask()
-        assert ours.sent("authorization") == [
-            "Bearer tid=planted1;exp=1",
-            "Bearer tid=planted2;exp=1",
-        ]
+        assert ours.sent("authorization") == TOKENS
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -162,73 +133,50 @@ async def test_a_refused_token_is_renewed_once(status) -> None:
     async with copilot([refused, reply("Hi"), refused, refused]) as ours:
         assert (await ours.ask(initiator="user")).text == "Hi"
         assert ours.sent("x-initiator") == ["user", "user"]
-        with pytest.raises(BackendError) as caught:
-            await ours.ask()
+        assert (await failure(ours.backend)).kind in ("auth", "permission")
         assert len(ours.github.requests) == 3
-        assert caught.value.kind in ("auth", "permission")
+
+
+NO_ACCESS = {"error_details": {"message": "No access", "url": "https://gh.example/x"}}
 
 
 @pytest.mark.parametrize(
-    ("refuses", "kind", "words"),
+    ("status", "body", "kind", "words"),
     [
-        ((401, {"message": f"Bad credentials {LOGIN}"}), "auth", "refused the login"),
-        (
-            (403, {"error_details": {"message": "No access", "url": "https://gh.example/x"}}),
-            "permission",
-            "no Copilot: No access https://gh.example/x",
-        ),
-        ((404, {"message": "Not Found"}), "permission", "no Copilot: Not Found"),
-        ((500, {"message": "no tokens today"}), "overloaded", "no tokens today"),
-        ((200, {}), "protocol", "expected a Copilot token"),
-        ((200, {"token": 7}), "protocol", "expected a Copilot token"),
-        ((200, ["tid=1"]), "protocol", "expected a Copilot token"),
+        (401, {"message": f"Bad credentials {LOGIN}"}, "auth", "refused the login"),
+        (403, NO_ACCESS, "permission", "no Copilot: No access https://gh.example/x"),
+        (404, {"message": "Not Found"}, "permission", "no Copilot: Not Found"),
+        (500, {"message": "no tokens today"}, "overloaded", "no tokens today"),
+        *((200, body, "protocol", "expected a Copilot t") for body in ({}, {"token": 7}, ["t"])),
     ],
 )
-async def test_what_github_refuses_is_reported_without_the_login(refuses, kind, words) -> None:
+async def test_what_github_refuses_is_reported_without_the_login(status, body, kind, words) -> None:
     async with copilot([]) as ours:
-        ours.github.refuses = refuses
+        ours.github.refuses = status, body
         with pytest.raises(BackendError, match=words) as caught:
             await ours.ask()
         assert caught.value.kind == kind
         assert LOGIN not in f"{caught.value} {caught.value.message} {caught.value.raw}"
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
-    [
-        (402, {"error": {"message": "out of premium requests"}}, "quota"),
-        (422, {"error": {"message": "filtered"}}, "content_filter"),
-        (424, {"error": {"message": "a dependency failed"}}, "overloaded"),
-        (429, {"error": {"message": "slow"}}, "rate_limit"),
-        (466, {"error": {"message": "client too old"}}, "permission"),
-        (400, {"error": {"code": "model_not_supported", "message": "no"}}, "model_not_found"),
-        (
-            400,
-            {"error": {"code": "model_max_prompt_tokens_exceeded", "message": "no"}},
-            "context_overflow",
-        ),
-        (400, {"error": {"message": "missing Editor-Version header for IDE auth"}}, "permission"),
-    ],
-)
-async def test_copilots_errors_have_their_class(status, body, kind) -> None:
-    async with copilot([Reply(status=status, body=body)]) as ours:
-        with pytest.raises(BackendError) as caught:
-            await ours.ask()
-        assert caught.value.kind == kind
+UNNAMED = {"message": "missing Editor-Version header for IDE auth"}
+SWITCHED_OFF = {"code": "model_not_supported", "message": "no"}
 
 
 @pytest.mark.parametrize(
-    ("error", "advice"),
+    ("status", "error", "kind", "advice"),
     [
-        ({"message": "missing Editor-Version header for IDE auth"}, "github-copilot.extraHeaders"),
-        ({"code": "model_not_supported", "message": "no"}, "Switch the model on"),
+        (424, {"message": "a dependency failed"}, "overloaded", ""),
+        (466, {"message": "client too old"}, "permission", ""),
+        (400, UNNAMED, "permission", "github-copilot.extraHeaders"),
+        (400, SWITCHED_OFF, "model_not_found", "Switch the model on"),
     ],
 )
-async def test_what_a_user_can_do_is_listed(error, advice) -> None:
-    async with copilot([Reply(status=400, body={"error": error})]) as ours:
-        with pytest.raises(BackendError) as caught:
-            await ours.ask()
-        assert advice in caught.value.message
+async def test_copilots_own_errors_have_their_class_and_advice(status, error, kind, advice) -> None:
+    async with copilot([Reply(status=status, body={"error": error})]) as ours:
+        caught = await failure(ours.backend)
+    assert caught.kind == kind
+    assert advice in caught.message
 
 
 async def test_reasoning_goes_back_with_what_seals_it() -> None:
@@ -245,8 +193,57 @@ async def test_reasoning_goes_back_with_what_seals_it() -> None:
     )
     async with copilot([thinking, reply("again")]) as ours:
         answer = await ours.ask()
-        message = answer.message(ours.backend.origin)
-        await ours.ask(HELLO, message, HELLO)
-        [sent] = [m for m in ours.provider.requests[1].body["messages"] if m["role"] == "assistant"]
-        assert sent["reasoning_text"] == "Well. "
-        assert sent["reasoning_opaque"] == "sealed"
+        await ours.ask(user(), answer.message(ORIGIN), user())
+        _, sent, _ = ours.provider.requests[1].body["messages"]
+    assert (sent["reasoning_text"], sent["reasoning_opaque"]) == ("Well. ", "sealed")
+
+
+def listed(**fields: Any) -> dict[str, Any]:
+    limits = {"max_context_window_tokens": 128_000, "max_output_tokens": 16_000}
+    abilities = {"tool_calls": True, "vision": False, "reasoning_effort": ["low", "high"]}
+    capabilities = {
+        "type": "chat",
+        "limits": {"max_prompt_tokens": 90_000, **limits},
+        "supports": abilities,
+    }
+    return {"id": "m", "model_picker_enabled": True, "capabilities": capabilities, **fields}
+
+
+def test_limits_and_abilities_of_its_models_are_read() -> None:
+    result, bare = read_models({"data": [listed(), {"id": "m", "policy": {"state": "enabled"}}]})
+    facts = result.facts
+    assert (result.name, result.api) == ("m", None)
+    assert (facts.context, facts.output) == (106_000, 16_000)
+    assert (facts.tools, facts.images, facts.reasoning) == (True, False, True)
+    assert facts.efforts == ("low", "high")
+    assert (bare.facts.context, bare.facts.tools) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "api"),
+    [
+        (["/responses", "/chat/completions"], None),
+        (["/responses"], "openai-responses"),
+        (["/v1/messages"], "anthropic"),
+        (["/responses", "/v1/messages"], "openai-responses"),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_a_model_is_asked_by_an_api_that_it_has(endpoints, api) -> None:
+    [result] = read_models({"data": [listed(supported_endpoints=endpoints)]})
+    assert result.api == api
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model_picker_enabled": False},
+        {"policy": {"state": "disabled"}},
+        {"policy": {"state": "unconfigured"}},
+        {"capabilities": {"type": "embeddings"}},
+        {"supported_endpoints": ["/other"]},
+    ],
+)
+def test_what_the_user_cannot_chat_with_is_not_offered(fields) -> None:
+    assert read_models({"data": [listed(**fields)]}) == []

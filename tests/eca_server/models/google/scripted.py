@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from eca_protocol.testing.script import Reply, Step, raw
 
 SIGNATURE = base64.b64encode(b"signed by the model").decode()
+SIGNED = {"thoughtSignature": SIGNATURE}
 
 COUNTS = {
     "promptTokenCount": 100,
@@ -64,6 +65,18 @@ def answer(*parts: dict, finish: str = "STOP", counts: dict | None = None, **las
     *before, end = parts or (None,)
     ending = response(*([end] if end else []), counts=counts or COUNTS, finishReason=finish, **last)
     return [*(response(part) for part in before), ending]
+
+
+EVERYTHING = answer(
+    thought("Hm\u2028m"),
+    thought("so", **SIGNED),
+    text_part("a\u0085b\u2028c"),
+    text_part("\u000bd"),
+    picture(b"png"),
+    call("f", {"n": 1}, signed=True),
+    text_part("", **SIGNED),
+    groundingMetadata=grounding("http://u", text="b"),
+)
 
 
 def as_bytes(events: Sequence[dict]) -> bytes:

@@ -1,6 +1,5 @@
 """Requests to Gemini: accepted by a strict server, encoded once, signed parts unchanged."""
 
-import base64
 import json
 import re
 
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.models.answer import Answer
 from eca_server.models.backend import Request, Tool
 from eca_server.models.encoding import HistoryEncoder, encoded
 from eca_server.models.facts import Capabilities
@@ -16,33 +14,31 @@ from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.generations import generation_of, thinking_config
 from eca_server.models.google.messages import UNSIGNED, ContentWriter
 from eca_server.models.google.request import refused_option, write_request
-from eca_server.models.history import (
-    BlockPart,
-    FilePart,
-    ImagePart,
-    Message,
-    Origin,
-    ReasoningPart,
-    ServerToolPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from eca_server.models.history import BlockPart, Message, Origin, ReasoningPart, ServerToolPart
 from tests.eca_server.models.google.scripted import (
     SIGNATURE,
+    SIGNED,
     answer,
     call,
     picture,
     text_part,
     thought,
 )
-from tests.eca_server.models.histories import OURS, THEIRS, histories_with
-from tests.eca_server.models.reading import growth_test
+from tests.eca_server.models.histories import (
+    OURS,
+    PICTURE,
+    THEIRS,
+    file,
+    histories_with,
+    model,
+    tool,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.eca_server.models.reading import growth_test, new_keys, play_objects, read
 
-SIGNED = {"thoughtSignature": SIGNATURE}
 NEW, OLD = (generation_of(name, Capabilities()) for name in ("gemini-3.1-pro", "gemini-2.5-pro"))
-USER = Message(role="user", parts=(TextPart("Hello"),))
-PICTURE = ImagePart(media_type="image/png", data=b"i")
 
 own = st.sampled_from(
     [
@@ -54,18 +50,19 @@ own = st.sampled_from(
         BlockPart(raw={"secret": 1}),
         ServerToolPart(kind="web_search", raw={"secret": 1}),
         PICTURE,
-        FilePart(name="f", media_type="text/plain", data=b"f"),
-        ToolCallPart(
-            id="d", name="9f", raw="{}", arguments={}, provider_id="p", opaque={"part": SIGNED}
-        ),
+        file("f", "text/plain", b"f"),
+        tool_call("d", "9f", provider_id="p", opaque={"part": SIGNED}),
     ]
 )
 histories = histories_with(own)
 
 
+def new_encoder(known=NEW, **options) -> HistoryEncoder:
+    return HistoryEncoder(ContentWriter(OURS, known, **options))
+
+
 def written(history, known=NEW, **options) -> list[dict]:
-    pieces = HistoryEncoder(ContentWriter(OURS, known, **options)).written(history).pieces
-    return json.loads(b"".join(pieces))
+    return json.loads(b"".join(new_encoder(known, **options).written(history).pieces))
 
 
 @given(histories, st.sampled_from([NEW, OLD]), st.booleans())
@@ -114,9 +111,7 @@ def check_contents(contents: list[dict], *, signs: bool) -> None:
             due = []
 
 
-test_a_longer_history_is_written_as_if_new = growth_test(
-    histories, lambda: HistoryEncoder(ContentWriter(OURS, NEW))
-)
+test_a_longer_history_is_written_as_if_new = growth_test(histories, new_encoder)
 
 
 PARTS = [
@@ -128,30 +123,27 @@ PARTS = [
     {"codeExecutionResult": {"outcome": "OUTCOME_OK"}},
     picture(b"png", **SIGNED),
     {"fileData": {"fileUri": "gs://x", "mimeType": "video/mp4"}},
-    call("f", {"n": 1, "m": {"k": [1.5, None]}}, signed=True, id="theirs"),
+    call("f", {"n": 1, "m": {"k": [1.5, None, 2**70]}}, signed=True, id="theirs"),
     call("g", {}),
     text_part(" "),
     text_part("", **SIGNED),
 ]
 
 
-def answered(parts, **options) -> Message:
-    keys = iter(f"k{number}" for number in range(99))
-    decoder, read = GeminiDecoder(new_key=lambda: next(keys), **options), Answer()
-    for event in answer(*parts):
-        for each in decoder.feed_object(event):
-            read.feed(each)
-    for each in decoder.close():
-        read.feed(each)
-    return read.message(OURS)
+def answered(parts, origin=OURS) -> Message:
+    return read(play_objects(GeminiDecoder(new_key=new_keys()), answer(*parts))).message(origin)
 
 
 def test_what_the_model_made_goes_back_exactly_as_it_came():
-    _, model, results = written([USER, answered(PARTS), USER])
-    assert model == {"role": "model", "parts": [part for part in PARTS if part != text_part(" ")]}
-    first, second, _ = results["parts"]
-    assert (first["functionResponse"]["id"], first["functionResponse"]["name"]) == ("theirs", "f")
-    assert "id" not in second["functionResponse"]
+    results = tool(tool_result("k3", "one", "two"), tool_result("k4", "bad", is_error=True))
+    _, made, behind = written([user(), answered(PARTS), results, user()])
+    assert made == {"role": "model", "parts": [part for part in PARTS if part != text_part(" ")]}
+    output = {"name": "f", "response": {"output": "one\ntwo"}, "id": "theirs"}
+    assert behind["parts"] == [
+        {"functionResponse": output},
+        {"functionResponse": {"name": "g", "response": {"error": "bad"}}},
+        {"text": "Hello"},
+    ]
 
 
 signed_or_not = st.sampled_from([{}, SIGNED])
@@ -167,14 +159,11 @@ texts = st.sampled_from(["a", "b", "ab", "", " "])
     )
 )
 def test_signed_parts_keep_their_bounds_and_their_order(parts):
-    message = answered([text_part("begin", **SIGNED), *parts, call("end", {})])
-    back = written([USER, message, USER], OLD)[1]["parts"]
+    begin = text_part("begin", **SIGNED)
+    back = written([user(), answered([begin, *parts, call("end", {})]), user()], OLD)[1]["parts"]
     signed = [part for part in parts if "thoughtSignature" in part]
-    assert [part for part in back if "thoughtSignature" in part] == [
-        text_part("begin", **SIGNED),
-        *signed,
-    ]
-    assert words_of(back) == words_of([text_part("begin"), *parts])
+    assert [part for part in back if "thoughtSignature" in part] == [begin, *signed]
+    assert words_of(back) == words_of([begin, *parts])
     assert [part for part in back if not part.keys() - {"text"} and not part["text"]] == []
 
 
@@ -184,27 +173,23 @@ def words_of(parts) -> str:
 
 
 def test_an_id_that_two_calls_have_is_given_back_once():
-    message = answered([call("f", {}, id="same"), call("g", {}, id="same")])
-    _, model, results = written([USER, message, USER])
-    assert [part["functionCall"].get("id") for part in model["parts"]] == ["same", None]
+    made = answered([call("f", {}, id="same"), call("g", {}, id="same")])
+    _, back, results = written([user(), made, user()])
+    assert [part["functionCall"].get("id") for part in back["parts"]] == ["same", None]
     result = [part["functionResponse"].get("id") for part in results["parts"][:2]]
     assert result == ["same", None]
 
 
 def test_reasoning_of_nothing_is_no_part():
-    parts = (ReasoningPart(), TextPart("x"))
-    message = Message(role="assistant", parts=parts, origin=OURS)
-    assert written([USER, message, USER])[1]["parts"] == [{"text": "x"}]
+    history = [user(), model(ReasoningPart(), "x"), user()]
+    assert written(history)[1]["parts"] == [{"text": "x"}]
 
 
 def test_a_call_of_another_model_says_so_and_only_the_first_of_a_step():
-    calls = tuple(
-        ToolCallPart(id=name, name=name, raw="{}", arguments={}, provider_id=f"id_{name}")
-        for name in "ab"
-    )
-    history = [USER, Message(role="assistant", parts=calls, origin=THEIRS)]
-    _, model, results = written(history)
-    assert model["parts"] == [
+    calls = [tool_call(name, name, provider_id=f"id_{name}") for name in "ab"]
+    history = [user(), model(*calls, origin=THEIRS)]
+    _, made, results = written(history)
+    assert made["parts"] == [
         {"functionCall": {"name": "a", "args": {}}, "thoughtSignature": UNSIGNED},
         {"functionCall": {"name": "b", "args": {}}},
     ]
@@ -212,69 +197,38 @@ def test_a_call_of_another_model_says_so_and_only_the_first_of_a_step():
     assert "thoughtSignature" not in json.dumps(written(history, OLD))
 
 
-def test_results_are_objects_that_distinguish_errors():
-    calls = tuple(ToolCallPart(id=name, name="f", raw="{}", arguments={}) for name in "ab")
-    results = (
-        ToolResultPart(call_id="a", parts=(TextPart("one"), TextPart("two"))),
-        ToolResultPart(call_id="b", parts=(TextPart("bad"),), is_error=True),
-    )
-    history = [
-        USER,
-        Message(role="assistant", parts=calls, origin=OURS),
-        Message(role="tool", parts=results),
-        USER,
-    ]
-    given_back = written(history)[-1]["parts"]
-    assert [part["functionResponse"]["response"] for part in given_back[:2]] == [
-        {"output": "one\ntwo"},
-        {"error": "bad"},
-    ]
-    assert given_back[2] == {"text": "Hello"}
-
-
 @pytest.mark.parametrize(
     ("known", "images", "inside", "behind", "word"),
-    [(NEW, True, 1, 0, None), (OLD, True, 0, 1, "shown after"), (NEW, False, 0, 0, "omitted")],
+    [(NEW, True, 1, 0, ""), (OLD, True, 0, 1, "shown after"), (NEW, False, 0, 0, "omitted")],
 )
 def test_a_picture_from_a_tool_is_where_the_model_takes_it(known, images, inside, behind, word):
-    history = [
-        USER,
-        Message(
-            role="assistant",
-            parts=(ToolCallPart(id="a", name="f", raw="{}", arguments={}),),
-            origin=OURS,
-        ),
-        Message(role="tool", parts=(ToolResultPart(call_id="a", parts=(PICTURE,)),)),
-    ]
+    history = [user(), model(tool_call()), tool(tool_result("c", PICTURE))]
     [results, *others] = written(history, known, images=images)[-1]["parts"]
     result = results["functionResponse"]
-    encoded_picture = {
-        "inlineData": {"mimeType": "image/png", "data": base64.b64encode(b"i").decode()}
-    }
-    assert result.get("parts", []) == [encoded_picture] * inside
-    assert others == [encoded_picture] * behind
-    assert (word or "") in result["response"]["output"]
+    assert result.get("parts", []) == [picture(b"i")] * inside
+    assert others == [picture(b"i")] * behind
+    assert word in result["response"]["output"]
 
 
 def test_files_are_given_as_the_api_takes_them():
     files = [
-        FilePart(name="a.txt", media_type="text/plain", data=b"text"),
-        FilePart(name="b.pdf", media_type="application/pdf", data=b"%PDF"),
-        FilePart(name="c.bin", media_type="application/octet-stream", data=b"\0"),
+        file("a.txt", "text/plain", b"text"),
+        file("b.pdf", "application/pdf", b"%PDF"),
+        file("c.bin", "application/octet-stream", b"\0"),
     ]
-    result = written([Message(role="user", parts=tuple(files))])[0]["parts"]
+    result = written([user(*files)])[0]["parts"]
     assert result[0] == {"text": "The file a.txt:\n\ntext"}
     assert result[2]["inlineData"]["mimeType"] == "application/pdf"
     assert "omitted" in result[3]["text"]
 
 
-def request_fields(model="gemini-3.1-pro", *, search=False, without=(), **fields) -> dict:
-    known = generation_of(model, Capabilities())
+def request_fields(name="gemini-3.1-pro", *, search=False, without=(), **fields) -> dict:
+    known = generation_of(name, Capabilities())
     payload = write_request(
-        Request(messages=[USER], **fields),
+        Request(messages=[user()], **fields),
         generation=known,
         capabilities=Capabilities(web_search=search),
-        histories=HistoryEncoder(ContentWriter(OURS, known)),
+        histories=new_encoder(known),
         without=without,
     )
     return json.loads(encoded(payload))
@@ -285,17 +239,15 @@ TOOL = Tool(name="f", description="d", parameters=SCHEMA)
 
 
 def test_a_request_has_what_was_asked_for_and_nothing_else():
-    assert request_fields(
-        "gemini-2.0-flash", system="Be.", tools=[TOOL], tool_choice="required", max_output_tokens=9
-    ) == {
+    odd = Tool(name="9x", description="", parameters={"type": "object", "properties": {}})
+    fields = {"system": "Be.", "tools": [TOOL, odd], "tool_choice": "required"}
+    declared = [
+        {"name": "f", "description": "d", "parametersJsonSchema": SCHEMA},
+        {"name": "_9x", "description": "9x"},
+    ]
+    assert request_fields("gemini-2.0-flash", **fields, max_output_tokens=9) == {
         "systemInstruction": {"parts": [{"text": "Be."}]},
-        "tools": [
-            {
-                "functionDeclarations": [
-                    {"name": "f", "description": "d", "parametersJsonSchema": SCHEMA}
-                ]
-            }
-        ],
+        "tools": [{"functionDeclarations": declared}],
         "toolConfig": {"functionCallingConfig": {"mode": "ANY"}},
         "generationConfig": {"maxOutputTokens": 9},
         "contents": [{"role": "user", "parts": [{"text": "Hello"}]}],
@@ -305,14 +257,8 @@ def test_a_request_has_what_was_asked_for_and_nothing_else():
     assert chosen == {"functionCallingConfig": {"mode": "NONE"}}
 
 
-def test_a_tool_without_parameters_and_one_with_an_odd_name():
-    tools = [Tool(name="9x", description="", parameters={"type": "object", "properties": {}})]
-    [declared] = request_fields(tools=tools)["tools"][0]["functionDeclarations"]
-    assert declared == {"name": "_9x", "description": "9x"}
-
-
 @pytest.mark.parametrize(
-    ("model", "effort", "config"),
+    ("name", "effort", "config"),
     [
         ("gemini-3.1-pro-preview", None, {}),
         ("gemini-3.1-pro-preview", "medium", {"thinkingLevel": "MEDIUM"}),
@@ -329,18 +275,15 @@ def test_a_tool_without_parameters_and_one_with_an_odd_name():
         ("gemma-3-27b-it", "high", None),
     ],
 )
-def test_thinking_is_requested_in_the_form_of_the_model(model, effort, config):
-    request = request_fields(model, reasoning_effort=effort).get("generationConfig", {})
+def test_thinking_is_requested_in_the_form_of_the_model(name, effort, config):
+    request = request_fields(name, reasoning_effort=effort).get("generationConfig", {})
     expected = None if config is None else {"includeThoughts": True, **config}
     assert request.get("thinkingConfig") == expected
 
 
 def test_what_the_endpoint_says_of_a_model_counts_more_than_its_name():
-    capabilities = Capabilities(efforts=("low", "HIGH", "ultra"))
-    assert (
-        thinking_config("max", generation_of("gemini-4-pro", capabilities))["thinkingLevel"]
-        == "HIGH"
-    )
+    levels = generation_of("gemini-4-pro", Capabilities(efforts=("low", "HIGH", "ultra")))
+    assert thinking_config("max", levels)["thinkingLevel"] == "HIGH"
     assert generation_of("custom", Capabilities(reasoning=True)).thinks
 
 
@@ -356,11 +299,7 @@ def test_its_own_search_is_offered_where_it_goes_together_with_the_tools():
 @pytest.mark.parametrize(
     ("words", "thing", "gone"),
     [
-        (
-            'Invalid JSON payload received. Unknown name "parametersJsonSchema": Cannot find it.',
-            "JSON Schema",
-            "parametersJsonSchema",
-        ),
+        ('Unknown name "parametersJsonSchema": Cannot find', "JSON Schema", "parametersJsonSchema"),
         ("Built-in tools ({google_search}) and Function Calling", "search", "googleSearch"),
         ("Developer instruction is not enabled for models/g", "instructions", "systemInstruction"),
         ("Thinking level MINIMAL is not supported", "amount of thinking", "thinkingLevel"),
@@ -386,5 +325,4 @@ def test_a_refusal_of_what_is_not_there_names_nothing():
 
 def test_what_belongs_to_another_model_of_the_provider_stays_out():
     other = Origin(api=OURS.api, provider=OURS.provider, model="another")
-    message = Message(role="assistant", parts=answered(PARTS).parts, origin=other)
-    assert SIGNATURE not in json.dumps(written([USER, message, USER]))
+    assert SIGNATURE not in json.dumps(written([user(), answered(PARTS, other), user()]))

@@ -13,6 +13,9 @@ KEYS = {
 }
 
 
+STRING, INTEGER, OBJECT = ({"type": name} for name in ("STRING", "INTEGER", "OBJECT"))
+
+
 def prop(schema, **root) -> dict:
     return openapi_schema({**root, "properties": {"p": schema}})["properties"]["p"]
 
@@ -20,50 +23,39 @@ def prop(schema, **root) -> dict:
 @pytest.mark.parametrize(
     ("schema", "converted"),
     [
-        ({"type": "string"}, {"type": "STRING"}),
-        ({"type": ["string", "null"]}, {"type": "STRING", "nullable": True}),
-        (
-            {"type": ["string", "integer"], "description": "d"},
-            {"description": "d", "anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]},
-        ),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {"type": "INTEGER", "nullable": True}),
-        (
-            {"oneOf": [{"type": "integer"}, {"type": "string"}]},
-            {"anyOf": [{"type": "INTEGER"}, {"type": "STRING"}]},
-        ),
-        ({"const": "a"}, {"type": "STRING", "enum": ["a"]}),
-        ({"enum": ["a", "b", "a"]}, {"type": "STRING", "enum": ["a", "b"]}),
-        ({"type": "integer", "enum": [1, 2]}, {"type": "INTEGER"}),
-        ({"type": "string", "enum": ["", "a"]}, {"type": "STRING"}),
-        ({"type": "array"}, {"type": "ARRAY", "items": {"type": "STRING"}}),
-        ({"items": {"type": "integer"}}, {"type": "ARRAY", "items": {"type": "INTEGER"}}),
-        ({"type": "object", "additionalProperties": True}, {"type": "OBJECT"}),
-        ({"type": "string", "format": "uri"}, {"type": "STRING"}),
-        (
-            {"type": "integer", "minimum": 0, "exclusiveMaximum": 9, "default": 1},
-            {"type": "INTEGER", "minimum": 0},
-        ),
+        ({"type": "string"}, STRING),
+        ({"type": ["string", "null"]}, {**STRING, "nullable": True}),
+        ({"type": ["string", "integer"]}, {"anyOf": [STRING, INTEGER]}),
+        ({"type": ["string"], "description": "d"}, {**STRING, "description": "d"}),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, {**INTEGER, "nullable": True}),
+        ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, {"anyOf": [INTEGER, STRING]}),
+        ({"const": "a"}, {**STRING, "enum": ["a"]}),
+        ({"enum": ["a", "b", "a"]}, {**STRING, "enum": ["a", "b"]}),
+        ({"type": "integer", "enum": [1, 2]}, INTEGER),
+        ({"type": "string", "enum": ["", "a"]}, STRING),
+        ({"type": "array"}, {"type": "ARRAY", "items": STRING}),
+        ({"items": {"type": "integer"}}, {"type": "ARRAY", "items": INTEGER}),
+        ({"type": "object", "additionalProperties": True}, OBJECT),
+        ({"type": "string", "format": "uri"}, STRING),
+        ({"minimum": 0, "exclusiveMaximum": 9, "type": "integer"}, {**INTEGER, "minimum": 0}),
         ({"$ref": "#/$defs/D"}, {"type": "BOOLEAN", "description": "of all"}),
+        ({"$ref": "#/$defs/D", "description": "own"}, {"type": "BOOLEAN", "description": "own"}),
         ({"$ref": "#/$defs/a~1b"}, {"type": "NUMBER"}),
-        (
-            {"$ref": "#/$defs/D", "description": "of this one"},
-            {"type": "BOOLEAN", "description": "of this one"},
-        ),
-        ({"$ref": "http://elsewhere/schema"}, {"type": "STRING"}),
+        ({"$ref": "http://elsewhere/schema"}, STRING),
         (
             {"allOf": [{"properties": {"a": {}}, "required": ["a"]}, {"description": "d"}]},
             {
                 "description": "d",
                 "type": "OBJECT",
-                "properties": {"a": {"type": "STRING"}},
+                "properties": {"a": STRING},
                 "required": ["a"],
             },
         ),
         (
             {"type": "object", "properties": {"a": {}}, "required": ["a", "b"]},
-            {"type": "OBJECT", "properties": {"a": {"type": "STRING"}}, "required": ["a"]},
+            {"type": "OBJECT", "properties": {"a": STRING}, "required": ["a"]},
         ),
-        (True, {"type": "STRING"}),
+        (True, STRING),
     ],
     ids=str,
 )
@@ -77,10 +69,10 @@ def test_a_schema_that_holds_itself_ends():
     tree = {"type": "object", "properties": branches}
     assert prop({"$ref": "#/$defs/T"}, **{"$defs": {"T": tree}}) == {
         "type": "OBJECT",
-        "properties": {name: {"type": "OBJECT"} for name in branches},
+        "properties": dict.fromkeys(branches, OBJECT),
     }
-    assert openapi_schema({"$ref": "#"}) == {"type": "OBJECT"}
-    assert openapi_schema({"allOf": [{"$ref": "#"}, {"$ref": "#"}]}) == {"type": "OBJECT"}
+    assert openapi_schema({"$ref": "#"}) == OBJECT
+    assert openapi_schema({"allOf": [{"$ref": "#"}, {"$ref": "#"}]}) == OBJECT
 
 
 def test_a_schema_that_grows_without_end_is_cut():
@@ -93,18 +85,14 @@ def test_a_schema_that_grows_without_end_is_cut():
     assert len(str(made)) < 1_000_000
 
 
-def test_alternatives_of_a_tools_schema_are_put_together():
+def test_the_schema_of_a_tool_is_that_of_an_object_with_its_alternatives_put_together():
+    assert openapi_schema({}) == openapi_schema({"anyOf": [{"type": "string"}]}) == OBJECT
     one, two = ({"properties": {name: {}}, "required": [name]} for name in "ab")
     assert openapi_schema({"anyOf": [one, two], "description": "d"}) == {
         "description": "d",
         "type": "OBJECT",
-        "properties": {"a": {"type": "STRING"}, "b": {"type": "STRING"}},
+        "properties": {"a": STRING, "b": STRING},
     }
-
-
-def test_the_schema_of_a_tool_is_that_of_an_object():
-    assert openapi_schema({})["type"] == "OBJECT"
-    assert openapi_schema({"anyOf": [{"type": "string"}]})["type"] == "OBJECT"
 
 
 def test_a_tool_takes_nothing_only_if_nothing_can_be_given():

@@ -7,51 +7,35 @@ import json
 import pytest
 from hypothesis import given
 
-from eca_server.models.answer import Answer
-from eca_server.models.backend import Request, Tool
-from eca_server.models.encoding import HistoryEncoder, encoded
+from eca_server.models.backend import Tool
 from eca_server.models.events import Finished
-from eca_server.models.facts import Capabilities
 from eca_server.models.google.decoder import GeminiDecoder
-from eca_server.models.google.generations import generation_of
-from eca_server.models.google.messages import ContentWriter
-from eca_server.models.google.request import write_request
 from eca_server.models.google.schema import openapi_schema
-from eca_server.models.history import Message, TextPart
-from tests.eca_server.models.google.scripted import (
-    COUNTS,
-    answer,
-    call,
-    grounding,
-    text_part,
-    thought,
+from tests.eca_server.models.google.scripted import COUNTS, answer, call, grounding
+from tests.eca_server.models.google.test_request import (
+    PARTS,
+    TOOL,
+    histories,
+    request_fields,
+    written,
 )
-from tests.eca_server.models.google.test_request import PARTS, TOOL, histories
 from tests.eca_server.models.google.test_schema import schemas
-from tests.eca_server.models.histories import OURS
+from tests.eca_server.models.reading import play_objects, read
 from tests.lazy import LazyModule
 
 types = LazyModule("google.genai.types")
-NEW = generation_of("gemini-3.1-pro", Capabilities())
 
 
-def read(events) -> types.GenerateContentResponse:
-    """Return the events as one response of the official types, which allow no other fields."""
-    result = [
-        types.GenerateContentResponse.model_validate_json(json.dumps(each)) for each in events
-    ]
-    parts = [part for each in result for part in each.candidates[0].content.parts]
-    result[-1].candidates[0].content.parts = parts
-    return result[-1]
+def check(kind: type, value: object) -> object:
+    return kind.model_validate_json(json.dumps(value))
 
 
 def test_what_our_scripts_send_is_what_the_official_client_reads():
-    sources = grounding("http://a", text="x")
-    events = answer(*PARTS, groundingMetadata=sources)
-    theirs, ours = read(events), Answer()
-    decoder = GeminiDecoder()
-    for event in [*(each for one in events for each in decoder.feed_object(one)), *decoder.close()]:
-        ours.feed(event)
+    events = answer(*PARTS, groundingMetadata=grounding("http://a", text="x"))
+    responses = [check(types.GenerateContentResponse, each) for each in events]
+    parts = [part for each in responses for part in each.candidates[0].content.parts]
+    theirs, ours = responses[-1], read(play_objects(GeminiDecoder(), events))
+    theirs.candidates[0].content.parts = parts
     assert ours.text == theirs.text
     assert [each.arguments for each in ours.calls] == [each.args for each in theirs.function_calls]
     counts = theirs.usage_metadata
@@ -64,59 +48,38 @@ def test_what_our_scripts_send_is_what_the_official_client_reads():
 
 def test_every_reason_the_official_client_knows_ends_an_answer():
     for reason in [each.value for each in types.FinishReason][1:]:
-        decoder = GeminiDecoder()
-        events = answer(call("f", {}), finish=reason)
-        result = [each for event in events for each in decoder.feed_object(event)]
-        assert isinstance([*result, *decoder.close()][-1], Finished), reason
+        events = play_objects(GeminiDecoder(), answer(call("f", {}), finish=reason))
+        assert isinstance(events[-1], Finished), reason
 
 
 @given(histories)
 def test_every_history_is_content_of_the_official_types(history):
-    pieces = HistoryEncoder(ContentWriter(OURS, NEW)).written(history).pieces
-    for content in json.loads(b"".join(pieces)):
-        types.Content.model_validate_json(json.dumps(content))
+    for content in written(history):
+        check(types.Content, content)
 
 
-@pytest.mark.parametrize("model", ["gemini-3.1-pro", "gemini-2.5-flash"])
+@pytest.mark.parametrize("name", ["gemini-3.1-pro", "gemini-2.5-flash"])
 @pytest.mark.parametrize("without", [(), ("JSON Schema",)])
-def test_a_request_is_made_of_the_official_types(model, without):
-    known = generation_of(model, Capabilities())
-    request = Request(
+def test_a_request_is_made_of_the_official_types(name, without):
+    payload = request_fields(
+        name,
+        search=True,
+        without=without,
         system="Be.",
-        messages=[Message(role="user", parts=(TextPart("Hello"),))],
         tools=[TOOL, Tool(name="g", description="", parameters={})],
         tool_choice="required",
         max_output_tokens=9,
         reasoning_effort="high",
     )
-    payload = json.loads(
-        encoded(
-            write_request(
-                request,
-                generation=known,
-                capabilities=Capabilities(web_search=True),
-                histories=HistoryEncoder(ContentWriter(OURS, known)),
-                without=without,
-            )
-        )
-    )
-    fields = {
-        "systemInstruction": types.Content,
-        "toolConfig": types.ToolConfig,
-        "generationConfig": types.GenerationConfig,
-    }
-    for name, kind in fields.items():
-        kind.model_validate_json(json.dumps(payload.pop(name)))
+    check(types.Content, payload.pop("systemInstruction"))
+    check(types.ToolConfig, payload.pop("toolConfig"))
+    check(types.GenerationConfig, payload.pop("generationConfig"))
     for name, kind in (("tools", types.Tool), ("contents", types.Content)):
         for each in payload.pop(name):
-            kind.model_validate_json(json.dumps(each))
+            check(kind, each)
     assert not payload
 
 
 @given(schemas)
 def test_every_converted_schema_is_one_of_the_official_types(schema):
     types.Schema.model_validate(openapi_schema(schema))
-
-
-def test_thoughts_are_no_text_to_the_official_client_either():
-    assert read(answer(thought("hm"), text_part("x"))).text == "x"

@@ -51,6 +51,15 @@ def answer(*objects: dict, reason: str | None = "stop", counts: dict | None = CO
     return [*objects, done(reason, counts=counts)]
 
 
+EVERYTHING = answer(
+    thinking("Hm\u2028"),
+    thinking("m"),
+    text("a\u0085"),
+    text("b\u2028c\u000b"),
+    calls(call("f", {"n": 1}), call("f", {"n": 1})),
+)
+
+
 def wire(objects: Sequence[dict], newline: str = "\n") -> bytes:
     """Return a stream as bytes."""
     return b"".join(f"{json.dumps(each, ensure_ascii=False)}{newline}".encode() for each in objects)

@@ -24,6 +24,16 @@ def fragment(arguments="", name=None, **fields) -> dict:
 
 
 STOP = delta("stop")
+EVERYTHING = [
+    delta(role="assistant", content=""),
+    delta(reasoning_content="Hm\u2028m"),
+    delta(content="a\u0085b\u2028c"),
+    tool(fragment(name="f", index=0, id="a")),
+    tool(fragment('{"n"', index=0)),
+    tool(fragment(":1}", index=0)),
+    delta("tool_calls"),
+    {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+]
 
 
 def play(*chunks, done=True, **options) -> list:

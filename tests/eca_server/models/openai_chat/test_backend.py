@@ -5,54 +5,46 @@ client; dialects, tags, line ends and truncation with the decoder; waits with th
 pairs and foreign opaque data with the history.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 
 import httpx
 import pytest
 import trio
 
-from eca_protocol.http import Deadlines, HTTPClient
+from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import (
     Provider,
     Reply,
     burst,
     chunk,
     finish,
-    hang,
     reasoning,
     reply,
     wait,
 )
-from eca_server.models import answer_reader
 from eca_server.models.access import KeyAccess, join_url
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import (
-    Finished,
-    Note,
-    Progress,
-    ReasoningFinished,
-    ReasoningStarted,
-    Started,
-    TextDelta,
-)
-from eca_server.models.history import Message, Origin, TextPart, ToolResultPart
+from eca_server.models.events import Finished, Progress, TextDelta
+from eca_server.models.history import Origin
 from eca_server.models.openai_chat import OpenAIChat
 from eca_server.models.openai_chat.profiles import PROFILES
-from eca_server.secret import Secret
-from tests.eca_server.models.reading import HELLO, ask, failure
+from tests.eca_server.models.histories import user
+from tests.eca_server.models.reading import (
+    HELLO,
+    KEY,
+    after,
+    ask,
+    check_one_answer_of_two_tries,
+    failure,
+    talking,
+)
+
+ORIGIN = Origin(api="openai-chat", provider="test", model="m")
+talking = partial(talking, OpenAIChat, origin=ORIGIN)
 
 
 def backend_at(url: str, http: HTTPClient, **options) -> OpenAIChat:
-    origin = Origin(api="openai-chat", provider="test", model="m")
-    access = KeyAccess(url=url, key=Secret("sk-planted-key"))
-    return OpenAIChat(http=http, origin=origin, access=access, **options)
-
-
-@asynccontextmanager
-async def talking(script, **options) -> AsyncIterator[tuple[Provider, OpenAIChat]]:
-    async with Provider(script) as provider, HTTPClient() as http:
-        yield provider, backend_at(provider.url, http, **options)
+    return OpenAIChat(http=http, origin=ORIGIN, access=KeyAccess(url=url), **options)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +60,7 @@ async def talking(script, **options) -> AsyncIterator[tuple[Provider, OpenAIChat
         ("http://h/v2", "/v1/x", "http://h/v2/v1/x"),
     ],
 )
-async def test_the_path_is_added_to_the_base_and_queries_are_preserved(base, path, url):
+def test_the_path_is_added_to_the_base_and_queries_are_preserved(base, path, url):
     assert join_url(base, path) == url
 
 
@@ -79,13 +71,14 @@ async def test_a_request_carries_the_key_the_model_and_the_history():
         "wire_model": "wire",
         "path": "/other/chat/completions?v=1",
     }
-    async with talking([reply("Hi")], **options) as (provider, backend):
+    async with talking([reply("Hi"), reply("again")], **options) as (provider, backend):
         answer, _ = await ask(backend)
-        assert (answer.text, answer.finished.reason) == ("Hi", "stop")
-        assert answer.usage.input == 10
-        [request] = provider.requests
+        await ask(backend)
+        assert provider.open_connections == 1, "the connection is used again"
+    assert (answer.text, answer.finished.reason, answer.usage.input) == ("Hi", "stop", 10)
+    request = provider.requests[0]
     assert request.target == "/v1/other/chat/completions?v=1"
-    assert request.headers["authorization"] == "Bearer sk-planted-key"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
     assert (request.headers["x-extra"], request.headers["accept"]) == ("1", "*/*")
     assert request.body == {
         "model": "wire",
@@ -93,20 +86,6 @@ async def test_a_request_carries_the_key_the_model_and_the_history():
         "stream": True,
         "temperature": 1,
     }
-
-
-@pytest.mark.parametrize(
-    ("script", "deadlines"),
-    [
-        (Reply(before_headers=[hang()]), Deadlines(first_byte=0.05)),
-        (reply("Hel", hang()), Deadlines(idle=0.05)),
-    ],
-)
-async def test_silence_is_a_timeout_and_closes_the_connection(script, deadlines):
-    async with talking([script], deadlines=deadlines) as (provider, backend):
-        error = await failure(backend)
-        assert (error.kind, error.retryable) == ("timeout", True)
-        await provider.until(lambda: provider.requests[0].closed_by_client)
 
 
 async def test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused():
@@ -125,35 +104,9 @@ async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
     assert elsewhere.url in error.message
 
 
-async def test_a_finish_reason_without_done_ends_the_turn_too(monkeypatch):
-    monkeypatch.setattr(answer_reader, "TAIL", 0.01)
-    async with talking([Reply(steps=[*reply("Hi").steps, hang()])]) as (provider, backend):
-        with trio.fail_after(5):
-            assert (await ask(backend))[0].finished.reason == "stop"
-        await provider.until(lambda: provider.requests[0].closed_by_client)
-
-
-async def test_a_connection_that_was_read_to_its_end_is_used_again():
-    async with talking([reply("1"), reply("2")]) as (provider, backend):
-        await ask(backend)
-        await ask(backend)
-        assert provider.open_connections == 1
-
-
-@pytest.mark.parametrize("field", ["stream_options", "max_tokens", "reasoning_effort"])
-async def test_an_optional_field_that_is_refused_by_name_is_dropped_and_remembered(field):
-    refusal = Reply(status=400, body={"error": {"message": f"Unsupported parameter: '{field}'"}})
-    request = Request(messages=HELLO.messages, max_output_tokens=9, reasoning_effort="low")
-    async with talking([refusal, reply("a"), reply("b")]) as (provider, backend):
-        assert (await ask(backend, request))[0].text == "a"
-        assert (await ask(backend, request))[0].text == "b"
-        assert [field in sent.body for sent in provider.requests] == [True, False, False]
-
-
-async def test_a_repeated_refusal_is_raised():
-    async with Provider(otherwise=Reply(status=400, body="unknown field messages")) as provider:
-        async with HTTPClient() as http:
-            assert (await failure(backend_at(provider.url, http))).kind == "unsupported_feature"
+async def test_a_refusal_of_what_must_be_sent_is_raised():
+    async with talking([Reply(status=400, body="unknown field messages")]) as (provider, backend):
+        assert (await failure(backend)).kind == "unsupported_feature"
         assert len(provider.requests) == 1
 
 
@@ -162,24 +115,14 @@ async def test_what_the_model_thought_goes_back_where_it_must():
     extra = {"google": {"thought_signature": "c2ln"}}
     function = {"name": "f", "arguments": "{}"}
     call = {"index": 0, "id": "a", "function": function, "extra_content": extra}
-
-    def deltas(**fields):
-        return chunk({"choices": [{"index": 0, "delta": fields}]})
-
-    script = [
-        reply(deltas(reasoning_content="Hm"), deltas(tool_calls=[call]), finish("tool_calls")),
-        reply("done"),
-    ]
+    thought, called = (
+        chunk({"choices": [{"index": 0, "delta": fields}]})
+        for fields in ({"reasoning_content": "Hm"}, {"tool_calls": [call]})
+    )
+    script = [reply(thought, called, finish("tool_calls")), reply("done")]
     async with talking(script, profile=PROFILES["deepseek"]) as (provider, backend):
         answer, _ = await ask(backend)
-        [made] = answer.calls
-        result = ToolResultPart(call_id=made.key, parts=(TextPart("1"),))
-        history = [
-            *HELLO.messages,
-            answer.message(backend.origin),
-            Message(role="tool", parts=(result,)),
-        ]
-        assert (await ask(backend, Request(messages=history)))[0].text == "done"
+        assert (await ask(backend, after(HELLO, answer, backend)))[0].text == "done"
         sent = provider.requests[1].body["messages"][1]
     assert sent["reasoning_content"] == "Hm"
     assert sent["tool_calls"][0]["extra_content"] == extra
@@ -191,49 +134,24 @@ UNREADABLE = {
     "code": "tool_use_failed",
     "failed_generation": "<function=f{n:1}>",
 }
+REFUSED = Reply(status=400, body={"error": UNREADABLE})
+FAILED = chunk({"error": UNREADABLE})
 
 
-@pytest.mark.parametrize(
-    "failed",
-    [
-        Reply(status=400, body={"error": UNREADABLE}),
-        reply(chunk({"error": UNREADABLE})),
-        reply(reasoning("Hm"), chunk({"error": UNREADABLE})),
-    ],
-    ids=["refused", "in the stream", "behind thoughts"],
-)
+@pytest.mark.parametrize("failed", [REFUSED, reply(FAILED), reply(reasoning("Hm"), FAILED)])
 async def test_a_call_that_the_provider_cannot_read_is_asked_for_once_more(failed):
     async with talking([failed, reply(reasoning("So"), "Hi")]) as (provider, backend):
-        events = []
-        async with backend.stream(HELLO) as stream:
-            events.extend([event async for event in stream])
+        _, events = await ask(backend)
         [request] = provider.requests[1].body["messages"]
     assert "<function=f{n:1}>" in request["content"]
-    assert [type(event) for event in events].count(Started) == 1
-    assert [type(event) for event in events].count(Note) == 1
-    begun = [event.key for event in events if isinstance(event, ReasoningStarted)]
-    assert begun == [event.key for event in events if isinstance(event, ReasoningFinished)]
-    assert len(set(begun)) == len(begun)
+    check_one_answer_of_two_tries(events)
 
 
-async def test_a_call_that_the_provider_never_reads_is_an_error_and_so_is_one_behind_text():
-    failed = Reply(status=400, body={"error": UNREADABLE})
+@pytest.mark.parametrize(("failed", "tries"), [(REFUSED, 2), (reply("Hel", FAILED), 1)])
+async def test_a_call_that_is_never_read_is_an_error_and_so_is_one_behind_text(failed, tries):
     async with talking([failed] * 3) as (provider, backend):
         assert (await failure(backend)).code == "tool_use_failed"
-        assert len(provider.requests) == 2
-    async with talking([reply("Hel", chunk({"error": UNREADABLE}))] * 2) as (provider, backend):
-        assert (await failure(backend)).code == "tool_use_failed"
-        assert len(provider.requests) == 1
-
-
-async def test_models_are_listed():
-    async with Provider(models=["a", "b"]) as provider, HTTPClient() as http:
-        backend = backend_at(provider.url, http)
-        assert [model.name for model in await backend.models()] == ["a", "b"]
-    async with HTTPClient(transport=Scripted(0, [b'{"data": "none"}'])) as http:
-        with pytest.raises(BackendError) as caught:
-            await backend_at("http://model", http).models()
-        assert caught.value.kind == "protocol"
+        assert len(provider.requests) == tries
 
 
 async def test_a_hundred_turns_stopped_at_once_close_a_hundred_connections():
@@ -247,8 +165,7 @@ async def test_a_hundred_turns_stopped_at_once_close_a_hundred_connections():
             await provider.until(lambda: provider.open_connections == 100)
             nursery.cancel_scope.cancel()
         await provider.until(lambda: provider.open_connections == 0)
-        last = Request(system="last", messages=HELLO.messages)
-        assert (await ask(backend, last))[0].text == "last"
+        assert (await ask(backend, Request(messages=[user("last")])))[0].text == "last"
 
 
 async def test_leaving_an_answer_halfway_leaves_nothing_behind():
@@ -279,31 +196,6 @@ class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
                 await trio.sleep(step)
 
 
-ANSWER = (
-    b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-)
-
-
-@pytest.mark.parametrize(
-    ("before", "steps", "words"),
-    [
-        (61, [ANSWER], "no answer began within 60 s"),
-        (0, [121, ANSWER], "no byte of the answer came for 120 s"),
-        (0, [b": ping\n\n", 100] * 8 + [ANSWER], "no progress for 600 s"),
-        (59, [119, b": ping\n\n", 119, ANSWER], None),
-    ],
-)
-async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, steps, words):
-    async with HTTPClient(transport=Scripted(before, steps)) as http:
-        backend = backend_at("http://model", http)
-        if words is None:
-            assert (await ask(backend))[0].text == "Hi"
-        else:
-            error = await failure(backend)
-            assert error.kind == "timeout"
-            assert words in error.message
-
-
 def piece(text: str, reason: str | None = "stop") -> bytes:
     written = "null" if reason is None else f'"{reason}"'
     choice = f'{{"delta":{{"content":"{text}"}},"finish_reason":{written}}}'
@@ -313,6 +205,27 @@ def piece(text: str, reason: str | None = "stop") -> bytes:
 DONE = b"data: [DONE]\n\n"
 PING = b": ping\n\n"
 PINGS = [10, PING] * 100
+ANSWER = piece("Hi") + DONE
+
+
+@pytest.mark.parametrize(
+    ("before", "steps", "words"),
+    [
+        (61, [ANSWER], "no answer began within 60 s"),
+        (0, [121, ANSWER], "no byte of the answer came for 120 s"),
+        (0, [PING, 100] * 8 + [ANSWER], "no progress for 600 s"),
+        (59, [119, PING, 119, ANSWER], None),
+    ],
+)
+async def test_each_timer_has_its_length_and_its_name(autojump_clock, before, steps, words):
+    async with HTTPClient(transport=Scripted(before, steps)) as http:
+        backend = backend_at("http://model", http)
+        if words is None:
+            assert (await ask(backend))[0].text == "Hi"
+        else:
+            error = await failure(backend)
+            assert (error.kind, error.retryable) == ("timeout", True)
+            assert words in error.message
 
 
 @pytest.mark.parametrize(
@@ -348,12 +261,8 @@ async def test_calls_behind_the_finish_reason_of_text_are_waited_for(autojump_cl
 
 
 async def test_comments_are_progress_events_and_no_answer(autojump_clock):
-    transport = Scripted(0, [b": ping\n\n", 1, ANSWER])
-    async with (
-        HTTPClient(transport=transport) as http,
-        backend_at("http://model", http).stream(HELLO) as stream,
-    ):
-        events = [event async for event in stream]
+    async with HTTPClient(transport=Scripted(0, [PING, 1, ANSWER])) as http:
+        _, events = await ask(backend_at("http://model", http))
     assert events[0] == Progress("ping")
     assert isinstance(events[-1], Finished)
 
@@ -372,11 +281,7 @@ async def test_what_cannot_be_sent_is_an_error_of_the_configuration():
         ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "got image/png, not text"),
         ("", b"\0\x1b[31m", "got binary data, not text"),
         ("text/html", b"<title>Log in</title>", "got text/html: Log in"),
-        (
-            "application/json",
-            '{"data": "\x9b31m\u202e"}'.encode(),
-            r"""got {"data":"\x9b31m\u202e""",
-        ),
+        ("application/json", '{"data":"\x9b31m\u202e"}'.encode(), r'got {"data":"\x9b31m\u202e'),
     ],
 )
 async def test_a_listing_that_is_none_is_quoted_without_control_bytes(content_type, body, quoted):

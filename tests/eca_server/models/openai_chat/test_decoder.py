@@ -1,8 +1,7 @@
 """The dialects of Chat Completions, and their common rules.
 
-Known problems with tests here: bytes in any chunks, unusual line ends, U+2028 inside a text,
-comments, a missing last blank line; usage in any place; tool calls with any labels; reasoning in
-any field or in tags; errors inside a stream; nulls in any field; strict JSON of arguments.
+Known problems with tests here: usage in any place; reasoning in any field or in tags; errors
+inside a stream; nulls in any field. Tool calls are in `test_tool_calls`.
 """
 
 import itertools
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
+from eca_server.models.answer_body import AnswerBody
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Citation,
@@ -26,21 +26,15 @@ from eca_server.models.events import (
     TextDelta,
     Usage,
 )
+from eca_server.models.openai_chat.decoder import ChatDecoder
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play
-from tests.eca_server.models.reading import calls_of, text_of, thoughts_of
-
-
-def failure(*chunks, **options) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        play(*chunks, **options)
-    return caught.value
+from tests.eca_server.models.reading import calls_of, decode, only, text_of, thoughts_of
 
 
 def test_a_plain_answer_is_started_text_usage_and_finished():
     usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
     first = {**delta(role="assistant", content=""), "model": "m"}
-    events = play(first, delta(content="Hel"), delta(content="lo"), STOP, usage)
-    assert events == [
+    assert play(first, delta(content="Hel"), delta(content="lo"), STOP, usage) == [
         Started(response_id="r1", model="m"),
         TextDelta("Hel"),
         TextDelta("lo"),
@@ -50,31 +44,22 @@ def test_a_plain_answer_is_started_text_usage_and_finished():
 
 
 @pytest.mark.parametrize(
-    ("raw", "reason"),
+    ("reason", "spellings"),
     [
-        ("stop", "stop"),
-        ("STOP", "stop"),
-        ("eos", "stop"),
-        ("end_turn", "stop"),
-        ("length", "length"),
-        ("max_tokens", "length"),
-        ("model_length", "length"),
-        ("content_filter", "content_filter"),
-        ("sensitive", "content_filter"),
-        ("tool_calls", "other"),
-        ("something_new", "other"),
+        ("stop", ["stop", "STOP", "eos", "end_turn"]),
+        ("length", ["length", "max_tokens", "model_length"]),
+        ("content_filter", ["content_filter", "sensitive"]),
+        ("other", ["tool_calls", "something_new"]),
     ],
 )
-def test_a_finish_reason_in_any_spelling_has_its_meaning(raw, reason):
-    assert play(delta(content="x"), delta(raw))[-1] == Finished(reason=reason, raw_reason=raw)
+def test_a_finish_reason_in_any_spelling_has_its_meaning(reason, spellings):
+    for raw in spellings:
+        assert play(delta(content="x"), delta(raw))[-1] == Finished(reason=reason, raw_reason=raw)
 
 
-def test_done_alone_ends_an_answer_that_has_content():
+def test_done_alone_or_a_finish_reason_alone_ends_an_answer_that_has_content():
     assert play(delta(content="x"))[-1] == Finished(reason="other")
     assert play(delta(content="x"), delta(""))[-1] == Finished(reason="other")
-
-
-def test_a_finish_reason_alone_ends_an_answer_too():
     assert play(delta(content="x"), STOP, done=False)[-1].reason == "stop"
 
 
@@ -87,139 +72,124 @@ def test_events_after_the_end_are_ignored():
     assert decoding.close() == []
 
 
-class TestUsage:
-    @pytest.mark.parametrize(
-        ("chunks", "expected"),
-        [
-            ([], None),
-            ([{"usage": {"prompt_tokens": n, "completion_tokens": n}} for n in (1, 2, 3)], (3, 3)),
-            ([{"choices": [{"usage": {"prompt_tokens": 4, "completion_tokens": 5}}]}], (4, 5)),
-            ([{"x_groq": {"usage": {"prompt_tokens": 6, "completion_tokens": 7}}}], (6, 7)),
-            ([{"choices": None, "usage": {"prompt_tokens": 8, "completion_tokens": 9}}], (8, 9)),
-        ],
+def counts(prompt, completion, **more) -> dict:
+    return {"usage": {"prompt_tokens": prompt, "completion_tokens": completion, **more}}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "usages"),
+    [
+        ([], []),
+        ([counts(1, 1), counts(2, 2), counts(3, 3)], [Usage(input=3, output=3)]),
+        ([{"choices": [counts(4, 5)]}], [Usage(input=4, output=5)]),
+        ([{"x_groq": counts(6, 7)}], [Usage(input=6, output=7)]),
+        ([{"choices": None, **counts(8, 9)}], [Usage(input=8, output=9)]),
+        ([counts("many", None, completion_tokens_details=None)], [Usage()]),
+        (
+            [counts(10, 5, prompt_cache_hit_tokens=4)],
+            [Usage(input=6, cache_read=4, output=5)],
+        ),
+        (
+            [counts(10, 5, total_tokens=18, completion_tokens_details={"reasoning_tokens": 3})],
+            [Usage(input=10, output=8, reasoning=3)],
+        ),
+        (
+            [
+                counts(
+                    10,
+                    5,
+                    prompt_tokens_details={"cached_tokens": 6, "cache_write_tokens": 1},
+                    completion_tokens_details={"reasoning_tokens": 2},
+                    cost=0.25,
+                )
+            ],
+            [Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25)],
+        ),
+    ],
+)
+def test_the_last_counts_win_wherever_they_stand_and_their_parts_do_not_overlap(chunks, usages):
+    assert only(Usage, play(delta(content="x"), *chunks, STOP)) == usages
+
+
+DETAILS = [{"type": "reasoning.text", "index": 0, "text": "Hm"}]
+THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "opaque"),
+    [
+        ({"reasoning_content": "Hm"}, {"field": "reasoning_content"}),
+        ({"reasoning": "Hm"}, {"field": "reasoning"}),
+        ({"reasoning_text": "Hm"}, {"field": "reasoning_text"}),
+        ({"reasoning_content": "Hm", "reasoning": "Hm"}, {"field": "reasoning_content"}),
+        ({"content": THINKING}, {"field": "content"}),
+        (
+            {"reasoning": "Hm", "reasoning_details": DETAILS},
+            {"field": "reasoning", "details": DETAILS},
+        ),
+    ],
+)
+def test_reasoning_is_one_block_with_its_text_once_whatever_the_field(fields, opaque):
+    assert play(delta(**fields), delta(content="Hi"), STOP)[1:-1] == [
+        ReasoningStarted("reasoning_1"),
+        ReasoningDelta("reasoning_1", "Hm"),
+        ReasoningFinished(key="reasoning_1", opaque=opaque),
+        TextDelta("Hi"),
+    ]
+
+
+def test_details_of_reasoning_grow_by_index_and_come_back_whole():
+    def details(**fields):
+        return delta(reasoning_details=[{"type": "reasoning.text", "index": 0, **fields}])
+
+    encrypted = {"type": "reasoning.encrypted", "data": "x", "index": 1}
+    events = play(
+        details(text="H", format="f"),
+        details(text="m"),
+        details(signature="s"),
+        delta(content="Hi"),
+        delta(reasoning_details=[encrypted]),
+        STOP,
     )
-    def test_the_last_counts_win_wherever_they_stand(self, chunks, expected):
-        events = play(delta(content="x"), *chunks, STOP)
-        usages = [(event.input, event.output) for event in events if isinstance(event, Usage)]
-        assert usages == ([expected] if expected else [])
-
-    @pytest.mark.parametrize(
-        ("counts", "usage"),
-        [
-            (
-                {
-                    "prompt_tokens": 10,
-                    "completion_tokens": 5,
-                    "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 1},
-                    "completion_tokens_details": {"reasoning_tokens": 2},
-                    "cost": 0.25,
-                },
-                Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25),
-            ),
-            (
-                {"prompt_tokens": 10, "completion_tokens": 5, "prompt_cache_hit_tokens": 4},
-                Usage(input=6, cache_read=4, output=5),
-            ),
-            (
-                {
-                    "prompt_tokens": 10,
-                    "completion_tokens": 5,
-                    "total_tokens": 18,
-                    "completion_tokens_details": {"reasoning_tokens": 3},
-                },
-                Usage(input=10, output=8, reasoning=3),
-            ),
-            ({"prompt_tokens": "many", "completion_tokens_details": None}, Usage()),
-        ],
-    )
-    def test_the_parts_do_not_overlap(self, counts, usage):
-        assert usage in play(delta(content="x"), {"usage": counts}, STOP)
+    whole = {**DETAILS[0], "format": "f", "signature": "s"}
+    finished = [event.opaque["details"] for event in only(ReasoningFinished, events)]
+    assert finished == [[whole], [encrypted]]
+    assert thoughts_of(events) == "Hm"
 
 
-class TestReasoning:
-    @pytest.mark.parametrize(
-        ("fields", "opaque"),
-        [
-            ({"reasoning_content": "Hm"}, {"field": "reasoning_content"}),
-            ({"reasoning": "Hm"}, {"field": "reasoning"}),
-            ({"reasoning_text": "Hm"}, {"field": "reasoning_text"}),
-            ({"reasoning_content": "Hm", "reasoning": "Hm"}, {"field": "reasoning_content"}),
-            (
-                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]},
-                {"field": "content"},
-            ),
-            (
-                {
-                    "reasoning": "Hm",
-                    "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "Hm"}],
-                },
-                {
-                    "field": "reasoning",
-                    "details": [{"type": "reasoning.text", "index": 0, "text": "Hm"}],
-                },
-            ),
-        ],
-    )
-    def test_it_is_one_block_with_its_text_once_whatever_the_field(self, fields, opaque):
-        assert play(delta(**fields), delta(content="Hi"), STOP)[1:-1] == [
-            ReasoningStarted("reasoning_1"),
-            ReasoningDelta("reasoning_1", "Hm"),
-            ReasoningFinished(key="reasoning_1", opaque=opaque),
-            TextDelta("Hi"),
-        ]
+OWN_TAGS = ("[th]", "[/th]")
 
-    def test_details_grow_by_index_and_come_back_whole(self):
-        def details(**fields):
-            return delta(reasoning_details=[{"type": "reasoning.text", "index": 0, **fields}])
 
-        events = play(
-            details(text="H", format="f"),
-            details(text="m"),
-            details(signature="s"),
-            delta(content="Hi"),
-            delta(reasoning_details=[{"type": "reasoning.encrypted", "data": "x", "index": 1}]),
-            STOP,
-        )
-        whole = {"type": "reasoning.text", "index": 0, "text": "Hm", "format": "f"}
-        finished = [event.opaque for event in events if isinstance(event, ReasoningFinished)]
-        assert finished[0]["details"] == [{**whole, "signature": "s"}]
-        assert finished[1]["details"] == [{"type": "reasoning.encrypted", "data": "x", "index": 1}]
-        assert thoughts_of(events) == "Hm"
+@pytest.mark.parametrize(
+    ("texts", "options", "thoughts", "visible"),
+    [
+        (["<th", "ink>", "Hm", "</thi", "nk>", "\n\n", "Hi"], {}, "Hm", "Hi"),
+        (["\n <think>Hm</think>Hi"], {}, "Hm", "Hi"),
+        (["<think>Hm"], {}, "Hm", ""),
+        (["<thin"], {}, "", "<thin"),
+        (["Hm</think>Hi"], {"think_tags": "open"}, "Hm", "Hi"),
+        (["Hm</think>Hi"], {}, "", "Hm</think>Hi"),
+        (["see `<think>x</think>`"], {}, "", "see `<think>x</think>`"),
+        (["<think>a</think>b<think>c</think>"], {}, "a", "b<think>c</think>"),
+        (["<think>Hm</think>Hi"], {"think_tags": "off"}, "", "<think>Hm</think>Hi"),
+        (["<think></think>Hi"], {}, "", "Hi"),
+        (["[th", "]Hm[/th", "]Hi"], {"tags": OWN_TAGS, "think_tags": "off"}, "Hm", "Hi"),
+        (["<think>Hm"], {"tags": OWN_TAGS}, "", "<think>Hm"),
+    ],
+)
+def test_tags_are_reasoning_only_at_the_very_start(texts, options, thoughts, visible):
+    events = play(*[delta(content=text) for text in texts], STOP, **options)
+    assert (thoughts_of(events), text_of(events)) == (thoughts, visible)
 
-    @pytest.mark.parametrize(
-        ("texts", "options", "thoughts", "visible"),
-        [
-            (["<th", "ink>", "Hm", "</thi", "nk>", "\n\n", "Hi"], {}, "Hm", "Hi"),
-            (["\n <think>Hm</think>Hi"], {}, "Hm", "Hi"),
-            (["<think>Hm"], {}, "Hm", ""),
-            (["<thin"], {}, "", "<thin"),
-            (["Hm</think>Hi"], {"think_tags": "open"}, "Hm", "Hi"),
-            (["Hm</think>Hi"], {}, "", "Hm</think>Hi"),
-            (["see `<think>x</think>`"], {}, "", "see `<think>x</think>`"),
-            (["<think>a</think>b<think>c</think>"], {}, "a", "b<think>c</think>"),
-            (["<think>Hm</think>Hi"], {"think_tags": "off"}, "", "<think>Hm</think>Hi"),
-            (["<think></think>Hi"], {}, "", "Hi"),
-            (
-                ["[th", "]Hm[/th", "]Hi"],
-                {"tags": ("[th]", "[/th]"), "think_tags": "off"},
-                "Hm",
-                "Hi",
-            ),
-            (["<think>Hm"], {"tags": ("[th]", "[/th]")}, "", "<think>Hm"),
-        ],
-    )
-    def test_tags_are_reasoning_only_at_the_very_start(self, texts, options, thoughts, visible):
-        events = play(*[delta(content=text) for text in texts], STOP, **options)
-        assert (thoughts_of(events), text_of(events)) == (thoughts, visible)
 
-    @given(st.lists(st.integers(0, 40)))
-    def test_tags_may_be_cut_anywhere(self, cuts):
-        text = "<think>a < b </th</think>\n\nif a < b: `</think>`"
-        marks = sorted({0, len(text), *cuts})
-        pieces = [text[start:end] for start, end in itertools.pairwise(marks)]
-        events = play(*[delta(content=piece) for piece in pieces], STOP)
-        assert thoughts_of(events) == "a < b </th"
-        assert text_of(events) == "if a < b: `</think>`"
+@given(st.lists(st.integers(0, 40)))
+def test_tags_may_be_cut_anywhere(cuts):
+    text = "<think>a < b </th</think>\n\nif a < b: `</think>`"
+    marks = sorted({0, len(text), *cuts})
+    pieces = [text[start:end] for start, end in itertools.pairwise(marks)]
+    events = play(*[delta(content=piece) for piece in pieces], STOP)
+    assert thoughts_of(events) == "a < b </th"
+    assert text_of(events) == "if a < b: `</think>`"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +212,9 @@ class TestReasoning:
     ],
 )
 def test_an_error_inside_a_stream_is_raised_as_what_it_is(chunk, kind):
-    assert failure(delta(content="x"), chunk).kind == kind
+    with pytest.raises(BackendError) as caught:
+        play(delta(content="x"), chunk)
+    assert caught.value.kind == kind
 
 
 def test_an_event_named_error_is_one_whatever_is_in_it():
@@ -251,14 +223,9 @@ def test_an_event_named_error_is_one_whatever_is_in_it():
 
 
 def test_nulls_and_absences_are_nothing():
-    events = play(
-        {"choices": None},
-        {"choices": [None, {"delta": None}, {}]},
-        delta(content=None, tool_calls=None, refusal=None, reasoning_details=None),
-        delta(content="x"),
-        STOP,
-    )
-    assert text_of(events) == "x"
+    nulls = delta(content=None, tool_calls=None, refusal=None, reasoning_details=None)
+    odd = {"choices": [None, {"delta": None}, {}]}
+    assert text_of(play({"choices": None}, odd, nulls, delta(content="x"), STOP)) == "x"
 
 
 def test_choices_that_share_an_answer_are_merged():
@@ -269,8 +236,7 @@ def test_choices_that_share_an_answer_are_merged():
 
 def test_a_whole_message_is_an_answer_unless_it_repeats_one():
     whole = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}
-    assert text_of(play(whole)) == "Hi"
-    assert text_of(play(delta(content="Hi"), whole)) == "Hi"
+    assert text_of(play(whole)) == text_of(play(delta(content="Hi"), whole)) == "Hi"
 
 
 def test_refusals_citations_and_images_are_events_of_their_own():
@@ -283,11 +249,33 @@ def test_refusals_citations_and_images_are_events_of_their_own():
         delta(refusal="No."),
         STOP,
     )
-    assert Citation(url="http://a", title="A", span=(0, 2)) in events
-    assert [event.url for event in events if isinstance(event, Citation)] == [
-        "http://a",
-        "http://b",
-    ]
+    first, second = only(Citation, events)
+    assert first == Citation(url="http://a", title="A", span=(0, 2))
+    assert second.url == "http://b"
     assert Image(media_type="image/png", data=b"hi") in events
     assert RefusalDelta("No.") in events
     assert events[-1].reason == "refusal"
+
+
+def test_bytes_that_are_not_unicode_are_replaced_and_end_nothing():
+    body = json.dumps(delta(content="aXb")).encode().replace(b"X", b"\xff")
+    events, error = decode(ChatDecoder(), [b"data: " + body + b"\n\n", b"data: [DONE]\n\n"])
+    assert (text_of(events), error) == ("a\ufffdb", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"<html><script src='/a.js?key=hidden'>\n</script></html>", "<script src='/a.js?key=***"),
+        (b"<html>" + b"<br>" * 9000, "<html><br><br>"),
+    ],
+)
+def test_a_page_in_place_of_an_answer_is_reported_by_its_type_and_its_beginning(body, words):
+    page = AnswerBody(content_type="text/html; charset=utf-8", decoder=ChatDecoder())
+    with pytest.raises(BackendError) as caught:
+        list(itertools.chain(page.feed(body), page.close()))
+    result = caught.value.message
+    assert result.startswith("expected an answer in JSON, got text/html; charset=utf-8: ")
+    assert words in result
+    assert "hidden" not in result
+    assert len(result) < 300

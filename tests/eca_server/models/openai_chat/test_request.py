@@ -7,15 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.models.backend import Request, Tool
+from eca_server.models.backend import Request
 from eca_server.models.encoding import HistoryEncoder, encoded
-from eca_server.models.history import ImagePart, Message, TextPart, ToolCallPart, ToolResultPart
+from eca_server.models.history import Message
 from eca_server.models.http_backend import refused_parameter
 from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
-from tests.eca_server.models.histories import OURS, histories
-from tests.eca_server.models.reading import growth_test
+from tests.eca_server.models.histories import (
+    OURS,
+    PICTURE,
+    histories,
+    model,
+    tool,
+    tool_call,
+    tool_result,
+    user,
+)
+from tests.eca_server.models.reading import TOOL, growth_test
+
+
+def write(request: Request, profile: Profile, *, wire_model: str = "m", images=True) -> dict:
+    written = HistoryEncoder(ChatWriter(OURS, profile, images=images))
+    payload = write_request(request, wire_model=wire_model, profile=profile, histories=written)
+    return json.loads(encoded(payload))
 
 
 @given(
@@ -24,12 +39,9 @@ from tests.eca_server.models.reading import growth_test
     st.booleans(),
 )
 def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, images_read):
-    histories = HistoryEncoder(ChatWriter(OURS, profile, images=images_read))
-    request = Request(system="s", messages=history)
-    written = encoded(
-        write_request(request, wire_model="m", profile=profile, histories=histories)
-    ).decode()
-    check_messages(json.loads(written)["messages"], short_ids=profile.short_call_ids)
+    payload = write(Request(system="s", messages=history), profile, images=images_read)
+    check_messages(payload["messages"], short_ids=profile.short_call_ids)
+    written = json.dumps(payload)
     if not any(message.origin == OURS for message in history):
         assert "secret" not in written
         assert "theirs" not in written
@@ -37,9 +49,11 @@ def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, 
         assert "image_url" not in written
 
 
-test_a_longer_history_is_written_as_if_new = growth_test(
-    histories, lambda: HistoryEncoder(ChatWriter(OURS, Profile()))
-)
+def new_encoder() -> HistoryEncoder:
+    return HistoryEncoder(ChatWriter(OURS, Profile()))
+
+
+test_a_longer_history_is_written_as_if_new = growth_test(histories, new_encoder)
 
 
 def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):
@@ -50,12 +64,12 @@ def test_a_turn_writes_what_is_new_and_not_the_whole_history(monkeypatch):
         return parts
 
     monkeypatch.setattr("eca_server.models.history._full", note)
-    encoder = HistoryEncoder(ChatWriter(OURS, Profile()))
+    encoder = new_encoder()
     history: list[Message] = []
     for number in range(20):
-        history.append(Message(role="user", parts=(TextPart(f"question {number}"),)))
+        history.append(user(f"question {number}"))
         encoder.written(history)
-        history.append(Message(role="assistant", parts=(TextPart(f"answer {number}"),)))
+        history.append(model(f"answer {number}", origin=None))
     assert max(map(looked_at.count, looked_at)) <= 4
 
 
@@ -72,8 +86,7 @@ def check_messages(written: list[dict], *, short_ids: bool) -> None:
             assert isinstance(content, str)
             continue
         assert not due, "every call is answered before anything else is said"
-        if before is not None and role == before["role"]:
-            raise AssertionError(f"two neighbours of role {role}")
+        assert before is None or role != before["role"]
         if role == "assistant":
             assert content or message.get("tool_calls") or "reasoning_content" in message
             due = [call["id"] for call in message.get("tool_calls", ())]
@@ -88,43 +101,30 @@ def check_messages(written: list[dict], *, short_ids: bool) -> None:
                 assert part["type"] in ("text", "image_url", "file")
 
 
-def written_fields(profile: Profile, **fields) -> dict:
-    tool = Tool(name="f", description="d", parameters={"type": "object"})
-    request = Request(messages=[], tools=[tool], **fields)
-    histories = HistoryEncoder(ChatWriter(OURS, profile))
-    payload = write_request(request, wire_model="m", profile=profile, histories=histories)
-    return {k: v for k, v in payload.items() if k not in ("model", "messages", "stream", "tools")}
-
-
 def test_optional_fields_are_written_as_the_profile_says():
-    fields = {"tool_choice": "required", "max_output_tokens": 9, "reasoning_effort": "low"}
-    usage = {"stream_options": {"include_usage": True}}
-    assert written_fields(Profile(), **fields) == {
-        **usage,
-        "tool_choice": "required",
-        "max_tokens": 9,
-        "reasoning_effort": "low",
-    }
-    assert written_fields(PROFILES["z-ai"], **fields) == {"max_tokens": 9, "tool_stream": True}
-    assert written_fields(PROFILES["openrouter"], **fields)["reasoning"] == {"effort": "low"}
-    assert written_fields(PROFILES["openai"], **fields)["max_completion_tokens"] == 9
-    assert "stream_options" not in written_fields(PROFILES["mistral"])
+    def written(name: str) -> dict:
+        fields = {"tool_choice": "required", "max_output_tokens": 9, "reasoning_effort": "low"}
+        payload = write(Request(messages=[], tools=[TOOL], **fields), PROFILES.get(name, Profile()))
+        always = ("model", "messages", "stream", "tools")
+        return {name: value for name, value in payload.items() if name not in always}
+
+    usage, choice = {"include_usage": True}, {"tool_choice": "required"}
+    most = {"stream_options": usage, **choice, "max_tokens": 9, "reasoning_effort": "low"}
+    assert written("any") == most
+    assert written("z-ai") == {"max_tokens": 9, "tool_stream": True}
+    assert written("openrouter")["reasoning"] == {"effort": "low"}
+    assert written("openai")["max_completion_tokens"] == 9
+    assert "stream_options" not in written("mistral")
 
 
 def test_a_picture_from_a_tool_follows_behind_all_results():
-    picture = ImagePart(media_type="image/png", data=b"i")
-    calls_made = [ToolCallPart(id=name, name="f", raw="{}", arguments={}) for name in "ab"]
-    answers = (
-        ToolResultPart(call_id="a", parts=(TextPart("one"), picture)),
-        ToolResultPart(call_id="b", parts=(TextPart("two"),), is_error=True),
-    )
+    error = tool_result("b", "two", is_error=True)
     history = [
-        Message(role="user", parts=(TextPart("x"),)),
-        Message(role="assistant", parts=tuple(calls_made), origin=OURS),
-        Message(role="tool", parts=answers),
+        user(),
+        model(tool_call("a"), tool_call("b")),
+        tool(tool_result("a", "one", PICTURE), error),
     ]
-    written = HistoryEncoder(ChatWriter(OURS, Profile())).written(history)
-    _, _, first, second, shown = json.loads(b"".join(written.pieces))
+    *_, first, second, shown = write(Request(messages=history), Profile())["messages"]
     assert first["content"] == "one\n[shown in the next message]"
     assert second["content"] == "Error: two"
     assert shown["content"][0]["image_url"]["url"] == "data:image/png;base64,aQ=="
@@ -145,17 +145,13 @@ def test_a_refusal_names_the_field_to_drop(status, words, field):
     assert refused_parameter(status, words, payload, DROPPABLE) == field
 
 
-def test_openrouter_hands_the_effort_of_claude_on_as_verbosity() -> None:
-    def fields(model: str, effort: str) -> dict[str, object]:
-        profile = PROFILES["openrouter"]
+def test_openrouter_hands_the_effort_of_claude_on_as_verbosity():
+    def fields(name: str, effort: str) -> dict:
         request = Request(messages=(), reasoning_effort=effort)
-        histories = HistoryEncoder(ChatWriter(OURS, profile))
-        body = write_request(request, wire_model=model, profile=profile, histories=histories)
-        return {name: body[name] for name in ("reasoning", "verbosity") if name in body}
+        body = write(request, PROFILES["openrouter"], wire_model=name)
+        return {key: body[key] for key in ("reasoning", "verbosity") if key in body}
 
-    assert fields("anthropic/claude-opus-4.7", "max") == {
-        "reasoning": {"enabled": True},
-        "verbosity": "max",
-    }
-    assert fields("anthropic/claude-opus-4.7", "none") == {"reasoning": {"effort": "none"}}
+    claude = "anthropic/claude-opus-4.7"
+    assert fields(claude, "max") == {"reasoning": {"enabled": True}, "verbosity": "max"}
+    assert fields(claude, "none") == {"reasoning": {"effort": "none"}}
     assert fields("openai/gpt-5.2", "high") == {"reasoning": {"effort": "high"}}

@@ -5,127 +5,75 @@ import pytest
 from eca_server.models.backend import BackendError
 from eca_server.models.events import Block, ToolCallArguments, ToolCallFinished, ToolCallStarted
 from tests.eca_server.models.openai_chat.scripted import STOP, delta, fragment, play, tool
-from tests.eca_server.models.reading import calls_of
+from tests.eca_server.models.reading import calls_of, only
 
+ONE, TWO = '{"n":1}', '{"n":2}'
 
-@pytest.mark.parametrize(
-    "fragments",
-    [
-        pytest.param(
-            [
-                fragment(name="f", index=0, id="a"),
-                fragment('{"n"', index=0),
-                fragment(":1}", index=0),
-                fragment(name="f", index=1, id="b"),
-                fragment('{"n":2}', index=1),
-            ],
-            id="as OpenAI",
-        ),
-        pytest.param(
-            [
-                fragment(name="f", index=0, id="a"),
-                fragment(name="f", index=1, id="b"),
-                fragment('{"n"', index=0),
-                fragment('{"n"', index=1),
-                fragment(":1}", index=0),
-                fragment(":2}", index=1),
-            ],
-            id="interleaved",
-        ),
-        pytest.param(
-            [fragment('{"n":1}', "f", id="a"), fragment('{"n":2}', "f", id="b")], id="no index"
-        ),
-        pytest.param(
-            [fragment('{"n":1}', "f", index=0, id="a"), fragment('{"n":2}', "f", index=0, id="b")],
-            id="all index 0",
-        ),
-        pytest.param(
-            [fragment('{"n":1}', "f"), fragment('{"n":2}', "f")], id="neither index nor id"
-        ),
-        pytest.param(
-            [fragment('{"n":1}', "f", index=0), fragment('{"n":2}', "f", index=0)],
-            id="index 0 and no id",
-        ),
-        pytest.param(
-            [
-                fragment('{"n":1}', "f", index=0, id="same"),
-                fragment('{"n":2}', "f", index=1, id="same"),
-            ],
-            id="equal ids",
-        ),
-        pytest.param(
-            [
-                fragment('{"n":1}', "f", index=0, id="same"),
-                fragment('{"n":2}', "f", index=0, id="same"),
-            ],
-            id="equal ids and index",
-        ),
-        pytest.param(
-            [
-                fragment('{"n"', "f", index=0, id="a"),
-                fragment(":1}", "", index=0, id=""),
-                fragment('{"n"', "f", index=1, id="b"),
-                fragment(":2}", None, index=1, id=""),
-            ],
-            id="empty ids later",
-        ),
-        pytest.param(
-            [
-                fragment('{"n"', "f", index=0, id="a"),
-                fragment(":1}", "f", index=0, id="a"),
-                fragment('{"n"', "f", index=1, id="b"),
-                fragment(":2}", "f", index=1, id="b"),
-            ],
-            id="id and name on every piece",
-        ),
-        pytest.param(
-            [fragment({"n": 1}, "f", id="a"), fragment({"n": 2}, "f", id="b")],
-            id="arguments as objects",
-        ),
+LABELS = {
+    "as OpenAI": [("", "f", 0, "a"), ('{"n"',), (":1}",), ("", "f", 1, "b"), (TWO, None, 1)],
+    "interleaved": [
+        *(("", "f", 0, "a"), ("", "f", 1, "b"), ('{"n"', None, 0), ('{"n"', None, 1)),
+        *((":1}", None, 0), (":2}", None, 1)),
     ],
-)
-def test_two_calls_are_two_calls_however_they_are_labelled(fragments):
-    events = play(*[tool(piece) for piece in fragments], delta("tool_calls"))
+    "no index": [(ONE, "f", None, "a"), (TWO, "f", None, "b")],
+    "all index 0": [(ONE, "f", 0, "a"), (TWO, "f", 0, "b")],
+    "neither index nor id": [(ONE, "f", None), (TWO, "f", None)],
+    "index 0 and no id": [(ONE, "f"), (TWO, "f")],
+    "equal ids": [(ONE, "f", 0, "same"), (TWO, "f", 1, "same")],
+    "equal ids and index": [(ONE, "f", 0, "same"), (TWO, "f", 0, "same")],
+    "empty ids later": [
+        *(('{"n"', "f", 0, "a"), (":1}", "", 0, "")),
+        *(('{"n"', "f", 1, "b"), (":2}", None, 1, "")),
+    ],
+    "id and name on every piece": [
+        *(('{"n"', "f", 0, "a"), (":1}", "f", 0, "a")),
+        *(('{"n"', "f", 1, "b"), (":2}", "f", 1, "b")),
+    ],
+    "arguments as objects": [({"n": 1}, "f", None, "a"), ({"n": 2}, "f", None, "b")],
+}
+
+
+def labelled(arguments, name=None, index=0, call_id=None) -> dict:
+    """Return a piece of a call; None is no label."""
+    labels = {"index": index, "id": call_id}
+    return fragment(arguments, name, **{k: v for k, v in labels.items() if v is not None})
+
+
+def played(*fragments, reason="tool_calls") -> list:
+    return play(*map(tool, fragments), delta(reason))
+
+
+@pytest.mark.parametrize("pieces", LABELS.values(), ids=LABELS)
+def test_two_calls_are_two_calls_however_they_are_labelled(pieces):
+    events = played(*[labelled(*piece) for piece in pieces])
     assert calls_of(events) == [("f", {"n": 1}), ("f", {"n": 2})]
-    assert len({event.key for event in events if isinstance(event, ToolCallStarted)}) == 2
-    for done in [event for event in events if isinstance(event, ToolCallFinished)]:
-        pieces = [
-            event.text
-            for event in events
-            if isinstance(event, ToolCallArguments) and event.key == done.key
-        ]
-        assert "".join(pieces) == done.raw
+    assert len({event.key for event in only(ToolCallStarted, events)}) == 2
+    for done in only(ToolCallFinished, events):
+        grown = [event.text for event in only(ToolCallArguments, events) if event.key == done.key]
+        assert "".join(grown) == done.raw
 
 
 @pytest.mark.parametrize("labels", [{}, {"index": 0}, {"id": "same"}, {"index": 0, "id": "same"}])
-@pytest.mark.parametrize("arguments", ["", None, "{}"])
+@pytest.mark.parametrize("arguments", ["", None, "{}", " "])
 def test_a_different_name_starts_a_new_call(labels, arguments):
-    pieces = [
+    events = played(
         fragment(arguments, "git_status", **labels),
         fragment('{"path":', "delete_file", **labels),
         fragment('"a"}', "delete_file", **labels),
         fragment(arguments, "git_log", **labels),
-    ]
-    events = play(*[tool(piece) for piece in pieces], delta("tool_calls"))
+    )
     calls = [("git_status", {}), ("delete_file", {"path": "a"}), ("git_log", {})]
     assert calls_of(events) == calls
 
 
-@pytest.mark.parametrize("arguments", ["", None, "{}", " "])
-def test_no_arguments_are_an_empty_object(arguments):
-    events = play(tool(fragment(arguments, "f", index=0, id="a")), delta("tool_calls"))
-    assert calls_of(events) == [("f", {})]
-
-
 @pytest.mark.parametrize("reason", ["stop", "tool_calls", "end_turn", "", "odd"])
 def test_complete_calls_decide_whatever_the_reason_says(reason):
-    events = play(tool(fragment("{}", "f", index=0, id="a")), delta(reason))
-    assert events[-1].reason == "tool_calls"
+    assert played(labelled("{}", "f", 0, "a"), reason=reason)[-1].reason == "tool_calls"
 
 
 def test_a_call_cut_by_the_limit_is_not_to_be_run():
-    events = play(tool(fragment('{"n":', "f", index=0, id="a")), delta("length"))
-    [call] = [event for event in events if isinstance(event, ToolCallFinished)]
+    events = played(labelled('{"n":', "f", 0, "a"), reason="length")
+    [call] = only(ToolCallFinished, events)
     assert call.arguments is None
     assert "cut off" in call.error
     assert events[-1].reason == "length"
@@ -144,48 +92,38 @@ def test_a_call_cut_by_the_limit_is_not_to_be_run():
     ],
 )
 def test_arguments_are_strict_json_or_an_error_for_the_model(raw, arguments):
-    events = play(tool(fragment(raw, "f", index=0, id="a")), delta("tool_calls"))
-    [call] = [event for event in events if isinstance(event, ToolCallFinished)]
+    [call] = only(ToolCallFinished, played(labelled(raw, "f", 0, "a")))
     assert (call.arguments, call.raw) == (arguments, raw)
     assert (call.error is None) == (arguments is not None)
 
 
 def test_the_name_may_come_late():
-    events = play(
-        tool({"index": 0, "id": "a", "function": {"arguments": "{"}}),
-        tool(fragment("}", "f", index=0)),
-        STOP,
-    )
+    early = {"index": 0, "id": "a", "function": {"arguments": "{"}}
+    events = played(early, labelled("}", "f"))
     assert [type(event) for event in events[1:3]] == [ToolCallStarted, ToolCallArguments]
     assert calls_of(events) == [("f", {})]
 
 
 def test_the_old_single_call_is_read():
-    events = play(
-        delta(function_call={"name": "f", "arguments": "{"}),
-        delta(function_call={"arguments": "}"}),
-        delta("function_call"),
-    )
-    assert calls_of(events) == [("f", {})]
+    pieces = [{"name": "f", "arguments": "{"}, {"arguments": "}"}]
+    deltas = [delta(function_call=piece) for piece in pieces]
+    assert calls_of(play(*deltas, delta("function_call"))) == [("f", {})]
 
 
 @pytest.mark.parametrize(
-    "piece", [{"index": 0, "function": {"arguments": "{}"}}, fragment("{}", index=0, id="a")]
+    "piece", [{"index": 0, "function": {"arguments": "{}"}}, labelled("{}", None, 0, "a")]
 )
 def test_pieces_of_nothing_are_a_protocol_error(piece):
     with pytest.raises(BackendError) as caught:
-        play(tool(piece), STOP)
+        played(piece, reason="stop")
     assert caught.value.kind == "protocol"
 
 
 def test_a_signature_comes_back_with_its_call():
     extra = {"google": {"thought_signature": "c2ln"}}
-    events = play(
-        tool(fragment("{}", "f", index=0, id="a")),
-        tool({"index": 0, "extra_content": extra}),
-        delta(extra_content=extra),
-        STOP,
-    )
-    [call] = [event for event in events if isinstance(event, ToolCallFinished)]
+    sealed = tool({"index": 0, "extra_content": extra})
+    call = tool(labelled("{}", "f", 0, "a"))
+    events = play(call, sealed, delta(extra_content=extra), STOP)
+    [call] = only(ToolCallFinished, events)
     assert call.opaque == {"extra_content": extra}
     assert Block(raw={"extra_content": extra}, position=0) in events

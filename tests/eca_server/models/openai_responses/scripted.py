@@ -204,6 +204,14 @@ def answer(*items: Item, status: str = "completed", **fields) -> list[dict]:
     return [{**event, "sequence_number": n} for n, event in enumerate(events)]
 
 
+EVERYTHING = answer(
+    reasoning("Hm\u2028m", "so"),
+    search("q", "http://u"),
+    message("a\u0085b\u2028c", "\u000bd", cites=[citation("http://u", "U", 0, 1)]),
+    call("f", '{"n": 1}'),
+)
+
+
 def cut(*items: Item, reason: str = "max_output_tokens") -> list[dict]:
     return answer(*items, status="incomplete", incomplete_details={"reason": reason})
 

@@ -1,20 +1,19 @@
 """Responses over real HTTP on loopback, against the scripted provider."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply
-from eca_server.models.access import KeyAccess
-from eca_server.models.answer import Answer
-from eca_server.models.backend import Request
-from eca_server.models.events import Note
+from eca_protocol.testing.provider import Provider, Reply, chunk
+from eca_server.config import settings as config
+from eca_server.models.backend import BackendError, Request
 from eca_server.models.facts import Capabilities
-from eca_server.models.history import Message, Origin, TextPart, ToolResultPart
+from eca_server.models.history import Origin
 from eca_server.models.openai_responses import OpenAIResponses
+from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from eca_server.secret import Secret
+from tests.eca_server.models.histories import user
 from tests.eca_server.models.openai_responses.scripted import (
     answer,
     call,
@@ -22,55 +21,45 @@ from tests.eca_server.models.openai_responses.scripted import (
     reasoning,
     reply,
 )
-from tests.eca_server.models.reading import HELLO, ask, failure
+from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.reading import (
+    HELLO,
+    KEY,
+    after,
+    ask,
+    notes,
+    play_objects,
+    read,
+    talking,
+)
 
-USER = Message(role="user", parts=(TextPart("Hello"),))
-
-
-@asynccontextmanager
-async def talking(
-    script, provider: str = "openai", **options
-) -> AsyncIterator[tuple[Provider, OpenAIResponses]]:
-    async with Provider(script) as server, HTTPClient() as http:
-        origin = Origin(api="openai-responses", provider=provider, model="m")
-        access = KeyAccess(url=server.url, key=Secret("sk-planted-key"))
-        yield server, OpenAIResponses(http=http, origin=origin, access=access, **options)
+ORIGIN = Origin(api="openai-responses", provider="openai", model="m")
+HI = reply(message("Hi"))
+talking = partial(talking, OpenAIResponses, origin=ORIGIN)
 
 
 def refused(status: int, text: str, **fields) -> Reply:
     return Reply(status=status, body={"error": {"message": text, **fields}})
 
 
-async def test_a_question_and_its_answer():
-    async with talking([reply(message("Hi"))]) as (server, backend):
-        read, _ = await ask(backend)
-    [request] = server.requests
+async def test_a_second_request_has_the_first_answer_with_the_ids_of_its_calls():
+    script = [reply(reasoning("why"), call("read", '{"path": "a"}')), HI]
+    async with talking(script) as (server, backend):
+        first, _ = await ask(backend)
+        second, _ = await ask(backend, after(HELLO, first, backend))
+    assert (second.text, second.usage.input, second.finished.reason) == ("Hi", 30, "stop")
+    request = server.requests[1]
     assert request.target == "/v1/responses"
-    assert request.headers["authorization"] == "Bearer sk-planted-key"
+    assert request.headers["authorization"] == f"Bearer {KEY}"
     assert request.headers["accept"] == "text/event-stream"
     assert request.body["store"] is False
-    assert (read.text, read.usage.input, read.finished.reason) == ("Hi", 30, "stop")
-
-
-async def test_a_second_request_has_the_first_answer_with_the_ids_of_its_calls():
-    script = [reply(reasoning("why"), call("read", '{"path": "a"}')), reply(message("Done"))]
-    async with talking(script) as (server, backend):
-        read, _ = await ask(backend)
-        result = ToolResultPart(call_id=read.calls[0].key, parts=(TextPart("text"),))
-        history = [USER, read.message(backend.origin), Message(role="tool", parts=(result,))]
-        await ask(backend, Request(messages=history))
-    thought, called, output = server.requests[1].body["input"][1:]
+    thought, called, output = request.body["input"][1:]
     assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "gAAA")
     assert called["call_id"] == output["call_id"] == "call_theirs"
 
 
-def with_reasoning(backend: OpenAIResponses) -> Request:
-    read = Answer()
-    decoder = backend.decoder(HELLO, {})
-    for event in answer(reasoning("why"), message("a")):
-        for result in decoder.feed_object(event):
-            read.feed(result)
-    return Request(messages=[USER, read.message(backend.origin), USER])
+THOUGHT = read(play_objects(ResponsesDecoder(), answer(reasoning("why"), message("a"))))
+WITH_REASONING = Request(messages=[user(), THOUGHT.message(ORIGIN), user()])
 
 
 @pytest.mark.parametrize(
@@ -83,61 +72,46 @@ def with_reasoning(backend: OpenAIResponses) -> Request:
     ],
 )
 async def test_reasoning_that_is_not_taken_back_is_left_out_once_and_for_all(status, words, code):
-    refusal = refused(status, words, code=code)
-    async with talking([refusal, reply(message("b")), reply(message("c"))]) as (server, backend):
-        request = with_reasoning(backend)
-        read, events = await ask(backend, request)
-        await ask(backend, request)
-    assert read.text == "b"
-    assert len([event for event in events if isinstance(event, Note)]) == 1
+    async with talking([refused(status, words, code=code), HI, HI]) as (server, backend):
+        result, events = await ask(backend, WITH_REASONING)
+        await ask(backend, WITH_REASONING)
+    assert result.text == "Hi"
+    assert len(notes(events)) == 1
     kinds = [[item.get("type") for item in each.body["input"]] for each in server.requests]
     assert kinds == [[None, "reasoning", "message", None], *[[None, "message", None]] * 2]
 
 
-async def test_a_refusal_of_reasoning_that_was_not_sent_is_an_error():
-    async with talking([refused(404, "Item with id 'rs_0' not found.")]) as (_, backend):
-        assert (await failure(backend)).status == 404
+NO_EFFORT = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
+NO_CONTENT = "Encrypted content is not supported with this model."
 
 
 @pytest.mark.parametrize(
     ("refusal", "gone"),
     [
-        (
-            refused(
-                400,
-                "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
-                param="reasoning.effort",
-            ),
-            {"reasoning"},
-        ),
-        (
-            refused(400, "Encrypted content is not supported with this model.", param="include"),
-            {"include"},
-        ),
-        (refused(400, "Unknown parameter: 'prompt_cache_key'."), {"prompt_cache_key"}),
-        (refused(422, "store: Extra inputs are not permitted"), {"store"}),
-        (refused(400, "Unsupported parameter: truncation"), {"truncation"}),
+        (refused(400, NO_EFFORT, param="reasoning.effort"), "reasoning"),
+        (refused(400, NO_CONTENT, param="include"), "include"),
+        (refused(400, "Unknown parameter: 'prompt_cache_key'."), "prompt_cache_key"),
+        (refused(422, "store: Extra inputs are not permitted"), "store"),
+        (refused(400, "Unsupported parameter: truncation"), "truncation"),
     ],
 )
 async def test_a_field_that_is_refused_is_dropped_and_the_request_sent_again(refusal, gone):
-    request = Request(messages=[USER], cache_key="chat", reasoning_effort="high")
-    script = [refusal, reply(message("a")), reply(message("b"))]
-    async with talking(script) as (server, backend):
+    request = Request(messages=[user()], cache_key="chat", reasoning_effort="high")
+    async with talking([refusal, HI, HI]) as (server, backend):
         await ask(backend, request)
         await ask(backend, request)
     first, *later = (each.body.keys() for each in server.requests)
-    assert [first - keys for keys in later] == [gone, gone]
+    assert [first - keys for keys in later] == [{gone}, {gone}]
 
 
 async def test_a_summary_that_is_refused_takes_the_effort_not_with_it():
     words = "Your organization must be verified to generate reasoning summaries."
     refusal = refused(400, words, param="reasoning.summary", code="unsupported_value")
-    async with talking([refusal, reply(message("a"))]) as (server, backend):
-        await ask(backend, Request(messages=[USER], reasoning_effort="high"))
-    assert [each.body["reasoning"] for each in server.requests] == [
-        {"effort": "high", "summary": "auto"},
-        {"effort": "high"},
-    ]
+    async with talking([refusal, HI]) as (server, backend):
+        await ask(backend, Request(messages=[user()], reasoning_effort="high"))
+    first, second = (each.body["reasoning"] for each in server.requests)
+    assert first == {"effort": "high", "summary": "auto"}
+    assert second == {"effort": "high"}
 
 
 @pytest.mark.parametrize(
@@ -145,10 +119,10 @@ async def test_a_summary_that_is_refused_takes_the_effort_not_with_it():
     [("reasoning.effort", set()), ("max_output_tokens", set()), ("store", {"store"})],
 )
 async def test_what_one_model_refuses_another_may_take(field, of_all):
-    request = Request(messages=[USER], reasoning_effort="high", max_output_tokens=9)
+    request = Request(messages=[user()], reasoning_effort="high", max_output_tokens=9)
     refusal = refused(400, f"Unsupported parameter: '{field}'")
     shared: set[str] = set()
-    async with talking([refusal, reply(message("a"))], refused=shared) as (_, backend):
+    async with talking([refusal, HI], refused=shared) as (_, backend):
         await ask(backend, request)
     assert shared == of_all
 
@@ -160,9 +134,8 @@ async def test_a_refused_field_of_the_configuration_is_dropped_too(field):
     [name] = field
 
     def script(request):
-        if request.body.get(name):
-            return refused(400, f"Unsupported parameter: {name} summary")
-        return reply(message("a"))
+        is_sent = request.body.get(name)
+        return refused(400, f"Unsupported parameter: {name} summary") if is_sent else HI
 
     async with talking(script, extra_payload=field) as (server, backend):
         await ask(backend)
@@ -172,15 +145,70 @@ async def test_a_refused_field_of_the_configuration_is_dropped_too(field):
 async def test_tools_of_the_configuration_are_added_to_ours():
     extra = {"tools": [{"type": "web_search", "search_context_size": "low"}], "seed": 1}
     searching = Capabilities(web_search=True)
-    options = {"extra_payload": extra, "capabilities": searching}
-    async with talking([reply(message("a"))], **options) as (server, backend):
+    async with talking([HI], extra_payload=extra, capabilities=searching) as (server, backend):
         await ask(backend)
+        assert [each.name for each in await backend.models()] == ["scripted"]
+    assert server.other_requests[0].target == "/v1/models"
     body = server.requests[0].body
     assert body["tools"] == [{"type": "web_search"}, *extra["tools"]]
     assert body["seed"] == 1
 
 
-async def test_the_models_are_listed():
-    async with talking([]) as (server, backend):
-        assert [model.name for model in await backend.models()] == ["scripted"]
-    assert server.other_requests[0].target == "/v1/models"
+DATED = "?api-version=2025-04-01"
+DEPLOYED = f"/openai/deployments/d/chat/completions{DATED}"
+FILTERED = Reply(
+    steps=[
+        chunk({"choices": [], "prompt_filter_results": [{"prompt_index": 0}]}),
+        chunk({"choices": [{"index": 0, "finish_reason": None, "content_filter_results": {}}]}),
+        chunk({"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "api", "url", "path", "target"),
+    [
+        ("mine", "openai-responses", "", None, "/v1/responses"),
+        ("mine", "openai-responses", "?a=b", None, "/v1/responses?a=b"),
+        ("mine", "openai-responses", "", "/x/responses", "/x/responses"),
+        ("azure", None, "", None, "/openai/v1/responses"),
+        ("azure", None, "/openai/v1/", None, "/openai/v1/responses"),
+        ("azure", None, f"/openai{DATED}", None, f"/openai/responses{DATED}"),
+        ("azure", None, "", f"/openai/responses{DATED}", f"/openai/responses{DATED}"),
+        ("azure", "openai-chat", "", None, "/openai/v1/chat/completions"),
+        ("azure", "openai-chat", f"/openai/deployments/d{DATED}", None, DEPLOYED),
+        ("azure", "openai-chat", "", DEPLOYED, DEPLOYED),
+    ],
+)
+async def test_azure_has_addresses_without_and_with_a_date_and_a_header_of_its_own(
+    name, api, url, path, target
+):
+    result = FILTERED if api == "openai-chat" else HI
+    request = await requested(name, result, url, api=api, completion_url_relative_path=path)
+    assert request.target == target
+    header, value = ("api-key", KEY) if name == "azure" else ("authorization", f"Bearer {KEY}")
+    assert request.headers[header] == value
+    assert ("authorization" in request.headers) == (name == "mine")
+
+
+async def requested(name: str, answered: Reply, url: str, **settings):
+    """Return the request to a configured provider; `url` is relative to the host."""
+    async with Provider([answered]) as server, HTTPClient() as http:
+        base = server.url.removesuffix("/v1") + url
+        configured = config.Provider(url=base, key=Secret(KEY), **settings)
+        await ask(models_of({name: configured}, http=http).backend(f"{name}/d"))
+    return server.requests[0]
+
+
+async def test_azure_without_a_url_says_what_to_set():
+    models = models_of({"azure": config.Provider(key=Secret("key"))})
+    with pytest.raises(BackendError, match=r"providers\.azure\.url is not set"):
+        models.backend("azure/d")
+
+
+async def test_a_prompt_that_azure_filtered_is_reported_as_filtered():
+    inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}}
+    words = "The response was filtered"
+    with pytest.raises(BackendError) as caught:
+        await requested("azure", refused(400, words, code="content_filter", innererror=inner), "")
+    assert caught.value.kind == "content_filter"

@@ -1,27 +1,24 @@
 """OpenAI's own types as oracles, for the events of our tests and for our requests."""
 
 import functools
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
-from eca_server.models.backend import Request, Tool
+from eca_server.models.backend import Request
 from eca_server.models.facts import Capabilities
-from eca_server.models.history import FilePart, Message, TextPart
+from tests.eca_server.models.histories import file, user
 from tests.eca_server.models.openai_responses.scripted import (
+    EVERYTHING,
     answer,
-    call,
-    citation,
     cut,
     message,
-    reasoning,
     refusal,
-    search,
 )
 from tests.eca_server.models.openai_responses.test_decoder import play, text_of
 from tests.eca_server.models.openai_responses.test_request import histories, write
+from tests.eca_server.models.reading import TOOL, walked
 from tests.lazy import LazyModule
 
 pydantic = LazyModule("pydantic")
@@ -39,38 +36,25 @@ def request_type() -> Any:
     return pydantic.TypeAdapter(params.ResponseCreateParamsStreaming)
 
 
-def walked(value: Any) -> Any:
-    """Return all of a value: members of an `Iterable` are checked only when they are read."""
-    if isinstance(value, Mapping):
-        return {name: walked(member) for name, member in value.items()}
-    if isinstance(value, list | tuple | Iterator) or type(value).__name__ == "ValidatorIterator":
-        return [walked(member) for member in value]
-    return value
-
-
 def test_the_scripted_answers_are_what_the_sdk_reads_and_read_as_it_reads_them():
-    stream = answer(
-        reasoning("a", "b"),
-        search("q", "http://u"),
-        message("He", "llo", phase="commentary", cites=[citation("http://u", "U", 0, 2)]),
-        message(" there"),
-        call("f", '{"n": 1}'),
-    )
-    events = [event_type().validate_python(event) for event in stream]
-    assert all(type(event).__name__ != "dict" for event in events)
-    content = [part.text for item in events[-1].response.output if item.type == "message"
-            for part in item.content]  # fmt: skip
-    assert text_of(play(stream)) == "\n\n".join(content)
-    for event in (*answer(refusal("no")), *cut(message("a"))):
-        event_type().validate_python(event)
+    said = message("He", "llo", phase="commentary")
+    for stream in (EVERYTHING, answer(said, message(" there")), cut(said), answer(refusal("no"))):
+        *_, last = [event_type().validate_python(event) for event in stream]
+        messages = [item for item in last.response.output if item.type == "message"]
+        content = [getattr(part, "text", "") for each in messages for part in each.content]
+        assert text_of(play(stream)) == "\n\n".join(content)
+
+
+FILE = file("a.pdf", "application/pdf", b"%PDF")
 
 
 @given(histories)
+@example([user("See", FILE)])
 def test_the_sdk_takes_every_request_that_we_write(history):
     request = Request(
         system="s",
         messages=history,
-        tools=[Tool(name="f", description="d", parameters={"type": "object"})],
+        tools=[TOOL],
         tool_choice="required",
         max_output_tokens=100,
         reasoning_effort="high",
@@ -84,10 +68,8 @@ def test_the_sdk_takes_every_request_that_we_write(history):
     assert walked(request_type().validate_python(payload)) == payload
 
 
-def test_the_sdk_takes_files_and_the_search():
-    file = FilePart(name="a.pdf", media_type="application/pdf", data=b"%PDF")
-    request = Request(messages=[Message(role="user", parts=(TextPart("See"), file))])
-    payload = write(request, capabilities=Capabilities(web_search=True))
+def test_the_sdk_takes_the_search():
+    payload = write(Request(messages=[user()]), capabilities=Capabilities(web_search=True))
     assert walked(request_type().validate_python(payload)) == payload
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -42,6 +43,12 @@ class Kept:
         """Change limits of the open store."""
         worker = self.store._worker
         worker.limits = attrs.evolve(worker.limits, **limits)
+
+    async def chat(self, chat_id: str) -> StoredChat:
+        """Return a chat that is there."""
+        chat = await self.store.load(chat_id)
+        assert chat is not None
+        return chat
 
     async def texts(self, chat_id: str) -> list[str]:
         """The texts of a chat that is kept."""
@@ -85,6 +92,19 @@ async def before_images(store: Store, chat_id: str) -> Sequence[BeforeImage]:
         ]
 
     return tuple(await store._worker.read(read) or ())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Hold the file, so that no other may read or write it."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        yield holder
+
+
+def set_aside(path: Path) -> list[Path]:
+    """Return the damaged files that were renamed."""
+    return [*path.parent.glob("*.corrupt-*")]
 
 
 @contextmanager

@@ -7,13 +7,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import attrs
 import pytest
 import trio
 
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import ChatFile
-from eca_server.agent.chat.store.rows import StoredMessage
-from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
     Kept,
@@ -25,11 +24,6 @@ from tests.eca_server.agent.chat.store.keeping import (
 )
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "chats.sqlite"
-
-
 def mark(chat: int) -> str:
     return f"<text of {chat:03}>"
 
@@ -38,21 +32,31 @@ CHATS = 200
 DELETED = set(range(0, CHATS, 3))
 
 
-def fill(path: Path) -> None:
-    """Many chats, their rows written in turns; every text says whose it is.
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file of many chats, their rows written in turns; every text says whose it is.
 
     So many that SQLite without rewriting the file leaves copies of texts, as those of version
     3.40 do with this seed.
     """
     chance = random.Random(2)
+    path = tmp_path_factory.mktemp("filled") / "chats.sqlite"
     with opened_file(path) as kept:
         for number in range(CHATS * 20):
             chat = chance.randrange(CHATS)
-            text = TextPart(mark(chat) * chance.choice([10, 40, 100]))
-            message = StoredMessage(id=f"{number}", message=Message(role="user", parts=(text,)))
+            text = mark(chat) * chance.choice([10, 40, 100])
+            message = attrs.evolve(said(text)[0], id=f"{number}")
             append(kept, f"chat {chat}", message, title=mark(chat) * (number % 9))
         for chat in range(CHATS):
             add_image(kept, f"chat {chat}", mark(chat))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def filled(path: Path, content: bytes) -> Path:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    return path
 
 
 def add_image(kept: ChatFile, name: str, text: str) -> None:
@@ -77,36 +81,33 @@ def left(path: Path, chats: set[int] = DELETED) -> set[tuple[str, int]]:
     }
 
 
-async def test_nothing_is_left_after_close(path):
-    fill(path)
-    async with opened(path) as ours:
+async def test_nothing_is_left_after_close(filled):
+    async with opened(filled) as ours:
         await delete_all(ours)
-    assert left(path) == set()
-    assert {chat for _, chat in left(path, set(range(CHATS)))} == set(range(CHATS)) - DELETED
+    assert left(filled) == set()
+    assert {chat for _, chat in left(filled, set(range(CHATS)))} == set(range(CHATS)) - DELETED
 
 
-async def test_nothing_is_left_although_another_server_continues(path):
-    fill(path)
-    async with opened(path) as theirs:
+async def test_nothing_is_left_although_another_server_continues(filled):
+    async with opened(filled) as theirs:
         await theirs.store.append("theirs", WORKSPACE, said("theirs"))
-        async with opened(path) as ours:
+        async with opened(filled) as ours:
             await delete_all(ours)
-        assert left(path) == set()
+        assert left(filled) == set()
         assert await theirs.store.append("theirs", WORKSPACE, said("more"))
         assert theirs.problems == []
 
 
-async def test_what_a_killed_server_left_goes_when_the_next_one_closes(path):
-    fill(path)
-    files = [path, Path(f"{path}-wal"), Path(f"{path}-shm")]
-    async with opened(path) as ours:
+async def test_what_a_killed_server_left_goes_when_the_next_one_closes(filled):
+    files = [filled, Path(f"{filled}-wal"), Path(f"{filled}-shm")]
+    async with opened(filled) as ours:
         await delete_all(ours)
         killed = [file.read_bytes() for file in files]
     for file, content in zip(files, killed, strict=True):
         file.write_bytes(content)
-    async with opened(path) as ours:
+    async with opened(filled) as ours:
         await ours.store.load("any")
-    assert left(path) == set()
+    assert left(filled) == set()
 
 
 async def test_nothing_is_left_of_what_was_never_written(path):
@@ -121,7 +122,7 @@ async def test_nothing_is_left_of_what_was_never_written(path):
     assert {chat for _, chat in left(path, {1, 2})} == {2}
 
 
-async def test_the_file_is_rewritten_while_nothing_is_asked_for(path, monkeypatch):
+async def test_the_file_is_rewritten_while_nothing_is_asked_for(filled, monkeypatch):
     rewritten = trio.Event()
     token = trio.lowlevel.current_trio_token()
     tidy = ChatFile.tidy
@@ -131,26 +132,24 @@ async def test_the_file_is_rewritten_while_nothing_is_asked_for(path, monkeypatc
         token.run_sync_soon(rewritten.set)
 
     monkeypatch.setattr(ChatFile, "tidy", tidy_and_tell)
-    fill(path)
-    async with opened(path, idle=0.05) as ours:
+    async with opened(filled, idle=0.05) as ours:
         await delete_all(ours)
         rewritten = trio.Event()
         with trio.fail_after(10):
             await rewritten.wait()
-        assert left(path) == set()
+        assert left(filled) == set()
 
 
-async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(path):
-    fill(path)
-    async with opened(path, rewrite=0) as ours:
+async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(filled):
+    async with opened(filled, rewrite=0) as ours:
         await delete_all(ours)
-    assert due(path) == len(DELETED)
-    async with opened(path) as ours:
+    assert due(filled) == len(DELETED)
+    async with opened(filled) as ours:
         assert await ours.before_images("chat 1")
         assert await ours.store.close()
         assert ours.problems == []
-    assert left(path) == set()
-    assert due(path) == 0
+    assert left(filled) == set()
+    assert due(filled) == 0
 
 
 def due(path: Path) -> int:

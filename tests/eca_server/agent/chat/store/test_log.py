@@ -18,11 +18,6 @@ CHATS = [f"{number}" for number in range(6)]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "chats.sqlite"
-
-
-@pytest.fixture
 def emptied(monkeypatch: pytest.MonkeyPatch) -> Callable[[], trio.Event]:
     """Return a function that returns an event, set at the end of the next attempt at the log."""
     events: list[trio.Event] = []

@@ -17,7 +17,7 @@ from eca_server.agent.chat.store.rows import StoredChat
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ToolCallPart, ToolResultPart, repair
 from tests.eca_server.agent.chat.store.keeping import PATIENT, WORKSPACE, opened, texts_of, turn
-from tests.eca_server.agent.chat.store.process import spawn
+from tests.eca_server.agent.chat.store.process import begin_at_once, spawn, write_until_killed
 
 
 def turns_of(chat: StoredChat | None) -> list[str]:
@@ -54,14 +54,12 @@ def write_and_be_killed(path: Path, name: str, seed: str, *, turns: int, later: 
         turns: how many it is left alone for.
         later: when it is killed after that, in seconds.
     """
-    with spawn("write_until_killed", path, name, seed) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        said = [process.stdout.readline() for _ in range(turns)]
+    with spawn(write_until_killed, path, name, seed) as running:
+        assert running.pipe.recv() == "ready"
+        acknowledged = [running.pipe.recv() for _ in range(turns)]
         time.sleep(later)  # the random point; nothing is waited for
-        process.kill()
-        said += process.stdout.readlines()
-    return [line.strip() for line in said if line.endswith("\n")]
+        running.process.kill()
+        return [*acknowledged, *running.heard()]
 
 
 async def look(path: Path, names: list[str]) -> dict[str, StoredChat | None]:
@@ -125,30 +123,27 @@ def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path):
     names = ("a", "b", "c")
     path = tmp_path / "new" / "chats.sqlite"
     with ExitStack() as stack:
-        processes = [stack.enter_context(spawn("begin_at_once", path, name)) for name in names]
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        told = [process.communicate(timeout=30)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
+        servers = [stack.enter_context(spawn(begin_at_once, path, name)) for name in names]
+        for server in servers:
+            assert server.pipe.recv() == "ready"
+        for server in servers:
+            server.pipe.send("go")
+        told = [server.pipe.recv() for server in servers]
     shared = turns_of(trio.run(look, path, ["shared"])["shared"])
     for name in names:
         mine = [each for each in shared if each.startswith(name)]
         assert mine == [f"{name}-{number}" for number in range(20)]
-    assert all(line == "\n" or "The messages of both servers" in line for line in told)
+    assert all("The messages of both servers" in text for texts in told for text in texts)
 
 
-def test_a_new_file_may_be_opened_by_several_at_once(tmp_path):
+@pytest.mark.parametrize("files", [10, pytest.param(100, marks=pytest.mark.long)])
+def test_a_new_file_may_be_opened_by_several_at_once(tmp_path, files):
     together = threading.Barrier(4)
     faults: list[str] = []
 
     def open_all() -> None:
         with ExitStack() as stack:
-            for number in range(40):
+            for number in range(files):
                 together.wait(timeout=30)
                 file = ChatFile(tmp_path / f"{number}" / "chats.sqlite", faults.append)
                 stack.callback(file.close, lambda: True)

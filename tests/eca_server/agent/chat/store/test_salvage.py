@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from eca_server.agent.chat.store import place, salvage
 from eca_server.agent.chat.store.rows import ChatSettings, TurnUsage
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, Kept, image, opened, said
+from tests.eca_server.agent.chat.store.keeping import (
+    WORKSPACE,
+    Kept,
+    image,
+    opened,
+    said,
+    set_aside,
+)
 from tests.eca_server.agent.chat.store.test_log import CHATS as IN_LOG
 from tests.eca_server.agent.chat.store.test_log import killed_server
 
@@ -21,20 +29,29 @@ PLACES = [f"{number}" for number in range(5)]
 PAGE = 4096
 
 
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file with many chats, each of several pages."""
+    file = tmp_path_factory.mktemp("chats") / "chats.sqlite"
+
+    async def fill() -> None:
+        async with opened(file) as ours:
+            for name in CHATS:
+                texts = said(*[f"{name} {place} " + "x" * 1000 for place in PLACES])
+                fields = {"usage": TurnUsage(tokens=3), "settings": ChatSettings(model="p/m")}
+                assert await ours.store.append(name, WORKSPACE, texts, title=name, **fields)
+                images = [image("0", "/f", data=b"d")]
+                assert (await ours.store.add_before_images(name, images)).numbers
+
+    trio.run(fill)
+    return file.read_bytes()
+
+
 @pytest.fixture
-async def path(tmp_path: Path) -> Path:
-    """Return a file with many chats, each of several pages."""
-    file = tmp_path / "data" / "chats.sqlite"
-    async with opened(file) as ours:
-        for name in CHATS:
-            texts = [f"{name} {place} " + "x" * 1000 for place in PLACES]
-            settings = ChatSettings(model="p/m")
-            usage = TurnUsage(tokens=3)
-            assert await ours.store.append(
-                name, WORKSPACE, said(*texts), title=name, usage=usage, settings=settings
-            )
-            assert (await ours.store.add_before_images(name, [image("0", "/f", data=b"d")])).numbers
-    return file
+def path(path: Path, content: bytes) -> Path:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    return path
 
 
 async def whole(ours: Kept) -> list[str]:
@@ -61,113 +78,62 @@ def root_of(path: Path, name: str) -> int:
         return int(connection.execute(query, (name,)).fetchone()[0])
 
 
-def overwrite(path: Path, offset: int, data: bytes) -> None:
+def overwrite(path: Path, place: int | bytes | str, data: bytes, *, behind: int = 0) -> None:
+    """Write into the file at an offset, a text, or the root page of a table or an index.
+
+    A text is looked for behind an offset.
+    """
+    if isinstance(place, str):
+        place = page_of(path, place)
+    elif isinstance(place, bytes):
+        place = path.read_bytes().index(place, behind)
     with path.open("r+b") as file:
-        file.seek(offset)
+        file.seek(place)
         file.write(data)
 
 
-def a_schema_name(path: Path) -> None:
-    overwrite(path, path.read_bytes().index(b"undo_step"), b"\xff\xfe")
+def page_of(path: Path, name: str) -> int:
+    return (root_of(path, name) - 1) * PAGE
 
 
-def a_schema_text(path: Path) -> None:
-    overwrite(path, path.read_bytes().index(b"CREATE TABLE undo_step"), b"\xff\xfe")
-
-
-def a_letter_of_a_column(path: Path) -> None:
-    place = path.read_bytes().index(b"CREATE TABLE message")
-    overwrite(path, path.read_bytes().index(b"body BLOB", place), b"bodx")
-
-
-def a_letter_of_a_table(path: Path) -> None:
-    overwrite(path, path.read_bytes().index(b"CREATE TABLE usage") + 13, b"usagf")
-
-
-def a_byte_of_a_column(path: Path) -> None:
-    overwrite(path, path.read_bytes().index(b"tokens INTEGER"), b"\xf4")
-
-
-def the_version(path: Path) -> None:
-    overwrite(path, 63, b"\x03")
-
-
-def the_version_by_far(path: Path) -> None:
-    overwrite(path, 61, b"\x01")
-
-
-def the_format_of_writes(path: Path) -> None:
-    overwrite(path, 18, b"\x42")
-
-
-def the_format_of_the_schema(path: Path) -> None:
-    overwrite(path, 47, b"\x24")
-
-
-def the_first_byte(path: Path) -> None:
-    overwrite(path, 0, b"\0")
-
-
-def the_header(path: Path) -> None:
-    overwrite(path, 0, b"\xff" * 100)
-
-
-def the_page_size(path: Path) -> None:
-    overwrite(path, 16, b"\x20")
-
-
-def the_first_page(path: Path) -> None:
-    overwrite(path, 0, b"\xff" * PAGE)
-
-
-def the_first_page_after_a_rewrite(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("VACUUM")
-    the_first_page(path)
-
-
-def the_root_of_the_messages(path: Path) -> None:
-    overwrite(path, (root_of(path, "message") - 1) * PAGE, b"\xff" * PAGE)
-
-
-def an_index(path: Path) -> None:
-    overwrite(path, (root_of(path, "sqlite_autoindex_message_1") - 1) * PAGE, b"\xff" * PAGE)
+BAD_PAGE = b"\xff" * PAGE
+INDEX = "sqlite_autoindex_message_1"
+DAMAGES: dict[str, tuple[int | bytes | str, bytes]] = {
+    "a schema text": (b"CREATE TABLE undo_step", b"\xff\xfe"),
+    "the version": (63, b"\x03"),
+    "the page size": (16, b"\x20"),
+    "the first page after a rewrite": (0, BAD_PAGE),
+    "an index": (INDEX, BAD_PAGE),
+    "the root of the messages": ("message", BAD_PAGE),
+    "a schema name": (b"undo_step", b"\xff\xfe"),
+    "a letter of a column": (b"body BLOB NOT NULL", b"bodx"),
+    "a letter of a table": (b"CREATE TABLE usage", b"CREATE TABLE usagf"),
+    "a byte of a column": (b"tokens INTEGER", b"\xf4"),
+    "the version by far": (61, b"\x01"),
+    "the format of writes": (18, b"\x42"),
+    "the format of the schema": (47, b"\x24"),
+    "the first byte": (0, b"\0"),
+    "the header": (0, b"\xff" * 100),
+    "the first page": (0, BAD_PAGE),
+}
+RECOVERED = "30 chats with 150 messages were recovered."
 
 
 @pytest.mark.long(but=6)
-@pytest.mark.parametrize(
-    "damage",
-    [
-        a_schema_text,
-        the_version,
-        the_page_size,
-        the_first_page_after_a_rewrite,
-        an_index,
-        the_root_of_the_messages,
-        a_schema_name,
-        a_letter_of_a_column,
-        a_letter_of_a_table,
-        a_byte_of_a_column,
-        the_version_by_far,
-        the_format_of_writes,
-        the_format_of_the_schema,
-        the_first_byte,
-        the_header,
-        the_first_page,
-    ],
-)
-async def test_damage_outside_of_the_rows_costs_no_chat(
-    path: Path, damage: Callable[[Path], None]
-) -> None:
-    damage(path)
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damage_outside_of_the_rows_costs_no_chat(path: Path, damage: str) -> None:
+    if damage.endswith("rewrite"):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("VACUUM")
+    overwrite(path, *DAMAGES[damage])
     broken = path.read_bytes()
     async with opened(path) as ours:
         assert await ours.store.append("new", WORKSPACE, said("new"))
         assert await whole(ours) == CHATS
         assert len(await ours.store.list(WORKSPACE, 99)) == len(CHATS) + 1
         (problem,) = ours.problems
-        assert "30 chats with 150 messages were recovered." in problem
-    (aside,) = path.parent.glob("*.corrupt-*")
+        assert RECOVERED in problem
+    (aside,) = set_aside(path)
     assert aside.name in problem
     assert aside.read_bytes() == broken
     async with opened(path) as ours:
@@ -176,57 +142,54 @@ async def test_damage_outside_of_the_rows_costs_no_chat(
 
 
 async def test_a_table_with_the_pages_of_another_is_noticed(path: Path) -> None:
-    place = path.read_bytes().index(b"CREATE TABLE usage") - 1
-    overwrite(path, place, bytes([root_of(path, "chat")]))
+    root = bytes([root_of(path, "chat")])
+    overwrite(path, path.read_bytes().index(b"CREATE TABLE usage") - 1, root)
     async with opened(path) as ours:
         assert len(await ours.store.list(WORKSPACE, 99)) == len(CHATS)
-        assert "30 chats with 150 messages were recovered." in "".join(ours.problems)
+        assert RECOVERED in "".join(ours.problems)
 
 
 async def test_chats_whose_workspace_is_lost_are_listed_everywhere(path: Path) -> None:
-    overwrite(path, (root_of(path, "chat") - 1) * PAGE, b"\xff" * PAGE)
+    overwrite(path, "chat", BAD_PAGE)
     async with opened(path) as ours:
         for workspace in (WORKSPACE, "another"):
             listed = await ours.store.list(workspace, 99)
             assert sorted(each.id for each in listed) == CHATS
             assert {each.messages for each in listed} == {len(PLACES)}
-        assert "30 chats with 150 messages were recovered." in "".join(ours.problems)
+        assert RECOVERED in "".join(ours.problems)
 
 
 async def test_a_flipped_letter_of_an_id_hides_no_chat_in_silence(path: Path) -> None:
-    page = (root_of(path, "chat") - 1) * PAGE
-    overwrite(path, path.read_bytes().index(CHATS[7].encode(), page), b"chat xx")
+    overwrite(path, CHATS[7].encode(), b"chat xx", behind=page_of(path, "chat"))
     async with opened(path) as ours:
         listed = {each.id for each in await ours.store.list(WORKSPACE, 99)}
         assert listed >= {*CHATS}
         assert "was damaged" in "".join(ours.problems)
 
 
-async def test_a_flipped_letter_in_an_index_hides_no_message_in_silence(path: Path) -> None:
-    page = (root_of(path, "sqlite_autoindex_message_1") - 1) * PAGE
-    overwrite(path, path.read_bytes().index(CHATS[7].encode(), page), b"chat xx")
-    async with opened(path) as ours:
-        await ours.texts(CHATS[7])
-        assert "was damaged" in "".join(ours.problems)
-        assert await whole(ours) == CHATS
+LAST = f"{CHATS[7]}{chr(len(PLACES))}".encode()
 
 
-async def test_a_flipped_number_in_an_index_loses_no_new_message(path: Path) -> None:
-    last = f"{CHATS[7]}{chr(len(PLACES))}".encode()
-    page = (root_of(path, "sqlite_autoindex_message_1") - 1) * PAGE
-    overwrite(path, path.read_bytes().index(last, page), last[:-1] + b"\x01")
+@pytest.mark.parametrize(
+    ("text", "changed"), [(CHATS[7].encode(), b"chat xx"), (LAST, LAST[:-1] + b"\x01")]
+)
+async def test_a_flipped_byte_in_an_index_hides_no_message_and_loses_no_new_one(
+    path: Path, text: bytes, changed: bytes
+) -> None:
+    overwrite(path, text, changed, behind=page_of(path, INDEX))
     async with opened(path) as ours:
         assert await ours.store.append(CHATS[7], WORKSPACE, said("new"))
-        assert (await ours.texts(CHATS[7]))[-1] == "new"
-        assert len(await ours.texts(CHATS[7])) == len(PLACES) + 1
+        texts = await ours.texts(CHATS[7])
+        assert (len(texts), texts[-1]) == (len(PLACES) + 1, "new")
         assert "was damaged" in "".join(ours.problems)
+        assert whole_but(await whole(ours), CHATS[7]) == whole_but(CHATS, CHATS[7])
 
 
 async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
     content = path.read_bytes()
     page = content.index(b'"chat 15 2 ') // PAGE * PAGE
     lost = {name for name in CHATS if name.encode() in content[page : page + PAGE]}
-    overwrite(path, page, b"\xff" * PAGE)
+    overwrite(path, page, BAD_PAGE)
     async with opened(path) as ours:
         await ours.store.load("chat 15")
         found = await whole(ours)
@@ -239,7 +202,7 @@ async def test_a_damaged_page_of_messages_costs_those_on_it(path: Path) -> None:
 async def test_a_salvage_that_is_killed_begins_anew_and_brings_nothing_twice(
     path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
-    the_header(path)
+    overwrite(path, *DAMAGES["the header"])
     insert = salvage._insert
 
     def killed(target: sqlite3.Connection, into: str, row: Sequence[Any]) -> int | None:
@@ -253,13 +216,13 @@ async def test_a_salvage_that_is_killed_begins_anew_and_brings_nothing_twice(
             await ours.store.load(CHATS[0])
     async with opened(path) as ours:
         assert await whole(ours) == CHATS
-    assert len([*path.parent.glob("*.corrupt-*")]) == 1
+    assert len(set_aside(path)) == 1
 
 
 async def test_messages_before_the_salvage_come_behind_what_it_restores(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    the_header(path)
+    overwrite(path, *DAMAGES["the header"])
     with monkeypatch.context() as patch:
         patch.setattr(salvage, "Presence", a_busy_place)
         async with opened(path) as ours:
@@ -269,7 +232,7 @@ async def test_messages_before_the_salvage_come_behind_what_it_restores(
         texts = await ours.texts(CHATS[3])
         assert [text.split()[2] for text in texts[:-1]] == PLACES
         assert texts[-1] == "before"
-        assert [*whole_but(await whole(ours), CHATS[3])] == whole_but(CHATS, CHATS[3])
+        assert whole_but(await whole(ours), CHATS[3]) == whole_but(CHATS, CHATS[3])
 
 
 def whole_but(chats: list[str], name: str) -> list[str]:
@@ -287,14 +250,14 @@ def a_busy_place(_: Path) -> None:
 async def test_a_salvage_is_bounded_and_says_so(
     path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
 ) -> None:
-    the_header(path)
+    overwrite(path, *DAMAGES["the header"])
     broken = path.read_bytes()
     monkeypatch.setattr(salvage, limit, 0)
     async with opened(path) as ours:
         assert await ours.store.append("new", WORKSPACE, said("new"))
         (problem,) = ours.problems
         assert f"Nothing could be recovered {words}." in problem
-    (aside,) = path.parent.glob("*.corrupt-*")
+    (aside,) = set_aside(path)
     assert aside.read_bytes() == broken
 
 
@@ -312,7 +275,7 @@ async def test_what_the_program_of_sqlite_recovers_comes_back(
     path.write_bytes(b"no database " * 500)
     async with opened(path) as ours:
         assert await whole(ours) == CHATS
-        assert "30 chats with 150 messages were recovered." in "".join(ours.problems)
+        assert RECOVERED in "".join(ours.problems)
     assert (tmp_path / "asked").read_text().endswith(".recover --ignore-freelist\n")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import stat
+import subprocess
+import sys
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -14,15 +15,11 @@ import trio
 
 from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.store.file import LARGE_BODY
+from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ImagePart, Message, TextPart
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "data" / "eca-python" / "chats.sqlite"
 
 
 async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
@@ -33,31 +30,20 @@ async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
         assert await ours.store.append("c", WORKSPACE, first, title="A chat")
         assert await ours.store.append("c", WORKSPACE, turn("b"))
     async with opened(path) as ours:
-        chat = await ours.store.load("c")
-    assert chat is not None
+        chat = await ours.chat("c")
     assert chat.messages == (*first, *turn("b"))
     assert (chat.id, chat.title) == ("c", "A chat")
     assert before <= chat.created <= chat.updated <= time.time()
 
 
-@pytest.mark.parametrize("size", [LARGE_BODY - 200, LARGE_BODY, 2 * LARGE_BODY, 3 * LARGE_BODY + 7])
+@pytest.mark.parametrize("size", [LARGE_BODY - 200, LARGE_BODY, 3 * LARGE_BODY + 7])
 async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -> None:
     text = random.Random(size).randbytes(size // 2 + 1).hex()[:size]
     async with opened(path) as ours:
-        for _ in range(2):
-            assert await ours.store.append("c", WORKSPACE, said(text))
-        assert await ours.store.append("c", WORKSPACE, said("and a small one"))
+        for each in (text, text, "and a small one"):
+            assert await ours.store.append("c", WORKSPACE, said(each))
     async with opened(path) as ours:
         assert await ours.texts("c") == [text, "and a small one"]
-        assert ours.problems == []
-
-
-async def test_what_is_not_stored_is_none(path: Path) -> None:
-    async with opened(path) as ours:
-        assert await ours.store.load("c") is None
-        assert await ours.store.list(WORKSPACE, 10) == ()
-        assert await ours.before_images("c") == ()
-        assert await ours.store.delete("c")
         assert ours.problems == []
 
 
@@ -72,19 +58,15 @@ async def test_usage_is_counted_by_turns(path: Path) -> None:
             await ours.store.append("c", WORKSPACE, turn(name), usage=usage)
         await ours.store.append("c", WORKSPACE, turn("d"))
         await ours.store.append("c", WORKSPACE, usage=TurnUsage(tokens=10**40))
-        chat = await ours.store.load("c")
-    assert chat is not None
+        chat = await ours.chat("c")
     assert chat.usages == (*usages, TurnUsage(tokens=2**63 - 1))
 
 
 async def test_a_title_may_come_later_and_stays(path: Path) -> None:
     async with opened(path) as ours:
-        titles = []
-        for title in (None, "named", None, "renamed"):
+        for title, stored in ((None, None), ("a", "a"), (None, "a"), ("b", "b")):
             await ours.store.append("c", WORKSPACE, title=title)
-            chat = await ours.store.load("c")
-            titles.append(chat and chat.title)
-    assert titles == [None, "named", "named", "renamed"]
+            assert (await ours.chat("c")).title == stored
 
 
 async def test_the_chats_of_a_workspace_are_listed_the_latest_first(path: Path) -> None:
@@ -116,58 +98,44 @@ async def test_a_chats_beginning_is_the_users_message_in_one_short_line(path: Pa
 
 
 async def test_settings_stay_until_others_take_their_place(path: Path) -> None:
-    some = ChatSettings(
-        model="p/m", variant="high", behavior="plan", flags={"f": Flag(after="a-0", text="here")}
-    )
+    flags = {"f": Flag(after="a-0", text="here")}
+    some = ChatSettings(model="p/m", variant="high", behavior="plan", flags=flags)
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, turn("a"), settings=some)
         await ours.store.append("c", WORKSPACE, turn("b"))
     async with opened(path) as ours:
-        chat = await ours.store.load("c")
+        assert (await ours.chat("c")).settings == some
         (listed,) = await ours.store.list(WORKSPACE, 9)
-        assert chat is not None
-        assert chat.settings == some
         assert (listed.model, listed.messages) == ("p/m", 8)
         await ours.store.append("c", WORKSPACE, settings=ChatSettings(is_named_by_user=True))
-        chat = await ours.store.load("c")
-        assert chat is not None
-        assert chat.settings == ChatSettings(is_named_by_user=True)
+        assert (await ours.chat("c")).settings == ChatSettings(is_named_by_user=True)
 
 
-async def test_of_a_cleared_chat_the_name_and_what_it_took_stay(path: Path) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_of_a_cleared_chat_the_name_and_what_it_took_stay_of_a_deleted_one_nothing(
+    path: Path, is_deleted: bool
+) -> None:
+    taken, trusted = TurnUsage(tokens=7), ChatSettings(trust=True)
     async with opened(path) as ours:
-        taken = TurnUsage(tokens=7)
         await ours.store.append("c", WORKSPACE, turn("a"), title="named", usage=taken)
+        await ours.store.append("c", WORKSPACE, settings=ChatSettings(trust=True))
         await ours.store.append("d", WORKSPACE, said("d"))
         await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
-        kept = ChatSettings(trust=True)
-        assert await ours.store.clear("c", title="mine", settings=kept)
-        assert await ours.store.clear("never there", title="x", settings=kept)
+        for name in ("c", "never there"):
+            if is_deleted:
+                assert await ours.store.delete(name)
+                assert await ours.store.load(name) is None
+            else:
+                assert await ours.store.clear(name, title="mine", settings=trusted)
         assert await ours.before_images("c") == ()
         await ours.store.append("c", WORKSPACE, said("new"))
-        chat = await ours.store.load("c")
+        chat = await ours.chat("c")
         by_age = [each.id for each in await ours.store.list(WORKSPACE, 9, by="created")]
         assert ours.problems == []
-    assert chat is not None
-    assert (texts_of(chat), chat.title, chat.usages) == (["new"], "mine", (taken,))
-    assert chat.settings == kept
-    assert by_age == ["d", "c"]
-
-
-async def test_a_deleted_chat_begins_anew(path: Path) -> None:
-    async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, turn("a"), title="old", usage=TurnUsage(tokens=7))
-        await ours.store.append("c", WORKSPACE, settings=ChatSettings(trust=True))
-        await ours.store.add_before_images("c", [image("a-0", "/f", data=b"old")])
-        assert await ours.store.delete("c")
-        assert await ours.store.load("c") is None
-        assert await ours.before_images("c") == ()
-        await ours.store.append("c", WORKSPACE, said("new"))
-        chat = await ours.store.load("c")
-        assert ours.problems == []
-    assert chat is not None
-    assert (texts_of(chat), chat.title, chat.usages) == (["new"], None, ())
-    assert chat.settings == ChatSettings()
+    assert texts_of(chat) == ["new"]
+    left = (None, (), ChatSettings()) if is_deleted else ("mine", (taken,), trusted)
+    assert (chat.title, chat.usages, chat.settings) == left
+    assert by_age == (["c", "d"] if is_deleted else ["d", "c"])
 
 
 async def test_before_images_of_files_are_stored_in_order(path: Path) -> None:
@@ -198,7 +166,7 @@ async def test_only_the_user_can_read_what_is_stored(path: Path) -> None:
             for each in (path.parent, *path.parent.iterdir())
         }
     assert modes == {
-        "eca-python": 0o700,
+        "data": 0o700,
         ".gitignore": 0o600,
         "chats.sqlite": 0o600,
         "chats.sqlite-wal": 0o600,
@@ -210,7 +178,7 @@ async def test_only_the_user_can_read_what_is_stored(path: Path) -> None:
 async def test_an_unused_store_touches_nothing(path: Path) -> None:
     store = Store(path, on_problem=pytest.fail)
     assert await store.close()
-    assert not path.parent.parent.exists()
+    assert not path.parent.exists()
 
 
 async def test_after_close_calls_do_nothing(path: Path) -> None:
@@ -225,45 +193,19 @@ async def test_after_close_calls_do_nothing(path: Path) -> None:
         assert await ours.texts("c") == ["kept"]
 
 
-async def test_a_cancelled_append_is_written_all_the_same(path: Path) -> None:
-    async with opened(path) as ours:
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await ours.store.append("c", WORKSPACE, said("stopped"))
-        assert scope.cancelled_caught
-        assert await ours.texts("c") == ["stopped"]
-
-
-async def test_what_is_appended_is_what_was_given_at_the_call(path: Path) -> None:
+async def test_a_cancelled_append_writes_what_was_given_at_the_call_and_close_ends(
+    path: Path,
+) -> None:
     given = list(said("a", "b"))
     async with opened(path) as ours:
         with trio.CancelScope() as scope:
             scope.cancel()
-            await ours.store.append("c", WORKSPACE, given)
-        given.clear()
-        assert await ours.texts("c") == ["a", "b"]
-
-
-async def test_close_cannot_be_cancelled(path: Path) -> None:
-    async with opened(path) as ours:
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            with trio.CancelScope(shield=True):
-                await ours.store.append("c", WORKSPACE, said("first"))
             with pytest.raises(trio.Cancelled):
-                await ours.store.append("c", WORKSPACE, said("second"))
+                await ours.store.append("c", WORKSPACE, given)
+            given.clear()
             assert await ours.store.close()
     async with opened(path) as ours:
-        assert await ours.texts("c") == ["first", "second"]
-
-
-async def test_many_tasks_may_use_it_at_once(path: Path) -> None:
-    async with opened(path) as ours, trio.open_nursery() as nursery:
-        for chat, number in itertools.product("abc", range(10)):
-            nursery.start_soon(ours.store.append, chat, WORKSPACE, said(f"{number}"))
-    async with opened(path) as ours:
-        for chat in "abc":
-            assert sorted(await ours.texts(chat)) == [str(number) for number in range(10)]
+        assert await ours.texts("c") == ["a", "b"]
 
 
 async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
@@ -272,7 +214,31 @@ async def test_odd_ids_and_titles_are_preserved(path: Path) -> None:
         for each in odd:
             assert await ours.store.append(each, each, said(each), title=each)
         for each in odd:
-            chat = await ours.store.load(each)
-            assert chat is not None
+            chat = await ours.chat(each)
             assert (chat.title, texts_of(chat)) == (each, [each])
             assert [summary.id for summary in await ours.store.list(each, 2)] == [each]
+
+
+def test_sqlite_is_not_imported_before_the_first_call() -> None:
+    code = "import sys, eca_server.agent.chat.store.store; sys.exit('sqlite3' in sys.modules)"
+    subprocess.run([sys.executable, "-P", "-c", code], timeout=20, check=True)
+
+
+def test_the_file_lies_where_the_xdg_rules_say(tmp_path: Path) -> None:
+    home = {"HOME": "/home/me"}
+    default = Path("/home/me/.local/share/eca-python/chats.sqlite")
+    assert store_path(home) == default
+    assert store_path({**home, "XDG_DATA_HOME": "relative"}) == default
+    assert store_path({**home, "XDG_DATA_HOME": ""}) == default
+    configured = store_path({**home, "XDG_DATA_HOME": str(tmp_path)})
+    assert configured == tmp_path / "eca-python" / "chats.sqlite"
+    assert store_path({}).parts[-4:] == (".local", "share", "eca-python", "chats.sqlite")
+
+
+def test_a_workspace_is_its_real_roots_in_any_order(tmp_path: Path) -> None:
+    one, two, link = tmp_path / "one", tmp_path / "two", tmp_path / "link"
+    one.mkdir()
+    link.symlink_to(one)
+    assert workspace_key([one, two]) == workspace_key([two, link, one])
+    keys = {workspace_key(roots) for roots in ([], [one], [two], [one, two], [Path("/\udcff")])}
+    assert len(keys) == 5
