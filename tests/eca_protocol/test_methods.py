@@ -82,10 +82,3 @@ def test_only_requests_have_results() -> None:
     without = {row.name for row in ECA if row.kind == "request" and row.result is None}
     assert without == {"shutdown"}
     assert {row.name for row in ECA if row.params is None} == {"shutdown", "exit"}
-
-
-def test_every_method_is_read_in_every_revision() -> None:
-    for revision in (Revision.R2025_09, Revision.R2025_10, Revision.CURRENT):
-        codec = Codec(ECA, revision)
-        assert codec.decode_params("chat/selectedAgentChanged", {"agent": "a"}).agent == "a"
-        assert codec.decode_params("chat/selectedBehaviorChanged", {}).behavior == ""
