@@ -39,12 +39,6 @@ RESULTS = {
 }
 
 
-def kernel32() -> Any:
-    """Return a `kernel32` in which everything succeeds unless a test says otherwise."""
-    functions = {name: Mock(return_value=result) for name, result in RESULTS.items()}
-    return SimpleNamespace(**functions)
-
-
 def calls(function: Mock) -> list[tuple[Any, ...]]:
     return [call.args for call in function.call_args_list]
 
@@ -75,7 +69,8 @@ class Locks(ModuleType):
 
 @pytest.fixture
 def kernel() -> Any:
-    return kernel32()
+    """Return a `kernel32` in which everything succeeds unless a test says otherwise."""
+    return SimpleNamespace(**{name: Mock(return_value=each) for name, each in RESULTS.items()})
 
 
 @pytest.fixture
