@@ -6,8 +6,6 @@ import contextlib
 from typing import Literal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eca_protocol.endpoint import Verdict
 from eca_protocol.errors import LocalProtocolError, RPCError
@@ -115,32 +113,6 @@ def test_only_an_admitted_shutdown_counts_as_one():
     gate.admit("shutdown", "request")
     gate.admit("exit", "notification")
     assert gate.was_shut_down
-
-
-ORDER = [State.NEW, State.INITIALIZING, State.ANSWERED, State.READY, State.SHUTDOWN, State.EXITED]
-steps = st.lists(
-    st.tuples(st.just("receive"), st.sampled_from(sorted(INPUTS)))
-    | st.tuples(st.just("answer"), st.booleans())
-)
-
-
-@given(steps)
-def test_a_connection_only_moves_forward_but_for_a_failed_initialize(sequence):
-    gate = LifecycleGate()
-    for step, what in sequence:
-        before = ORDER.index(gate.state)
-        if isinstance(what, str):
-            verdict = Verdict.REFUSE
-            with contextlib.suppress(RPCError):
-                verdict = gate.admit(what, INPUTS[what])
-            moved = ORDER.index(gate.state) - before
-            assert moved >= 0
-            assert moved == 0 or verdict is ADMIT
-        else:
-            assert step == "answer"
-            gate.record_answer("initialize", success=what)
-            assert ORDER.index(gate.state) >= before or (gate.state is State.NEW and not what)
-        assert gate.was_shut_down or gate.state is not State.SHUTDOWN
 
 
 def test_a_message_after_the_end_is_refused_in_plain_words():

@@ -14,7 +14,6 @@ from eca_protocol.errors import DecodeError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing import strategies
-from tests.eca_protocol.codec.marks import assert_told_but_for_the_marks
 
 REVISIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 Part = Literal["params", "result"]
@@ -50,15 +49,6 @@ def test_a_message_comes_back_as_it_was_written(message, revision, data):
     raw = encode(method, value)
     assert decode(method, part, raw, revision) == value
     assert encode(method, decode(method, part, raw, revision)) == raw
-
-
-@given(data=st.data())
-def test_a_different_revision_is_sent_all_but_what_the_marks_name(data):
-    method = data.draw(st.sampled_from([row.name for row in ECA if row.params is not None]))
-    written_in = [each for each in REVISIONS if ECA[method].window.written_in(each)]
-    source, target = (data.draw(st.sampled_from(written_in)) for _ in range(2))
-    params = data.draw(strategies.params(method, revision=source))
-    assert_told_but_for_the_marks(method, params, target)
 
 
 @MANY
