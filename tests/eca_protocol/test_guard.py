@@ -44,32 +44,8 @@ def _arguments(folder: Path, parent: int) -> list[str]:
             return arguments
 
 
-class Witness:
-    """A pipe that ends with the last process that holds its other end."""
-
-    def __init__(self) -> None:
-        self.fd, self.held = os.pipe()
-
-    def let_go(self) -> None:
-        os.close(self.held)
-
-    def has_ended(self, seconds: float = SECONDS) -> bool:
-        return bool(select.select([self.fd], [], [], seconds)[0])
-
-    def close(self) -> None:
-        os.close(self.fd)
-
-
-@pytest.fixture
-def witness() -> Iterator[Witness]:
-    made = Witness()
-    yield made
-    made.close()
-
-
 KILLED = """
 import os, signal, subprocess, sys
-from eca_protocol.errors import StartFailed
 from eca_protocol.guard import GUARD
 
 child = subprocess.Popen(
@@ -82,30 +58,7 @@ GUARD.add(child.pid)
 assert child.stdout.readline() == b"ready\\n"
 os.kill(os.getpid(), signal.SIGKILL)
 """
-
-FAMILIES = {
-    "a grandchild": "sleep 600 & echo ready; wait",
-    "a group of its own": "timeout 600 sleep 601 & sleep 0.1; echo ready; wait",
-    "a session of its own": "setsid sleep 600 & sleep 0.1; echo ready; wait",
-    "deaf to TERM": "trap '' TERM; sleep 600 & sleep 601 & echo ready; wait; sleep 602",
-}
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("script", FAMILIES.values(), ids=FAMILIES)
-def test_a_guarded_child_and_its_family_end_when_we_are_killed(witness, script):
-    ours = subprocess.run(
-        [sys.executable, "-c", KILLED, str(witness.held), script],
-        pass_fds=(witness.held,),
-        check=False,
-        timeout=SECONDS,
-    )
-    assert ours.returncode == -signal.SIGKILL
-    witness.let_go()
-    assert witness.has_ended()
-
-
-NOT_TOLD = """
+UNKNOWN = """
 import os, signal, subprocess, sys
 from eca_protocol.guard import GUARD
 
@@ -118,39 +71,33 @@ with GUARD.starting():
     )
     os.kill(os.getpid(), signal.SIGKILL)
 """
+FAMILIES = {
+    "a grandchild": (KILLED, "sleep 600 & echo ready; wait"),
+    "unknown to the watcher": (UNKNOWN, "sleep 600 & wait"),
+    "a group of its own": (KILLED, "timeout 600 sleep 601 & sleep 0.1; echo ready; wait"),
+    "a session of its own": (KILLED, "setsid sleep 600 & sleep 0.1; echo ready; wait"),
+    "deaf": (KILLED, "trap '' TERM; sleep 600 & sleep 601 & echo ready; wait; sleep 602"),
+}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the watcher finds it in /proc")
-def test_a_child_that_the_watcher_does_not_know_ends_too(witness):
-    ours = subprocess.run(
-        [sys.executable, "-c", NOT_TOLD, str(witness.held), "sleep 600 & wait"],
-        pass_fds=(witness.held,),
-        check=False,
-        timeout=SECONDS,
-    )
+@pytest.mark.long(but=2)
+@pytest.mark.skipif(sys.platform != "linux", reason="the watcher looks into /proc")
+@pytest.mark.parametrize(("program", "script"), FAMILIES.values(), ids=FAMILIES)
+def test_a_guarded_child_and_its_family_end_when_we_are_killed(program, script):
+    fd, held = os.pipe()  # ends with the last process that holds its other end
+    command = [sys.executable, "-c", program, str(held), script]
+    ours = subprocess.run(command, pass_fds=(held,), check=False, timeout=SECONDS)
     assert ours.returncode == -signal.SIGKILL
-    witness.let_go()
-    assert witness.has_ended()
+    os.close(held)
+    assert select.select([fd], [], [], SECONDS)[0]
+    os.close(fd)
 
 
 @pytest.mark.anyio
-async def test_one_watcher_guards_all_children_and_leaves_with_the_last():
+async def test_one_watcher_guards_all_children_holds_nothing_and_leaves_with_the_last():
     assert watchers(os.getpid()) == []
     first = spawn(["sleep", "600"], guarded=True)
-    second = spawn(["sleep", "600"], guarded=True)
-    (watcher,) = watchers(os.getpid())
-    at_once = GracePeriods(after_stdin=0, after_term=0)
-    await first.end(at_once)
-    assert watchers(os.getpid()) == [watcher]
-    await second.end(at_once)
-    assert watchers(os.getpid()) == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(watcher, 0)
-
-
-@pytest.mark.anyio
-async def test_the_watcher_holds_nothing_of_ours():
-    child = spawn(["sleep", "600"], guarded=True)
+    second = spawn(["cat"], guarded=True)
     (watcher,) = watchers(os.getpid())
     held = {each.name: each.readlink() for each in Path(f"/proc/{watcher}/fd").iterdir()}
     assert set(held) >= {"0", "1", "2"}
@@ -158,15 +105,14 @@ async def test_the_watcher_holds_nothing_of_ours():
     assert set(held.values()) == {Path(os.devnull)}
     assert os.getsid(watcher) == watcher
     assert Path(f"/proc/{watcher}/cwd").readlink() == Path("/")
-    await child.end(GracePeriods(after_stdin=0))
-
-
-@pytest.mark.anyio
-async def test_a_child_that_ends_on_its_own_is_guarded_no_more():
-    child = spawn(["true"], guarded=True)
+    await first.end(GracePeriods(after_stdin=0, after_term=0))
+    assert watchers(os.getpid()) == [watcher]
+    second.close_stdin()
     with anyio.fail_after(SECONDS):
-        await child.wait()
+        await second.wait()  # it ends on its own
     assert watchers(os.getpid()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(watcher, 0)
 
 
 @pytest.fixture

@@ -62,16 +62,24 @@ async def test_pipelined_requests_are_answered_in_order_on_one_connection():
     assert answer.index(b"/first") < answer.index(b"/second")
 
 
+def request_to(host: bytes, method: bytes = b"GET") -> bytes:
+    return method + b" / HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n"
+
+
+GET = request_to(b"localhost")
+TOO_LONG = b" / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "expected"),
     [
         (b"nonsense\r\n\r\n", 400),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 5000, 431),
-        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, 413),
-        (b"GET / HTTP/1.1\r\nHost: evil.example:80\r\nConnection: close\r\n\r\n", 403),
-        (b"GET / HTTP/1.1\r\nHost: LOCALHOST:80\r\nConnection: close\r\n\r\n", 200),
-        (b"GET / HTTP/1.1\r\nHost: [\r\nConnection: close\r\n\r\n", 403),
-        (b"GET / HTTP/1.1\r\nHost: a]b\r\nConnection: close\r\n\r\n", 403),
+        (b"POST" + TOO_LONG, 413),
+        (request_to(b"evil.example:80"), 403),
+        (request_to(b"LOCALHOST:80"), 200),
+        (request_to(b"["), 403),
+        (request_to(b"a]b"), 403),
     ],
 )
 async def test_what_is_out_of_bounds_is_refused_with_its_status(request_bytes, expected):
@@ -83,9 +91,9 @@ async def test_what_is_out_of_bounds_is_refused_with_its_status(request_bytes, e
 @pytest.mark.parametrize(
     ("request_bytes", "expected"),
     [
-        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 200),
-        (b"HEAD / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 403),
-        (b"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n" + b"x" * 2000, 413),
+        (request_to(b"localhost", b"HEAD"), 200),
+        (request_to(b"evil.example", b"HEAD"), 403),
+        (b"HEAD" + TOO_LONG, 413),
     ],
 )
 async def test_an_answer_to_head_has_no_body_and_the_server_continues(
@@ -96,8 +104,7 @@ async def test_an_answer_to_head_has_no_body_and_the_server_continues(
         assert status(answer) == expected
         assert answer.endswith(b"\r\n\r\n")
         assert b"content-length: " in answer.lower()
-        again = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        assert (await exchange(server, again)).endswith(b"hello")
+        assert (await exchange(server, GET)).endswith(b"hello")
     assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
@@ -111,12 +118,11 @@ async def test_what_cannot_be_read_behind_a_head_request_is_refused_with_a_reaso
 
 
 async def test_an_error_of_an_exchange_is_logged_and_the_server_continues(caplog, monkeypatch):
-    request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     async with serve(hello) as server:
         with monkeypatch.context() as patched:
             patched.setattr(http_server, "_request", lambda *_: 1 / 0)
-            assert await exchange(server, request) == b""
-        assert (await exchange(server, request)).endswith(b"hello")
+            assert await exchange(server, GET) == b""
+        assert (await exchange(server, GET)).endswith(b"hello")
     assert "an HTTP exchange failed" in caplog.text
 
 
@@ -186,31 +192,20 @@ async def test_a_failing_or_silent_handler_is_answered_500_and_the_server_contin
     assert [record.levelno for record in caplog.records if record.exc_info] == [logging.ERROR]
 
 
-async def test_an_answer_begun_and_not_ended_is_ended_by_the_server():
-    async def handler(_request: HTTPRequest, responder: Responder) -> None:
-        await responder.start(200)
-        await responder.send(b"a", b"b")
-
-    async with (
-        serve(handler) as server,
-        HTTPClient() as client,
-        client.stream("GET", server.url) as answer,
-    ):
-        assert await answer.read() == b"ab"
-
-
-async def test_an_answer_out_of_order_is_the_callers_error():
-    async def handler(_request: HTTPRequest, responder: Responder) -> None:
+async def test_an_answer_is_ended_by_the_server_and_out_of_order_the_callers_error():
+    async def handler(request: HTTPRequest, responder: Responder) -> None:
+        if request.path == "/begun":
+            await responder.start(200)
+            await responder.send(b"a", b"b")
+            return
         await responder.respond(200, b"done")
         with pytest.raises(LocalProtocolError):
             await responder.send(b"more")
 
-    async with (
-        serve(handler) as server,
-        HTTPClient() as client,
-        client.stream("GET", server.url) as answer,
-    ):
-        assert await answer.read() == b"done"
+    async with serve(handler) as server, HTTPClient() as client:
+        for path, body in (("/begun", b"ab"), ("/done", b"done")):
+            async with client.stream("GET", server.url + path) as answer:
+                assert await answer.read() == body
 
 
 async def test_leaving_the_block_raises_what_the_block_raised():

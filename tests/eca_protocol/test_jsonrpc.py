@@ -20,6 +20,8 @@ from eca_protocol.jsonrpc import (
 )
 
 V = {"jsonrpc": "2.0"}
+INTERNAL = ErrorCode.INTERNAL_ERROR
+NO = {"code": 5, "message": "no"}
 
 MESSAGES: list[tuple[dict[str, Any], Message]] = [
     ({**V, "method": "m"}, Notification("m")),
@@ -30,38 +32,25 @@ MESSAGES: list[tuple[dict[str, Any], Message]] = [
     ({**V, "id": 1, "method": "m"}, Request(1, "m")),
     ({**V, "id": 0, "method": "m", "params": {"a": 1}}, Request(0, "m", {"a": 1})),
     ({**V, "id": -7, "method": "m"}, Request(-7, "m")),
+    ({**V, "id": 2**70, "method": "m"}, Request(2**70, "m")),
     ({**V, "id": "1", "method": "m"}, Request("1", "m")),
     ({**V, "id": "", "method": "m"}, Request("", "m")),
     ({**V, "id": 1, "method": "m", "result": 2}, Request(1, "m")),
     ({**V, "id": 1, "result": None}, Response(1, None)),
     ({**V, "id": "a", "result": [False]}, Response("a", [False])),
     ({**V, "id": 1, "result": 0, "error": None}, Response(1, 0)),
-    ({**V, "id": 1, "error": {"code": 5, "message": "no"}}, ErrorResponse(1, 5, "no")),
-    (
-        {**V, "id": 1, "error": {"code": 5, "message": "no", "data": [1]}},
-        ErrorResponse(1, 5, "no", [1]),
-    ),
-    ({**V, "id": None, "error": {"code": 5, "message": "no"}}, ErrorResponse(None, 5, "no")),
-    ({**V, "error": {"code": 5, "message": "no"}}, ErrorResponse(None, 5, "no")),
-    ({**V, "id": 1, "result": 2, "error": {"code": 5, "message": "no"}}, ErrorResponse(1, 5, "no")),
+    ({**V, "id": 1, "error": NO}, ErrorResponse(1, 5, "no")),
+    ({**V, "id": 1, "error": NO | {"data": [1]}}, ErrorResponse(1, 5, "no", [1])),
+    ({**V, "id": None, "error": NO}, ErrorResponse(None, 5, "no")),
+    ({**V, "error": NO}, ErrorResponse(None, 5, "no")),
+    ({**V, "id": 1, "result": 2, "error": NO}, ErrorResponse(1, 5, "no")),
 ]
 
 
-@pytest.mark.requirement("BASE-13")
+@pytest.mark.requirement("BASE-13", "W-2b")
 @pytest.mark.parametrize(("value", "message"), MESSAGES)
 def test_a_message_is_read_as_what_it_is(value, message):
-    read = classify(value)
-    assert read == message
-    assert type(read) is type(message)
-
-
-@pytest.mark.requirement("W-2b")
-@pytest.mark.parametrize("request_id", [0, 1, -1, 2**70, "", "1", "a"])
-def test_an_id_keeps_its_json_type(request_id):
-    read = classify({**V, "id": request_id, "method": "m"})
-    assert isinstance(read, Request)
-    assert read.id == request_id
-    assert type(read.id) is type(request_id)
+    assert repr(classify(value)) == repr(message)  # 1, 1.0 and True have the same value
 
 
 FAULTS: list[tuple[Any, int | str | None, str]] = [
@@ -102,25 +91,22 @@ def test_what_is_no_message_says_which_reply_it_deserves(value, request_id, text
     with pytest.raises(RemoteProtocolError) as caught:
         classify(value)
     fault = caught.value
-    assert (fault.code, fault.request_id, fault.fatal) == (
-        ErrorCode.INVALID_REQUEST,
-        request_id,
-        False,
-    )
+    assert (fault.code, fault.request_id) == (ErrorCode.INVALID_REQUEST, request_id)
+    assert not fault.fatal
     assert text in fault.message
 
 
 @pytest.mark.parametrize(
     ("error", "code", "text", "data"),
     [
-        ({"message": "no"}, ErrorCode.INTERNAL_ERROR, "no", None),
-        ({"code": None, "message": "no"}, ErrorCode.INTERNAL_ERROR, "no", None),
-        ({"code": "E1", "message": "no"}, ErrorCode.INTERNAL_ERROR, "no", {"code": "E1"}),
-        ({"code": True, "message": "no"}, ErrorCode.INTERNAL_ERROR, "no", {"code": True}),
-        ({"code": "E1", "message": "no", "data": 0}, ErrorCode.INTERNAL_ERROR, "no", 0),
+        ({"message": "no"}, INTERNAL, "no", None),
+        ({"code": None, "message": "no"}, INTERNAL, "no", None),
+        ({"code": "E1", "message": "no"}, INTERNAL, "no", {"code": "E1"}),
+        ({"code": True, "message": "no"}, INTERNAL, "no", {"code": True}),
+        ({"code": "E1", "message": "no", "data": 0}, INTERNAL, "no", 0),
         ({"code": 5}, 5, "the answer is an error without a message", None),
-        ("down", ErrorCode.INTERNAL_ERROR, "down", None),
-        (7, ErrorCode.INTERNAL_ERROR, "the answer is an error without a message", None),
+        ("down", INTERNAL, "down", None),
+        (7, INTERNAL, "the answer is an error without a message", None),
     ],
 )
 def test_an_error_without_a_proper_code_or_message_is_still_an_error(error, code, text, data):
@@ -134,20 +120,16 @@ json_values = st.recursive(
     ),
     max_leaves=6,
 )
-almost_messages = st.fixed_dictionaries(
-    {},
-    optional={
-        "jsonrpc": st.just("2.0") | json_values,
-        "id": st.integers() | st.text(max_size=3) | json_values,
-        "method": st.text(max_size=5) | json_values,
-        "params": json_values,
-        "result": json_values,
-        "error": st.fixed_dictionaries(
-            {}, optional={"code": json_values, "message": json_values, "data": json_values}
-        )
-        | json_values,
-    },
-)
+keys = {"code": json_values, "message": json_values, "data": json_values}
+members = {
+    "jsonrpc": st.just("2.0") | json_values,
+    "id": st.integers() | st.text(max_size=3) | json_values,
+    "method": st.text(max_size=5) | json_values,
+    "params": json_values,
+    "result": json_values,
+    "error": st.fixed_dictionaries({}, optional=keys) | json_values,
+}
+almost_messages = st.fixed_dictionaries({}, optional=members)
 
 
 @pytest.mark.requirement("BASE-24")

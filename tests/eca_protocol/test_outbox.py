@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
@@ -13,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.outbox import Outbox, WriteShape
+
+ANSWER = b"answer"
 
 
 class Recorder:
@@ -40,6 +43,15 @@ class Broken(Recorder):
         raise BrokenPipeError("gone")
 
 
+def filled(*frames: bytes, **shape: Any) -> tuple[Outbox, Recorder]:
+    recorder = Recorder()
+    outbox = Outbox(recorder)
+    outbox.shape = WriteShape(**shape)
+    for frame in frames:
+        outbox.append(frame, is_answer=frame == ANSWER)
+    return outbox, recorder
+
+
 @contextlib.asynccontextmanager
 async def writing(outbox: Outbox) -> AsyncIterator[None]:
     async with trio.open_nursery() as nursery:
@@ -50,11 +62,8 @@ async def writing(outbox: Outbox) -> AsyncIterator[None]:
 
 
 async def test_frames_are_joined_up_to_the_size_of_a_write():
-    recorder = Recorder()
-    outbox = Outbox(recorder)
-    outbox.shape = WriteShape(size=10)
-    for frame in [b"aaaa", b"bbbb", b"cccc", b"d" * 30, b"e", b"f" * 9, b"g"]:
-        outbox.append(frame)
+    frames = [b"aaaa", b"bbbb", b"cccc", b"d" * 30, b"e", b"f" * 9, b"g"]
+    outbox, recorder = filled(*frames, size=10)
     async with writing(outbox):
         pass
     assert recorder.writes == [b"aaaabbbb", b"cccc", b"d" * 30, b"e" + b"f" * 9, b"g"]
@@ -63,11 +72,7 @@ async def test_frames_are_joined_up_to_the_size_of_a_write():
 @pytest.mark.requirement("W-6d")
 @given(frames=st.lists(st.binary(min_size=1, max_size=12), max_size=30), size=st.integers(1, 20))
 async def test_a_write_holds_whole_frames_and_no_more_than_fit(frames, size):
-    recorder = Recorder()
-    outbox = Outbox(recorder)
-    outbox.shape = WriteShape(size=size)
-    for frame in frames:
-        outbox.append(frame)
+    outbox, recorder = filled(*frames, size=size)
     async with writing(outbox):
         pass
     assert outbox.size == 0
@@ -83,8 +88,7 @@ async def test_a_write_holds_whole_frames_and_no_more_than_fit(frames, size):
 
 
 async def test_what_is_appended_while_nothing_is_there_is_written():
-    recorder = Recorder()
-    outbox = Outbox(recorder)
+    outbox, recorder = filled()
     async with writing(outbox):
         for frame in [b"one", b"two"]:
             await trio.testing.wait_all_tasks_blocked()
@@ -94,41 +98,26 @@ async def test_what_is_appended_while_nothing_is_there_is_written():
 
 
 async def test_silence_follows_an_answer_even_if_nothing_was_waiting(autojump_clock):
-    recorder = Recorder()
-    outbox = Outbox(recorder)
-    outbox.shape = WriteShape(pause_after_answer=5)
-    outbox.append(b"note")
-    outbox.append(b"answer", is_answer=True)
+    outbox, recorder = filled(b"note", ANSWER, pause_after_answer=5)
     async with writing(outbox):
         await outbox.wait_below(0)
         outbox.append(b"next")
         outbox.append(b"next")
-    assert recorder.writes == [b"noteanswer", b"nextnext"]
+    assert recorder.writes == [b"note" + ANSWER, b"nextnext"]
     assert recorder.times[1] - recorder.times[0] == pytest.approx(5)
 
 
-async def test_silence_may_follow_every_write(autojump_clock):
-    recorder = Recorder()
-    outbox = Outbox(recorder)
-    outbox.shape = WriteShape(size=1, pause_between=2, pause_after_answer=3)
-    outbox.append(b"a")
-    outbox.append(b"b", is_answer=True)
-    outbox.append(b"c")
+async def test_silence_may_follow_every_write_or_none(autojump_clock):
+    outbox, recorder = filled(b"a", ANSWER, b"c", size=1, pause_between=2, pause_after_answer=3)
     async with writing(outbox):
         pass
-    assert recorder.writes == [b"a", b"b", b"c"]
+    assert recorder.writes == [b"a", ANSWER, b"c"]
     gaps = [later - earlier for earlier, later in itertools.pairwise(recorder.times)]
     assert gaps == pytest.approx([2, 3])
-
-
-async def test_without_a_pause_answers_are_joined_like_anything_else():
-    recorder = Recorder()
-    outbox = Outbox(recorder)
-    for frame in [b"a", b"b"]:
-        outbox.append(frame, is_answer=True)
+    outbox, recorder = filled(ANSWER, ANSWER)
     async with writing(outbox):
         pass
-    assert recorder.writes == [b"ab"]
+    assert recorder.writes == [ANSWER * 2]
 
 
 async def test_a_waiting_task_continues_when_the_other_side_is_gone():
@@ -156,8 +145,7 @@ async def test_a_waiting_task_continues_when_the_writer_is_cancelled():
 
 
 async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order():
-    transport = Recorder()
-    outbox = Outbox(transport)
+    outbox, transport = filled()
     room = 5
 
     def send_now(data: bytes) -> int:

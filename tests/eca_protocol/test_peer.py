@@ -13,6 +13,7 @@ from eca_protocol.draft import codec_for
 from eca_protocol.endpoint import Dialect, Method, Table
 from eca_protocol.errors import (
     ConnectionClosed,
+    DeadlineExceeded,
     LocalProtocolError,
     RemoteProtocolError,
     RequestFailed,
@@ -63,336 +64,277 @@ class Waiting:
         return self._result
 
 
-class TestDispatch:
-    async def test_handlers_are_called_in_wire_order(self):
-        calls: list[Any] = []
-        handlers = {"add": calls.append, "log": calls.append}
-        async with conversation(handlers) as (_, wire):
-            await wire.send(
-                notification(params={"n": 1}),
-                request(1, params={"n": 2}),
-                notification(params={"n": 3}),
-                request(2, params={"n": 4}),
-            )
-            assert await wire.receive() == success(1)
-            assert await wire.receive() == success(2)
-        assert calls == [{"n": n} for n in (1, 2, 3, 4)]
-
-    async def test_what_a_plain_handler_says_is_before_its_answer(self):
-        def handler(_: Any) -> str:
-            peer.notify("log", {"text": "first"})
-            return "second"
-
-        async with conversation({"add": handler}) as (peer, wire):
-            await wire.send(request(1))
-            assert await wire.receive() == notification("log", {"text": "first"})
-            assert await wire.receive() == success(1, "second")
-
-    async def test_an_answer_is_before_what_the_handler_started(self):
-        async def stream() -> None:
-            for n in range(3):
-                peer.notify("log", {"n": n})
-                await anyio.lowlevel.checkpoint()
-
-        def handler(_: Any) -> str:
-            tasks.start_soon(stream)
-            return "begun"
-
-        talk = conversation({"add": handler})
-        async with anyio.create_task_group() as tasks, talk as (peer, wire):
-            await wire.send(request(1))
-            assert await wire.receive() == success(1, "begun")
-            for n in range(3):
-                assert await wire.receive() == notification("log", {"n": n})
-
-    async def test_a_waiting_handler_delays_no_other(self):
-        waiting = Waiting()
-        async with conversation({"wait": waiting, "add": lambda _: 1}) as (_, wire):
-            await wire.send(request("slow", "wait"), request("quick"))
-            assert await wire.receive() == success("quick", 1)
-            waiting.finish.set()
-            assert await wire.receive() == success("slow", "done")
-
-    async def test_a_request_without_an_id_is_run_and_not_answered(self):
-        waiting = Waiting()
-        calls: list[Any] = []
-        handlers = {"add": calls.append, "wait": waiting}
-        async with conversation(handlers) as (_, wire):
-            await wire.send(notification("add"), notification("wait"), request(1))
-            await waiting.started.wait()
-            waiting.finish.set()
-            assert await wire.receive() == success(1)
-        assert await wire.rest() == []
-        assert calls == [None, None]
-
-    async def test_a_notification_with_an_id_is_run_and_answered_null(self):
-        calls: list[Any] = []
-        async with conversation({"log": lambda params: calls.append(params) or 7}) as (_, wire):
-            await wire.send(request(1, "log", {"a": 1}))
-            assert await wire.receive() == success(1, None)
-        assert calls == [{"a": 1}]
-
-    async def test_an_unknown_request_is_refused_and_an_unknown_notification_ignored(self):
-        async with conversation({}) as (_, wire):
-            await wire.send(
-                notification("$/nothing"),
-                notification("nothing"),
-                notification(),
-                request(1, "nothing"),
-                request(2, "add"),
-            )
-            assert code_of(await wire.receive()) == (1, ErrorCode.METHOD_NOT_FOUND)
-            assert code_of(await wire.receive()) == (2, ErrorCode.METHOD_NOT_FOUND)
-
-    async def test_a_codec_may_make_none_or_several_of_a_notification(self):
-        class Splitting(Bare):
-            def incoming(self, method: str, raw: Any) -> Any:
-                return [("log", n) for n in range(raw["n"])] if method == "flood" else ()
-
-            def outgoing(self, method: str, params: Any) -> Any:
-                return [("flood", {"n": n}) for n in range(params)]
-
-        calls: list[Any] = []
-        handlers = {"log": calls.append, "add": lambda _: None}
-        async with conversation(handlers, codec=Splitting()) as (peer, wire):
-            await wire.send(notification("flood", {"n": 2}), notification("log"), request(1))
-            assert await wire.receive() == success(1)
-            peer.notify("log", 0)
-            peer.notify("log", 2)
-            assert await wire.receive() == notification("flood", {"n": 0})
-            assert await wire.receive() == notification("flood", {"n": 1})
-        assert calls == [0, 1]
-
-    async def test_the_codec_may_be_exchanged_in_the_middle_of_a_read(self):
-        class Loud(Bare):
-            def decode_params(self, method: str, raw: Any) -> Any:
-                return str(raw).upper()
-
-            def encode_result(self, method: str, result: Any) -> Any:
-                return f"{result}!"
-
-        def exchange(params: Any) -> Any:
-            peer.codec = Loud()
-            return params
-
-        async with conversation({"log": exchange, "add": lambda params: params}) as (peer, wire):
-            await wire.send(
-                request(1, params={"a": "b"}), notification("log"), request(2, params={"a": "b"})
-            )
-            assert await wire.receive() == success(1, {"a": "b"})
-            assert await wire.receive() == success(2, "{'A': 'B'}!")
-
-    async def test_what_is_no_message_is_answered_and_the_next_one_served(self):
-        async with conversation({"add": lambda _: "served"}) as (_, wire):
-            await wire.send(
-                b"Content-Length: 1\r\n\r\n{",
-                b"Content-Length: 2\r\n\r\n[]",
-                b"Content-Length: 2\r\nContent-Type: x; charset=utf-16\r\n\r\n{}",
-                request(1),
-            )
-            assert code_of(await wire.receive()) == (None, ErrorCode.PARSE_ERROR)
-            assert code_of(await wire.receive()) == (None, ErrorCode.INVALID_REQUEST)
-            assert code_of(await wire.receive()) == (None, ErrorCode.PARSE_ERROR)
-            assert await wire.receive() == success(1, "served")
-
-
-class TestGate:
-    async def test_what_comes_too_early_waits_for_the_answer_of_initialize(self):
-        initialize = Waiting("welcome")
-        handlers = {"initialize": initialize, "add": lambda _: "added"}
-        table = Table(
-            [
-                Method(name="initialize", kind="request", direction="client_to_server"),
-                Method(name="add", kind="request", direction="client_to_server"),
-            ]
+async def test_handlers_are_called_in_wire_order_and_a_waiting_one_delays_no_other():
+    calls: list[Any] = []
+    waiting = Waiting()
+    handlers = {"add": calls.append, "log": calls.append, "wait": waiting}
+    async with conversation(handlers) as (_, wire):
+        await wire.send(
+            request("slow", "wait"),
+            notification(params={"n": 1}),
+            request(1, params={"n": 2}),
+            notification(params={"n": 3}),
+            request(2, params={"n": 4}),
         )
-        async with conversation(handlers, table=table, gate=LifecycleGate()) as (_, wire):
-            await wire.send(request(0, "initialize"), request(1), request(2))
-            await initialize.started.wait()
-            await wire.send(request(1))
-            assert code_of(await wire.receive()) == (1, ErrorCode.INVALID_REQUEST)
-            initialize.finish.set()
-            assert await wire.receive() == success(0, "welcome")
-            assert await wire.receive() == success(1, "added")
-            assert await wire.receive() == success(2, "added")
-
-    async def test_cancelling_initialize_answers_what_waited_for_it(self):
-        initialize = Waiting()
-        table = Table([Method(name="initialize", kind="request", direction="client_to_server")])
-        handlers = {"initialize": initialize}
-        async with conversation(handlers, table=table, gate=LifecycleGate()) as (_, wire):
-            await wire.send(request(0, "initialize"), request(1), cancel(0))
-            assert code_of(await wire.receive()) == (0, CANCELLED)
-            assert code_of(await wire.receive()) == (1, ErrorCode.SERVER_NOT_INITIALIZED)
-
-    async def test_what_still_waits_when_the_peer_is_left_is_answered(self):
-        initialize = Waiting()
-        table = Table([Method(name="initialize", kind="request", direction="client_to_server")])
-        handlers = {"initialize": initialize}
-        async with conversation(handlers, table=table, gate=LifecycleGate()) as (_, wire):
-            await wire.send(request(0, "initialize"), request(1))
-            await initialize.started.wait()
-        answers = [code_of(answer) for answer in await wire.rest()]
-        assert answers == [(0, CANCELLED), (1, ErrorCode.SERVER_NOT_INITIALIZED)]
+        assert await wire.receive() == success(1)
+        assert await wire.receive() == success(2)
+        assert calls == [{"n": n} for n in (1, 2, 3, 4)]
+        waiting.finish.set()
+        assert await wire.receive() == success("slow", "done")
 
 
-class TestCancel:
-    async def test_a_request_cancelled_in_the_same_read_is_answered_once(self):
-        waiting = Waiting()
-        async with conversation({"wait": waiting, "add": lambda _: None}) as (_, wire):
-            await wire.send(request(1, "wait"), cancel(1), request(2))
-            assert code_of(await wire.receive()) == (1, CANCELLED)
-            assert await wire.receive() == success(2)
-            await waiting.cancelled.wait()
-        assert await wire.rest() == []
-
-    async def test_a_request_cancelled_in_flight_is_answered_once(self):
-        waiting = Waiting()
-        async with conversation({"wait": waiting}) as (_, wire):
-            await wire.send(request("1", "wait"))
-            await waiting.started.wait()
-            await wire.send(cancel(1), cancel("1"), cancel("1"))
-            assert code_of(await wire.receive()) == ("1", CANCELLED)
-            await waiting.cancelled.wait()
-        assert await wire.rest() == []
-
-    async def test_a_cancel_that_comes_too_late_is_ignored(self):
-        async with conversation({"add": lambda _: "served"}) as (_, wire):
-            await wire.send(request(1), cancel(1), cancel(1), request(2))
-            assert await wire.receive() == success(1, "served")
-            assert await wire.receive() == success(2, "served")
-        assert await wire.rest() == []
-
-    async def test_the_id_of_a_cancelled_request_may_be_used_while_its_handler_ends(self):
-        ended = anyio.Event()
-
-        async def stubborn() -> str:
-            with anyio.CancelScope(shield=True):
-                await ended.wait()
-            return "too late"
-
-        async def second() -> str:
+async def test_an_answer_is_after_what_its_handler_says_and_before_what_it_started():
+    async def stream() -> None:
+        for n in range(3):
+            peer.notify("log", {"n": n})
             await anyio.lowlevel.checkpoint()
-            return "second"
 
-        handlers = {"wait": lambda _: stubborn(), "add": lambda _: second()}
-        async with conversation(handlers) as (_, wire):
-            await wire.send(request(1, "wait"))
-            await wire.send(cancel(1))
-            assert code_of(await wire.receive()) == (1, CANCELLED)
-            await wire.send(request(1, "add"))
-            ended.set()
-            assert await wire.receive() == success(1, "second")
-        assert await wire.rest() == []
+    def handler(_: Any) -> str:
+        peer.notify("log", {"text": "first"})
+        tasks.start_soon(stream)
+        return "second"
 
-    async def test_a_cancelled_handler_that_fails_with_a_group_affects_no_other(self):
-        started = anyio.Event()
-
-        async def fail_at_the_end() -> None:
-            started.set()
-            try:
-                await anyio.sleep_forever()
-            finally:
-                raise ValueError("in the clean-up")
-
-        async def handler() -> None:
-            async with anyio.create_task_group() as group:
-                group.start_soon(fail_at_the_end)
-                await anyio.sleep_forever()
-
-        handlers = {"wait": lambda _: handler(), "add": lambda _: "alive"}
-        async with conversation(handlers) as (_, wire):
-            await wire.send(request(1, "wait"))
-            await started.wait()
-            await wire.send(cancel(1), request(2))
-            assert code_of(await wire.receive()) == (1, CANCELLED)
-            assert await wire.receive() == success(2, "alive")
-        assert await wire.rest() == []
+    talk = conversation({"add": handler})
+    async with anyio.create_task_group() as tasks, talk as (peer, wire):
+        await wire.send(request(1))
+        assert await wire.receive() == notification("log", {"text": "first"})
+        assert await wire.receive() == success(1, "second")
+        for n in range(3):
+            assert await wire.receive() == notification("log", {"n": n})
 
 
-class TestFailures:
-    @pytest.mark.parametrize("waits", [False, True])
-    async def test_nothing_internal_leaks_from_a_crash(self, waits, caplog):
-        def crash(_: Any) -> Any:
-            if waits:
-                return crash_later()
-            raise ValueError("the secret is 42")
+async def test_what_has_an_id_is_answered_and_nothing_else_is():
+    waiting = Waiting()
+    calls: list[Any] = []
+    handlers = {"log": lambda params: calls.append(params) or 7, "wait": waiting}
+    async with conversation(handlers) as (_, wire):
+        await wire.send(notification("log"), notification("wait"), request(1, "log", {"a": 1}))
+        await waiting.started.wait()
+        waiting.finish.set()
+        assert await wire.receive() == success(1, None)
+        await wire.send(notification("nothing"), request(2, "nothing"), request(3, "add"))
+        assert code_of(await wire.receive()) == (2, ErrorCode.METHOD_NOT_FOUND)
+        assert code_of(await wire.receive()) == (3, ErrorCode.METHOD_NOT_FOUND)
+    assert await wire.rest() == []
+    assert calls == [None, {"a": 1}]
 
-        async def crash_later() -> None:
-            await anyio.lowlevel.checkpoint()
-            raise ValueError("the secret is 42")
 
-        async with conversation({"wait": crash, "add": lambda _: "alive"}) as (_, wire):
-            await wire.send(request(1, "wait"))
-            answer = await wire.receive()
-            assert code_of(answer) == (1, INTERNAL)
-            assert answer["error"].keys() == {"code", "message"}
-            assert "42" not in answer["error"]["message"]
-            await wire.send(request(2))
-            assert await wire.receive() == success(2, "alive")
-        assert "the secret is 42" in caplog.text
+async def test_a_codec_may_make_none_or_several_of_a_notification():
+    class Splitting(Bare):
+        def incoming(self, method: str, raw: Any) -> Any:
+            return [("log", n) for n in range(raw["n"])] if method == "flood" else ()
 
-    @pytest.mark.parametrize(
-        ("raised", "code"),
-        [
-            (RPCError(-32001, "no", {"why": 1}), -32001),
-            (RequestFailed(-32001, "theirs"), INTERNAL),
-            (RemoteProtocolError("theirs"), INTERNAL),
-            (ConnectionClosed("theirs"), INTERNAL),
-        ],
-    )
-    async def test_only_what_a_handler_means_as_its_answer_is_one(self, raised, code):
-        def handler(_: Any) -> Any:
-            raise raised
+        def outgoing(self, method: str, params: Any) -> Any:
+            return [("flood", {"n": n}) for n in range(params)]
 
-        async with conversation({"add": handler}) as (_, wire):
-            await wire.send(request(1))
-            answer = await wire.receive()
-        assert code_of(answer) == (1, code)
+    calls: list[Any] = []
+    handlers = {"log": calls.append, "add": lambda _: None}
+    async with conversation(handlers, codec=Splitting()) as (peer, wire):
+        await wire.send(notification("flood", {"n": 2}), notification("log"), request(1))
+        assert await wire.receive() == success(1)
+        peer.notify("log", 0)
+        peer.notify("log", 2)
+        assert await wire.receive() == notification("flood", {"n": 0})
+        assert await wire.receive() == notification("flood", {"n": 1})
+    assert calls == [0, 1]
+
+
+async def test_the_codec_may_be_exchanged_in_the_middle_of_a_read():
+    class Loud(Bare):
+        def decode_params(self, method: str, raw: Any) -> Any:
+            return str(raw).upper()
+
+        def encode_result(self, method: str, result: Any) -> Any:
+            return f"{result}!"
+
+    def exchange(params: Any) -> Any:
+        peer.codec = Loud()
+        return params
+
+    async with conversation({"log": exchange, "add": lambda params: params}) as (peer, wire):
+        first, second = (request(number, params={"a": "b"}) for number in (1, 2))
+        await wire.send(first, notification("log"), second)
+        assert await wire.receive() == success(1, {"a": "b"})
+        assert await wire.receive() == success(2, "{'A': 'B'}!")
+
+
+async def test_what_is_no_message_is_answered_and_the_next_one_served():
+    async with conversation({"add": lambda _: "served"}) as (_, wire):
+        await wire.send(
+            b"Content-Length: 1\r\n\r\n{",
+            b"Content-Length: 2\r\n\r\n[]",
+            b"Content-Length: 2\r\nContent-Type: x; charset=utf-16\r\n\r\n{}",
+            request(1),
+        )
+        assert code_of(await wire.receive()) == (None, ErrorCode.PARSE_ERROR)
+        assert code_of(await wire.receive()) == (None, ErrorCode.INVALID_REQUEST)
+        assert code_of(await wire.receive()) == (None, ErrorCode.PARSE_ERROR)
+        assert await wire.receive() == success(1, "served")
+
+
+def gated() -> dict[str, Any]:
+    names = ("initialize", "add")
+    methods = [Method(name=each, kind="request", direction="client_to_server") for each in names]
+    return {"table": Table(methods), "gate": LifecycleGate()}
+
+
+async def test_what_comes_too_early_waits_for_the_answer_of_initialize():
+    initialize = Waiting("welcome")
+    handlers = {"initialize": initialize, "add": lambda _: "added"}
+    async with conversation(handlers, **gated()) as (_, wire):
+        await wire.send(request(0, "initialize"), request(1), request(2))
+        await initialize.started.wait()
+        await wire.send(request(1))
+        assert code_of(await wire.receive()) == (1, ErrorCode.INVALID_REQUEST)
+        initialize.finish.set()
+        assert await wire.receive() == success(0, "welcome")
+        assert await wire.receive() == success(1, "added")
+        assert await wire.receive() == success(2, "added")
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+async def test_what_waits_for_initialize_is_answered_if_it_is_cancelled_or_the_peer_left(cancels):
+    initialize = Waiting()
+    async with conversation({"initialize": initialize}, **gated()) as (_, wire):
+        await wire.send(request(0, "initialize"), request(1))
+        await initialize.started.wait()
+        if cancels:
+            await wire.send(cancel(0))
+            await initialize.cancelled.wait()
+    answers = [code_of(answer) for answer in await wire.rest()]
+    assert answers == [(0, CANCELLED), (1, ErrorCode.SERVER_NOT_INITIALIZED)]
+
+
+async def test_a_cancelled_request_is_answered_once_at_whatever_time_its_cancel_comes():
+    waiting, later = Waiting(), Waiting()
+    handlers = {"wait": lambda n: (later if n else waiting)(n), "add": lambda _: "served"}
+    async with conversation(handlers) as (_, wire):
+        await wire.send(request(1, "wait"), cancel(1), request(2), cancel(2), cancel(2))
+        assert code_of(await wire.receive()) == (1, CANCELLED)
+        assert await wire.receive() == success(2, "served")
+        await waiting.cancelled.wait()
+        await wire.send(request("1", "wait", {"n": 2}))
+        await later.started.wait()
+        await wire.send(cancel(1), cancel("1"), cancel("1"))
+        assert code_of(await wire.receive()) == ("1", CANCELLED)
+        await later.cancelled.wait()
+    assert await wire.rest() == []
+
+
+async def test_the_id_of_a_cancelled_request_may_be_used_while_its_handler_ends():
+    ended = anyio.Event()
+
+    async def stubborn() -> str:
+        with anyio.CancelScope(shield=True):
+            await ended.wait()
+        return "too late"
+
+    async def second() -> str:
+        await anyio.lowlevel.checkpoint()
+        return "second"
+
+    handlers = {"wait": lambda _: stubborn(), "add": lambda _: second()}
+    async with conversation(handlers) as (_, wire):
+        await wire.send(request(1, "wait"))
+        await wire.send(cancel(1))
+        assert code_of(await wire.receive()) == (1, CANCELLED)
+        await wire.send(request(1, "add"))
+        ended.set()
+        assert await wire.receive() == success(1, "second")
+    assert await wire.rest() == []
+
+
+async def test_a_cancelled_handler_that_fails_with_a_group_affects_no_other():
+    started = anyio.Event()
+
+    async def fail_at_the_end() -> None:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("in the clean-up")
+
+    async def handler() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(fail_at_the_end)
+            await anyio.sleep_forever()
+
+    handlers = {"wait": lambda _: handler(), "add": lambda _: "alive"}
+    async with conversation(handlers) as (_, wire):
+        await wire.send(request(1, "wait"))
+        await started.wait()
+        await wire.send(cancel(1), request(2))
+        assert code_of(await wire.receive()) == (1, CANCELLED)
+        assert await wire.receive() == success(2, "alive")
+    assert await wire.rest() == []
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_nothing_internal_leaks_from_a_crash(waits, caplog):
+    def crash(_: Any) -> Any:
+        if waits:
+            return crash_later()
+        raise ValueError("the secret is 42")
+
+    async def crash_later() -> None:
+        await anyio.lowlevel.checkpoint()
+        raise ValueError("the secret is 42")
+
+    async with conversation({"wait": crash, "add": lambda _: "alive"}) as (_, wire):
+        await wire.send(request(1, "wait"))
+        answer = await wire.receive()
+        assert code_of(answer) == (1, INTERNAL)
+        assert answer["error"].keys() == {"code", "message"}
+        assert "42" not in answer["error"]["message"]
+        await wire.send(request(2))
+        assert await wire.receive() == success(2, "alive")
+    assert "the secret is 42" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (RPCError(-32001, "no", {"why": 1}), {"code": -32001, "message": "no", "data": {"why": 1}}),
+        (RPCError(-32001, "no", object()), {"code": -32001, "message": "no"}),
+        (RequestFailed(-32001, "theirs"), None),
+        (RemoteProtocolError("theirs"), None),
+        (ConnectionClosed("theirs"), None),
+        (object(), None),
+        (float("nan"), None),
+        ({"deep": {1, 2}}, None),
+    ],
+)
+async def test_only_what_a_handler_means_as_its_answer_is_one(outcome, error):
+    def handler(_: Any) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async with conversation({"add": handler}) as (_, wire):
+        await wire.send(request(1))
+        answer = await wire.receive()
+    if error is not None:
+        assert answer["error"] == error
+    else:
+        assert code_of(answer) == (1, INTERNAL)
         assert "theirs" not in answer["error"]["message"]
-        if code != INTERNAL:
-            assert answer["error"] == {"code": code, "message": "no", "data": {"why": 1}}
 
-    async def test_params_that_do_not_fit_are_refused_with_the_field(self):
-        async with conversation({"add": lambda _: None}) as (_, wire):
-            await wire.send(request(1, params=[1]))
-            answer = await wire.receive()
+
+async def test_a_failing_notification_is_logged_and_wrong_params_of_a_request_are_refused(caplog):
+    def fail(_: Any) -> Any:
+        raise ValueError("broken handler")
+
+    waiting = Waiting()
+    async with conversation({"log": fail, "flood": waiting, "add": str}) as (_, wire):
+        await wire.send(notification(), notification(params=[1]), notification("flood"))
+        await wire.send(request(1, params=[1]))
+        answer = await wire.receive()
         assert code_of(answer) == (1, ErrorCode.INVALID_PARAMS)
         assert answer["error"]["message"] == "params: expected an object, got an array"
-
-    @pytest.mark.parametrize("result", [object(), float("nan"), {"deep": {1, 2}}])
-    async def test_a_result_that_cannot_be_written_is_an_internal_error(self, result):
-        async with conversation({"add": lambda _: result}) as (_, wire):
-            await wire.send(request(1))
-            assert code_of(await wire.receive()) == (1, INTERNAL)
-
-    async def test_an_error_whose_data_cannot_be_written_goes_without_them(self):
-        def handler(_: Any) -> Any:
-            raise RPCError(-32001, "no", object())
-
-        async with conversation({"add": handler}) as (_, wire):
-            await wire.send(request(1))
-            answer = await wire.receive()
-        assert answer["error"] == {"code": -32001, "message": "no"}
-
-    async def test_a_failing_notification_is_logged_and_affects_nothing_else(self, caplog):
-        def fail(_: Any) -> Any:
-            raise ValueError("broken handler")
-
-        handlers = {"log": fail, "flood": lambda _: fail(None), "add": lambda _: "alive"}
-        async with conversation(handlers) as (_, wire):
-            await wire.send(notification(), notification(params=[1]), request(1))
-            assert await wire.receive() == success(1, "alive")
-        assert "broken handler" in caplog.text
-        assert "params: expected an object" in caplog.text
-
-    async def test_a_notification_handler_that_would_wait_is_reported(self, caplog):
-        waiting = Waiting()
-        async with conversation({"log": waiting, "add": lambda _: None}) as (_, wire):
-            await wire.send(notification(), request(1))
-            assert await wire.receive() == success(1)
-            assert not waiting.started.is_set()
-        assert "must not be async" in caplog.text
+        assert not waiting.started.is_set()
+    assert "broken handler" in caplog.text
+    assert "params: expected an object" in caplog.text
+    assert "must not be async" in caplog.text
 
 
 async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules():
@@ -402,30 +344,20 @@ async def test_a_protocol_of_its_own_with_lines_and_other_cancel_rules():
         answers_cancelled=False,
         answers_invalid=False,
     )
-    table = Table(
-        [
-            Method(name="tools/call", kind="request", direction="client_to_server"),
-            Method(name="ping", kind="request", direction="both"),
-            Method(name="notifications/message", kind="notification", direction="both"),
-        ]
-    )
     waiting = Waiting()
-    handlers = {"tools/call": waiting, "ping": lambda _: {}}
-    options: dict[str, Any] = {"table": table, "dialect": dialect, "framing": LINES}
-    async with conversation(handlers, **options) as (peer, wire):
-        await wire.send(
-            b"noise on the line\n", request("a", "tools/call"), cancel("a"), request("b", "ping")
-        )
+    handlers = {"wait": waiting, "add": lambda _: {}}
+    async with conversation(handlers, dialect=dialect, framing=LINES) as (peer, wire):
+        await wire.send(b"noise\n", request("a", "wait"), cancel("a"), request("b"))
         assert await wire.receive() == success("b", {})
         await waiting.started.wait()
         await wire.send(notification("notifications/cancelled", {"requestId": "a"}))
         await waiting.cancelled.wait()
-        call = peer.start_call("ping")
+        call = peer.start_call("add")
         peer.abandon(call)
-        assert await wire.receive() == request(call.id, "ping")
+        assert await wire.receive() == request(call.id)
         gone = notification("notifications/cancelled", {"requestId": call.id})
         assert await wire.receive() == gone
-        peer.notify("notifications/message", {"text": "two\nlines"})
+        peer.notify("log", {"text": "two\nlines"})
         assert (await wire.receive())["params"] == {"text": "two\nlines"}
     assert await wire.rest() == []
 
@@ -439,13 +371,85 @@ async def test_nothing_that_passes_is_logged(caplog):
 
 
 async def test_a_handler_of_a_method_that_is_not_received_is_refused():
-    ours, _ = memory_pair()
+    transport, codec = StreamTransport(memory_pair()[0]), codec_for(Revision.CURRENT)
     for side, name in (("server", "chat/promt"), ("client", "chat/prompt")):
+        handlers = {name: lambda _: None}
         with pytest.raises(LocalProtocolError, match=f"a {side} receives no method '{name}'"):
-            Peer(
-                StreamTransport(ours),
-                side=side,
-                table=ECA,
-                codec=codec_for(Revision.CURRENT),
-                handlers={name: lambda _: None},
-            )
+            Peer(transport, side=side, table=ECA, codec=codec, handlers=handlers)
+
+
+async def test_a_call_gets_its_result_or_raises_the_error_of_the_other_side():
+    async with conversation({}) as (peer, wire):
+        first = peer.start_call("add", {"a": 1})
+        second, third = peer.start_call("add"), peer.start_call("add")
+        assert await wire.receive() == request(first.id, "add", {"a": 1})
+        assert await wire.receive() == request(second.id, "add")
+        error = {"code": 5, "message": "no", "data": [1]}
+        await wire.send(success(second.id, [2]), success(first.id, [1]))
+        await wire.send({"jsonrpc": "2.0", "id": third.id, "error": error})
+        assert await first.result() == [1]
+        assert await second.result(deadline=5) == [2]
+        with pytest.raises(RequestFailed) as caught:
+            await third.result()
+        assert not peer.pending_calls
+    assert (caught.value.code, caught.value.data, caught.value.method) == (5, [1], "add")
+
+
+async def test_a_call_that_is_given_up_says_so_once_and_its_late_answer_is_ignored():
+    async with conversation({"add": lambda _: "alive"}) as (peer, wire):
+        with pytest.raises(DeadlineExceeded, match="add"):
+            await peer.call("add", deadline=0.001)
+        sent = await wire.receive()
+        assert await wire.receive() == cancel(sent["id"])
+        await wire.send(success(sent["id"], "late"), request(9))
+        assert await wire.receive() == success(9, "alive")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(peer.call, "add")
+            sent = await wire.receive()
+            tasks.cancel_scope.cancel()
+        assert await wire.receive() == cancel(sent["id"])
+        call = peer.start_call("add")
+        peer.abandon(call)
+        peer.abandon(call)
+        assert await wire.receive() == request(call.id, "add")
+        assert await wire.receive() == cancel(call.id)
+        assert not peer.pending_calls
+    assert await wire.rest() == []
+
+
+async def test_what_cannot_be_written_is_refused_and_leaves_no_call_behind():
+    async with conversation({}) as (peer, wire):
+        with pytest.raises(LocalProtocolError):
+            peer.start_call("add", {"x": float("inf")})
+        with pytest.raises(LocalProtocolError):
+            peer.notify("log", object())
+        assert not peer.pending_calls
+        assert not peer._endpoint.pending_calls
+    assert await wire.rest() == []
+
+
+async def test_a_handler_may_call_back_while_its_request_runs():
+    async def ask_back() -> Any:
+        return await peer.call("add", {"back": True})
+
+    async with conversation({"wait": lambda _: ask_back()}) as (peer, wire):
+        await wire.send(request(1, "wait"))
+        question = await wire.receive()
+        await wire.send(success(question["id"], "yes"))
+        assert await wire.receive() == success(1, "yes")
+
+
+async def test_thousands_of_requests_at_once_are_answered_once_each():
+    handlers = {"add": lambda params: params["n"], "wait": lambda params: later(params["n"])}
+    count = 2000
+
+    async def later(n: int) -> int:
+        await anyio.lowlevel.checkpoint()
+        return n
+
+    async with conversation(handlers) as (_, wire):
+        await wire.send(*(request(n, "wait" if n % 2 else "add", {"n": n}) for n in range(count)))
+        answers = [await wire.receive() for _ in range(count)]
+    assert await wire.rest() == []
+    assert sorted(answer["id"] for answer in answers) == list(range(count))
+    assert all(answer["id"] == answer["result"] for answer in answers)

@@ -37,29 +37,58 @@ pytestmark = pytest.mark.anyio
 CANCELLED = ErrorCode.REQUEST_CANCELLED
 
 
-class Far(Wire):
-    """The other end, which can close the connection."""
+class Odd:
+    """A transport that is silent, or fails in one of its methods with an error."""
 
-    async def leave(self) -> None:
-        await self.transport.aclose()
+    def __init__(self, **errors: Exception) -> None:
+        self._errors = errors
+
+    async def _do(self, name: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        if name in self._errors:
+            raise self._errors[name]
+
+    async def receive(self) -> bytes:
+        await self._do("receive")
+        if "close" not in self._errors:
+            await anyio.sleep_forever()
+        return b""
+
+    async def send(self, data: bytes) -> None:
+        await self._do("send")
+
+    async def aclose(self) -> None:
+        await self._do("close")
 
 
-def pair(handlers: Any, *, limit: int = 2**22, **options: Any) -> tuple[Peer, Far]:
-    near, far = memory_pair(limit=limit)
+def peer_on(transport: Any, handlers: Any, **options: Any) -> Peer:
     options = {"side": "server", "table": TABLE, "codec": Bare(), **options}
-    return Peer(StreamTransport(near), handlers=handlers, **options), Far(far)
+    return Peer(StreamTransport(transport), handlers=handlers, **options)
+
+
+def pair(handlers: Any, *, limit: int = 2**22, **options: Any) -> tuple[Peer, Wire]:
+    near, far = memory_pair(limit=limit)
+    return peer_on(near, handlers, **options), Wire(far)
 
 
 async def forever() -> None:
     await anyio.sleep_forever()
 
 
+WAITS = {"wait": lambda _: forever()}
+
+
 def finish_writing(wire: Wire) -> None:
     wire.transport.close_writing()  # type: ignore[attr-defined]
 
 
+async def serve(peer: Peer) -> End:
+    async with peer:
+        return await peer.serve()
+
+
 async def test_the_end_of_input_ends_calls_and_answers_what_runs():
-    peer, wire = pair({"wait": lambda _: forever()})
+    peer, wire = pair(WAITS)
     await wire.send(request(1, "wait"), request(2, "wait"))
     finish_writing(wire)
     async with peer:
@@ -78,25 +107,19 @@ async def test_the_end_of_input_ends_calls_and_answers_what_runs():
     assert sorted(code_of(answer) for answer in rest[1:]) == [(1, CANCELLED), (2, CANCELLED)]
 
 
-async def test_input_that_ends_inside_a_message_is_answered_and_distinguished():
-    peer, wire = pair({})
-    await wire.send(b"Content-Length: 10\r\n\r\n{")
-    finish_writing(wire)
-    async with peer:
-        end = await peer.serve()
-    assert end.kind == "truncated"
-    assert code_of(*await wire.rest()) == (None, ErrorCode.PARSE_ERROR)
-
-
 @pytest.mark.requirement("W-13i")
-async def test_a_fatal_error_is_answered_with_id_null_and_ends_the_conversation():
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [(b"Content-Length: 10\r\n\r\n{", "truncated"), (b"Content-Length: x\r\n\r\n", "invalid")],
+)
+async def test_an_error_that_ends_the_input_is_answered_with_id_null(last, kind):
     calls: list[Any] = []
     peer, wire = pair({"log": calls.append})
-    await wire.send(notification(), b"Content-Length: x\r\n\r\n", notification())
-    async with peer:
-        end = await peer.serve()
-        assert end.kind == "invalid"
-        assert peer.end == end
+    await wire.send(notification(), last)
+    await wire.send(notification()) if kind == "invalid" else finish_writing(wire)
+    end = await serve(peer)
+    assert end.kind == kind
+    assert peer.end == end
     assert code_of(*await wire.rest()) == (None, ErrorCode.PARSE_ERROR)
     assert calls == [None]
 
@@ -125,7 +148,7 @@ async def test_close_before_serving_ends_it_at_once():
 
 
 async def test_a_broken_pipe_ends_everything_and_nothing_raises():
-    peer, wire = pair({"wait": lambda _: forever(), "add": lambda _: wire.leave()})
+    peer, wire = pair(WAITS | {"add": lambda _: wire.transport.aclose()})
     async with peer:
         call = peer.start_call("add")
         await wire.send(request(1, "wait"), request(2, "add"), request(3, "add"))
@@ -138,20 +161,7 @@ async def test_a_broken_pipe_ends_everything_and_nothing_raises():
 
 
 async def test_a_waiting_writer_fails_when_the_reader_is_gone():
-    class Broken:
-        async def receive(self) -> bytes:
-            await anyio.sleep_forever()
-            return b""
-
-        async def send(self, data: bytes) -> None:
-            raise BrokenPipeError("nobody is there")
-
-        async def aclose(self) -> None:
-            pass
-
-    async with Peer(
-        StreamTransport(Broken()), side="server", table=TABLE, codec=Bare(), handlers={}
-    ) as peer:
+    async with peer_on(Odd(send=BrokenPipeError("nobody is there")), {}) as peer:
         call = peer.start_call("add", {"text": "x" * 100_000})
         await peer.transport.drain()
         assert (await peer.serve()).kind == "broken"
@@ -162,39 +172,35 @@ async def test_a_waiting_writer_fails_when_the_reader_is_gone():
             peer.notify("log")
 
 
-async def test_an_error_of_reading_ends_the_conversation():
-    class Broken:
-        async def receive(self) -> bytes:
-            raise OSError("bad device")
-
-        async def send(self, data: bytes) -> None:
-            pass
-
-        async def aclose(self) -> None:
-            pass
-
-    async with Peer(
-        StreamTransport(Broken()), side="server", table=TABLE, codec=Bare(), handlers={}
-    ) as peer:
-        assert await peer.serve() == End("broken", "reading failed: bad device")
+async def test_only_an_error_of_reading_is_an_end():
+    end = await serve(peer_on(Odd(receive=OSError("bad device")), {}))
+    assert end == End("broken", "reading failed: bad device")
+    with pytest.raises(ConnectionResetError):
+        await serve(peer_on(Odd(close=ConnectionResetError()), {}))
+    await anyio.sleep(0)  # no cancelled scope is left behind
+    peer = peer_on(Odd(send=ZeroDivisionError()), {})
+    peer.notify("log")
+    with pytest.raises(ExceptionGroup) as caught:
+        await serve(peer)
+    assert caught.group_contains(ZeroDivisionError)
 
 
 async def test_leaving_ends_a_serve_in_another_task():
     ends: list[End] = []
 
-    async def serve() -> None:
+    async def record_end() -> None:
         ends.append(await peer.serve())
 
     peer, wire = pair({})
     async with anyio.create_task_group() as tasks, peer:
-        tasks.start_soon(serve)
+        tasks.start_soon(record_end)
         await wire.send(notification())
         await anyio.lowlevel.checkpoint()
     assert [end.kind for end in ends] == ["closed"]
 
 
 async def test_an_exception_of_the_body_comes_out_as_it_is():
-    peer, wire = pair({"wait": lambda _: forever()})
+    peer, wire = pair(WAITS)
     await wire.send(request(1, "wait"))
     finish_writing(wire)
 
@@ -209,7 +215,7 @@ async def test_an_exception_of_the_body_comes_out_as_it_is():
 
 
 async def test_an_exception_of_the_body_survives_an_outer_cancellation():
-    peer, _ = pair({"wait": lambda _: forever()})
+    peer, _ = pair(WAITS)
 
     async def body() -> None:
         async with peer:
@@ -257,15 +263,10 @@ async def test_a_cancelled_serve_ends_pending_and_later_calls():
 
 
 async def test_a_deadline_around_a_peer_raises_a_timeout_and_nothing_else():
-    peer, wire = pair({"wait": lambda _: forever()})
+    peer, wire = pair(WAITS)
     await wire.send(request(1, "wait"))
-
-    async def body() -> None:
-        async with peer:
-            await peer.serve()
-
     with pytest.raises(TimeoutError), anyio.fail_after(0.01):
-        await body()
+        await serve(peer)
     assert code_of(*await wire.rest()) == (1, CANCELLED)
 
 
@@ -277,13 +278,9 @@ def test_a_task_cancelled_by_asyncio_itself_still_answers_and_flushes():
             started.set()
             await asyncio.sleep(60)
 
-        async def run() -> None:
-            async with peer:
-                await peer.serve()
-
         peer, wire = pair({"wait": lambda _: wait()})
         await wire.send(request(1, "wait"))
-        task = asyncio.create_task(run())
+        task = asyncio.create_task(serve(peer))
         await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -310,8 +307,7 @@ async def test_a_handler_that_will_not_end_costs_no_answer():
     finish_writing(wire)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read_and_release, wire)
-        async with peer:
-            await peer.serve()
+        await serve(peer)
     assert await wire.rest() == []
 
 
@@ -326,52 +322,6 @@ async def test_a_deaf_peer_delays_leaving_only_so_long():
             finish_writing(wire)
             await peer.serve()
     assert len(await wire.rest()) == 1
-
-
-async def test_an_error_of_the_writer_is_not_swallowed():
-    class Faulty:
-        async def receive(self) -> bytes:
-            await anyio.sleep_forever()
-            return b""
-
-        async def send(self, data: bytes) -> None:
-            raise ZeroDivisionError
-
-        async def aclose(self) -> None:
-            pass
-
-    async def body() -> None:
-        async with Peer(
-            StreamTransport(Faulty()), side="server", table=TABLE, codec=Bare(), handlers={}
-        ) as peer:
-            peer.notify("log")
-            await peer.serve()
-
-    with pytest.raises(ExceptionGroup) as caught:
-        await body()
-    assert caught.group_contains(ZeroDivisionError)
-
-
-async def test_a_transport_that_fails_to_close_leaves_no_cancelled_scope_behind():
-    class Reset:
-        async def receive(self) -> bytes:
-            return b""
-
-        async def send(self, data: bytes) -> None:
-            await anyio.lowlevel.checkpoint()
-
-        async def aclose(self) -> None:
-            raise ConnectionResetError
-
-    peer = Peer(StreamTransport(Reset()), side="server", table=TABLE, codec=Bare(), handlers={})
-
-    async def body() -> None:
-        async with peer:
-            await peer.serve()
-
-    with pytest.raises(ConnectionResetError):
-        await body()
-    await anyio.sleep(0)
 
 
 async def test_reading_waits_while_too_much_is_unwritten(monkeypatch):
@@ -453,16 +403,8 @@ class Scripted:
         return how
 
 
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("wait"), st.integers(0, 4), st.sampled_from([None, {"crash": True}])),
-        st.tuples(st.just("add"), st.integers(0, 4), st.none()),
-        st.tuples(st.just("cancel"), st.integers(0, 4), st.none()),
-        st.tuples(st.just("finish"), st.integers(0, 4), st.none()),
-        st.tuples(st.just("let it run"), st.integers(0, 3), st.none()),
-    ),
-    max_size=30,
-)
+KINDS = ["wait", "crash", "add", "cancel", "finish", "let it run"]
+steps = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 4)), max_size=30)
 
 
 @settings(max_examples=40)
@@ -472,10 +414,11 @@ async def test_every_request_is_answered_once_under_any_interleaving(steps, how)
     sent: list[int] = []
     with anyio.CancelScope() as scope:
         async with conversation({"wait": handlers, "add": lambda _: 1}) as (peer, wire):
-            for what, number, params in steps:
-                if what in {"wait", "add"}:
+            for what, number in steps:
+                if what in {"wait", "crash", "add"}:
                     sent.append(number)
-                    await wire.send(request(number, what, params))
+                    method, params = ("wait", {"crash": True}) if what == "crash" else (what, None)
+                    await wire.send(request(number, method, params))
                 elif what == "cancel":
                     await wire.send(cancel(number))
                 elif what == "finish" and number < len(handlers.open):
@@ -500,10 +443,13 @@ async def test_every_request_is_answered_once_under_any_interleaving(steps, how)
 
 
 async def test_a_peer_runs_in_a_task_group_of_its_caller_and_any_task_may_close_it():
-    peer, wire = pair({"wait": lambda _: forever()})
+    peer, wire = pair(WAITS)
 
     async def open_and_leave() -> None:
         await tasks.start(peer.run)
+
+    async def close() -> None:
+        peer.close()
 
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
@@ -514,12 +460,8 @@ async def test_a_peer_runs_in_a_task_group_of_its_caller_and_any_task_may_close_
             await wire.send(request(1, "wait"))
             call = peer.start_call("add")
             await anyio.wait_all_tasks_blocked()
-            tasks.start_soon(_close, peer)
+            tasks.start_soon(close)
             with pytest.raises(ConnectionClosed):
                 await call.result()
     assert peer.closed
     assert code_of((await wire.rest())[-1]) == (1, CANCELLED)
-
-
-async def _close(peer: Peer) -> None:
-    peer.close()

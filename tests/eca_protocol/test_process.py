@@ -71,8 +71,12 @@ async def test_bytes_go_both_ways():
     assert await child.end(PATIENT) == 0
 
 
-async def test_a_child_that_ends_on_its_own_is_waited_for():
-    child = shell("exit 7")
+@pytest.mark.parametrize("missing", [[], ["pidfd_open"]])
+async def test_a_child_that_ends_on_its_own_is_waited_for(missing, monkeypatch):
+    for name in missing:
+        monkeypatch.delattr(os, name)
+    child = shell("read line; exit 7")
+    await child.transport.send(b"\n")
     assert await child.wait() == 7
     assert await child.wait() == 7
     assert child.returncode == 7
@@ -80,35 +84,22 @@ async def test_a_child_that_ends_on_its_own_is_waited_for():
     assert await child.end() == 7
 
 
-async def test_a_child_that_heeds_the_end_of_input_needs_no_signal():
-    child = python("import sys; sys.stdin.read(); sys.exit(3)")
-    assert await child.end(PATIENT) == 3
+SLEEP = "print('up', flush=True); time.sleep(60)"
 
 
-async def test_a_child_that_ignores_the_end_of_input_is_terminated():
-    child = python("print('up', flush=True); import time; time.sleep(60)")
+@pytest.mark.parametrize(
+    ("code", "periods", "result"),
+    [
+        ("print('up', flush=True); sys.stdin.read(); sys.exit(3)", PATIENT, 3),
+        (SLEEP, GracePeriods(after_stdin=0.05), -signal.SIGTERM),
+        (f"signal.signal(15, lambda *_: sys.exit(9)); {SLEEP}", GracePeriods(after_stdin=0.05), 9),
+        (f"signal.signal(15, signal.SIG_IGN); {SLEEP}", QUICK, -signal.SIGKILL),
+    ],
+)
+async def test_a_child_is_ended_as_softly_as_it_lets_us(code, periods, result):
+    child = python(f"import signal, sys, time; {code}")
     await line(child)
-    assert await child.end(GracePeriods(after_stdin=0.05)) == -signal.SIGTERM
-
-
-async def test_a_child_that_cleans_up_on_termination_is_let():
-    child = python(
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n"
-        "print('up', flush=True); time.sleep(60)"
-    )
-    await line(child)
-    assert await child.end(GracePeriods(after_stdin=0.05)) == 9
-
-
-async def test_a_child_that_ignores_termination_is_killed():
-    child = python(
-        "import signal, time\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "print('up', flush=True); time.sleep(60)"
-    )
-    await line(child)
-    assert await child.end(QUICK) == -signal.SIGKILL
+    assert await child.end(periods) == result
 
 
 async def test_a_child_blocked_on_its_output_can_still_leave():
@@ -153,7 +144,10 @@ async def test_a_descendant_outside_the_group_is_ended_with_it(code):
     await gone(outside)
 
 
-async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child():
+@pytest.mark.parametrize("missing", [[], ["pidfd_open"]])
+async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child(missing, monkeypatch):
+    for name in missing:
+        monkeypatch.delattr(os, name)
     child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
     remaining = int(await line(child))
     assert await child.end(PATIENT) != 0
@@ -268,16 +262,6 @@ async def test_a_child_starts_in_the_directory_of_a_descriptor_wherever_its_path
     assert await child.end(PATIENT) == 0
 
 
-async def test_an_interpreter_that_knows_no_descriptors_of_processes_waits_all_the_same(
-    monkeypatch,
-):
-    monkeypatch.delattr(os, "pidfd_open")
-    child = shell("read line; exit 7")
-    await child.transport.send(b"\n")
-    assert await child.wait() == 7
-    assert await child.end() == 7
-
-
 @pytest.mark.parametrize("missing", [["pidfd_open"], ["pidfd_open", "waitid"]])
 async def test_without_such_descriptors_nothing_of_a_child_is_left_either(missing, monkeypatch):
     for name in missing:
@@ -297,16 +281,6 @@ async def test_a_child_reaped_elsewhere_has_ended(monkeypatch):
     os.waitpid(child.pid, 0)
     with anyio.fail_after(5):
         assert await child.end() == 0
-
-
-async def test_without_such_descriptors_a_job_in_a_group_of_its_own_ends_with_the_child(
-    monkeypatch,
-):
-    monkeypatch.delattr(os, "pidfd_open")
-    child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
-    remaining = int(await line(child))
-    assert await child.end(PATIENT) != 0
-    await gone(remaining)
 
 
 async def test_a_child_that_cannot_be_looked_after_is_not_left(monkeypatch):

@@ -25,19 +25,12 @@ def test_the_scheme_decides_which_proxy_it_is(url, proxies, expected):
     assert proxy_for(url, proxies) == expected
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://localhost:11434/",
-        "http://LOCALHOST/",
-        "http://a.localhost/",
-        "http://127.0.0.1:1/",
-        "http://127.8.8.8/",
-        "http://[::1]:8080/",
-    ],
-)
-def test_this_machine_is_never_asked_through_a_proxy(url):
-    assert proxy_for(url, {"http": PROXY}) is None
+LOCAL = "localhost:11434 LOCALHOST a.localhost 127.0.0.1:1 127.8.8.8 [::1]:8080"
+
+
+@pytest.mark.parametrize("host", LOCAL.split())
+def test_this_machine_is_never_asked_through_a_proxy(host):
+    assert proxy_for(f"http://{host}/", {"http": PROXY}) is None
 
 
 @pytest.mark.parametrize(

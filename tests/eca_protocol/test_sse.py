@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.errors import LocalProtocolError, RemoteProtocolError
 from eca_protocol.sse import SSEDecoder, SSEvent, encode_comment, encode_event
+from tests.eca_protocol.wire import cut
 
 
 def decoded(*pieces: bytes, max_event: int = 2**20) -> list[SSEvent | str]:
@@ -31,19 +30,16 @@ def message(data: str, **fields: Any) -> SSEvent:
     return SSEvent(**{"event": "message", "data": data} | fields)
 
 
+EXAMPLE = b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third\n\n"
+EVENTS = [message("first event", id="1"), *(message(x, id="") for x in ("second event", " third"))]
+ENDS = (b"", b"\n", b"\r", b"\r\n")
+
+
 @pytest.mark.parametrize(
     ("stream", "events"),
     [
         (b"data: YHOO\ndata: +2\ndata: 10\n\n", [message("YHOO\n+2\n10")]),
-        (
-            (b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\n"
-            b"data:  third\n\n"),
-            [
-                message("first event", id="1"),
-                message("second event", id=""),
-                message(" third", id=""),
-            ],
-        ),
+        (EXAMPLE, EVENTS),
         (b"data\n\ndata\ndata\n\ndata:", [message(""), message("\n"), message("")]),
         (b"data:test\n\ndata: test\n\n", [message("test"), message("test")]),
         (b"event: add\ndata: 73\n\ndata: 1\n\n", [message("73", event="add"), message("1")]),
@@ -64,58 +60,40 @@ def message(data: str, **fields: Any) -> SSEvent:
         (b"data: [DONE]\n\n", [message("[DONE]")]),
         (b"", []),
         (b"\n\n\r\r\n", []),
+        (b"event: last", []),
+        (b"event: last\r", []),
+        *((b"event: last\ndata: 2" + end, [message("2", event="last")]) for end in ENDS),
     ],
-)  # fmt: skip
+)
 def test_events_are_read_by_the_standard(stream, events):
     assert decoded(stream) == events
     assert decoded(*(stream[i : i + 1] for i in range(len(stream)))) == events
 
 
-@pytest.mark.parametrize("end", [b"", b"\n", b"\r", b"\r\n"])
-def test_an_event_that_the_end_cuts_short_is_given_with_its_data(end):
-    assert decoded(b"data: 1\n\nevent: last\ndata: 2" + end) == [
-        message("1"),
-        message("2", event="last"),
-    ]
-    assert decoded(b"event: last" + end) == []
-
-
-def test_half_an_id_at_the_end_is_no_id():
-    decoder = SSEDecoder()
-    assert decoder.feed(b"id: 122\ndata: 1\n\ndata: 2\nid: 12") == [message("1", id="122")]
-    assert decoder.close() == [message("2", id="122")]
-    assert decoder.last_event_id == "122"
-
-
-def test_what_a_reconnection_needs_is_stored():
+def test_what_a_reconnection_needs_is_stored_and_half_an_id_at_the_end_is_none():
     decoder = SSEDecoder()
     assert (decoder.last_event_id, decoder.retry) == (None, None)
-    decoder.feed(b"id: 5\nretry: 1000\n")
+    decoder.feed(b"id: 122\nretry: 1000\n")
     assert decoder.last_event_id is None
-    decoder.feed(b"\n")
-    assert (decoder.last_event_id, decoder.retry) == ("5", 1000)
-    decoder.close()
-    assert decoder.last_event_id == "5"
-
-
-def test_nothing_is_taken_after_the_end():
-    decoder = SSEDecoder()
-    decoder.close()
+    assert decoder.feed(b"data: 1\n\ndata: 2\nid: 12") == [message("1", id="122", retry=1000)]
+    assert (decoder.last_event_id, decoder.retry) == ("122", 1000)
+    assert decoder.close() == [message("2", id="122")]
+    assert decoder.last_event_id == "122"
     assert decoder.close() == []
     with pytest.raises(LocalProtocolError, match="after the end"):
         decoder.feed(b"data: 1\n\n")
 
 
-@pytest.mark.parametrize(
-    "too_long",
-    [
-        b"data: 12345",
-        b"data: 12345\n",
-        b"data:123\ndata:123\ndata:34\n",
-        b":3456789abc\n",
-        b"x" * 11,
-    ],
+TOO_LONG = (
+    b"data: 12345",
+    b"data: 12345\n",
+    b"data:123\ndata:123\ndata:34\n",
+    b":3456789abc\n",
+    b"x" * 11,
 )
+
+
+@pytest.mark.parametrize("too_long", TOO_LONG)
 def test_an_event_beyond_the_limit_is_an_error_after_the_events_before_it(too_long):
     decoder = SSEDecoder(max_event=10)
     assert decoder.feed(b"data: 1234\n\n" + too_long) == [message("1234")]
@@ -128,17 +106,15 @@ def test_an_event_beyond_the_limit_is_an_error_after_the_events_before_it(too_lo
 
 
 def test_comments_do_not_count():
-    assert decoded(b": 2345678\n" * 9 + b"data: 1234\n" + b": 2345678\n" * 9, max_event=10) == [
-        message("1234")
-    ]
+    comments = b": 2345678\n" * 9
+    assert decoded(comments + b"data: 1234\n" + comments, max_event=10) == [message("1234")]
 
 
 def test_events_are_written_one_line_a_field():
     assert encode_event("a") == b"data: a\n\n"
     assert encode_event("") == b"data: \n\n"
-    assert encode_event("a\nb\r\nc\rd", event="e", id="") == (
-        b"event: e\nid: \ndata: a\ndata: b\ndata: c\ndata: d\n\n"
-    )
+    written = b"event: e\nid: \ndata: a\ndata: b\ndata: c\ndata: d\n\n"
+    assert encode_event("a\nb\r\nc\rd", event="e", id="") == written
     assert encode_comment("é\n") == b": \xc3\xa9\n: \n\n"
 
 
@@ -157,37 +133,10 @@ def test_what_no_line_can_hold_is_refused(fields, complaint):
     assert str(caught.value).startswith(complaint)
 
 
-streams = st.lists(
-    st.sampled_from(
-        [
-            b"data",
-            b"data: ",
-            b"event: ",
-            b"id: ",
-            b"retry: ",
-            b":",
-            b" ",
-            b"1",
-            b"\xef\xbb\xbf",
-            b"\n",
-            b"\r",
-            b"\r\n",
-            b"\n\n",
-            b"\r\r",
-            b"\xe2\x80\xa8",
-            b"\xff",
-            b"text",
-            b"\x00",
-        ]
-    )
-    | st.binary(max_size=5),
-    max_size=25,
-).map(b"".join)
-
-
-def cut(data: bytes, places: list[int]) -> list[bytes]:
-    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
-    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+FIELDS = [b"data", b"data: ", b"event: ", b"id: ", b"retry: ", b":", b" ", b"1", b"text", b"\0"]
+LINE_ENDS = [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\xff"]
+parts = st.sampled_from([*FIELDS, *LINE_ENDS])
+streams = st.lists(parts | st.binary(max_size=5), max_size=25).map(b"".join)
 
 
 @given(streams, st.lists(st.integers(0, 200), max_size=6))
@@ -214,24 +163,3 @@ def test_what_is_written_is_read_back(events):
         stream = encode_comment(comment) + encode_event(data, event=name, id=event_id)
         assert decoder.feed(stream) == [message(data, event=name or "message", id=last_id)]
     assert decoder.close() == []
-
-
-def seconds_bytewise(stream: bytes) -> float:
-    times = []
-    for _ in range(2):
-        decoder = SSEDecoder()
-        start = time.process_time()
-        for i in range(len(stream)):
-            decoder.feed(stream[i : i + 1])
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [lambda n: b"data: " + b"x" * n, lambda n: b"data:x\n" * (n // 7)],
-    ids=["one line", "one event"],
-)
-def test_a_byte_at_a_time_takes_linear_time(stream):
-    once, ten_times = seconds_bytewise(stream(10_000)), seconds_bytewise(stream(100_000))
-    assert ten_times < 20 * once, "linear would be 10, quadratic 100"

@@ -113,44 +113,22 @@ def test_certificate_and_key_may_be_in_one_file(files):
     assert make_context(bare_context, None, both)
 
 
+DAMAGED = "damaged CERTIFICATE.pem", "damaged PRIVATE KEY.pem"
+
+
 @pytest.mark.parametrize(
     ("certificate", "key", "passphrase", "advice"),
     [
         ("gone.pem", "me.key", None, "the client certificate cannot be read from .*/gone.pem: No "),
-        (
-            "me.pem",
-            "gone.key",
-            None,
-            "the key of the client .* read from .*/gone.key: No such file",
-        ),
+        ("me.pem", "gone.key", None, "the key of the client .* read from .*/gone.key: No such fil"),
         ("", "me.key", None, "the client certificate cannot be read from .*: Is a directory"),
         ("text.pem", "me.key", None, "expected the client certificate in PEM in .*/text.pem"),
         ("me.pem", None, None, "expected the key of .* in PEM in .*/me.pem, found none there"),
         ("me.pem", "other.key", None, "other.key does not fit the client .*/me.pem: name the two"),
-        (
-            "me.pem",
-            "encrypted.key",
-            None,
-            "the key in .*/encrypted.key is encrypted: give its pass",
-        ),
-        (
-            "me.pem",
-            "encrypted.key",
-            "planted",
-            "passphrase does not open the key in .*/encrypted.key",
-        ),
-        (
-            "damaged CERTIFICATE.pem",
-            "me.key",
-            None,
-            "in .*/damaged CERTIFICATE.pem with the key in",
-        ),
-        (
-            "me.pem",
-            "damaged PRIVATE KEY.pem",
-            None,
-            "key in .*/damaged PRIVATE KEY.pem cannot be l",
-        ),
+        ("me.pem", "encrypted.key", None, "the key in .*/encrypted.key is encrypted: give its pas"),
+        ("me.pem", "encrypted.key", "planted", "passphrase does not open the key in .*/encrypted."),
+        (DAMAGED[0], "me.key", None, "in .*/damaged CERTIFICATE.pem with the key in"),
+        ("me.pem", DAMAGED[1], None, "key in .*/damaged PRIVATE KEY.pem cannot be l"),
     ],
 )
 def test_what_cannot_be_used_is_named_with_what_to_do(files, certificate, key, passphrase, advice):

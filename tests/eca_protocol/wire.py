@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
@@ -92,6 +93,12 @@ class Wire:
         while (message := await self.receive()) is not None:
             messages.append(message)
         return messages
+
+
+def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
+    """Cut the bytes at these places, counted around their end."""
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 def request(request_id: Any, method: str = "add", params: Any = None) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import memory_pair
 
+CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",), variants=()))
+"""A configuration that only a server of the newest edition announces."""
+
 
 class FakeServer:
     """A server that answers every request; `on` replaces the handler of a method."""
@@ -58,8 +61,7 @@ class FakeServer:
     @staticmethod
     def taken(params: m.ChatPromptParams) -> m.ChatPromptResponse:
         """Return the answer to a prompt."""
-        assert params.chat_id is not None
-        return m.ChatPromptResponse(chat_id=params.chat_id, model="a/b", status="prompting")
+        return m.ChatPromptResponse(chat_id=params.chat_id or "", model="a/b", status="prompting")
 
     async def until(self, method: str, count: int = 1) -> list[Any]:
         """Wait for `count` messages of a method, and return their params."""
@@ -105,20 +107,21 @@ class FakeServer:
 
 @asynccontextmanager
 async def connected(
-    *, speaks: Revision = Revision.R2025_10, **options: Any
+    *,
+    speaks: Revision = Revision.R2025_10,
+    config: m.ConfigUpdatedParams | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[Client, FakeServer]]:
-    """Connect a client with a fake server of this edition."""
+    """Connect a client with a fake server of this edition, which may announce a configuration."""
     ours, theirs = memory_pair(limit=4 * 2**20)
     handlers: dict[str, Callable[[Any], Any]] = {}
-    peer = Peer(
-        StreamTransport(theirs),
-        side="server",
-        table=ECA,
-        codec=codec_for(speaks),
-        handlers=handlers,
-    )
+    transport, codec = StreamTransport(theirs), codec_for(speaks)
+    peer = Peer(transport, side="server", table=ECA, codec=codec, handlers=handlers)
     async with peer:
         server = FakeServer(peer, handlers)
         peer.start_soon(peer.serve)
         async with connect(transport=ours, **options) as client:
+            if config is not None:
+                peer.notify("config/updated", config)
+                await client.wait_for_config()
             yield client, server

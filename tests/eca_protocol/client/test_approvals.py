@@ -6,17 +6,14 @@ from typing import Any
 
 import anyio
 import pytest
-from fake_server import FakeServer, connected
-from test_client import ENVIRONMENT, forked_server
 
 from eca_protocol import messages as m
-from eca_protocol.client import Chat, Rejection, connect
+from eca_protocol.client import Rejection
 from eca_protocol.errors import AnswerNeeded, ApprovalNeeded, LocalProtocolError, RequestFailed
 from eca_protocol.revisions import Revision
+from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected
 
 pytestmark = pytest.mark.anyio
-
-CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(variants=()))
 NAMES: dict[str, Any] = {"origin": "native", "name": "shell", "server": "eca"}
 
 
@@ -78,9 +75,8 @@ async def test_a_function_decides_about_each_call(decision: Any) -> None:
         return decide(waiting)
 
     for handler in (decide, decide_later):
-        async with connected(speaks=Revision.CURRENT, on_approval=handler) as (client, server):
-            server.peer.notify("config/updated", CURRENT)
-            await client.wait_for_config()
+        options: dict[str, Any] = {"config": CURRENT, "on_approval": handler}
+        async with connected(speaks=Revision.CURRENT, **options) as (client, server):
             calls_on_prompt(server, "1", "2")
             assert await client.chat("c").prompt("hi").text() == "done"
             ids = [each.tool_call_id for each in server.params_of("chat/toolCallReject")]
@@ -92,16 +88,6 @@ async def test_a_function_decides_about_each_call(decision: Any) -> None:
         assert saves == ([] if is_rejection else [save, save])
         assert reasons == (["too risky"] * 2 if isinstance(decision, Rejection) else [])
     assert questions == [call("1"), call("2")] * 2
-
-
-@pytest.mark.parametrize(
-    ("short", "method"), [("allow", "chat/toolCallApprove"), ("reject", "chat/toolCallReject")]
-)
-async def test_a_short_form_decides_about_all_calls(short: str, method: str) -> None:
-    async with connected(on_approval=short) as (client, server):
-        calls_on_prompt(server, "1", "2")
-        assert await client.chat("c").prompt("hi").text() == "done"
-        assert len(server.params_of(method)) == 2
 
 
 async def test_a_short_form_decides_even_if_the_turn_is_not_read() -> None:
@@ -203,8 +189,6 @@ async def test_what_is_no_decision_is_refused() -> None:
         calls_on_prompt(server, "1")
         with pytest.raises(LocalProtocolError, match=r"'allow', .* got True"):
             await client.chat("c").prompt("hi").text()
-    with pytest.raises(LocalProtocolError, match="'allow', 'reject', 'manual', got 'yes'"):
-        connect(command=["x"], on_approval="yes")
 
 
 async def test_a_call_that_was_closed_meanwhile_does_not_wait() -> None:
@@ -223,9 +207,8 @@ async def test_a_call_that_was_closed_meanwhile_does_not_wait() -> None:
 
 @pytest.mark.parametrize("handler", [None, "allow"])
 async def test_a_call_of_a_subagent_waits_in_its_parent_s_turn(handler: Any) -> None:
-    async with connected(speaks=Revision.CURRENT, on_approval=handler) as (client, server):
-        server.peer.notify("config/updated", CURRENT)
-        await client.wait_for_config()
+    options: dict[str, Any] = {"config": CURRENT, "on_approval": handler}
+    async with connected(speaks=Revision.CURRENT, **options) as (client, server):
         received = m.ChatContentReceivedParams(
             chat_id="sub", parent_chat_id="c", role="assistant", content=call()
         )
@@ -270,20 +253,3 @@ async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn(
             await turn.text()
         assert raised.value.question == question
         await server.until("chat/promptStop")
-
-
-@pytest.mark.long(but=1)
-async def test_the_real_server_is_answered() -> None:
-    script = 'call shell_command {"command": "make x"}\nsay Well.'
-    env = ENVIRONMENT
-    async with connect(command=forked_server(), env=env, on_approval="reject") as client:
-        assert await client.chat(model="simulator/script").prompt(script).text() == ""  # W-31
-    rejection = Rejection("say I understand.")
-    async with connect(command=forked_server(), env=env, on_approval=lambda _: rejection) as client:
-        text = await client.chat(model="simulator/script").prompt(script).text()
-        assert text == "I understand."
-    async with connect(command=forked_server(), env=env) as client:
-        chat: Chat = client.chat(model="simulator/script")
-        with pytest.raises(ApprovalNeeded, match="eca/shell_command"):
-            await chat.prompt(script).text()
-        assert await chat.prompt("say Next.").text() == "Next."

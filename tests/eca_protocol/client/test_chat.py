@@ -5,12 +5,12 @@ from typing import Any
 
 import anyio
 import pytest
-from fake_server import FakeServer, connected
 from trio.testing import MockClock
 
 from eca_protocol import messages as m
-from eca_protocol.client import Chat, Client, Turn
+from eca_protocol.client import Chat, Turn
 from eca_protocol.client.session import INBOX
+from eca_protocol.endpoint import Dialect
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -20,55 +20,34 @@ from eca_protocol.errors import (
     TurnFailed,
 )
 from eca_protocol.revisions import Revision
+from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected
 
 pytestmark = pytest.mark.anyio
 
 
-def unread_in(chat: Chat) -> int:
-    """Return the size of a chat's unread contents."""
-    inbox = chat._queue.inbox
-    return 0 if inbox is None else inbox.size
-
-
-@pytest.mark.requirement("CHAT-22", "CHAT-23")
-async def test_a_turn_gives_what_comes_for_its_chat_and_ends_with_finished() -> None:
+@pytest.mark.requirement("CHAT-10", "CHAT-22", "CHAT-23")
+async def test_a_turn_is_sent_once_gives_what_comes_for_its_chat_and_ends_with_finished() -> None:
     async with connected() as (client, server):
         server.answers_with("Hel", "lo")
-        chat = client.chat()
+        chat = client.chat("c", model="a/b", behavior="plan")
         server.text("another chat", "not mine")
-        contents = [content async for content in chat.prompt("hi")]
-        assert contents == [
+        turn = chat.prompt("one", contexts=[m.FileContext(path="/f")])
+        assert [content async for content in turn] == [
             m.ChatProgressContent(state="running", text="w"),
             m.ChatTextContent(text="Hel"),
             m.ChatTextContent(text="lo"),
         ]
-        assert server.params_of("chat/prompt") == [
-            m.ChatPromptParams(chat_id=chat.id, message="hi")
-        ]
-
-
-@pytest.mark.requirement("CHAT-10")
-async def test_prompts_of_a_chat_carry_its_id_model_and_behavior() -> None:
-    async with connected() as (client, server):
-        server.answers_with("x")
-        chat = client.chat("c", model="a/b", behavior="plan")
-        turn = chat.prompt("one", contexts=[m.FileContext(path="/f")])
-        assert await turn.text() == "x"
         assert turn.response == m.ChatPromptResponse(chat_id="c", model="a/b", status="prompting")
-        assert await chat.prompt("two", model="c/d").text() == "x"
+        assert await turn.text() == ""
+        with pytest.raises(LocalProtocolError):
+            await turn.start()
+        received = chat.prompt("two", model="c/d").contents_with_roles()
+        roles = [each.role async for each in received]
+        assert roles == ["system", "user", "assistant", "assistant"]
         first, second = server.params_of("chat/prompt")
         assert (first.chat_id, first.model, first.behavior) == ("c", "a/b", "plan")
         assert first.contexts == (m.FileContext(path="/f"),)
         assert (second.chat_id, second.model, second.behavior) == ("c", "c/d", "plan")
-
-
-async def test_received_gives_roles_and_the_echo() -> None:
-    async with connected() as (client, server):
-        server.answers_with("x")
-        roles = [
-            received.role async for received in client.chat().prompt("hi").contents_with_roles()
-        ]
-        assert roles == ["system", "user", "assistant"]
 
 
 @pytest.mark.requirement("TOOL-2")
@@ -103,48 +82,6 @@ async def test_stop_asks_the_server_and_the_turn_continues_to_its_end() -> None:
         assert turn.stopped
         chat.stop()
         assert server.params_of("chat/promptStop") == [m.ChatPromptStopParams(chat_id="c")]
-
-
-async def test_a_block_that_is_left_early_stops_its_turn() -> None:
-    async with connected() as (client, server):
-        async with client.chat("c").prompt("hi"):
-            pass
-        await server.until("chat/promptStop")
-
-
-async def test_breaking_out_of_a_turn_blocks_nothing() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-
-        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-            server.text("c", *["x" * 1000] * 10)
-            return server.taken(params)
-
-        server.on("chat/prompt", prompt)
-        async for _ in chat.prompt("hi"):
-            break
-        server.text("c", *["x" * 100_000] * (2 * INBOX // 100_000))
-        server.finish("c")
-        server.answers_with("next")
-        assert await chat.prompt("again").text() == "next"
-
-
-@pytest.mark.parametrize("leaves", [True, False])
-async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) -> None:
-    async with connected(idle_deadline=5) as (client, server):
-        chat = client.chat("c")
-        turn = chat.prompt("hi")
-        await turn.start()
-        server.text("c", *["x" * 100_000] * (3 * INBOX // 100_000))
-        server.finish("c")
-        contents = aiter(turn)
-        await anext(contents)
-        await anyio.wait_all_tasks_blocked()
-        if leaves:
-            await turn.__aexit__(None, None, None)
-            assert unread_in(chat) == 0
-        server.answers_with("next")
-        assert await chat.prompt("again").text() == "next"
 
 
 async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separated() -> None:
@@ -243,16 +180,6 @@ async def test_what_comes_behind_the_end_does_no_harm() -> None:
         assert chat.title == "Late"
 
 
-async def test_a_turn_is_sent_once() -> None:
-    async with connected() as (client, server):
-        server.answers_with("x")
-        turn = client.chat().prompt("hi")
-        assert await turn.text() == "x"
-        assert await turn.text() == ""
-        with pytest.raises(LocalProtocolError):
-            await turn.start()
-
-
 async def test_a_refused_prompt_frees_the_chat() -> None:
     async with connected() as (client, server):
 
@@ -293,6 +220,8 @@ async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> Non
         with pytest.raises(LocalProtocolError, match="use the new one"):
             await chat.prompt("once more").text()
         assert await other.prompt("hi").text() == "x"
+        unnamed = client.chat()
+        assert client.chat(unnamed.id) is unnamed is not client.chat()
 
 
 @pytest.mark.requirement("TOOL-16", "TOOL-17", "TOOL-20")
@@ -335,12 +264,6 @@ async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
         assert client.closed
 
 
-async def test_a_silent_server_is_an_exception() -> None:
-    async with connected(idle_deadline=0.02) as (client, _):
-        with pytest.raises(DeadlineExceeded):
-            await client.chat().prompt("hi").text()
-
-
 ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(
     "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio"]
 )
@@ -373,79 +296,28 @@ async def test_a_turn_behind_a_silent_one_is_not_sent() -> None:
         with pytest.raises(DeadlineExceeded, match="the next content of the previous turn"):
             await chat.prompt("two").start()
         assert len(server.params_of("chat/prompt")) == 1
-
-
-async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        turn = chat.prompt("hi")
-        await turn.start()
-        edit = m.FileChangeDetails(path="/f", diff="x" * 1000, lines_added=1, lines_removed=0)
-        arguments = {"path": "/f", "edits": [{"new": "y" * 2000}]}
-        origin: m.ToolCallOrigin = "native"
-        server.content(
-            "c",
-            m.ChatToolCallRunContent(
-                origin=origin, id="1", name="n", server="s", arguments=arguments, details=edit
-            ),
-        )
-        output = m.ToolCallTextOutput(text="z" * 4000)
-        server.content(
-            "c",
-            m.ChatToolCalledContent(
-                origin=origin, id="1", name="n", server="s", arguments={}, outputs=(output,)
-            ),
-        )
-        await client.chat().query_commands()
-        assert 7000 < unread_in(chat) < 9000
-        server.finish("c")
-        assert [content async for content in turn]
-        assert unread_in(chat) == 0
-
-
-async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_pending() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        turn = chat.prompt("hi")
-        await turn.start()
-        piece = "x" * 60_000
-        count = 10 * 2**20 // len(piece)
-        server.text("c", *[piece] * count)
-        server.finish("c")
-        with anyio.move_on_after(0.05) as waited:
-            await server.peer.transport.drain()
-        assert waited.cancelled_caught
-        assert INBOX < unread_in(chat) < 3 * INBOX
-        await client.chat().query_commands()
-        assert len(await turn.text()) == count * len(piece)
-
-
-async def test_chats_are_stored_by_their_id() -> None:
-    async with connected() as (client, _):
-        chat = client.chat()
-        assert client.chat(chat.id) is chat
-        assert isinstance(chat, Chat)
-        assert isinstance(client, Client)
-        assert client.chat() is not chat
+        with pytest.raises(DeadlineExceeded):
+            await client.chat().prompt("hi").text()
 
 
 def writes_until_stopped(server: FakeServer) -> None:
-    """Answer each prompt with one text, and finish it when it is stopped."""
+    """Answer each prompt with one text, and finish it with very much when it is stopped."""
 
     def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
         server.text("c", "one")
         return server.taken(params)
 
     server.on("chat/prompt", prompt)
-    server.on("chat/promptStop", lambda _: (server.text("c", "closing"), server.finish("c")))
+    end = ["x" * 100_000] * (2 * INBOX // 100_000)
+    server.on("chat/promptStop", lambda _: (server.text("c", *end), server.finish("c")))
+
+
+async def block_left_early(chat: Chat) -> None:
+    async with chat.prompt("hi"):
+        pass
 
 
 async def loop_left_by_break(chat: Chat) -> None:
-    async for _ in chat.prompt("hi"):
-        break
-
-
-async def loop_left_with_a_turn_in_a_variable(chat: Chat) -> None:
     turn = chat.prompt("hi")
     async for _ in turn:
         break
@@ -479,8 +351,8 @@ async def loop_body_cancelled(chat: Chat) -> None:
 @pytest.mark.parametrize(
     "leave",
     [
+        block_left_early,
         loop_left_by_break,
-        loop_left_with_a_turn_in_a_variable,
         loop_with_roles_left_by_break,
         loop_left_by_an_exception,
         text_cancelled,
@@ -525,21 +397,80 @@ def fails_with(server: FakeServer, text: str, status: m.ChatPromptStatus = "prom
 
 @pytest.mark.parametrize("status", ["prompting", "error"])
 async def test_a_text_of_the_server_in_place_of_an_answer_is_an_exception(status: Any) -> None:
-    async with connected(speaks=Revision.CURRENT) as (client, server):
-        server.peer.notify("config/updated", m.ConfigUpdatedParams(chat=m.ChatConfig(variants=())))
-        await client.wait_for_config()
+    async with connected(speaks=Revision.CURRENT, config=CURRENT) as (client, server):
         fails_with(server, "\nNo key for a/b.", status)
         chat = client.chat("c")
         with pytest.raises(TurnFailed, match=r"^No key for a/b\.$"):
             await chat.prompt("hi").text()
         contents = [content async for content in chat.prompt("hi")]
         assert contents == [m.ChatTextContent(text="\nNo key for a/b.")]
-
-
-async def test_the_text_of_a_command_is_the_server_s() -> None:
-    async with connected() as (client, server):
         fails_with(server, "All is well.")
-        assert await client.chat("c").prompt("/doctor").text() == "All is well."
+        assert await chat.prompt("/doctor").text() == "All is well."  # a command's text
+
+
+def answers_late(server: FakeServer) -> anyio.Event:
+    """Answer the prompt "slow" when the event is set or it is cancelled, and others at once."""
+    may_answer = anyio.Event()
+
+    async def answer_late() -> Any:
+        await may_answer.wait()
+        raise RPCError(-32000, "no")
+
+    def prompt(params: m.ChatPromptParams) -> Any:
+        if params.message == "slow":
+            return answer_late()
+        server.text("c", params.message)
+        server.finish("c")
+        return server.taken(params)
+
+    server.on("chat/prompt", prompt)
+    return may_answer
+
+
+async def cancel_prompt(chat: Chat, server: FakeServer) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(chat.prompt("slow").text)
+        await server.until("chat/prompt")
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_refusal_after_the_cancellation_frees_the_chat() -> None:
+    async with connected(idle_deadline=5) as (client, server):
+        answers_late(server)
+        chat = client.chat("c")
+        await cancel_prompt(chat, server)
+        with anyio.fail_after(5):
+            assert await chat.prompt("next").text() == "next"
+        assert not client._peer.pending_calls
+
+
+async def test_a_refusal_after_the_deadline_frees_the_chat() -> None:
+    async with connected(deadline=0.05, idle_deadline=5) as (client, server):
+        answers_late(server)
+        chat = client.chat("c")
+        with pytest.raises(DeadlineExceeded):
+            await chat.prompt("slow").text()
+        client.deadline = 5
+        with anyio.fail_after(5):
+            assert await chat.prompt("next").text() == "next"
+
+
+async def test_a_late_refusal_does_not_end_the_next_turn() -> None:
+    async with connected() as (client, server):
+        may_refuse = answers_late(server)
+        server.peer._endpoint.dialect = Dialect()  # it knows no cancellation
+        chat = client.chat("c")
+        await cancel_prompt(chat, server)
+        server.finish("c")
+        await client.chat().query_commands()
+        server.on("chat/prompt", server.taken)
+        turn = chat.prompt("next")
+        await turn.start()
+        may_refuse.set()
+        await client.chat().query_commands()
+        server.text("c", "fine")
+        server.finish("c")
+        assert await turn.text() == "fine"
 
 
 CHAT_NAMES = """

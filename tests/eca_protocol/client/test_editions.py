@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import pytest
-from fake_server import connected
 
 from eca_protocol import messages as m
 from eca_protocol import methods
-from eca_protocol.client import Chat, session
+from eca_protocol.client import connect, session
 from eca_protocol.errors import LocalProtocolError, RequestFailed
-from eca_protocol.methods import CHAT_LIST, ECA, ClientNotification, ClientRequest
+from eca_protocol.methods import CHAT_LIST
 from eca_protocol.revisions import Revision, detect
+from eca_protocol.streams import memory_pair
+from tests.eca_protocol.client.fake_server import CURRENT, connected
+from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
+from tests.eca_protocol.wire import Wire, notification, success
 
 pytestmark = pytest.mark.anyio
 
 OCTOBER = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",)))
-CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",), variants=()))
 
 
 @pytest.mark.requirement("W-16a")
 async def test_the_client_introduces_itself_as_one_of_today():
-    raw: list[Any] = []
-
-    async with connected(
-        speaks=Revision.CURRENT, definition=lambda _: m.EditorGetDefinitionResponse(status="error")
-    ) as (_, server):
+    definition = m.EditorGetDefinitionResponse(status="error")
+    async with connected(speaks=Revision.CURRENT, definition=lambda _: definition) as (_, server):
         (hello,) = server.params_of("initialize")
-        raw.append(server.peer.codec.encode_params("initialize", hello))
-    assert detect(raw[0]) is Revision.CURRENT
-    assert raw[0]["capabilities"]["codeAssistant"] == {
+        raw = server.peer.codec.encode_params("initialize", hello)
+    assert detect(raw) is Revision.CURRENT
+    assert raw["capabilities"]["codeAssistant"] == {
         "chat": True,
         "rewrite": True,
         "editor": {"definition": True},
         "chatCapabilities": {"askQuestion": False},
     }
-    assert "initializationOptions" not in raw[0]
+    assert "initializationOptions" not in raw
 
 
 @pytest.mark.requirement("W-16b")
@@ -79,110 +76,25 @@ async def test_a_forced_edition_is_announced_and_retained(forced):
         assert client.revision is forced
 
 
-FOLDERS = m.WorkspaceFoldersChangeEvent(added=(m.WorkspaceFolder(uri="u"),))
-RANGE = m.Range(start=m.Position(line=1, character=1), end=m.Position(line=1, character=2))
-Row: TypeAlias = ClientRequest[Any, Any] | ClientNotification[Any]
-NAMED = {"name": "name"}
-SENT: list[tuple[Row, Any, Any]] = [
-    (methods.CHAT_QUERY_FILES, m.ChatQueryFilesParams(query="q"), {"files": ()}),
-    (methods.CHAT_PROMPT_STEER_REMOVE, m.ChatPromptSteerRemoveParams(chat_id="c"), None),
-    (methods.CHAT_ROLLBACK, m.ChatRollbackParams(chat_id="c", content_id="1"), {}),
-    (methods.CHAT_ADD_FLAG, m.ChatAddFlagParams(chat_id="c", content_id="1", text="t"), {}),
-    (methods.CHAT_REMOVE_FLAG, m.ChatRemoveFlagParams(chat_id="c", content_id="1"), {}),
-    (methods.CHAT_FORK, m.ChatForkParams(chat_id="c", content_id="1"), {}),
-    (
-        methods.CHAT_INLINE_PROMPT,
-        m.ChatInlinePromptParams(message="m", chat_id="c", source_chat_id="s"),
-        {"chat_id": "c", "model": "a/b", "status": "prompting"},
-    ),
-    (methods.CHAT_LIST, m.ChatListParams(limit=3), {"chats": ()}),
-    (methods.CHAT_OPEN, m.ChatOpenParams(chat_id="c", limit=3), {"found": False}),
-    (methods.CHAT_SELECTED_AGENT_CHANGED, m.ChatSelectedAgentChanged(agent="a", chat_id="c"), None),
-    (
-        methods.CHAT_SELECTED_MODEL_CHANGED,
-        m.ChatSelectedModelChanged(model="a/b", variant="high"),
-        None,
-    ),
-    (
-        methods.COMPLETION_INLINE,
-        m.CompletionInlineParams(doc_text="text", doc_version=0, position=RANGE.start),
-        {"items": ()},
-    ),
-    (
-        methods.REWRITE_PROMPT,
-        m.RewritePromptParams(id="1", text="t", prompt="p", range=RANGE),
-        {"status": "prompting"},
-    ),
-    (
-        methods.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
-        m.WorkspaceDidChangeWorkspaceFoldersParams(event=FOLDERS),
-        None,
-    ),
-    (methods.MCP_CONNECT_SERVER, m.MCPConnectServerParams(**NAMED), None),
-    (methods.MCP_LOGOUT_SERVER, m.MCPLogoutServerParams(**NAMED), None),
-    (methods.MCP_ENABLE_SERVER, m.MCPEnableServerParams(**NAMED), None),
-    (methods.MCP_DISABLE_SERVER, m.MCPDisableServerParams(**NAMED), None),
-    (methods.MCP_ADD_SERVER, m.MCPAddServerParams(**NAMED, command="x"), {}),
-    (methods.MCP_UPDATE_SERVER, m.MCPUpdateServerParams(**NAMED, command="x", args=("y",)), {}),
-    (methods.MCP_REMOVE_SERVER, m.MCPRemoveServerParams(**NAMED), {"removed": True}),
-    (methods.PROVIDERS_LIST, m.ProvidersListParams(), {"providers": ()}),
-    (methods.PROVIDERS_LOGIN, m.ProvidersLoginParams(provider="p", method="m"), {"action": "done"}),
-    (
-        methods.PROVIDERS_LOGIN_INPUT,
-        m.ProvidersLoginInputParams(provider="p", data={"a_b": "1"}),
-        {"action": "done"},
-    ),
-    (methods.PROVIDERS_LOGOUT, m.ProvidersLogoutParams(provider="p"), {}),
-    (methods.JOBS_LIST, m.JobsListParams(), {"jobs": ()}),
-    (methods.JOBS_KILL, m.JobsKillParams(job_id="1"), {"killed": True}),
-    (methods.JOBS_READ_OUTPUT, m.JobsReadOutputParams(job_id="1"), {"lines": ()}),
-]
-CALLED: list[tuple[Row, Callable[[Chat], Any], Any]] = [
-    (
-        methods.CHAT_PROMPT_STEER,
-        lambda chat: chat.steer("m"),
-        m.ChatPromptSteerParams(chat_id="c", message="m"),
-    ),
-    (methods.CHAT_CLEAR, lambda chat: chat.clear(), m.ChatClearParams(chat_id="c", messages=True)),
-    (
-        methods.CHAT_UPDATE,
-        lambda chat: chat.update(title="t"),
-        m.ChatUpdateParams(chat_id="c", title="t"),
-    ),
-    (
-        methods.CHAT_HISTORY,
-        lambda chat: chat.history(before="b"),
-        m.ChatHistoryParams(chat_id="c", before="b"),
-    ),
-]
+CHAT = {"chat_id": "c"}
 
 
-async def test_each_of_current_s_messages_reaches_the_server():
-    rows = {row.name for row, *_ in (*SENT, *CALLED)}
-    since_current = {
-        name
-        for name, row in ECA.received_by("server").items()
-        if not row.window.written_in(Revision.R2025_10)
-    }
-    assert rows == since_current
+async def test_the_methods_of_a_chat_reach_a_server_of_today():
     async with connected(speaks=Revision.CURRENT, revision=Revision.CURRENT) as (client, server):
-        for row, params, result in SENT:
-            if isinstance(row, ClientRequest):
-                server.answers(row.name, row.result(**result))
-                assert await client.request(row, params) == row.result(**result)
-            else:
-                client.notify(row, params)
-        for row, call, _ in CALLED:
-            if isinstance(row, ClientRequest):
-                server.answers(row.name, row.result())
-            outcome = call(client.chat("c"))
-            if inspect.isawaitable(outcome):
-                await outcome
-        await client.chat().query_commands()
-        for row, params in [*((row, params) for row, params, _ in SENT)] + [
-            (row, params) for row, _, params in CALLED
-        ]:
-            assert server.params_of(row.name) == [params]
+        server.answers("chat/clear", m.ChatClearResponse())
+        server.answers("chat/update", m.ChatUpdateResponse())
+        server.answers("chat/history", m.ChatHistoryResponse())
+        chat = client.chat("c")
+        chat.steer("m")
+        await chat.clear()
+        await chat.update(title="t")
+        await chat.history(before="b")
+        assert server.received[-4:] == [
+            ("chat/promptSteer", m.ChatPromptSteerParams(message="m", **CHAT)),
+            ("chat/clear", m.ChatClearParams(messages=True, **CHAT)),
+            ("chat/update", m.ChatUpdateParams(title="t", **CHAT)),
+            ("chat/history", m.ChatHistoryParams(before="b", **CHAT)),
+        ]
 
 
 async def test_an_older_server_is_not_asked_what_it_cannot_know():
@@ -234,24 +146,82 @@ async def test_a_server_that_never_announces_its_edition_is_taken_for_an_older_o
         assert server.params_of("chat/promptSteer") == []
 
 
+OCTOBERS = {"chat/promptStop", "chat/toolCallApprove", "chat/toolCallReject"}
+CHANGE = {"type": "fileChange", "description": "Add a line", "manualApproval": True}
+
+
+async def announce(wire: Wire, content: dict[str, Any], **more: Any) -> None:
+    params = {"chatId": "c", "content": content, "isComplete": False, **more}
+    await wire.send(notification("chat/contentReceived", params))
+
+
+async def stranger(wire: Wire) -> None:
+    """Serve the draft of June 2025, checking each message against its text; fail on one day."""
+    days = iter(["no network today", "sent", "sent"])
+    while (message := await wire.receive()) is not None:
+        method, params = message["method"], message.get("params")
+        if "id" not in message:
+            if method not in OCTOBERS:
+                assert_is(NOTIFICATIONS[method], params)
+            if method == "chat/toolCallApprove":
+                await announce(wire, {"type": "text", "text": "Added."}, isComplete=True)
+            continue
+        assert_is(REQUESTS[method][0], params)
+        result = {"initialize": {}, "shutdown": None}.get(method)
+        if method == "chat/prompt":
+            result_message = next(days)
+            status = "success" if result_message == "sent" else "connection-error"
+            result = {"chatId": params["chatId"], "status": status, "resultMessage": result_message}
+        await wire.send(success(message["id"], result))
+        if method == "chat/prompt" and result["status"] == "success":
+            await announce(wire, {"type": "text", "text": "I will "})
+            await announce(wire, CHANGE)
+
+
+@pytest.mark.requirement("W-16c")
+async def test_a_stranger_s_draft_server_is_spoken_with_by_its_letter() -> None:
+    ours, theirs = memory_pair()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stranger, Wire(theirs))
+        async with connect(transport=ours, revision=Revision.DRAFT) as client:
+            assert await client.wait_for_config() == m.ChatConfig()
+            chat = client.chat("c", model="openai/gpt-4")
+            with pytest.raises(RequestFailed, match="no network today"):
+                await chat.prompt("hi").text()
+            contents = []
+            async for content in chat.prompt("hi", contexts=[m.WebContext(url="https://x")]):
+                contents.append(content.type)
+                if isinstance(content, m.ChatToolCallRunContent) and content.manual_approval:
+                    assert content.summary == "Add a line"
+                    chat.approve(content.id)
+            before, after = ["toolCallPrepare", "toolCallRun"], ["toolCallRunning", "toolCalled"]
+            assert contents == ["progress", "text", *before, "text", *after]
+            with pytest.raises(LocalProtocolError, match="'other/model'"):
+                await chat.prompt("hi", model="other/model").text()
+            with pytest.raises(LocalProtocolError, match="2025-06"):
+                await chat.delete()
+        tasks.cancel_scope.cancel()
+
+
 async def test_the_server_s_questions_are_answered_by_their_handlers():
     async def ask(params: m.ChatAskQuestionParams) -> str:
         return params.question.upper()
 
     references = m.EditorGetReferencesResponse(status="success", locations=())
-    async with connected(
-        speaks=Revision.CURRENT, on_question=ask, references=lambda _: references
-    ) as (_, server):
+    options: dict[str, Any] = {"on_question": ask, "references": lambda _: references}
+    place: dict[str, Any] = {"uri": "file:///a", "position": m.Position(line=1, character=1)}
+    async with connected(speaks=Revision.CURRENT, **options) as (_, server):
         question = m.ChatAskQuestionParams(chat_id="c", question="why")
         answer = await server.peer.call("chat/askQuestion", question)
         assert answer == m.ChatAskQuestionResponse(answer="WHY")
-        place = m.EditorGetReferencesParams(uri="file:///a", position=RANGE.start)
-        assert await server.peer.call("editor/getReferences", place) == references
-        with pytest.raises(RequestFailed, match="-32601"):
-            await server.peer.call(
-                "editor/getDefinition",
-                m.EditorGetDefinitionParams(uri="file:///a", position=RANGE.start),
-            )
+        params = m.EditorGetReferencesParams(**place)
+        assert await server.peer.call("editor/getReferences", params) == references
+        for method, refused in (
+            ("editor/getDefinition", m.EditorGetDefinitionParams(**place)),
+            ("editor/getDiagnostics", m.EditorGetDiagnosticsParams()),
+        ):
+            with pytest.raises(RequestFailed, match="-32601"):
+                await server.peer.call(method, refused)
 
 
 async def test_a_chat_that_the_server_deletes_ends_its_turn():
@@ -265,8 +235,7 @@ async def test_a_chat_that_the_server_deletes_ends_its_turn():
 
 
 async def test_what_is_of_one_chat_changes_nothing_for_the_others():
-    async with connected(speaks=Revision.CURRENT) as (client, server):
-        server.peer.notify("config/updated", CURRENT)
+    async with connected(speaks=Revision.CURRENT, config=CURRENT) as (client, server):
         mcp = m.MCPServerUpdatedParams(name="m", status="running", url="http://x")
         server.peer.notify("tool/serverUpdated", mcp)
         scoped = m.ConfigUpdatedParams(chat_id="c", chat=m.ChatConfig(select_model="c/d"))

@@ -1,4 +1,4 @@
-"""Waits of a program whose unread turn has a full inbox."""
+"""Unread contents of turns: their size is limited, and no other wait needs their reader."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
-from fake_server import FakeServer, connected
 
 from eca_protocol import messages as m
-from eca_protocol.client import Client, session
+from eca_protocol.client import Chat, Client, session
 from eca_protocol.client.session import INBOX
+from tests.eca_protocol.client.fake_server import FakeServer, connected
 
 pytestmark = pytest.mark.anyio
 
@@ -19,6 +19,65 @@ PIECE = "x" * 60_000
 COUNT = 10 * 2**20 // len(PIECE)
 MESSAGE = m.ShowMessageParams(type="info", message="look")
 CONFIG = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",)))
+
+
+def unread_in(chat: Chat) -> int:
+    """Return the size of a chat's unread contents."""
+    inbox = chat._queue.inbox
+    return 0 if inbox is None else inbox.size
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) -> None:
+    async with connected(idle_deadline=5) as (client, server):
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        server.text("c", *["x" * 100_000] * (3 * INBOX // 100_000))
+        server.finish("c")
+        contents = aiter(turn)
+        await anext(contents)
+        await anyio.wait_all_tasks_blocked()
+        if leaves:
+            await turn.__aexit__(None, None, None)
+            assert unread_in(chat) == 0
+        server.answers_with("next")
+        assert await chat.prompt("again").text() == "next"
+
+
+async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        edit = m.FileChangeDetails(path="/f", diff="x" * 1000, lines_added=1, lines_removed=0)
+        arguments = {"path": "/f", "edits": [{"new": "y" * 2000}]}
+        output = m.ToolCallTextOutput(text="z" * 4000)
+        names: dict[str, Any] = {"origin": "native", "id": "1", "name": "n", "server": "s"}
+        run = m.ChatToolCallRunContent(arguments=arguments, details=edit, **names)
+        server.content("c", run)
+        server.content("c", m.ChatToolCalledContent(outputs=(output,), **names))
+        await client.chat().query_commands()
+        assert 7000 < unread_in(chat) < 9000
+        server.finish("c")
+        assert [content async for content in turn]
+        assert unread_in(chat) == 0
+
+
+async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_pending() -> None:
+    async with connected() as (client, server):
+        chat = client.chat("c")
+        turn = chat.prompt("hi")
+        await turn.start()
+        server.text("c", *[PIECE] * COUNT)
+        server.finish("c")
+        with anyio.move_on_after(0.05) as waited:
+            await server.peer.transport.drain()
+        assert waited.cancelled_caught
+        await anyio.wait_all_tasks_blocked()
+        assert INBOX < unread_in(chat) < 3 * INBOX
+        await client.chat().query_commands()
+        assert len(await turn.text()) == COUNT * len(PIECE)
 
 
 async def content_of_another_chat(client: Client) -> Any:
@@ -85,6 +144,7 @@ async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(
             with anyio.move_on_after(0.05) as waited:
                 await server.peer.transport.drain()
             assert waited.cancelled_caught
+            await anyio.wait_all_tasks_blocked()
             assert 4 * INBOX < client._unread() < 6 * INBOX
             assert len(await turn.text()) == COUNT * len(PIECE)
             tasks.cancel_scope.cancel()

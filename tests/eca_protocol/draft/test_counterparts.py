@@ -49,13 +49,15 @@ def test_a_method_is_written_where_its_row_says_so(message: tuple[str, Any]) -> 
         codec.encode_params(method, params)
 
 
-WRITES = m.FileChangeDetails(path="/a", diff="", lines_added=0, lines_removed=0)
 CALL: Mapping[str, Any] = {"id": "1", "name": "x", "server": "eca", "origin": "native"}
+RUN = m.ChatToolCallRunContent(**CALL, manual_approval=True)
+WRITES = m.FileChangeDetails(path="/a", diff="", lines_added=0, lines_removed=0)
+FINISHED = m.ChatProgressContent(state="finished")
 WRITTEN_CONTENTS = {
     "text": m.ChatTextContent(text="x"),
-    "progress": m.ChatProgressContent(state="finished"),
+    "progress": FINISHED,
     "usage": m.ChatUsageContent(session_tokens=1, tokens_used=3),
-    "toolCallRun": m.ChatToolCallRunContent(**CALL, manual_approval=True),
+    "toolCallRun": RUN,
     "toolCalled": m.ChatToolCalledContent(**CALL, details=WRITES),
     "toolCallRejected": m.ChatToolCallRejectedContent(**CALL, reason="user-choice"),
 }
@@ -67,19 +69,14 @@ def written(codec: DraftCodec, content: m.ChatContent) -> list[Any]:
     return [raw for _, raw in codec.outgoing("chat/contentReceived", params)]
 
 
-@pytest.mark.parametrize("type_", sorted(CONTENTS))
-def test_a_content_is_sent_as_its_row_says(type_: str) -> None:
-    codec = DraftCodec()
-    if type_ == "toolCallRejected":
-        written(codec, WRITTEN_CONTENTS["toolCallRun"])
-    row = CONTENTS[type_]
-    assert (row.draft is not None) == (type_ in WRITTEN_CONTENTS)
-    if type_ in WRITTEN_CONTENTS:
-        contents = [
-            *written(codec, WRITTEN_CONTENTS[type_]),
-            *written(codec, WRITTEN_CONTENTS["progress"]),
-        ]
-        assert row.draft == contents[0]["content"]["type"]
+def test_a_content_is_sent_as_its_row_says() -> None:
+    assert {type_ for type_, row in CONTENTS.items() if row.draft} == WRITTEN_CONTENTS.keys()
+    for type_, content in WRITTEN_CONTENTS.items():
+        codec = DraftCodec()
+        if type_ == "toolCallRejected":
+            written(codec, RUN)
+        contents = [*written(codec, content), *written(codec, FINISHED)]
+        assert CONTENTS[type_].draft == contents[0]["content"]["type"]
         assert contents[-1]["metadata"]["tokensUsed"] == (3 if type_ == "usage" else 0)
 
 

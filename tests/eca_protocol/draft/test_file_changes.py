@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,6 @@ from eca_protocol.draft.models import Change, LineRange
 def diff(before: Sequence[str], after: Sequence[str], context: int = 3) -> str:
     lines = difflib.unified_diff(before, after, "old", "new", n=context, lineterm="")
     return "\n".join(lines)
-
-
-def lines(start: int, end: int) -> LineRange:
-    return LineRange(start_line=start, end_line=end)
 
 
 def applied(before: Sequence[str], changes: Sequence[Change]) -> str:
@@ -45,26 +42,25 @@ def test_applying_the_changes_gives_the_new_file(before, after, context):
     assert applied(before, changes) == "".join(f"{line}\n" for line in after)
 
 
+def change(content: str | None, start: int, end: int) -> tuple[Change]:
+    kind: Any = "delete" if content is None else "change"
+    return (Change(kind=kind, content=content, range=LineRange(start_line=start, end_line=end)),)
+
+
+NO_NEWLINE = "\\ No newline at end of file"
+
+
 @pytest.mark.parametrize(
     ("hunks", "expected"),
     [
         ("", ()),
         ("@@ -0,0 +1,2 @@\n+a\n+b", (Change(kind="create", content="a\nb\n"),)),
-        ("@@ -0,0 +1 @@\n+a\n\\ No newline at end of file", (Change(kind="create", content="a"),)),
-        ("@@ -1,2 +0,0 @@\n-a\n-b", (Change(kind="delete", range=lines(1, 2)),)),
-        ("@@ -1,3 +1,2 @@\n a\n-b\n c", (Change(kind="delete", range=lines(2, 2)),)),
-        (
-            "@@ -4,3 +4,4 @@\n a\n-b\n+x\n+y\n c",
-            (Change(kind="change", content="x\ny\n", range=lines(5, 5)),),
-        ),
-        (
-            "@@ -1,2 +1,3 @@\n+x\n a\n b",
-            (Change(kind="change", content="x\na\n", range=lines(1, 1)),),
-        ),
-        (
-            "@@ -7 +7 @@\n-a\n\\ No newline at end of file\n+b",
-            (Change(kind="change", content="b\n", range=lines(7, 7)),),
-        ),
+        (f"@@ -0,0 +1 @@\n+a\n{NO_NEWLINE}", (Change(kind="create", content="a"),)),
+        ("@@ -1,2 +0,0 @@\n-a\n-b", change(None, 1, 2)),
+        ("@@ -1,3 +1,2 @@\n a\n-b\n c", change(None, 2, 2)),
+        ("@@ -4,3 +4,4 @@\n a\n-b\n+x\n+y\n c", change("x\ny\n", 5, 5)),
+        ("@@ -1,2 +1,3 @@\n+x\n a\n b", change("x\na\n", 1, 1)),
+        (f"@@ -7 +7 @@\n-a\n{NO_NEWLINE}\n+b", change("b\n", 7, 7)),
     ],
 )
 def test_a_hunk_is_a_change(hunks, expected):

@@ -65,7 +65,7 @@ def changes(written: Sequence[Any]) -> list[Any]:
 
 
 ROLES = st.sampled_from(["user", "system", "assistant"])
-STREAMS = st.lists(st.tuples(st.sampled_from("ab"), ROLES, eca.contents()), max_size=12)
+STREAMS = st.lists(st.tuples(st.sampled_from("ab"), ROLES, eca.contents()), max_size=8)
 
 
 @given(STREAMS)
@@ -96,20 +96,15 @@ def test_no_text_is_lost_and_pieces_are_not_torn_apart(pieces):
 
 
 def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens():
-    written = write(
-        DraftCodec(),
-        RUNNING,
-        says("hello", "user"),
-        says("Hel"),
-        says("lo!"),
-        m.ChatUsageContent(session_tokens=900, tokens_used=12),
-        FINISHED,
-    )
-    assert [(raw["content"]["text"], raw["isComplete"]) for raw in written] == [
-        ("Hel", False), ("lo!", False), ("", True),
-    ]  # fmt: skip
-    assert written[-1]["metadata"] == {"tokensUsed": 12}
-    assert not any("metadata" in raw for raw in written[:-1])
+    usage = m.ChatUsageContent(session_tokens=900, tokens_used=12)
+    contents = (RUNNING, says("hello", "user"), says("Hel"), says("lo!"), usage, FINISHED)
+    written = write(DraftCodec(), *contents)
+    shown = [(raw["content"]["text"], raw["isComplete"]) for raw in written]
+    assert shown == [("Hel", False), ("lo!", False), ("", True)]
+    assert [raw.get("metadata") for raw in written] == [None, None, {"tokensUsed": 12}]
+
+
+BROKE = says("It broke off.", "system")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +112,7 @@ def test_a_turn_is_deltas_without_echo_and_a_closing_text_with_its_tokens():
     [
         ([says("The provider is down.", "system"), m.ChatUsageContent(session_tokens=1)],
          ["The provider is down."]),
-        ([says("half"), says("It broke off.", "system")], ["half", "\n\nIt broke off."]),
+        ([says("half"), BROKE], ["half", "\n\nIt broke off."]),
         ([says("a note", "system"), RUNNING, says("text")], ["a note", "\n\ntext", ""]),
         ([says("one\n", "system"), says("two", "system")], ["one\n", "two"]),
         ([says("a"), m.ChatReasonStartedContent(id="1"), says("b")], ["a", "\n\nb", ""]),
@@ -128,34 +123,36 @@ def test_the_server_s_closing_text_closes_the_turn(contents, expected):
     assert texts(write(DraftCodec(), *contents, FINISHED)) == expected
 
 
-def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it():
-    pieces = ["Look:\n``", "`py\nx = 1\n", "```", "\nDone. ~~~\n~~~sh\nls"]
-    written = write(DraftCodec(), *map(says, pieces), FINISHED)
-    assert [raw["content"].get("codeBlocks") for raw in written] == [
-        None, None, None, [{"code": "x = 1", "language": "py"}], [{"code": "ls", "language": "sh"}],
-    ]  # fmt: skip
-
-
-def test_a_block_that_was_never_closed_ends_before_the_server_s_own_text():
-    written = write(DraftCodec(), says("```py\nx ="), says("It broke off.", "system"), FINISHED)
-    assert written[-1]["content"] == {
-        "type": "text",
-        "text": "\n\nIt broke off.",
-        "codeBlocks": [{"code": "x =", "language": "py"}],
-    }
-    between = [says("~~~\na"), call("run"), says("b\n~~~\nc"), FINISHED]
-    blocks = [raw["content"].get("codeBlocks", []) for raw in write(DraftCodec(), *between)]
-    assert blocks == [[], [{"code": "a"}], [{"code": "c"}]]
+@pytest.mark.parametrize(
+    ("contents", "blocks"),
+    [
+        (
+            map(says, ["Look:\n``", "`py\nx = 1\n", "```", "\nDone. ~~~\n~~~sh\nls"]),
+            [[], [], [], [{"code": "x = 1", "language": "py"}], [{"code": "ls", "language": "sh"}]],
+        ),
+        ([says("```py\nx ="), BROKE], [[], [{"code": "x =", "language": "py"}]]),
+        (
+            [says("~~~\na"), call("run"), says("b\n~~~\nc")],
+            [[], [{"code": "a"}], [{"code": "c"}]],
+        ),
+    ],
+)
+def test_a_block_of_code_is_reported_once_with_the_delta_that_ends_it(contents, blocks):
+    written = write(DraftCodec(), *contents, FINISHED)
+    assert [raw["content"].get("codeBlocks", []) for raw in written] == blocks
 
 
 def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id():
     codec = DraftCodec()
     write(codec, says("```py\nx = 1\n"), m.ChatUsageContent(session_tokens=9, tokens_used=9))
     codec.decode_params("chat/delete", {"chatId": "c"})
-    first, closing = write(codec, says("words"), says("It broke off.", "system"), FINISHED)
+    first, closing = write(codec, says("words"), BROKE, FINISHED)
     assert first["content"] == {"type": "text", "text": "words"}
     assert closing["content"] == {"type": "text", "text": "\n\nIt broke off."}
     assert closing["metadata"] == {"tokensUsed": 0}
+
+
+ASKED = call("run", manual_approval=True)
 
 
 @pytest.mark.requirement("W-50b")
@@ -167,21 +164,9 @@ def test_nothing_of_a_deleted_chat_is_left_to_one_of_its_id():
         ([call("run"), call("rejected", reason="user-config", details=WRITES)], [], []),
         ([call("run"), call("running"), call("called")], [], []),
         ([call("called", name="eca_preview_file_change", details=WRITES)], [], []),
-        (
-            [call("run", manual_approval=True, details=WRITES), call("called", details=WRITES)],
-            [True],
-            [],
-        ),
-        (
-            [call("run", manual_approval=True), call("called", error=True)],
-            [True],
-            ["Failed: Writing a."],
-        ),
-        (
-            [call("run", manual_approval=True), call("rejected", reason="user-choice")],
-            [True],
-            ["Rejected: Writing a."],
-        ),
+        ([ASKED, call("called", details=WRITES)], [True], []),
+        ([ASKED, call("called", error=True)], [True], ["Failed: Writing a."]),
+        ([ASKED, call("rejected", reason="user-choice")], [True], ["Rejected: Writing a."]),
     ],
 )
 def test_a_change_is_reported_when_it_waits_or_when_it_is_made(contents, expected, expected_texts):
@@ -193,20 +178,12 @@ def test_a_change_is_reported_when_it_waits_or_when_it_is_made(contents, expecte
 def test_a_change_names_its_file_and_lines_or_says_how_many_they_are():
     cut = m.FileChangeDetails(path="/p/a", diff="@@ -1 +1 @@", lines_added=7, lines_removed=1)
     written = write(DraftCodec(), call("called", details=WRITES), call("called", details=cut))
+    change = {"type": "fileChange", "manualApproval": False, "file": "/p/a"}
+    too_long = "Writing a (too long to be shown: 7 lines added, 1 removed)"
+    created = {"changes": [{"kind": "create", "content": "x\n"}]}
     assert changes(written) == [
-        {
-            "type": "fileChange",
-            "description": "Writing a",
-            "manualApproval": False,
-            "file": "/p/a",
-            "changes": [{"kind": "create", "content": "x\n"}],
-        },
-        {
-            "type": "fileChange",
-            "description": "Writing a (too long to be shown: 7 lines added, 1 removed)",
-            "manualApproval": False,
-            "file": "/p/a",
-        },
+        {**change, "description": "Writing a", **created},
+        {**change, "description": too_long},
     ]
 
 
@@ -279,13 +256,12 @@ def test_a_draft_server_s_turn_is_heard_as_a_turn():
     codec = DraftCodec()
     text = {"content": {"type": "text", "text": "Hi", "codeBlocks": [{"code": "x"}]}}
     end = {"content": {"type": "text", "text": ""}, "isComplete": True}
-    assert read(codec, text, text, end) == [("system", RUNNING), says("Hi"), says("Hi"),
-                                            ("system", FINISHED)]  # fmt: skip
+    running, finished = ("system", RUNNING), ("system", FINISHED)
+    assert read(codec, text, text, end) == [running, says("Hi"), says("Hi"), finished]
     counted = end | {"metadata": {"tokensUsed": 5}}
     contents = [content for _, content in read(codec, counted) + read(codec, counted)]
-    assert [each.session_tokens for each in contents if isinstance(each, m.ChatUsageContent)] == [
-        5, 10,
-    ]  # fmt: skip
+    usages = [each for each in contents if isinstance(each, m.ChatUsageContent)]
+    assert [each.session_tokens for each in usages] == [5, 10]
 
 
 @pytest.mark.parametrize("approved", [None, False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,10 @@ USAGE: RoleContent = ("system", m.ChatUsageContent(session_tokens=7))
 TITLE: RoleContent = ("system", m.ChatMetadataContent(title="T"))
 
 
+KEYS: dict[str, Any] = {"name": "n", "server": "s", "arguments": {"a": 1}}
+OUTPUT = m.ToolCallTextOutput(text="out")
+
+
 def text(words: str, role: m.ChatRole = "assistant") -> RoleContent:
     return role, m.ChatTextContent(text=words)
 
@@ -34,35 +39,27 @@ def thinks(words: str | None = None, *, key: str = "r", ms: float | None = None)
     return "assistant", m.ChatReasonStartedContent(id=key)
 
 
-def prepare(piece: str = "", *, key: str = "t", name: str = "n", server: str = "s") -> RoleContent:
-    return "assistant", m.ChatToolCallPrepareContent(
-        id=key, name=name, server=server, arguments_text=piece
-    )
+def prepare(piece: str = "", *, key: str = "t") -> RoleContent:
+    names = {"name": "n", "server": "s", "arguments_text": piece}
+    return "assistant", m.ChatToolCallPrepareContent(id=key, **names)
 
 
-def run(*, key: str = "t", asks: bool = False, **more: object) -> RoleContent:
-    return "assistant", m.ChatToolCallRunContent(
-        id=key, name="n", server="s", manual_approval=asks, arguments={"a": 1}, **more
-    )  # type: ignore[arg-type]  # the rest of its fields
+def run(*, key: str = "t", asks: bool = False, **more: Any) -> RoleContent:
+    content = m.ChatToolCallRunContent(id=key, manual_approval=asks, **KEYS, **more)
+    return "assistant", content
 
 
 def running(key: str = "t", name: str = "n") -> RoleContent:
-    return "assistant", m.ChatToolCallRunningContent(
-        id=key, name=name, server="s", arguments={"a": 1}
-    )
+    return "assistant", m.ChatToolCallRunningContent(id=key, **KEYS | {"name": name})
 
 
 def called(key: str = "t", *, error: bool = False) -> RoleContent:
-    return "assistant", m.ChatToolCalledContent(
-        id=key, name="n", server="s", arguments={"a": 1}, error=error, total_time_ms=5,
-        outputs=(m.ToolCallTextOutput(text="out"),),
-    )  # fmt: skip
+    more: dict[str, Any] = {"error": error, "total_time_ms": 5, "outputs": (OUTPUT,)}
+    return "assistant", m.ChatToolCalledContent(id=key, **KEYS, **more)
 
 
 def rejected(key: str = "t") -> RoleContent:
-    return "assistant", m.ChatToolCallRejectedContent(
-        id=key, name="n", server="s", arguments={"a": 1}, reason="user-choice"
-    )
+    return "assistant", m.ChatToolCallRejectedContent(id=key, reason="user-choice", **KEYS)
 
 
 def folded(items: Sequence[RoleContent], fold: Fold | None = None, chat: str = "c") -> Fold:
@@ -84,9 +81,8 @@ def test_a_turn_is_shown_in_the_order_in_which_its_parts_began():
     )  # fmt: skip
     assert fold.violations == []
     chat = fold.chats["c"]
-    assert [type(item) for item in chat.items] == [
-        TextView, ThoughtView, TextView, CallView, LinkView, TextView
-    ]  # fmt: skip
+    views = [TextView, ThoughtView, TextView, CallView, LinkView, TextView]
+    assert [type(item) for item in chat.items] == views
     assert (chat.text("user"), chat.text()) == ("hi", "Let me look.Done.")
     assert (chat.title, chat.running, chat.usage) == ("T", True, USAGE[1])
     thought, call = chat.items[1], chat.items[3]
@@ -101,11 +97,11 @@ def test_texts_of_one_role_are_joined_unless_a_new_message_begins():
     def echo(words: str, content_id: str | None) -> RoleContent:
         return "user", m.ChatTextContent(text=words, content_id=content_id)
 
-    items = [echo("a", "1"), echo("b", None), echo("c", "1"), echo("d", "2"), text("e", "system")]
-    items = folded([RUNNING, *items]).chats["c"].items
-    assert [(each.content_id, each.text) for each in items if isinstance(each, TextView)] == [
-        ("1", "abc"), ("2", "d"), (None, "e")
-    ]  # fmt: skip
+    echoes = [echo("a", "1"), echo("b", None), echo("c", "1"), echo("d", "2")]
+    items = [RUNNING, *echoes, text("e", "system")]
+    views = [each for each in folded(items).chats["c"].items if isinstance(each, TextView)]
+    joined = [(each.content_id, each.text) for each in views]
+    assert joined == [("1", "abc"), ("2", "d"), (None, "e")]
 
 
 def test_a_call_that_asks_waits_until_it_runs_or_is_rejected():
@@ -179,15 +175,20 @@ def test_a_deleted_chat_stays_silent_until_it_is_prompted_again():
     assert (len(fold.violations), fold.chats["c"].text()) == (1, "new")
 
 
-def test_a_chat_without_a_prompt_is_unknown():
+def test_a_chat_without_a_prompt_is_unknown_unless_its_parent_was_prompted():
     fold = Fold()
     fold.on_prompt(None)
     folded([RUNNING], fold, "the server named it")
     assert fold.violations == []
-    folded([RUNNING], fold, "another")
-    assert [(each.rule, each.chat_id) for each in fold.violations] == [
-        (Rule.STRANGE_CHAT, "another")
-    ]
+    role, content = RUNNING
+    for parent in (None, "the server named it", "x"):
+        params = m.ChatContentReceivedParams(
+            chat_id=f"sub of {parent}", parent_chat_id=parent, role=role, content=content
+        )
+        fold.take("chat/contentReceived", params)
+    assert fold.chats["sub of the server named it"].parent_id == "the server named it"
+    violations = [(each.rule, each.chat_id) for each in fold.violations]
+    assert violations == [(Rule.STRANGE_CHAT, "sub of None"), (Rule.STRANGE_CHAT, "sub of x")]
 
 
 def test_a_chat_that_is_cleared_and_opened_again_shows_what_came_since():
@@ -206,35 +207,14 @@ def test_a_chat_that_is_cleared_and_opened_again_shows_what_came_since():
     assert fold.chats == {}
 
 
-def test_a_subagent_s_chat_belongs_to_the_one_that_was_prompted():
-    fold = Fold()
-    fold.on_prompt("c")
-    role, content = RUNNING
-    for parent in ("c", "x"):
-        items = m.ChatContentReceivedParams(
-            chat_id=f"sub-{parent}", parent_chat_id=parent, role=role, content=content
-        )
-        fold.take("chat/contentReceived", items)
-    assert fold.chats["sub-c"].parent_id == "c"
-    assert [(each.rule, each.chat_id) for each in fold.violations] == [(Rule.STRANGE_CHAT, "sub-x")]
-
-
 def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork():
-    fold = Fold()
-    call = m.ChatToolCallPrepareContent(
-        id="1", name="t", server="s", origin="mcp", arguments_text=""
-    )
-    stopped = m.ChatToolCallRejectedContent(
-        id="1", name="t", server="s", origin="mcp", arguments={}, reason="user-choice"
-    )
-    fold.take("chat/contentReceived", m.ChatContentReceivedParams(
-        chat_id="c", role="assistant", content=m.ChatTextContent(text="hi")))  # fmt: skip
+    fold = folded([text("hi")])
     for parent in ("c", "c", "fork"):
-        for content in (call, stopped):
-            items = m.ChatContentReceivedParams(
-                chat_id="sub", parent_chat_id=parent, role="assistant", content=content
+        for role, content in (prepare(), rejected()):
+            params = m.ChatContentReceivedParams(
+                chat_id="sub", parent_chat_id=parent, role=role, content=content
             )
-            fold.take("chat/contentReceived", items)
+            fold.take("chat/contentReceived", params)
         assert fold.chats["sub"].parent_id == parent
         assert len(list(fold.chats["sub"].calls())) == 1
         fold.take("chat/cleared", m.ChatClearedParams(chat_id="c", messages=True))
@@ -244,27 +224,22 @@ def test_a_subagent_s_chat_is_shown_anew_with_its_call_be_it_in_a_fork():
 
 
 def test_a_fork_may_be_reported_once_in_its_chat_though_a_turn_ended_meanwhile():
-    fold = Fold()
-
-    def broken_rules(content: m.ChatContent) -> list[Rule]:
-        params = m.ChatContentReceivedParams(chat_id="c", role="system", content=content)
-        return [each.rule for each in fold.take("chat/contentReceived", params)]
-
-    finished = m.ChatProgressContent(state="finished", text="")
-    word = m.ChatTextContent(text="This chat goes on as another one, too.")
-    assert broken_rules(m.ChatProgressContent(state="running", text="Waiting")) == []
+    fold = folded([RUNNING])
+    report = text("This chat goes on as another one, too.", "system")
     fold.allow_report("c")
-    assert broken_rules(finished) == []
-    assert broken_rules(word) == []
-    assert broken_rules(word) == [Rule.AFTER_FINISHED]
+    folded([FINISHED, report], fold)
+    assert fold.violations == []
+    folded([report], fold)
     fold.allow_report("c")
-    assert broken_rules(finished) == [Rule.SECOND_FINISHED]
+    folded([FINISHED], fold)
+    rules = [each.rule for each in fold.violations]
+    assert rules == [Rule.AFTER_FINISHED, Rule.SECOND_FINISHED]
 
 
 def test_raw_messages_of_both_sides_are_folded_together():
     running = {"type": "progress", "state": "running", "text": "Waiting"}
-    content = {"method": "chat/contentReceived",
-               "params": {"chatId": "c", "role": "system", "content": running}}  # fmt: skip
+    params = {"chatId": "c", "role": "system", "content": running}
+    content = {"method": "chat/contentReceived", "params": params}
     answer = {"id": 1, "result": {}}
     prompt = {"id": 2, "method": "chat/prompt", "params": {"chatId": "c", "message": "hi"}}
     delete = {"id": 1, "method": "chat/delete", "params": {"chatId": "c"}}
@@ -285,12 +260,12 @@ def test_raw_messages_of_both_sides_are_folded_together():
     assert broken_rules(*odd, prompt, content) == []
 
 
-@pytest.mark.parametrize("chat_id", [["c"], {}, 7, None])
-@pytest.mark.parametrize("method", ["chat/prompt", "chat/delete"])
-def test_a_client_s_odd_values_are_passed_over(method, chat_id):
+def test_a_client_s_odd_values_are_passed_over():
     conversation = Conversation()
-    message = {"id": {}, "method": method, "params": {"chatId": chat_id}}
-    assert conversation.passed("client", message) == ()
+    for method in ("chat/prompt", "chat/delete"):
+        for chat_id in (["c"], {}, 7, None):
+            message = {"id": {}, "method": method, "params": {"chatId": chat_id}}
+            assert conversation.passed("client", message) == ()
 
 
 @pytest.mark.parametrize(
@@ -417,7 +392,7 @@ def test_any_order_that_is_allowed_folds_to_the_same_chat(kinds, data):
     assert shuffled.chats == folded(plain).chats
 
 
-@given(st.lists(messages(direction="server_to_client"), max_size=4))
+@given(st.lists(messages(direction="server_to_client"), max_size=2))
 def test_any_notification_of_a_server_is_folded(notifications):
     fold = Fold()
     for method, params in notifications:

@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,37 +26,21 @@ JOB, PROCESS = 7000, 8000
 NO_WINDOW, OWN_GROUP = 0x0800_0000, 0x0200
 
 
-class Function:
-    """A function of the kernel that records its calls and returns one value."""
+RESULTS = {
+    "CreateJobObjectW": JOB,
+    "OpenProcess": PROCESS,
+    "SetInformationJobObject": 1,
+    "AssignProcessToJobObject": 1,
+    "TerminateJobObject": 1,
+    "WaitForSingleObject": 0x102,
+    "CloseHandle": 1,
+    "GetConsoleMode": 0,
+    "SetConsoleMode": 1,
+}
 
-    def __init__(self, name: str, calls: list[tuple[Any, ...]], result: Any) -> None:
-        self._name, self._calls, self.result = name, calls, result
 
-    def __call__(self, *arguments: Any) -> Any:
-        self._calls.append((self._name, *arguments))
-        return self.result
-
-
-class Kernel:
-    """A `kernel32` in which everything succeeds unless a test says otherwise."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Any, ...]] = []
-        for name, result in {
-            "CreateJobObjectW": JOB,
-            "OpenProcess": PROCESS,
-            "SetInformationJobObject": 1,
-            "AssignProcessToJobObject": 1,
-            "TerminateJobObject": 1,
-            "WaitForSingleObject": 0x102,
-            "CloseHandle": 1,
-            "GetConsoleMode": 0,
-            "SetConsoleMode": 1,
-        }.items():
-            setattr(self, name, Function(name, self.calls, result))
-
-    def called(self, name: str) -> list[tuple[Any, ...]]:
-        return [arguments for called, *arguments in self.calls if called == name]
+def calls(function: Mock) -> list[tuple[Any, ...]]:
+    return [call.args for call in function.call_args_list]
 
 
 class Locks(ModuleType):
@@ -82,36 +67,17 @@ class Locks(ModuleType):
         return descriptor + 1000
 
 
-class Pipes(ModuleType):
-    """A `_winapi` whose pipe has this many bytes at each look."""
-
-    def __init__(self) -> None:
-        super().__init__("_winapi")
-        self.looks: list[int | OSError] = []
-
-    def PeekNamedPipe(self, handle: int) -> tuple[int, int]:
-        assert handle == 1005
-        look = self.looks.pop(0)
-        if isinstance(look, OSError):
-            raise look
-        return look, 0
+@pytest.fixture
+def kernel() -> Any:
+    """Return a `kernel32` in which everything succeeds unless a test says otherwise."""
+    return SimpleNamespace(**{name: Mock(return_value=each) for name, each in RESULTS.items()})
 
 
 @pytest.fixture
-def kernel() -> Kernel:
-    return Kernel()
-
-
-@pytest.fixture
-def pipes() -> Pipes:
-    return Pipes()
-
-
-@pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch, kernel: Kernel, pipes: Pipes) -> Any:
+def windows(monkeypatch: pytest.MonkeyPatch, kernel: Any) -> Any:
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setitem(sys.modules, "msvcrt", Locks())
-    monkeypatch.setitem(sys.modules, "_winapi", pipes)
+    monkeypatch.setitem(sys.modules, "_winapi", ModuleType("_winapi"))
     monkeypatch.setattr(ctypes, "WinDLL", lambda *_, **__: kernel, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NO_WINDOW", NO_WINDOW, raising=False)
     monkeypatch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", OWN_GROUP, raising=False)
@@ -130,18 +96,10 @@ def killed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return kills
 
 
-class Popen:
-    """A child whose end a test decides."""
-
-    pid = 42
-    code: int | None = None
-
-    def poll(self) -> int | None:
-        return self.code
-
-
 def test_both_halves_have_the_same_names_and_parameters(windows):
     assert windows.__all__ == posix.__all__
+    assert set(posix.__all__) <= set(dir(platforms))
+    assert windows.START_OF_A_GROUP == {"creationflags": NO_WINDOW | OWN_GROUP}
     for name in posix.__all__:
         ours, theirs = getattr(posix, name), getattr(windows, name)
         assert callable(ours) == callable(theirs), name
@@ -152,55 +110,48 @@ def test_both_halves_have_the_same_names_and_parameters(windows):
             assert methods == {key for key in vars(theirs) if not key.startswith("_")}
 
 
-def test_each_name_of_this_system_is_exported():
-    assert set(posix.__all__) <= set(dir(platforms))
-
-
-def test_a_child_starts_without_a_window_and_without_our_ctrl_c(windows):
-    assert windows.START_OF_A_GROUP == {"creationflags": NO_WINDOW | OWN_GROUP}
-
-
 def test_a_group_is_a_job_that_ends_with_its_last_handle(windows, kernel):
     windows.ProcessGroup(42)
     assert ctypes.sizeof(windows._Limits) == 144  # as the system's header has it, on 64 bits
-    (set_information,) = kernel.called("SetInformationJobObject")
-    assert set_information[:2] == [JOB, 9]
-    assert set_information[3] == 144
-    assert set_information[2]._obj.flags == 0x2000
+    ((job, kind, limits, size),) = calls(kernel.SetInformationJobObject)
+    assert (job, kind, size) == (JOB, 9, 144)
+    assert limits._obj.flags == 0x2000
     assert windows._Limits.flags.offset == 16
-    assert kernel.called("AssignProcessToJobObject") == [[JOB, PROCESS]]
-    assert kernel.called("CloseHandle") == [[PROCESS]]
+    assert calls(kernel.AssignProcessToJobObject) == [(JOB, PROCESS)]
+    assert calls(kernel.CloseHandle) == [(PROCESS,)]
 
 
 def test_a_signal_ends_the_job_and_the_others(windows, kernel, killed):
     windows.ProcessGroup(42).signal(windows.KILL, [43])
-    assert kernel.called("TerminateJobObject") == [[JOB, signal.SIGTERM]]
+    assert calls(kernel.TerminateJobObject) == [(JOB, signal.SIGTERM)]
     assert killed == [(43, signal.SIGTERM)]
 
 
 @pytest.mark.parametrize(
-    "failing",
-    ["CreateJobObjectW", "OpenProcess", "SetInformationJobObject", "AssignProcessToJobObject"],
+    ("failing", "opened"),
+    [
+        ("CreateJobObjectW", [PROCESS]),
+        ("OpenProcess", [JOB]),
+        ("SetInformationJobObject", [JOB, PROCESS]),
+        ("AssignProcessToJobObject", [JOB, PROCESS]),
+    ],
 )
-def test_without_a_job_the_child_itself_is_ended(windows, kernel, killed, failing):
-    getattr(kernel, failing).result = None
+def test_without_a_job_the_child_itself_is_ended(windows, kernel, killed, failing, opened):
+    getattr(kernel, failing).return_value = None
     group = windows.ProcessGroup(42)
     group.signal(windows.KILL)
     group.close()
     assert killed == [(42, signal.SIGTERM)]
-    assert not kernel.called("TerminateJobObject")
-    closed = [handle for (handle,) in kernel.called("CloseHandle")]
-    opened = {"CreateJobObjectW": [PROCESS], "OpenProcess": [JOB]}.get(failing, [JOB, PROCESS])
-    assert sorted(closed) == opened
+    assert not kernel.TerminateJobObject.called
+    assert sorted(handle for (handle,) in calls(kernel.CloseHandle)) == opened
 
 
 def test_the_end_of_a_child_ends_the_rest_of_its_group(windows, kernel):
-    child, group = Popen(), windows.ProcessGroup(42)
-    assert not windows.has_ended(child, group)
-    assert [JOB] not in kernel.called("CloseHandle")
-    child.code = 0
-    assert windows.has_ended(child, group)
-    assert [JOB] in kernel.called("CloseHandle")
+    child, group = Mock(pid=42), windows.ProcessGroup(42)
+    for code in (None, 0):
+        child.poll.return_value = code
+        assert windows.has_ended(child, group) is (code == 0)
+        assert ((JOB,) in calls(kernel.CloseHandle)) is (code == 0)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +160,8 @@ def test_the_end_of_a_child_ends_the_rest_of_its_group(windows, kernel):
 def test_a_process_is_alive_while_its_handle_is_not_signalled(
     windows, kernel, process, waited, alive
 ):
-    kernel.OpenProcess.result = process
-    kernel.WaitForSingleObject.result = waited
+    kernel.OpenProcess.return_value = process
+    kernel.WaitForSingleObject.return_value = waited
     assert windows.is_alive(42) is alive
 
 
@@ -241,18 +192,23 @@ def test_reading_at_an_offset_leaves_the_position(windows, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("looks", "has_input"),
-    [([5], True), ([0, 0, 5], True), ([OSError()], True), ([0, OSError()], True)],
+    ("looks", "seconds", "has_input"),
+    [
+        ([5], 60, True),
+        ([0, 0, 5], 60, True),
+        ([OSError()], 60, True),
+        ([0, OSError()], 60, True),
+        ([0], 0, False),
+    ],
 )
-def test_a_wait_for_a_pipe_ends_with_input_or_its_end(windows, pipes, looks, has_input):
-    pipes.looks = looks
-    assert windows.has_input(5, 60) is has_input
-    assert not pipes.looks
-
-
-def test_a_wait_for_a_silent_pipe_ends_at_its_limit(windows, pipes):
-    pipes.looks = [0]
-    assert windows.has_input(5, 0) is False
+def test_a_wait_for_a_pipe_ends_with_input_or_its_end_or_limit(
+    windows, monkeypatch, looks, seconds, has_input
+):
+    results = [look if isinstance(look, OSError) else (look, 0) for look in looks]
+    peek = Mock(side_effect=results)
+    monkeypatch.setattr(sys.modules["_winapi"], "PeekNamedPipe", peek, raising=False)
+    assert windows.has_input(5, seconds) is has_input
+    assert calls(peek) == [(1005,)] * len(looks)
 
 
 def test_descriptors_block_and_have_neither_mode_nor_owner(windows, tmp_path):
@@ -266,14 +222,6 @@ def test_descriptors_block_and_have_neither_mode_nor_owner(windows, tmp_path):
         windows.change_directory(5)
 
 
-@pytest.mark.parametrize(
-    ("environ", "expected"),
-    [({"LOCALAPPDATA": "local"}, Path("local")), ({}, Path("home/AppData/Local"))],
-)
-def test_data_is_in_the_local_application_data(windows, environ, expected):
-    assert windows.data_home(environ, Path("home")) == expected
-
-
 def test_a_second_name_of_a_program_is_a_copy(windows, tmp_path):
     program, other = tmp_path / "eca-server.exe", tmp_path / f"eca{windows.PROGRAM_SUFFIX}"
     program.write_bytes(b"MZ")
@@ -285,7 +233,10 @@ def test_a_second_name_of_a_program_is_a_copy(windows, tmp_path):
     assert not windows.is_link(other, program)
 
 
-def test_a_file_has_no_owner_and_keeps_its_name_while_it_is_open(windows, tmp_path):
+def test_data_is_local_and_a_file_has_no_owner_and_keeps_its_name_while_open(windows, tmp_path):
+    home = Path("home")
+    assert windows.data_home({"LOCALAPPDATA": "local"}, home) == Path("local")
+    assert windows.data_home({}, home) == Path("home/AppData/Local")
     assert windows.is_own(tmp_path.stat())
     assert not windows.is_removed(5)
     assert windows.has_screen({})
@@ -297,13 +248,10 @@ def test_a_console_does_not_show_hidden_input(windows, kernel):
         mode._obj.value = 0x1F7
         return 1
 
-    kernel.GetConsoleMode = get_mode
-    with windows.hidden_input(5):
-        assert kernel.called("SetConsoleMode") == [[1005, 0x1F3]]
-    assert kernel.called("SetConsoleMode")[1:] == [[1005, 0x1F7]]
-
-
-def test_the_mode_of_a_pipe_is_not_changed(windows, kernel):
     with windows.hidden_input(5):
         pass
-    assert not kernel.called("SetConsoleMode")
+    assert not kernel.SetConsoleMode.called, "a pipe"
+    kernel.GetConsoleMode = get_mode
+    with windows.hidden_input(5):
+        assert calls(kernel.SetConsoleMode) == [(1005, 0x1F3)]
+    assert calls(kernel.SetConsoleMode)[1:] == [(1005, 0x1F7)]

@@ -1,13 +1,12 @@
-"""The JSON Schema against two independent sources: the inventory, and `explain`."""
+"""The JSON Schema against the inventory and `explain`, which are independent of it."""
 
 from __future__ import annotations
 
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,36 +19,14 @@ from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema
 from eca_protocol.testing import strategies
-from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
-from tests.eca_protocol.draft import letter
+from tests.eca_protocol.codec.test_inventory import REVISIONS, Inventory, Part
 from tests.eca_protocol.messages.inventory import NAMED, spelled_fields
 from tests.lazy import LazyModule
 
 jsonschema = LazyModule("jsonschema", without="rfc3987_syntax")
 
-LETTERED = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
-UNIONS = {
-    "ChatContent",
-    "ChatContext",
-    "RewriteContent",
-    "ToolCallDetails",
-    "ToolCallOutput",
-    "ToolServerUpdatedParams",
-}
-BEYOND = {
-    "EditorDiagnostic.code": {"number"},
-    "ChatToolCallRejectedContent.reason": {"'user-choice'", "'user-config'"},
-}
-"""The alternatives that a ruling adds to those of the text (W-42, W-32)."""
-OURS_IN_CURRENT = ("InitializationOptions.protocolRevision", "ChatUsageContent.messageCost")
-"""Optional members of CURRENT that no text has (W-12, W-27)."""
 WIDENED_BY = {"W-10", "W-11", "W-12", "W-20", "W-27", "W-30"}
 """The rulings by which a member is written in editions that do not have it."""
-
-Types: TypeAlias = frozenset[Any]
-"""The alternatives of a type; a list is `("[]", alternatives)`."""
-Interface: TypeAlias = dict[str, tuple[bool, Types]]
-"""By the member's name: True if it is required, and its type."""
 
 
 @functools.cache
@@ -66,120 +43,20 @@ def validator(revision: Revision, name: str) -> Any:
     return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": whole["$defs"]})
 
 
-def types_in(schema: Mapping[str, Any]) -> Types:
-    match schema:
-        case {"$ref": str(reference)}:
-            return frozenset({reference.removeprefix("#/$defs/")})
-        case {"const": value}:
-            return frozenset({f"'{value}'"})
-        case {"enum": values}:
-            return frozenset(f"'{value}'" for value in values)
-        case {"oneOf": members}:
-            return frozenset().union(*map(types_in, members))
-        case {"type": "array", "items": items}:
-            return frozenset({("[]", types_in(items))})
-        case {"type": "object"}:
-            return frozenset({"map"})
-        case {"type": str(name)}:
-            return frozenset({name.replace("integer", "number")})
-        case {"type": list(names)}:
-            return frozenset(name.replace("integer", "number") for name in names)
-        case _:
-            assert not schema.keys() - {"$comment"}
-            return frozenset({"any"})
-
-
-def interfaces_in(revision: Revision) -> Iterator[tuple[str, Interface]]:
-    """Yield the schema's interfaces without the additions of rulings."""
-    whole = document(revision)
-    for name, schema in whole["$defs"].items():
-        if name in UNIONS:
-            yield name, {"": (True, types_in(schema))}
-        elif name not in whole["x-methods"]:
-            required = set(schema.get("required", ()))
-            members = {
-                key: (key in required, types_in(member))
-                for key, member in schema["properties"].items()
-                if "$comment" not in member
-            }
-            yield name, members
-            assert required <= members.keys()
-
-
-def inventory_types(type_: str, path: str, revision: Revision) -> Types:
-    """Return the inventory's types, with aliases of strings resolved."""
-    aliases = aliases_of(revision)
-    actual: set[Any] = set()
-    for alternative in (spelled.strip("*") for spelled in type_.split("|")):
-        if alternative.endswith("[]"):
-            actual.add(("[]", inventory_types(alternative.removesuffix("[]"), path, revision)))
-        elif alternative in aliases and alternative not in UNIONS:
-            actual |= inventory_types("|".join(aliases[alternative]), path, revision)
-        else:
-            name = path if alternative == "object" else alternative
-            actual.add(NAMED.get(name, name).replace("integer", "number"))
-    return frozenset(actual)
-
-
 @pytest.mark.requirement("FIELD:*", "VALUE:*")
-@pytest.mark.parametrize("revision", LETTERED)
-def test_the_definitions_are_the_interfaces_of_the_edition(revision: Revision) -> None:
-    expected: dict[str, Interface] = {}
-    for interface, fields in interfaces_of(revision).items():
-        expected[NAMED.get(interface, interface)] = {
-            name: (required, inventory_types(type_, f"{interface}.{name}", revision))
-            for name, required, type_ in spelled_fields(fields)
-        }
-    for alias in aliases_of(revision).keys() & UNIONS:
-        alternatives = "|".join(aliases_of(revision)[alias])
-        expected[alias] = {"": (True, inventory_types(alternatives, alias, revision))}
-    actual = dict(interfaces_in(revision))
-    for path, beyond in BEYOND.items():
-        interface, _, name = path.partition(".")
-        required, types = expected[interface][name]
-        assert beyond & actual[interface][name][1]
-        expected[interface][name] = (required, types | beyond)
-    for path in OURS_IN_CURRENT if revision is Revision.CURRENT else ():
-        interface, _, name = path.partition(".")
-        expected[interface][name] = (False, frozenset({"string"}))
-    outputs, items = expected["ChatToolCalledContent"]["outputs"], frozenset({"ToolCallOutput"})
-    expected["ChatToolCalledContent"]["outputs"] = (outputs[0], frozenset({("[]", items)}))
-    expected["ToolCallOutput"] = {"": (True, frozenset({"ToolCallTextOutput"}))}
-    if revision < Revision.CURRENT:
-        del actual["ProgressParams"]  # belongs to a method of W-11
-    assert actual == expected
-
-
-OUR_NAMES = {"CodeAssistant": "CodeAssistantCapabilities", "Lines": "LineRange"}
-
-
-def draft_types(kind: Any) -> Types:
-    if isinstance(kind, list):
-        return frozenset({("[]", draft_types(kind[0]))})
-    if isinstance(kind, tuple):
-        return frozenset(f"'{value}'" for value in kind)
-    return frozenset(
-        OUR_NAMES.get(name, name) for name in kind.replace("integer", "number").split("|")
-    )
-
-
-def test_the_draft_s_definitions_are_its_letter_s() -> None:
-    tags = {name: tag for union in letter.UNIONS for tag, name in letter.LETTER[union].items()}
-    expected: dict[str, Interface] = {}
-    for name, members in letter.LETTER.items():
-        if name in letter.UNIONS:
-            expected[name] = {"": (True, frozenset(members.values()))}
-            continue
-        interface = expected[OUR_NAMES.get(name, name)] = {}
-        if name in tags:
-            interface["type"] = (True, frozenset({f"'{tags[name]}'"}))
-        for member, kind in members.items():
-            required = not member.endswith("?")
-            interface[member.removesuffix("?")] = (required, draft_types(kind))
-    assert dict(interfaces_in(Revision.DRAFT)) == expected
-
-
-Part: TypeAlias = Literal["params", "result"]
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_samples_of_the_inventory_are_valid_unless_they_lack_a_required_member(revision):
+    inventory = Inventory(revision)
+    for interface, fields in inventory.interfaces.items():
+        if interface == "ChatHistoryResponse":
+            continue  # a sample holds all samples of contents, which are validated on their own
+        check = validator(revision, NAMED.get(interface, interface)).is_valid
+        full, *others = inventory.samples_of(interface)
+        for raw in (full, *others):
+            assert check(raw), (interface, raw)
+        for name, required, _ in spelled_fields(fields):
+            lacking = {key: value for key, value in full.items() if key != name}
+            assert check(lacking) is not required, (interface, name)
 
 
 def table_of(revision: Revision) -> Table:
@@ -226,9 +103,9 @@ def test_what_validates_is_what_departs_from_no_letter(
     message: tuple[Revision, str, Part, Any],
 ) -> None:
     revision, method, part, raw = message
-    schema = document(revision)["x-methods"][method][part]
     departures = explain(method, raw, revision, part=part, table=table_of(revision))
-    is_valid = validator(revision, schema["$ref"].removeprefix("#/$defs/")).is_valid(raw)
+    reference = document(revision)["x-methods"][method][part]["$ref"]
+    is_valid = validator(revision, reference.removeprefix("#/$defs/")).is_valid(raw)
     assert is_valid == is_of_the_letter(departures, part), departures
 
 
@@ -237,7 +114,7 @@ TEXT = {"chatId": "1", "role": "system", "content": {"type": "text", "text": "hi
 
 
 @pytest.mark.parametrize(
-    ("message", "is_valid"),
+    ("message", "expected"),
     [
         (PROMPT, True),
         ({**PROMPT, "id": "a"}, True),
@@ -253,8 +130,8 @@ TEXT = {"chatId": "1", "role": "system", "content": {"type": "text", "text": "hi
         ({"method": "exit"}, False),
     ],
 )
-def test_the_document_describes_a_whole_message(message: Any, is_valid: bool) -> None:
-    assert validator(Revision.R2025_10, "").is_valid(message) is is_valid
+def test_the_document_describes_a_whole_message(message: Any, expected: bool) -> None:
+    assert validator(Revision.R2025_10, "").is_valid(message) is expected
 
 
 def test_it_is_a_schema_and_its_names_are_those_of_the_wire() -> None:
@@ -263,7 +140,7 @@ def test_it_is_a_schema_and_its_names_are_those_of_the_wire() -> None:
         for name, schema in document(revision)["$defs"].items():
             words = schema.get("description", "")
             assert not re.search(r"`\w+_\w+`|\bNone\b", words), (name, words)
-            assert words or name in UNIONS
+            assert words or "oneOf" in schema
 
 
 RECORDED = Path(__file__).parents[2] / "data" / "transcripts" / "real_job.jsonl"

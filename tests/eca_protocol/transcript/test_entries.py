@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -24,18 +23,14 @@ from eca_protocol.transcript.splitter import Splitter
 
 HEAD = b'{"transcript":1,"started":"2026-01-02T03:04:05+00:00","command":["eca","server"]}\n'
 
+ODD_HEADER = b"\r\nContent-Type: x\r\nCONTENT-LENGTH : %d \r\n\r\n"
+
 bodies = st.one_of(
     json_objects().map(lambda value: json.dumps(value).encode()),
     json_objects().map(lambda value: json.dumps(value, indent=1).encode() + b"\r\n"),
     st.sampled_from([b"[1]", b"{", b'{"a":NaN}', b'{"a":"\xff"}', b"", b'{"a":"\\ud800"}']),
 )
-headers = st.sampled_from(
-    [
-        b"Content-Length: %d\r\n\r\n",
-        b"content-length:%d\n\n",
-        b"\r\nContent-Type: x\r\nCONTENT-LENGTH : %d \r\n\r\n",
-    ]
-)
+headers = st.sampled_from([b"Content-Length: %d\r\n\r\n", b"content-length:%d\n\n", ODD_HEADER])
 frames = st.builds(lambda header, body: header % len(body) + body, headers, bodies)
 junk = st.sampled_from([b"print\n", b"\r\n\r\n", b"No: length\r\n\r\n", b"Content-Length: 9\r\n"])
 
@@ -67,15 +62,12 @@ def test_the_messages_of_a_stream_are_those_the_decoder_gives(parts: list[bytes]
     assert [body for _, body in cut(stream, []) if body is not None] == objects
 
 
-def test_a_body_too_long_to_be_buffered_passes_in_pieces() -> None:
+def test_a_body_too_long_passes_in_pieces_and_of_two_lengths_none_is_believed() -> None:
     long, short = b"Content-Length: 6\r\n\r\n", b"Content-Length: 2\r\n\r\n{}"
     splitter = Splitter(max_body=5, max_header=40)
     assert splitter.feed(long + b"abcd") == [(long, None), (b"abcd", None)]
     assert splitter.feed(b"ef" + short) == [(b"ef", None), (short, b"{}")]
     assert splitter.feed(b"x" * 41) == [(b"x" * 41, None)]
-
-
-def test_of_two_lengths_none_is_believed() -> None:
     header = b"Content-Length: 2\r\nContent-Length: 1\r\n\r\n"
     assert Splitter().feed(header + b"{}\r\n\n\n")[0] == (header, None)
 
@@ -113,6 +105,20 @@ def test_what_was_written_is_read_again_byte_for_byte(
     assert list(again.messages()) == list(transcript.messages())
 
 
+EXPECTED = "expected an entry, got"
+LINES = [
+    (b"{}", f"{EXPECTED} 'at'"),
+    (b'{"at":1,"from":"x"}', f"{EXPECTED} 'x' as the side"),
+    (b'{"at":1,"from":"client"}', f"{EXPECTED} neither a message"),
+    (b'{"at":1,"from":"client","base64":"!"}', f"{EXPECTED} base64"),
+    (b"[1]", EXPECTED),
+    (b'{"at":1,"exit":1e999}', EXPECTED),
+    (b'{"at":1e999,"exit":0}', f"{EXPECTED} inf as the time"),
+    (b'{"at":1,"from":"client","message":{"a":NaN}}', EXPECTED),
+    (b"[" * 100_000, EXPECTED),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -123,20 +129,10 @@ def test_what_was_written_is_read_again_byte_for_byte(
             (b'{"transcript":1,"command":%s}\n' % odd, ":1: expected a transcript, got no list")
             for odd in (b"[1]", b"[[]]", b'"sh"', b"7", b'{"sh":1}')
         ),
-        (HEAD + b"{}\n", ":2: expected an entry, got 'at'"),
-        (HEAD + b'{"at":1,"from":"x"}\n', ":2: expected an entry, got 'x' as the side"),
-        (HEAD + b'{"at":1,"from":"client"}\n', ":2: expected an entry, got neither a message"),
-        (HEAD + b'{"at":1,"from":"client","base64":"!"}\n', ":2: expected an entry, got base64"),
-        (HEAD + b"[1]\n", ":2: expected an entry, got"),
-        (HEAD + b'{"at":1,"exit":1e999}\n', ":2: expected an entry, got"),
-        (HEAD + b'{"at":1e999,"exit":0}\n', ":2: expected an entry, got inf as the time"),
-        (HEAD + b'{"at":1,"from":"client","message":{"a":NaN}}\n', ":2: expected an entry, got"),
-        (HEAD + b"[" * 100_000 + b"\n", ":2: expected an entry, got"),
+        *((HEAD + line + b"\n", f":2: {message}") for line, message in LINES),
     ],
 )
-def test_what_is_no_transcript_is_refused_with_its_place(
-    tmp_path: Path, text: bytes, message: str
-) -> None:
+def test_what_is_no_transcript_is_refused_with_its_place(tmp_path, text, message):
     path = tmp_path / "t.jsonl"
     path.write_bytes(text)
     with pytest.raises(ValueError, match=r":[12]: ") as caught:
