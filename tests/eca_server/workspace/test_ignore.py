@@ -297,9 +297,7 @@ def test_a_hostile_configuration_runs_nothing(repository, tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize("by", ["configuration", "variables"])
-def test_a_work_tree_that_is_said_to_be_elsewhere_is_not_listed(
-    repository, outside, monkeypatch, by
-):
+def test_a_work_tree_configured_elsewhere_is_not_listed(repository, outside, monkeypatch, by):
     write(repository, ["a"])
     if by == "configuration":
         run_git(repository, "config", "core.worktree", str(outside))
