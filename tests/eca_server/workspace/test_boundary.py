@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workspace import opening
-from eca_server.workspace.boundary import Workspace, open_checked
+from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import InvalidPath, PathChanged
 from eca_server.workspace.opening import open_directory
-from tests.eca_server.workspace.conftest import root_of, swapped_all_the_time
+from tests.eca_server.workspace.conftest import root_of
 
 
 def test_a_path_is_inside_if_it_leads_into_a_root(workspace, project, outside, monkeypatch):
@@ -207,68 +205,3 @@ def test_nothing_is_inside_whose_real_path_is_not(steps, requests):
             if place.is_inside and place.path.exists():
                 with open_directory(place.real_path) as directory:
                     assert os.path.samestat(os.fstat(directory.fd or 0), place.path.stat())
-
-
-@pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/file"])
-def test_a_link_swapped_in_after_the_check_is_not_followed(workspace, project, outside, swapped):
-    (project / "a" / "b").mkdir(parents=True)
-    (project / "a" / "b" / "file").write_text("x")
-    (project / "link").symlink_to("a/b/file")
-    descriptor = open_checked(workspace.locate("link"), os.O_RDONLY)
-    assert os.read(descriptor, 10) == b"x"
-    os.close(descriptor)
-    place = workspace.locate("a/b/file")
-    shutil.move(project / swapped, project / "away")
-    (project / swapped).symlink_to(outside / "secret" if swapped.endswith("file") else outside)
-    words = rf"/{swapped}' changed after it was checked: it is a symbolic link to '.*; try again"
-    with pytest.raises(PathChanged, match=words):
-        open_checked(place, os.O_RDONLY)
-
-
-@pytest.mark.parametrize("walks", [True, False])
-@pytest.mark.parametrize("swapped", [".", "a"])
-def test_a_platform_that_cannot_walk_looks_once_more(
-    workspace, project, outside, monkeypatch, walks, swapped
-):
-    monkeypatch.setattr(opening, "_STEPS", walks)
-    (project / swapped).mkdir(exist_ok=True)
-    (project / swapped / "secret").write_text("x")
-    place = workspace.locate(f"{swapped}/secret")
-    os.close(open_checked(place, os.O_RDONLY))
-    shutil.rmtree(project / swapped)
-    (project / swapped).symlink_to(outside)
-    with pytest.raises(PathChanged):
-        open_checked(place, os.O_RDONLY)
-
-
-def test_a_missing_file_is_named_as_the_user_knows_it(workspace, project):
-    with pytest.raises(FileNotFoundError) as caught:
-        open_checked(workspace.locate("a/b/c"), os.O_RDONLY)
-    assert caught.value.filename == str(project / "a" / "b" / "c")
-    (project / "a").write_text("x")  # a file in the place of a folder is no link
-    with pytest.raises(NotADirectoryError):
-        open_checked(workspace.locate("a/b"), os.O_RDONLY)
-
-
-def test_while_a_folder_is_swapped_for_a_link_nothing_outside_is_opened(
-    workspace, project, outside
-):
-    (project / "a").mkdir()
-    (project / "a" / "secret").write_text("harmless\n")
-    read: set[bytes] = set()
-    refused = 0
-    with swapped_all_the_time(project / "a", outside):
-        for _ in range(400):
-            try:
-                place = workspace.locate("a/secret")
-                if not place.is_inside:
-                    refused += 1
-                    continue
-                descriptor = open_checked(place, os.O_RDONLY)
-            except (PathChanged, FileNotFoundError):
-                refused += 1
-                continue
-            read.add(os.read(descriptor, 100))
-            os.close(descriptor)
-    assert read <= {b"harmless\n"}
-    assert refused

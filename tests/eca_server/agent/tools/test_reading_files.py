@@ -156,6 +156,7 @@ async def test_what_is_no_text_file_is_named(tool, tmp_path):
     write(tmp_path, binary=b"a\0b", odd=b"\xff\xfe\x00")
     for name, words in {
         "folder": "got a directory: .* directory_tree",
+        "/": "got a directory",
         "pipe": "got a named pipe",
         "socket": "got a socket",
         "device": "got a device",

@@ -94,11 +94,11 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def swap(folder: Path) -> None:
-    """Replace a directory of the workspace by a link to the one outside."""
-    outside = next(each for each in folder.parents if each.name == "project").parent / "outside"
-    folder.rename(folder.with_name("away"))
-    folder.symlink_to(outside / "in" if folder.name == "in" else outside)
+def swap(path: Path) -> None:
+    """Replace a path of the workspace by a link to its like outside."""
+    project = next(each for each in path.parents if each.name == "project")
+    path.rename(path.with_name("away"))
+    path.symlink_to(project.with_name("outside") / path.relative_to(project / "src"))
 
 
 def swap_once(folder: Path) -> None:
@@ -110,8 +110,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("swapped", ["src/in", "src"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    ("name", "swapped"),
+    [
+        *((name, swapped) for name in CALLS for swapped in ("src/in", "src")),
+        *((name, "src/in/f") for name in ("read_file", "write_file", "edit_file")),
+    ],
+)
 async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
     project, monkeypatch, name, swapped
 ):
