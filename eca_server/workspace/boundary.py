@@ -228,17 +228,6 @@ def _contains(directory: Path, path: Path) -> bool:
         return False
 
 
-def open_checked(place: Place, flags: int) -> int:
-    """Open the file of a checked path and return its descriptor.
-
-    Raises:
-        PathChanged: the path leads to a different file now.
-        OSError: the file cannot be opened.
-    """
-    with errors_naming(place), open_directory(place.real_path.parent) as directory:
-        return directory.open(place.real_path.name or os.curdir, flags)
-
-
 @contextmanager
 def open_place(place: Place) -> Iterator[Directory | None]:
     """Open the directory of a checked path; yield None if it is not a directory.

@@ -9,6 +9,7 @@ import pytest
 from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.problems import Problem
 from eca_server.config.settings import Config
+from eca_server.config.trust_items import TrustItem
 from eca_server.config.trust_store import TrustStore
 
 
@@ -25,6 +26,10 @@ class House:
         self.config_file: Path | None = None
         self.accepts = True
         """True if the user accepts every setting of the roots."""
+
+    @property
+    def store(self) -> TrustStore:
+        return TrustStore(self.environ, self.home)
 
     def in_user(self, content: object) -> Path:
         return self.write(self.user, content)
@@ -45,11 +50,6 @@ class House:
             loaded = self.load_once(before, **more)
         return loaded
 
-    def accept(self, loaded: LoadedConfig) -> None:
-        store = TrustStore(self.environ, self.home)
-        for item in loaded.withheld:
-            store.accept(item.root, [item.digest])
-
     def load_once(self, before: LoadedConfig | None = None, **more: Any) -> LoadedConfig:
         return load(
             initialization_options=self.options,
@@ -61,6 +61,12 @@ class House:
             **more,
         )
 
+    def accept(self, loaded: LoadedConfig | None = None) -> LoadedConfig:
+        """Accept all that waits for trust, and return what applies then."""
+        for item in (loaded or self.load_once()).withheld:
+            self.store.accept(item.root, [item.digest])
+        return self.load_once()
+
     def config(self) -> Config:
         loaded = self.load()
         assert loaded.problems == ()
@@ -70,7 +76,19 @@ class House:
         (problem,) = self.load().problems
         return problem
 
+    def waiting(self, before: LoadedConfig | None = None, **more: Any) -> TrustItem:
+        """Return the only setting that waits for trust."""
+        (item,) = self.load_once(before, **more).withheld
+        return item
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     return House(tmp_path)
+
+
+@pytest.fixture
+def untrusted(house: House) -> House:
+    """Return a house whose user accepts nothing by itself."""
+    house.accepts = False
+    return house

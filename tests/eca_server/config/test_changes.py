@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from eca_server.config.loading import LoadedConfig
 from eca_server.config.saved_settings import saved_settings_path
-from eca_server.config.trust_store import TrustStore
 
-if TYPE_CHECKING:
-    from conftest import House
+MODEL = {"defaultModel": "a/b"}
 
 
-def again(house: House, before: LoadedConfig) -> LoadedConfig:
-    return house.load(before)
-
-
-def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
+def test_every_file_counts_that_is_read_or_looked_for(house):
     key = house.write(house.folder / "key", "sk-1")
-    house.in_root(0, {"providers": {"p": {"key": f"${{file:{key}}}"}}})
+    path = house.in_root(0, {"providers": {"p": {"key": f"${{file:{key}}}"}}})
     files = house.load().files
-    assert {path for path, stamp in files.items() if stamp is not None} == {
-        house.roots[0] / ".eca" / "config.json",
-        key,
-        TrustStore({}, house.home).path,
-    }
-    assert {path for path, stamp in files.items() if stamp is None} == {
+    read = {path for path, stamp in files.items() if stamp is not None}
+    assert read == {path, key, house.store.path}
+    assert files.keys() - read == {
         house.user,
         house.user.parent / "agents",
         house.roots[0] / ".eca" / "agents",
@@ -39,132 +28,102 @@ def test_every_file_counts_that_is_read_or_looked_for(house: House) -> None:
     }
 
 
-def test_the_users_decisions_about_folders_count_as_a_file(house: House) -> None:
-    house.accepts = False
-    house.in_root(0, {"defaultModel": "a/b"})
-    loaded = house.load()
-    assert loaded.is_current()
-    house.accept(loaded)
-    assert not loaded.is_current()
+def write(path: Path) -> None:
+    path.write_text('{"defaultModel": "c/d"}')
 
 
-def test_nothing_touched_is_current(house: House) -> None:
-    house.in_root(0, {"defaultModel": "a/b"})
-    assert house.load().is_current()
-
-
-def write(house: House) -> None:
-    house.in_root(0, {"defaultModel": "c/d"})
-
-
-def replace(house: House) -> None:
+def replace(path: Path) -> None:
     """Save as editors do: replace the file by a new one of the same size and time."""
-    path = house.roots[0] / ".eca" / "config.json"
     times = path.stat()
-    new = house.write(path.with_name("new"), path.read_text().replace("a/b", "c/d"))
+    new = path.with_name("new")
+    new.write_text(path.read_text().replace("a/b", "c/d"))
     os.utime(new, ns=(times.st_atime_ns, times.st_mtime_ns))
     new.replace(path)
 
 
-def remove(house: House) -> None:
-    (house.roots[0] / ".eca" / "config.json").unlink()
+def add_agents(path: Path) -> None:
+    path.with_name("agents").mkdir()
 
 
-def appear(house: House) -> None:
-    house.write(house.user, {})
+def rewrite_the_key(path: Path) -> None:
+    path.with_name("key").write_text("sk-longer")
 
 
-def rewrite_the_key(house: House) -> None:
-    house.write(house.folder / "key", "sk-longer")
+def turn_the_link(path: Path) -> None:
+    target = path.with_name("target.json")
+    target.write_text(path.read_text())
+    path.unlink()
+    path.symlink_to(target)
 
 
-@pytest.mark.parametrize("change", [write, replace, remove, appear, rewrite_the_key])
-def test_a_change_to_any_of_the_files_is_seen(house: House, change: object) -> None:
-    key = house.write(house.folder / "key", "sk-1")
-    house.in_root(0, {"defaultModel": "a/b", "providers": {"p": {"key": f"${{file:{key}}}"}}})
+@pytest.mark.parametrize(
+    "change", [write, replace, Path.unlink, add_agents, rewrite_the_key, turn_the_link]
+)
+def test_a_change_to_any_of_the_files_is_seen(house, change):
+    path = house.in_root(0, {**MODEL, "providers": {"p": {"key": "${file:key}"}}})
+    house.write(path.with_name("key"), "sk-1")
     loaded = house.load()
-    assert callable(change)
-    change(house)
+    assert loaded.is_current()
+    change(path)
     assert not loaded.is_current()
 
 
-def test_a_link_that_leads_elsewhere_is_a_change(house: House) -> None:
-    one = house.write(house.folder / "one.json", {"defaultModel": "a/b"})
-    two = house.write(house.folder / "two.json", {"defaultModel": "c/d"})
-    link = house.roots[0] / ".eca" / "config.json"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(one)
-    house.load()  # accepts the link, then its target
-    loaded = house.load()
-    assert loaded.config.default_model == "a/b"
-    link.unlink()
-    link.symlink_to(two)
+def test_the_users_decisions_about_folders_count_as_a_file(untrusted):
+    untrusted.in_root(0, MODEL)
+    loaded = untrusted.load()
+    assert loaded.is_current()
+    untrusted.accept(loaded)
     assert not loaded.is_current()
 
 
-@pytest.mark.parametrize("content", ["{", '{"defaultModel": "c/', "[]", b"\xff", "folder"])
-def test_a_file_that_breaks_counts_as_it_was(house: House, content: str | bytes) -> None:
-    path = house.in_root(0, {"defaultModel": "a/b", "lspTimeoutSeconds": 5})
+@pytest.mark.parametrize("content", [b"{", b'{"defaultModel": "c/', b"[]", b"\xff", None])
+def test_a_file_that_breaks_counts_as_it_was_until_it_is_fixed_or_removed(house, content):
+    path = house.in_root(0, {**MODEL, "lspTimeoutSeconds": 5})
     before = house.load()
     path.unlink()
-    if content == "folder":
+    if content is None:
         path.mkdir()
     else:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    house.in_root(1, {"defaultModel": "e/f"})
-    loaded = again(house, before)
-    assert loaded.config.default_model == "e/f"
-    assert loaded.config.lsp_timeout == 5
+        path.write_bytes(content)
+    house.in_root(1, {"welcomeMessage": "hello"})
+    loaded = house.load(before)
+    assert (loaded.config.default_model, loaded.config.lsp_timeout) == ("a/b", 5)
+    assert loaded.config.welcome_message == "hello"
     (problem,) = loaded.problems
     assert problem.source == str(path)
     assert problem.message.endswith("its previous content stays in force)")
-    assert again(house, loaded).config == loaded.config
+    again = house.load(loaded)
+    assert again.config == loaded.config
+    if content is None:
+        path.rmdir()
+    else:
+        path.write_text('{"defaultModel": "c/d"}')
+        assert not again.is_current()
+    fixed = house.load(again)
+    assert (fixed.config.default_model, fixed.problems) == ("c/d" if content else None, ())
 
 
-def test_a_fixed_file_applies_again(house: House) -> None:
-    path = house.in_root(0, {"defaultModel": "a/b"})
-    before = house.load()
-    path.write_text("{")
-    broken = again(house, before)
-    path.write_text('{"defaultModel": "c/d"}')
-    assert not broken.is_current()
-    fixed = again(house, broken)
-    assert fixed.config.default_model == "c/d"
-    assert fixed.problems == ()
-
-
-def test_a_file_that_is_removed_says_nothing_any_more(house: House) -> None:
-    path = house.in_root(0, {"defaultModel": "a/b"})
-    before = house.load()
-    path.unlink()
-    loaded = again(house, before)
-    assert loaded.config.default_model is None
-    assert loaded.problems == ()
-
-
-def test_the_file_that_was_asked_for_counts_as_it_was_when_it_is_gone(house: House) -> None:
-    house.config_file = house.write(house.folder / "c.json", {"defaultModel": "a/b"})
+def test_the_file_that_was_asked_for_counts_as_it_was_when_it_is_gone(house):
+    house.config_file = house.write(house.folder / "c.json", MODEL)
     before = house.load()
     house.config_file.unlink()
-    loaded = again(house, before)
+    loaded = house.load(before)
     assert loaded.config.default_model == "a/b"
     assert len(loaded.problems) == 1
 
 
-def test_a_prompts_file_is_looked_for_beside_the_file_that_names_it(house: House) -> None:
-    house.in_root(0, {"behavior": {"a": {"systemPromptFile": "prompts/a.md"}}})
-    house.write(house.user, {"behavior": {"b": {"systemPromptFile": "~/b.md"}}})
+def test_a_prompts_file_is_looked_for_beside_the_file_that_names_it(house):
+    folder = house.in_root(0, {"behavior": {"a": {"systemPromptFile": "prompts/a.md"}}}).parent
+    house.in_user({"behavior": {"b": {"systemPromptFile": "~/b.md"}}})
     house.environ["ECA_CONFIG"] = '{"behavior": {"c": {"systemPromptFile": "c.md"}}}'
-    loaded = house.load()
-    behaviors = loaded.config.behaviors
-    assert behaviors["a"].system_prompt_file == str(house.roots[0] / ".eca" / "prompts" / "a.md")
-    assert behaviors["b"].system_prompt_file == str(house.home / "b.md")
-    assert behaviors["c"].system_prompt_file is None
-    (problem,) = loaded.problems
+    behaviors = house.load().config.behaviors
+    files = [behaviors[name].system_prompt_file for name in "abc"]
+    assert files == [str(folder / "prompts" / "a.md"), str(house.home / "b.md"), None]
+    problem = house.problem()
     assert (problem.source, problem.key) == ("ECA_CONFIG", "behavior.c.systemPromptFile")
 
 
-def test_an_impossible_path_is_a_problem_and_no_crash(house: House) -> None:
+def test_an_impossible_path_is_a_problem_and_no_crash(house):
     house.in_root(0, {"providers": {"p": {"key": "${file:/a\\u0000b}"}}})
     house.in_root(1, '{"providers": {"q": {"key": "${file:/a\\u0000b}"}}}')
     loaded = house.load()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eca_server.config.loading import load
 from eca_server.config.settings import Config
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ def make(house: House, kind: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["pipe", "directory", "device", "loop", "large", "huge", "not UTF-8", "deep", "long number"],
-)
+KINDS = ["pipe", "directory", "device", "loop", "large", "not UTF-8", "huge", "deep", "long number"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_it_is_named_and_the_rest_counts(house, kind):
     path = make(house, kind)
     house.in_root(1, {"defaultModel": "a/b"})
@@ -52,6 +51,17 @@ def test_it_is_named_and_the_rest_counts(house, kind):
     assert problem.source == str(path)
     assert house.load().config.default_model == "a/b"
     assert problem.line == (2 if kind == "not UTF-8" else None)
+
+
+@pytest.mark.parametrize("kind", KINDS[:6])
+def test_as_a_reference_it_is_named_too(house, kind):
+    path = make(house, kind)
+    house.roots = []
+    house.options = {"welcomeMessage": f"${{file:{path}}}", "defaultModel": "a/b"}
+    problem = house.problem()
+    assert problem.key == "welcomeMessage"
+    assert str(path) in problem.message
+    assert house.load().config.default_model == "a/b"
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.ESTALE])
@@ -75,63 +85,43 @@ def test_a_folder_that_cannot_be_accessed_counts_as_absent(house, monkeypatch, c
     assert house.config().default_model == "a/b"
 
 
-@pytest.mark.parametrize("kind", ["pipe", "directory", "device", "loop", "large", "not UTF-8"])
-def test_as_a_reference_it_is_named_too(house, kind):
-    path = make(house, kind)
-    loaded = load(
-        initialization_options={"welcomeMessage": f"${{file:{path}}}", "defaultModel": "a/b"},
-        roots=[],
-        environ={},
-        home=house.home,
-    )
-    (problem,) = loaded.problems
-    assert problem.key == "welcomeMessage"
-    assert str(path) in problem.message
-    assert loaded.config.default_model == "a/b"
-
-
 def test_a_root_that_is_a_file_has_no_configuration(house):
     house.roots[0].write_text("")
     assert house.config() == Config()
 
 
-SIZES: list[tuple[str, dict[str, Any], int, str]] = [
-    ("bytes", {"s": {"command": "c" * 2**20}}, 0, "expected at most 1048576 bytes, got more"),
-    ("values", {"s": {"args": ["a"] * 10_000}}, 0, "expected at most 10,000 values of a folder"),
-    (
-        "settings",
-        {f"s{number}": {"command": "c"} for number in range(600)},
-        500,
-        "100 settings do not count: a folder may have 500",
-    ),
-    ("depth", {"s": json.loads("[" * 140 + "]" * 140)}, 0, "128"),
-]
+MANY = {f"s{number}": {"command": "c"} for number in range(600)}
+DEEP = json.loads("[" * 140 + "]" * 140)
 
 
 @pytest.mark.parametrize(
-    ("servers", "waiting", "words"), [s[1:] for s in SIZES], ids=[s[0] for s in SIZES]
+    ("servers", "waiting", "words"),
+    [
+        ({"s": {"command": "c" * 2**20}}, 0, "expected at most 1048576 bytes, got more"),
+        ({"s": {"args": ["a"] * 10_000}}, 0, "expected at most 10,000 values of a folder"),
+        (MANY, 500, "100 settings do not count: a folder may have 500"),
+        ({"s": DEEP}, 0, "128"),
+    ],
+    ids=["bytes", "values", "settings", "depth"],
 )
 @pytest.mark.parametrize("is_extra", [False, True])
-def test_a_folder_configures_a_bounded_amount(house, servers, waiting, words, is_extra):
-    house.accepts = False
+def test_a_folder_configures_a_bounded_amount(untrusted, servers, waiting, words, is_extra):
     content = {"mcpServers": servers}
     if is_extra:
-        house.write(house.roots[0] / ".eca" / "extra.json", content)
+        untrusted.write(untrusted.roots[0] / ".eca" / "extra.json", content)
         content = {"extraConfigs": ["extra.json"]}
-    house.in_root(0, content)
-    loaded = house.load(trusts_workspace=is_extra)
+    untrusted.in_root(0, content)
+    loaded = untrusted.load(trusts_workspace=is_extra)
     if not is_extra:
         assert len(loaded.withheld) == waiting
     assert len(loaded.config.mcp_servers) == waiting
     assert any(words in str(problem) for problem in loaded.problems)
 
 
-def test_a_folder_names_a_bounded_number_of_files(house):
-    house.accepts = False
-    names = "".join(f"${{file:{number}}}" for number in range(5_000))
-    house.in_root(0, {"prompts": {"chat": names}})
-    loaded = house.load()
-    assert len([path for path in loaded.files if path.name.isdigit()]) <= 2_000
+def test_a_folder_names_a_bounded_number_of_files(untrusted):
+    names = "".join(f"${{file:{number}}}" for number in range(2_100))
+    untrusted.in_root(0, {"prompts": {"chat": names}})
+    assert sum(path.name.isdigit() for path in untrusted.load().files) <= 2_000
 
 
 def test_what_is_refused_is_not_reported_without_end(house):

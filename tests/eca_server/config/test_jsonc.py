@@ -3,6 +3,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,14 +32,9 @@ def commented(draw: st.DrawFn) -> tuple[object, str]:
 
 
 @given(commented())
-def test_comments_and_white_space_change_no_value(case: tuple[object, str]) -> None:
+def test_comments_and_white_space_change_no_value_and_no_place(case):
     value, text = case
     assert parse(text) == value
-
-
-@given(commented())
-def test_blanking_keeps_every_other_character_in_its_place(case: tuple[object, str]) -> None:
-    _, text = case
     plain = blank_comments(text)
     assert len(plain) == len(text)
     assert all(new in (old, " ") for old, new in zip(text, plain, strict=True))
@@ -46,7 +43,7 @@ def test_blanking_keeps_every_other_character_in_its_place(case: tuple[object, s
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text):
     with contextlib.suppress(InvalidText):
         parse(text)
 
@@ -54,12 +51,12 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ['{"url": "https://host/*no*/x"}', r'{"a\"//": "/* \\"}', r'["\\", "//", "/*"]']
 )
-def test_slashes_inside_strings_are_text(text: str) -> None:
+def test_slashes_inside_strings_are_text(text):
     assert parse(text) == json.loads(text)
 
 
 @pytest.mark.parametrize("text", ["", " \n", "// only this", "/* and\nthis */"])
-def test_a_text_without_json_is_an_empty_object(text: str) -> None:
+def test_a_text_without_json_is_an_empty_object(text):
     assert parse(text) == {}
 
 
@@ -69,18 +66,6 @@ def test_a_text_without_json_is_an_empty_object(text: str) -> None:
         ('{"a": 1,}', Position(1, 8)),
         ('{"a": 1, // last\n}', Position(1, 8)),
         ("[1,\n 2, ]", Position(2, 3)),
-    ],
-)
-def test_a_trailing_comma_is_named_where_it_is(text: str, position: Position) -> None:
-    with pytest.raises(InvalidText) as caught:
-        parse(text)
-    assert caught.value.position == position
-    assert "trailing comma" in caught.value.message
-
-
-@pytest.mark.parametrize(
-    ("text", "position"),
-    [
         ('{"a": 1', Position(1, 8)),
         ('{"a" 1}', Position(1, 6)),
         ("{'a': 1}", Position(1, 2)),
@@ -92,22 +77,24 @@ def test_a_trailing_comma_is_named_where_it_is(text: str, position: Position) ->
         ("{} {}", Position(1, 4)),
     ],
 )
-def test_an_error_is_found_by_line_and_column(text: str, position: Position) -> None:
+def test_an_error_is_found_by_line_and_column(text, position):
     with pytest.raises(InvalidText) as caught:
         parse(text)
     assert caught.value.position == position
+    if re.search(r",(\s|//.*)*[]}]", text):
+        assert "trailing comma" in caught.value.message
 
 
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"a":' * 200 + "1" + "}" * 200, "[NaN]", "1" * 5000]
 )
-def test_what_is_beyond_the_reader_is_refused(text: str) -> None:
+def test_what_is_beyond_the_reader_is_refused(text):
     with pytest.raises(InvalidText):
         parse(text)
 
 
 @given(commented())
-def test_every_key_of_a_text_is_found_where_it_is(case: tuple[object, str]) -> None:
+def test_every_key_of_a_text_is_found_where_it_is(case):
     value, text = case
     places = Positions(text)
     lines = text.split("\n")
@@ -118,26 +105,20 @@ def test_every_key_of_a_text_is_found_where_it_is(case: tuple[object, str]) -> N
         assert lines[position.line - 1][position.column - 1] == written
 
 
-def test_a_key_written_twice_is_found_where_it_counts() -> None:
+def test_a_key_written_twice_is_found_where_it_counts_and_a_missing_one_at_its_parent():
     assert Positions('{"a": 1,\n"a": 2}').position(["a"]) == Position(2, 1)
-
-
-def test_a_missing_key_is_found_at_its_nearest_parent() -> None:
     places = Positions('{\n "a": {"b": []}}')
     assert places.position(["a", "b", 3]) == Position(2, 8)
     assert places.position(["a", "nowhere"]) == Position(2, 2)
     assert places.position(["nowhere"]) is None
 
 
-def _paths(
-    value: object, path: tuple[str | int, ...] = ()
-) -> list[tuple[tuple[str | int, ...], object]]:
-    members: list[tuple[str | int, object]] = []
+def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Any, object]]:
+    members: Iterable[tuple[str | int, object]] = ()
     if isinstance(value, dict):
-        members = list(value.items())
+        members = value.items()
     elif isinstance(value, list):
-        members = list(enumerate(value))
-    paths: list[tuple[tuple[str | int, ...], object]] = []
+        members = enumerate(value)
     for step, child in members:
-        paths += [((*path, step), child), *_paths(child, (*path, step))]
-    return paths
+        yield (*path, step), child
+        yield from _paths(child, (*path, step))

@@ -3,47 +3,47 @@ from __future__ import annotations
 import pytest
 
 from eca_server.config.mcp_settings import MCPServer, original_text
-from eca_server.config.schema import config_schema
+
+EVERYTHING = """{
+  "mcpServers": {
+    "git": {
+      "type": "stdio",
+      "command": "uvx",
+      "args": ["mcp-server-git", "--verbose"],
+      "env": {"A": "1", "B": null},
+      "cwd": "sub",
+      "protocol": "legacy",
+      "startTimeoutSeconds": 5,
+      "callTimeoutSeconds": 6,
+      "toolTimeoutSeconds": {"git_log": 7},
+      "maxConcurrency": 1
+    },
+    "web": {
+      "url": "https://mcp.example/mcp",
+      "headers": {"X-A": "b"},
+      "disabled": true,
+      "clientId": "id",
+      "clientSecret": "not-a-real-secret",
+      "clientName": "name",
+      "clientMetadataUrl": "https://me.example/client.json",
+      "oauthPort": 8080,
+      "authScope": "workspace"
+    }
+  },
+  "mcpTimeoutSeconds": 9,
+  "mcpKeepAliveSeconds": 10
+}"""
 
 
-def test_everything_about_a_server_is_read(house):
-    house.in_user(
-        {
-            "mcpServers": {
-                "git": {
-                    "type": "stdio",
-                    "command": "uvx",
-                    "args": ["mcp-server-git", "--verbose"],
-                    "env": {"A": "1", "B": None},
-                    "cwd": "sub",
-                    "protocol": "legacy",
-                    "startTimeoutSeconds": 5,
-                    "callTimeoutSeconds": 6,
-                    "toolTimeoutSeconds": {"git_log": 7},
-                    "maxConcurrency": 1,
-                },
-                "web": {
-                    "url": "https://mcp.example/mcp",
-                    "headers": {"X-A": "b"},
-                    "disabled": True,
-                    "clientId": "id",
-                    "clientSecret": "not-a-real-secret",
-                    "clientName": "name",
-                    "clientMetadataUrl": "https://me.example/client.json",
-                    "oauthPort": 8080,
-                    "authScope": "workspace",
-                },
-            },
-            "mcpTimeoutSeconds": 9,
-            "mcpKeepAliveSeconds": 10,
-        }
-    )
+def test_everything_about_a_server_is_read_and_a_later_file_changes_only_what_it_names(house):
+    house.options = {"mcpServers": {"git": {"command": "x", "disabled": True}}}
+    house.in_user(EVERYTHING)
     config = house.config()
     git, web = config.mcp_servers["git"], config.mcp_servers["web"]
     assert (git.command, git.args, git.cwd) == ("uvx", ("mcp-server-git", "--verbose"), "sub")
     assert git.env == {"A": "1", "B": None}
     assert (git.start_timeout, git.call_timeout, git.tool_timeouts) == (5, 6, {"git_log": 7})
-    assert (git.type, git.protocol, git.max_calls, git.disabled) == ("stdio", "legacy", 1, False)
+    assert (git.type, git.protocol, git.max_calls, git.disabled) == ("stdio", "legacy", 1, True)
     assert (web.url, web.headers, web.disabled) == ("https://mcp.example/mcp", {"X-A": "b"}, True)
     assert (web.client_id, web.client_name, web.oauth_port) == ("id", "name", 8080)
     assert web.client_metadata_url == "https://me.example/client.json"
@@ -51,24 +51,18 @@ def test_everything_about_a_server_is_read(house):
     assert web.client_secret.reveal() == "not-a-real-secret"
     assert web.auth_scope == "workspace"
     assert (config.mcp_timeout, config.mcp_keep_alive) == (9, 10)
-    assert git.config_error is None
-    assert web.config_error is None
+    assert git.config_error is web.config_error is None
 
 
 def test_references_and_variables_are_replaced_once(house):
     house.environ = {"TOKEN": "a$HOME_DIR", "HOME_DIR": "/h", "N": "1"}
-    house.in_user(
-        {
-            "mcpServers": {
-                "s": {
-                    "command": "$HOME_DIR/bin/x",
-                    "args": ["${N}", "$N.", "$UNSET", "${UNSET}", "${workspaceFolder}", "$"],
-                    "env": {"A": "${env:N}", "B": "$N"},
-                },
-                "w": {"url": "https://x/${N}", "headers": {"Authorization": "B ${env:TOKEN}"}},
-            }
-        }
-    )
+    local = {
+        "command": "$HOME_DIR/bin/x",
+        "args": ["${N}", "$N.", "$UNSET", "${UNSET}", "${workspaceFolder}", "$"],
+        "env": {"A": "${env:N}", "B": "$N"},
+    }
+    remote = {"url": "https://x/${N}", "headers": {"Authorization": "B ${env:TOKEN}"}}
+    house.in_user({"mcpServers": {"s": local, "w": remote}})
     servers = house.config().mcp_servers
     assert servers["s"].command == "/h/bin/x"
     assert servers["s"].args == ("1", "1.", "$UNSET", "${UNSET}", "${workspaceFolder}", "$")
@@ -104,81 +98,46 @@ def test_the_name_of_the_native_server_is_taken(house, name):
     assert list(house.load().config.mcp_servers) == ["s"]
 
 
-def test_a_server_has_either_a_command_or_a_url():
-    assert (
-        MCPServer(command="x", url="http://x").config_error
-        == "expected a command or a url, got both"
-    )
-    assert MCPServer().config_error == "expected a command or a url, got neither"
-
-
 @pytest.mark.parametrize(
-    "url", ["mcp.example/mcp", "ftp://x/", "http://[bad", "http://x:99999999/", "https://"]
+    ("server", "error"),
+    [
+        (MCPServer(command="x", url="http://x"), "expected a command or a url, got both"),
+        (MCPServer(), "expected a command or a url, got neither"),
+        (MCPServer(url="mcp.example/mcp"), "http://"),
+        (MCPServer(url="ftp://x/"), "http://"),
+        (MCPServer(url="http://[bad"), "http://"),
+        (MCPServer(url="http://x:99999999/"), "http://"),
+        (MCPServer(url="https://"), "http://"),
+    ],
 )
-def test_a_url_is_one_that_can_be_asked(url):
-    fault = MCPServer(url=url).config_error
-    assert fault is not None
-    assert "http://" in fault
+def test_a_server_has_either_a_command_or_a_url_that_can_be_asked(server, error):
+    assert error in (server.config_error or "")
     assert MCPServer(url="http://localhost:8000/mcp").config_error is None
 
 
-def test_a_later_file_changes_only_the_keys_it_names(house):
-    house.options = {"mcpServers": {"s": {"command": "x", "args": ["a"]}}}
-    house.in_user({"mcpServers": {"s": {"disabled": True}}})
-    server = house.config().mcp_servers["s"]
-    assert (server.command, server.args, server.disabled) == ("x", ("a",), True)
-
-
-def test_a_slip_in_a_servers_key_is_a_warning(house):
-    house.in_user({"mcpServers": {"s": {"command": "x", "enviroment": {}}}})
-    assert house.problem().level == "warning"
-
-
-def test_no_secret_of_a_server_shows():
+def test_what_must_not_be_shown_is_known_and_hidden():
     server = MCPServer(
-        command="x", args=("--key=hidden1",), env={"A": "hidden2"}, headers={"A": "hidden3"}
+        args=("--key=hidden-value-1",),
+        headers={"Authorization": "Bearer hidden-value-2", "X-Debug": "1"},
+        env={"API_TOKEN": "hidden-value-3", "MODE": "development", "SECRET_B": None},
     )
+    assert {secret.reveal() for secret in server.secrets} == {
+        "Bearer hidden-value-2",
+        "hidden-value-3",
+    }
     assert "hidden" not in repr(server)
 
 
-def test_what_must_not_be_shown_is_known():
-    server = MCPServer(
-        url="https://x",
-        headers={"Authorization": "Bearer not-a-real-token", "X-Debug": "1"},
-        env={"API_TOKEN": "not-a-real-one", "MODE": "development", "SECRET_B": None},
-    )
-    assert {secret.reveal() for secret in server.secrets} == {
-        "Bearer not-a-real-token",
-        "not-a-real-one",
-    }
-
-
 def test_the_value_of_a_reference_must_not_be_shown(house):
-    house.environ.update(
-        HOME="/home/somebody", A="a-first-secret", B="a-second-secret", C="a-third-secret", D="8080"
-    )
+    house.environ |= {"HOME": "/home/somebody", "A": "a-first-secret", "B": "a-second-secret"}
+    house.environ |= {"C": "a-third-secret", "D": "8080"}
     path = house.write(house.folder / "token", "a-fourth-secret\n")
-    house.options = {
-        "mcpServers": {
-            "s": {
-                "command": "$HOME/bin/x",
-                "args": ["--token", "${env:A}", f"--file=${{file:{path}}}", "${D}", "$NOT_SET_AT"],
-                "env": {"MODE": "x-${env:B}-y"},
-                "cwd": " ${C}/ ",
-            }
-        }
-    }
+    written = ["--token", "${env:A}", f"--file=${{file:{path}}}", "${D}", "$NOT_SET_AT"]
+    server = {"command": "$HOME/bin/x", "args": written, "env": {"MODE": "x-${env:B}-y"}}
+    house.options = {"mcpServers": {"s": {**server, "cwd": " ${C}/ "}}}
     server = house.config().mcp_servers["s"]
     assert server.cwd == "a-third-secret/"
     assert {secret.reveal() for secret in server.secrets} == {
         f"a-{which}-secret" for which in ("first", "second", "third", "fourth")
     }
-    written = ["--token", "${env:A}", f"--file=${{file:{path}}}", "${D}", "$NOT_SET_AT"]
     assert [original_text(each) for each in server.args] == written
-
-
-def test_the_schema_describes_servers():
-    schema = config_schema()["properties"]["mcpServers"]["additionalProperties"]
-    assert schema["properties"]["command"]["type"] == ["string", "null"]
-    assert "null removes one" in schema["properties"]["env"]["description"]
-    assert schema["additionalProperties"] is False

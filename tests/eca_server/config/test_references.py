@@ -1,10 +1,21 @@
+"""References in texts of the configuration: `${env:...}`, `${file:...}`, `${cmd:...}`."""
+
 from __future__ import annotations
 
 import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from eca_server.config import command_output
+from eca_server.config.command_output import LARGEST, CommandOutputs
+from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
+
+if TYPE_CHECKING:
+    from conftest import House
 
 KEY = "planted-0123456789-key"
 
@@ -12,19 +23,17 @@ KEY = "planted-0123456789-key"
 def test_variables_and_files_are_put_into_any_string(house):
     house.write(house.folder / "one" / ".eca" / "key.txt", f"{KEY}\n")
     house.write(house.home / "name", "at home\r\n")
-    house.environ.update(HOST="example.org", EMPTY="")
+    house.environ |= {"HOST": "example.org", "EMPTY": "", "OUTER": "${env:INNER}", "INNER": "no"}
+    payload = {"user": ["${file:~/name}", {"${env:HOST}": 1}], "once": "${env:OUTER}"}
+    provider = {
+        "url": "https://${env:HOST}:8080/${env:EMPTY}v1",
+        "key": "${file:key.txt}",
+        "models": {"m": {"extraPayload": payload}},
+    }
     house.in_root(
         0,
         {
-            "providers": {
-                "${env:HOST}": {
-                    "url": "https://${env:HOST}:8080/${env:EMPTY}v1",
-                    "key": "${file:key.txt}",
-                    "models": {
-                        "m": {"extraPayload": {"user": ["${file:~/name}", {"${env:HOST}": 1}]}}
-                    },
-                }
-            },
+            "providers": {"${env:HOST}": provider},
             "defaultModel": "${env:NOWHERE:https://default:1}/${env:EMPTY:m}",
             "welcomeMessage": "$HOST ${HOST} ${other:x} $${env:HOST}",
         },
@@ -33,7 +42,8 @@ def test_variables_and_files_are_put_into_any_string(house):
     provider = config.providers["${env:HOST}"]
     assert provider.url == "https://example.org:8080/v1"
     assert provider.key == Secret(KEY)
-    assert provider.models["m"].extra_payload == {"user": ["at home", {"${env:HOST}": 1}]}
+    payload = {"user": ["at home", {"${env:HOST}": 1}], "once": "${env:INNER}"}
+    assert provider.models["m"].extra_payload == payload
     assert config.default_model == "https://default:1/m"
     assert config.welcome_message == "$HOST ${HOST} ${other:x} $example.org"
 
@@ -47,27 +57,23 @@ def test_only_the_last_newline_of_a_file_is_dropped(house, content, expected):
     assert house.config().welcome_message == expected
 
 
-def test_what_was_put_in_is_not_searched_again(house):
-    house.environ.update(OUTER="${env:INNER}", INNER="wrong")
-    house.options = {"welcomeMessage": "${env:OUTER}"}
-    assert house.config().welcome_message == "${env:INNER}"
-
-
-@pytest.mark.parametrize("text", ["${netrc:host}", "${classpath:x}", "${plugin:x}"])
-def test_a_kind_of_reference_we_do_not_have_is_a_problem(house, text):
-    house.options = {"providers": {"p": {"key": text, "url": "http://a"}}}
-    assert house.problem().key == "providers.p.key"
-    assert house.load().config.providers["p"].url == "http://a"
-
-
-def test_a_text_inside_upstream_s_program_is_named_as_one(house):
-    house.options = {"welcomeMessage": "${classpath:prompts/hello.md}"}
-    assert "inside upstream's program: remove the key" in house.problem().message
-
-
-def test_a_relative_file_needs_a_folder_to_start_from(house):
-    house.environ["ECA_CONFIG"] = '{"welcomeMessage": "${file:key.txt}"}'
-    assert house.problem().key == "welcomeMessage"
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("${netrc:host}", ""),
+        ("${plugin:x}", ""),
+        ("${classpath:prompts/hello.md}", "inside upstream's program: remove the key"),
+        ("${file:key.txt}", ""),  # relative, in a source that is no file
+    ],
+)
+def test_a_reference_that_cannot_be_resolved_costs_its_own_key(house, text, words):
+    payload = {"a": {"b": ["${env:NOWHERE}"], "c": 1}}
+    house.options = {"providers": {"p": {"key": text, "models": {"m": {"extraPayload": payload}}}}}
+    loaded = house.load()
+    of_key, of_payload = sorted(loaded.problems, key=lambda problem: problem.key)
+    assert (of_key.key, words in of_key.message) == ("providers.p.key", True)
+    assert of_payload.key == "providers.p.models.m.extraPayload.a.b[0]"
+    assert loaded.config.providers["p"].models["m"].extra_payload == {"a": {"c": 1}}
 
 
 @pytest.mark.parametrize("key", ["compactPromptFile", "netrcFile"])
@@ -78,11 +84,109 @@ def test_a_problem_quotes_a_path_as_written_and_never_its_value(house, key):
     assert problem.message == "expected an absolute path or ~/.., got '${env:TOKEN}'"
 
 
-def test_a_missing_reference_in_a_payload_costs_its_own_key(house):
-    payload = {"a": {"b": ["${env:NOWHERE}"], "c": 1}}
-    house.options = {"providers": {"p": {"models": {"m": {"extraPayload": payload}}}}}
-    loaded = house.load()
-    assert [problem.key for problem in loaded.problems] == [
-        "providers.p.models.m.extraPayload.a.b[0]"
-    ]
-    assert loaded.config.providers["p"].models["m"].extra_payload == {"a": {"c": 1}}
+@pytest.fixture
+def shell(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
+    """Return a house without cached outputs, where commands find their programs."""
+    monkeypatch.setattr(command_output, "_cache", {})
+    house.home.mkdir(parents=True, exist_ok=True)
+    house.environ["PATH"] = os.environ["PATH"]
+    return house
+
+
+def key_of(house: House, command: str) -> Any:
+    house.in_user({"providers": {"p": {"url": "http://a", "key": f"${{cmd:{command}}}"}}})
+    return house.load().config.providers["p"].key
+
+
+def error_of(house: House, command: str) -> str:
+    assert key_of(house, command) is None
+    problem = house.problem()
+    assert problem.key == "providers.p.key"
+    return problem.message
+
+
+def is_alive(group: int) -> bool:
+    """Return whether the group has a process left, even a zombie."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_output_of_a_command_is_put_in_and_is_a_secret(shell):
+    assert key_of(shell, "printf 'planted-%s\\n' key") == Secret("planted-key")
+    assert shell.load().secrets == (Secret("planted-key"),)
+    # A command may hold braces, and runs in a directory where nothing of the folder lies.
+    assert key_of(shell, "pwd | awk '{print $1}'") == Secret(str(shell.home))
+    assert key_of(shell, "A=a; echo ${A}b") == Secret("ab")
+    assert key_of(shell, "ls -a | grep -c config.json || true") == Secret("0")
+
+
+def test_an_output_is_cached_for_five_minutes(shell, monkeypatch):
+    command = "echo x >> runs; wc -l < runs | tr -d ' '"
+    assert key_of(shell, command) == key_of(shell, command) == Secret("1")
+    now = time.monotonic() + command_output.CACHE_SECONDS
+    monkeypatch.setattr(command_output.time, "monotonic", lambda: now)
+    assert key_of(shell, command) == Secret("2")
+
+
+def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(shell):
+    message = error_of(shell, "echo secret-word; echo x >> runs; exit 3")
+    assert message.endswith("failed with exit code 3")
+    assert "secret-word\n" not in message
+    assert (shell.home / "runs").read_text() == "x\nx\n"
+    assert "printed more than" in error_of(shell, f"head -c {LARGEST + 1} /dev/zero")
+    assert "expected text" in error_of(shell, "printf '\\377'")
+
+
+def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(shell):
+    run = CommandOutputs(shell.environ, shell.home, may_run=True)
+    run.timeout = 0.1
+    with pytest.raises(UnresolvedReference, match=r"took longer than 0\.1 s"):
+        run("echo $$ > pid; sleep 60 & sleep 60")
+    group = int((shell.home / "pid").read_text())
+    deadline = time.monotonic() + 10
+    while is_alive(group) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(group)
+
+
+def test_without_leave_no_command_is_run(shell):
+    shell.in_user({"welcomeMessage": "${cmd:touch ran}"})
+    assert shell.load(runs_commands=False).awaits_commands
+    assert not (shell.home / "ran").exists()
+    assert not shell.load().awaits_commands
+    assert (shell.home / "ran").exists()
+
+
+TOUCH = "${cmd:touch ran}"
+HOOK = {"type": "preRequest", "actions": [{"type": "shell", "file": TOUCH}]}
+
+
+@pytest.mark.parametrize("reads_all", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"welcomeMessage": TOUCH},
+        {"mcpServers": {"s": {"command": "x", "env": {"K": TOUCH}}}},
+        {"hooks": {"h": HOOK}},
+        {"disabledTools": [TOUCH]},
+        {"rules": [{"path": TOUCH}]},
+        {"extraConfigs": [TOUCH]},
+        {"providers": {TOUCH: {"key": f"${{file:{TOUCH}}}"}}},
+    ],
+    ids=["text", "server", "hook", "list", "path", "extra", "name"],
+)
+def test_a_folder_runs_none_until_the_user_accepts_it(shell, content, *, reads_all):
+    shell.accepts = False
+    shell.in_root(0, content)
+    loaded = shell.load(trusts_workspace=reads_all)
+    lines = [line for item in loaded.withheld for line in item.lines]
+    assert TOUCH in " ".join(lines) or (not lines and "extraConfigs" in content)
+    assert not (shell.home / "ran").exists()
+
+
+def test_an_accepted_setting_of_a_folder_runs_its_command(shell):
+    shell.in_root(0, {"welcomeMessage": "${cmd:echo hello}"})
+    assert shell.load().config.welcome_message == "hello"

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import pwd
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from eca_server.config.loading import load
+from eca_server.config.directories import (
+    data_directory,
+    home_directory,
+    make_data_directory,
+    user_directory,
+)
 from eca_server.config.saved_settings import (
     SavedSettings,
     SavedSettingsError,
     SettingsByScope,
     saved_settings_path,
 )
+from eca_server.workspace.ignore import list_files
 
 if TYPE_CHECKING:
     from conftest import House
@@ -28,47 +35,38 @@ def layer(house: House) -> SavedSettings:
     return SavedSettings(house.environ)
 
 
-def say(layer: SavedSettings, model: str, root: Path | None = None) -> None:
+def save(layer: SavedSettings, model: str, root: Path | None = None) -> None:
     layer.change(lambda parts: parts.of(root).update(defaultModel=model))
 
 
 def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywhere(house, layer):
     extra = house.write(house.folder / "extra.json", {"defaultModel": "extra/m"})
     house.in_root(1, {"defaultModel": "root/m", "extraConfigs": [str(extra)]})
-    house.config_file = None
-    say(layer, "ours/m")
+    before = house.load()
+    save(layer, "ours/m")
+    assert not before.is_current()
+    assert house.load().is_current()
     assert house.config().default_model == "ours/m"
-    say(layer, "second/m", house.roots[1])
+    save(layer, "second/m", house.roots[1])
     assert house.config().default_model == "second/m"
     house.roots.pop()
     assert house.config().default_model == "ours/m"
     house.config_file = house.write(house.folder / "given.json", {"defaultModel": "given/m"})
     assert house.config().default_model == "ours/m"
-
-
-def test_a_pure_configuration_is_without_it(house, layer):
-    say(layer, "ours/m")
     house.options = {"pureConfig": True}
     assert house.config().default_model is None
 
 
 def test_null_takes_away_what_others_say(house, layer):
-    house.write(house.user, {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
+    house.in_user({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
     layer.change(lambda parts: parts.everywhere.update(mcpServers={"a": None}))
     assert set(house.config().mcp_servers) == {"b"}
 
 
-def test_a_change_is_seen_like_that_of_any_file(house, layer):
-    before = house.load()
-    say(layer, "ours/m")
-    assert not before.is_current()
-    assert house.load().is_current()
-
-
 def test_only_the_user_can_read_it_also_if_others_could(layer):
-    say(layer, "a/b")
+    save(layer, "a/b")
     layer.path.chmod(0o644)
-    say(layer, "c/d")
+    save(layer, "c/d")
     assert stat.S_IMODE(layer.path.stat().st_mode) == 0o600
 
 
@@ -85,7 +83,7 @@ def test_of_many_servers_none_loses_what_another_wrote(layer, house):
 
 
 def test_a_change_that_fails_leaves_it_as_it_was(layer):
-    say(layer, "a/b")
+    save(layer, "a/b")
     before = layer.path.read_text()
 
     def fail(parts: SettingsByScope) -> None:
@@ -103,32 +101,26 @@ def test_a_change_that_fails_leaves_it_as_it_was(layer):
         *["", "{", "[]", '{"version": 2}', '{"version": 1, "everywhere": []}', "[" * 100_000],
         *['{"version": 1, "workspaces": []}', '{"version": 1, "workspaces": {"/a": 1}}'],
     ],
+    ids=range(8),
 )
 def test_a_damaged_one_is_reported_and_left_alone(house, layer, content):
-    say(layer, "ours/m")
+    save(layer, "ours/m")
     before = house.load()
     layer.path.write_text(content)
     problem = house.problem()
     assert problem.source == str(layer.path)
     assert "expected" in problem.message
     with pytest.raises(SavedSettingsError, match="expected"):
-        say(layer, "other/m")
+        save(layer, "other/m")
     assert layer.path.read_text() == content
-    again = load(
-        initialization_options=None,
-        roots=house.roots,
-        environ=house.environ,
-        home=house.home,
-        previous=before,
-    )
-    assert again.config.default_model == "ours/m"
+    assert house.load(before).config.default_model == "ours/m"
 
 
 def test_a_folder_that_cannot_be_made_is_reported(house):
     house.write(house.home / ".local", "a file")
     layer = SavedSettings({"HOME": str(house.home)})
     with pytest.raises(SavedSettingsError, match=r"settings\.json: "):
-        say(layer, "a/b")
+        save(layer, "a/b")
 
 
 def test_a_secret_is_stored_elsewhere_and_inserted_here_alone(house, layer):
@@ -141,20 +133,38 @@ def test_a_secret_is_stored_elsewhere_and_inserted_here_alone(house, layer):
         names.append(name)
         return "Bearer planted"
 
-    def loaded(**more: Any) -> Any:
-        return load(
-            initialization_options=None,
-            roots=house.roots,
-            environ=house.environ,
-            home=house.home,
-            **more,
-        )
-
-    result = loaded(stored_secret=stored_secret)
-    assert result.config.mcp_servers["s"].headers == {"Authorization": "Bearer planted"}
+    loaded = house.load(stored_secret=stored_secret)
+    assert loaded.config.mcp_servers["s"].headers == {"Authorization": "Bearer planted"}
     assert names == ["s:headers/Authorization"]
-    assert result.config.mcp_servers["theirs"].is_damaged
-    (problem,) = result.problems
+    assert loaded.config.mcp_servers["theirs"].is_damaged
+    (problem,) = loaded.problems
     assert "got ${kept:..}" in problem.message
-    assert loaded().config.mcp_servers["s"].is_damaged
+    assert house.load().config.mcp_servers["s"].is_damaged
     assert saved_settings_path(house.environ) == layer.path
+
+
+def test_a_relative_variable_names_no_directory_of_the_user(tmp_path):
+    environ = {"HOME": str(tmp_path), "XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": ""}
+    assert data_directory(environ) == tmp_path / ".local" / "share" / "eca-python"
+    assert user_directory(environ) == tmp_path / ".config" / "eca"
+    assert data_directory({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "eca-python"
+
+
+def test_a_user_without_a_home_has_folders_all_the_same(monkeypatch):
+    def unlisted(_: int) -> None:
+        raise KeyError("uid not found")
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unlisted)
+    assert home_directory({}) == Path("/")
+    assert data_directory({"XDG_DATA_HOME": "/data"}) == Path("/data/eca-python")
+
+
+def test_our_data_is_private_and_in_no_listing_of_the_home(tmp_path):
+    folder = data_directory({"HOME": str(tmp_path)})
+    for _ in range(2):
+        make_data_directory(folder)
+    (folder / "logins.json").write_text("{}")
+    (tmp_path / "mine").touch()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(list_files(tmp_path, limit=10)) == ["mine"]

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from eca_server.config.matchers import BadMatcher, compile_matcher
@@ -18,49 +15,45 @@ from eca_server.config.tool_settings import (
 )
 
 SHELL = "eca_shell_command"
+EVERYTHING = """{
+  "toolCall": {
+    "approval": {
+      "byDefault": "allow",
+      "allow": {"eca": {}},
+      "ask": {"github__create_issue": {}},
+      "deny": {"eca_shell_command": {"argsMatchers": {"command": [".*rm.*"]}}}
+    },
+    "manualApproval": ["eca_move_file"],
+    "readFile": {"maxLines": 9},
+    "shellCommand": {"summaryMaxLength": 8},
+    "outputTruncation": {"lines": 7, "sizeKb": 6}
+  },
+  "disabledTools": ["eca_grep"],
+  "customTools": {"web-search": {
+    "description": "Searches.",
+    "command": "search '{{query}}' ${HOME}",
+    "schema": {"properties": {"query": {"type": "string"}}, "required": ["query"]}
+  }},
+  "rules": [{"path": "RULES.md"}],
+  "commands": [{"path": "~/commands/fix.md"}],
+  "index": {"ignoreFiles": [{"type": "gitignore"}, {"type": "gitignore"}]},
+  "lspTimeoutSeconds": 5
+}"""
 
 
 def test_everything_about_tools_is_read(house):
-    house.in_user(
-        {
-            "toolCall": {
-                "approval": {
-                    "byDefault": "allow",
-                    "allow": {"eca": {}},
-                    "ask": {"github__create_issue": {}},
-                    "deny": {SHELL: {"argsMatchers": {"command": [".*rm.*"]}}},
-                },
-                "manualApproval": ["eca_move_file"],
-                "readFile": {"maxLines": 9},
-                "shellCommand": {"summaryMaxLength": 8},
-                "outputTruncation": {"lines": 7, "sizeKb": 6},
-            },
-            "disabledTools": ["eca_grep"],
-            "customTools": {
-                "web-search": {
-                    "description": "Searches.",
-                    "command": "search '{{query}}' ${HOME}",
-                    "schema": {"properties": {"query": {"type": "string"}}, "required": ["query"]},
-                }
-            },
-            "rules": [{"path": "RULES.md"}],
-            "commands": [{"path": "~/commands/fix.md"}],
-            "index": {"ignoreFiles": [{"type": "gitignore"}, {"type": "gitignore"}]},
-            "lspTimeoutSeconds": 5,
-        }
-    )
+    house.in_user(EVERYTHING)
     config = house.config()
-    assert config.tool_call.approval == Approval(
+    calls = config.tool_call
+    assert calls.approval == Approval(
         by_default="allow",
         allow={"eca": ApprovalRule()},
         ask={"github__create_issue": ApprovalRule()},
         deny={SHELL: ApprovalRule(args_matchers={"command": (".*rm.*",)})},
     )
-    assert config.tool_call.manual_approval == ("eca_move_file",)
-    assert config.tool_call.read_file.max_lines == 9
-    assert config.tool_call.shell_command.summary_max_length == 8
-    truncation = config.tool_call.output_truncation
-    assert (truncation.lines, truncation.size_kb) == (7, 6)
+    assert calls.manual_approval == ("eca_move_file",)
+    assert (calls.read_file.max_lines, calls.shell_command.summary_max_length) == (9, 8)
+    assert (calls.output_truncation.lines, calls.output_truncation.size_kb) == (7, 6)
     assert config.disabled_tools == ("eca_grep",)
     assert config.custom_tools["web-search"] == CustomTool(
         description="Searches.",
@@ -71,6 +64,16 @@ def test_everything_about_tools_is_read(house):
     assert config.commands == (NamedFile(path="~/commands/fix.md"),)
     assert config.ignore_files == (IgnoreFile(type="gitignore"),) * 2
     assert config.lsp_timeout == 5
+
+
+def test_the_defaults_of_tools_are_upstreams():
+    config = Config()
+    calls = config.tool_call
+    assert (calls.approval, calls.manual_approval) == (Approval(), False)
+    assert (calls.read_file.max_lines, calls.shell_command.summary_max_length) == (2_000, 25)
+    assert (calls.output_truncation.lines, calls.output_truncation.size_kb) == (2_000, 50)
+    assert config.ignore_files == (IgnoreFile(type="gitignore"),)
+    assert config.lsp_timeout == 30
 
 
 @pytest.mark.parametrize(
@@ -85,27 +88,23 @@ def test_everything_about_tools_is_read(house):
 )
 def test_the_sandbox_is_a_word_or_an_object(house, value, expected):
     house.in_root(0, {"toolCall": {"sandbox": value}})
-    loaded = house.load()
-    assert not loaded.problems
-    assert loaded.config.tool_call.sandbox == expected
+    assert house.config().tool_call.sandbox == expected
 
 
 def test_a_mode_alone_changes_only_the_mode_of_an_earlier_layer(house):
-    house.write(
-        house.user, {"toolCall": {"sandbox": {"mode": "auto", "network": True, "writable": ["/x"]}}}
-    )
+    sandbox = {"mode": "auto", "network": True, "writable": ["/x"]}
+    house.in_user({"toolCall": {"sandbox": sandbox}})
     house.in_root(0, {"toolCall": {"sandbox": "require"}})
     expected = SandboxSettings(mode="require", network=True, writable=("/x",))
     assert house.config().tool_call.sandbox == expected
 
 
 @pytest.mark.parametrize("value", ["auto", "off", {"mode": "auto"}, {"network": True}])
-def test_a_folder_without_trust_does_not_change_the_sandbox(house, value):
+def test_a_folder_without_trust_does_not_change_the_sandbox(untrusted, value):
     """The sandbox removes questions, so even `require` and `auto` are no restriction."""
-    house.accepts = False
-    house.in_user({"toolCall": {"sandbox": {"mode": "require", "writable": ["/x"]}}})
-    house.in_root(0, {"toolCall": {"sandbox": value}})
-    loaded = house.load()
+    untrusted.in_user({"toolCall": {"sandbox": {"mode": "require", "writable": ["/x"]}}})
+    untrusted.in_root(0, {"toolCall": {"sandbox": value}})
+    loaded = untrusted.load()
     assert loaded.withheld
     assert loaded.config.tool_call.sandbox == SandboxSettings(mode="require", writable=("/x",))
 
@@ -113,39 +112,16 @@ def test_a_folder_without_trust_does_not_change_the_sandbox(house, value):
 @pytest.mark.parametrize("value", ["on", {"mode": "on"}, {"network": "yes"}, 1, ["auto"]])
 def test_what_is_no_setting_of_the_sandbox_is_named(house, value):
     house.in_root(0, {"toolCall": {"sandbox": value}})
-    loaded = house.load()
-    (problem,) = loaded.problems
-    assert (problem.key or "").startswith("toolCall.sandbox")
-    assert loaded.config.tool_call.sandbox == SandboxSettings()
-
-
-def test_the_defaults_of_tools_are_upstreams():
-    config = Config()
-    assert config.tool_call.approval == Approval()
-    assert config.tool_call.manual_approval is False
-    assert config.tool_call.read_file.max_lines == 2_000
-    assert config.tool_call.shell_command.summary_max_length == 25
-    truncation = config.tool_call.output_truncation
-    assert (truncation.lines, truncation.size_kb) == (2_000, 50)
-    assert config.ignore_files == (IgnoreFile(type="gitignore"),)
-    assert config.lsp_timeout == 30
+    assert (house.problem().key or "").startswith("toolCall.sandbox")
+    assert house.load().config.tool_call.sandbox == SandboxSettings()
 
 
 def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house):
-    house.in_user(
-        {
-            "behavior": {
-                "plan": {"disabledTools": ["eca_grep"], "systemPromptFile": "plan.md"},
-                "agent": {"disabledTools": []},
-            },
-            "agent": {
-                "plan": {
-                    "defaultModel": "a/b",
-                    "toolCall": {"approval": {"byDefault": "ask", "deny": {"eca": {}}}},
-                }
-            },
-        }
-    )
+    of_plan = {"disabledTools": ["eca_grep"], "systemPromptFile": "plan.md"}
+    rules = {"approval": {"byDefault": "ask", "deny": {"eca": {}}}}
+    behaviors = {"plan": of_plan, "agent": {"disabledTools": []}}
+    agents = {"plan": {"defaultModel": "a/b", "toolCall": rules}}
+    house.in_user({"behavior": behaviors, "agent": agents})
     behaviors = house.config().behaviors
     assert behaviors["plan"] == Behavior(
         default_model="a/b",
@@ -185,10 +161,11 @@ def test_a_list_is_read_without_its_wrong_items(house):
         ({"argsMatchers": {"command": ["((a{99}){99}){99}"]}}, ".argsMatchers.command[0]"),
         ({"argsMatchers": {"command": ["a" * 1001]}}, ".argsMatchers.command[0]"),
     ],
+    ids=range(8),
 )
 @pytest.mark.parametrize("verdict", ["allow", "ask", "deny"])
 def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(house, rule, key, verdict):
-    house.in_user({"toolCall": {"approval": {verdict: {SHELL: rule, "eca_grep": {}}}}})
+    house.options = {"toolCall": {"approval": {verdict: {SHELL: rule, "eca_grep": {}}}}}
     loaded = house.load()
     rules = getattr(loaded.config.tool_call.approval, verdict)
     assert rules[SHELL].is_damaged
@@ -210,31 +187,5 @@ def test_ordinary_patterns_are_taken(pattern):
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*", "a{1001}", "a{1,1001}", "(x{50,}){50}"])
 def test_patterns_that_cannot_be_used_are_refused_without_being_shown(pattern):
-    with pytest.raises(BadMatcher) as caught:
+    with pytest.raises(BadMatcher, match="expected"):
         compile_matcher(pattern)
-    assert "expected" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("toolCall.approval.byDefault", "never"),
-        ("toolCall.approval.deny", [SHELL]),
-        ("toolCall.manualApproval", "yes"),
-        ("toolCall.readFile.maxLines", -1),
-        ("disabledTools", "eca_grep"),
-        ("customTools.x.command", 3),
-        ("behavior.plan.disabledTools", {}),
-        ("index.ignoreFiles", {}),
-        ("lspTimeoutSeconds", 0),
-    ],
-)
-def test_a_wrong_value_about_tools_costs_its_own_key(house, key, value):
-    nested: Any = value
-    for step in reversed(key.split(".")):
-        nested = {step: nested}
-    house.in_user(json.dumps(nested))
-    assert house.problem().key == key
-    assert house.load().config == Config(
-        behaviors=house.load().config.behaviors, custom_tools=house.load().config.custom_tools
-    )

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,15 +15,15 @@ from typing import Any, cast
 import pytest
 
 from eca_protocol import platforms
-from eca_protocol.server.roots import Root
 from eca_server.connection.features.folders import Folders
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings
 from eca_server.workspace import temporary_files
-from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.reading import Fingerprint
 from eca_server.workspace.temporary_files import MIN_AGE, TemporaryFiles
 from eca_server.workspace.writing import replace_file
+from tests.eca_server.workspace.conftest import root_of
 
 NAME = ".eca-0123456789abcdef.tmp"
 RECORD = "0123456789abcdef"
@@ -51,10 +49,8 @@ replace_file(place, b"new", expected=None, checkpoint=stop, temporary=".eca-0123
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    directory = tmp_path / "root"
-    directory.mkdir()
-    return directory
+def root(project: Path) -> Path:
+    return project
 
 
 @pytest.fixture
@@ -82,20 +78,34 @@ def killed(records: TemporaryFiles, root: Path, name: str = "file") -> tuple[Pat
     return leftover, record
 
 
-def test_what_a_killed_server_left_is_removed_after_a_minute(records, root):
+def left(records: TemporaryFiles, root: Path, name: str = "file") -> tuple[Path, Path]:
+    """Return a temporary file and its record as a killed server leaves them, old enough."""
+    leftover, record = (root / name).with_name(NAME), records.directory / RECORD
+    leftover.parent.mkdir(exist_ok=True)
+    record.parent.mkdir(parents=True)
+    leftover.touch()
+    record.write_text(str(leftover))
+    make_old(leftover, record)
+    return leftover, record
+
+
+def file_of(records: TemporaryFiles, root: Path) -> Place:
+    return Workspace([root_of(root)], (), records).locate("file")
+
+
+def test_what_a_killed_server_left_is_removed_after_a_minute(records, root, tmp_path):
     leftover, record = killed(records, root)
     make_old(record)
     assert records.clean([root])
     assert leftover.exists()
     make_old(leftover, record)
+    assert not records.clean([tmp_path / "other", tmp_path / "ro"])  # its root is not open
+    assert (leftover.exists(), record.exists()) == (True, True)
     assert not records.clean([root])
-    assert names(root) == []
-    assert names(records.directory) == []
+    assert names(root) == names(records.directory) == []
 
 
 def test_a_file_that_is_being_written_is_left_however_old(records, root):
-    place = workspace_with(records, root).locate("file")
-
     def clean() -> None:
         found = [*root.glob(".eca-*.tmp"), *records.directory.iterdir()]
         make_old(*found)
@@ -103,22 +113,9 @@ def test_a_file_that_is_being_written_is_left_however_old(records, root):
         assert [*root.glob(".eca-*.tmp"), *records.directory.iterdir()] == found
         assert len(found) == 2
 
-    replace_file(place, b"new", expected=None, checkpoint=clean)
+    replace_file(file_of(records, root), b"new", expected=None, checkpoint=clean)
     assert names(root) == ["file"]
     assert names(records.directory) == []
-
-
-def workspace_with(records: TemporaryFiles, root: Path) -> Workspace:
-    return Workspace([Root(name="r", uri=root.as_uri(), path=root, real_path=root)], (), records)
-
-
-def test_another_root_s_file_waits_until_that_root_is_opened(records, root, tmp_path):
-    leftover, record = killed(records, root)
-    make_old(leftover, record)
-    assert not records.clean([tmp_path / "other", tmp_path / "ro"])
-    assert (leftover.exists(), record.exists()) == (True, True)
-    records.clean([root])
-    assert (leftover.exists(), record.exists()) == (False, False)
 
 
 def into_link(leftover: Path) -> None:
@@ -136,33 +133,26 @@ def under_link(leftover: Path) -> None:
     leftover.parent.symlink_to("moved")
 
 
-@pytest.mark.parametrize("change", [into_link, into_folder, under_link])
-def test_what_has_its_name_and_is_not_ours_is_left(records, root, change):
-    leftover, record = killed(records, root, "below/file")
-    make_old(record, leftover)
-    change(leftover)
-    make_old(record, leftover)
+@pytest.mark.parametrize("change", [into_link, into_folder, under_link, None])
+def test_what_has_its_name_and_is_not_ours_is_left(records, root, monkeypatch, change):
+    leftover, _ = left(records, root, "below/file")
+    if change is None:  # it is a file of another user
+        monkeypatch.setattr(os, "geteuid", lambda: leftover.stat().st_uid + 1)
+    else:
+        change(leftover)
+        make_old(leftover)
     before = names(root)
     records.clean([root])
     assert names(root) == before
 
 
-def test_a_file_of_another_user_is_left(records, root, monkeypatch):
-    leftover, record = killed(records, root)
-    make_old(leftover, record)
-    monkeypatch.setattr(os, "geteuid", lambda: leftover.stat().st_uid + 1)
-    records.clean([root])
-    assert leftover.exists()
-
-
 @pytest.mark.parametrize("text", ["", "file", "/", "\0", "{root}/file", "{root}/.eca-0.tmp"])
 def test_a_note_that_names_anything_else_removes_nothing(records, root, text):
-    records.directory.mkdir(parents=True)
+    _, record = left(records, root)
     (root / "file").touch()
     (root / ".eca-0.tmp").touch()
-    (root / NAME).touch()
-    (records.directory / RECORD).write_text(text.format(root=root))
-    (records.directory / "unrelated").mkdir()
+    record.write_text(text.format(root=root))
+    record.with_name("unrelated").mkdir()
     make_old(*root.iterdir(), *records.directory.iterdir())
     records.clean([root])
     assert set(names(root)) == {NAME, ".eca-0.tmp", "file"}
@@ -172,15 +162,13 @@ def test_a_note_that_names_anything_else_removes_nothing(records, root, text):
 def test_a_file_is_written_where_no_note_can_be(records, root):
     records.directory.parent.mkdir()
     records.directory.touch()
-    replace_file(workspace_with(records, root).locate("file"), b"new", expected=None)
+    replace_file(file_of(records, root), b"new", expected=None)
     assert names(root) == ["file"]
 
 
 def test_a_name_that_is_used_again_is_noted_again(records, root):
-    leftover, record = killed(records, root)
+    leftover, _ = left(records, root)
     leftover.unlink()
-    make_old(record)
-    place = workspace_with(records, root).locate("file")
     existed: list[bool] = []
 
     def look() -> None:
@@ -188,6 +176,7 @@ def test_a_name_that_is_used_again_is_noted_again(records, root):
         records.clean([root])
         existed.append(leftover.exists())
 
+    place = file_of(records, root)
     replace_file(place, b"new", expected=None, temporary=NAME, checkpoint=look)
     assert set(existed) == {True}
     assert names(root) == ["file"]
@@ -212,34 +201,29 @@ def test_a_record_that_another_server_removes_is_written_again(records, root, mo
     assert not record.exists()
 
 
-@contextmanager
-def another_server_cleans(record: Path) -> Iterator[threading.Thread]:
-    record.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(record, os.O_RDWR | os.O_CREAT)
-    platforms.lock(descriptor)
-    letting_go = threading.Timer(0.05, lambda: (record.unlink(), os.close(descriptor)))
-    letting_go.start()
-    yield letting_go
-    letting_go.join()
-
-
 def test_a_note_that_another_server_looks_at_is_waited_for(records, root):
     record = records.directory / RECORD
-    with another_server_cleans(record), records.recorded(root / NAME):
+    record.parent.mkdir(parents=True)
+    descriptor = os.open(record, os.O_RDWR | os.O_CREAT)
+    platforms.lock(descriptor)
+    other = threading.Timer(0.05, lambda: (record.unlink(), os.close(descriptor)))
+    other.start()
+    with records.recorded(root / NAME):
         assert record.read_text() == str(root / NAME)
+    other.join()
 
 
 async def test_what_is_too_young_is_removed_a_little_later(
     records, root, monkeypatch, autojump_clock
 ):
-    leftover, _ = killed(records, root)
-    begun = time.time()
+    leftover, _ = left(records, root)
+    leftover.touch()
+    begun, started = time.time(), autojump_clock.current_time()
     clock = SimpleNamespace(
-        time=lambda: begun + 1 + autojump_clock.current_time() - autojump_clock_start,
+        time=lambda: begun + 1 + autojump_clock.current_time() - started,
         monotonic=time.monotonic,
         sleep=time.sleep,
     )
-    autojump_clock_start = autojump_clock.current_time()
     monkeypatch.setattr(temporary_files, "time", clock)
     session = SimpleNamespace(roots=[SimpleNamespace(real_path=root)])
     host = SimpleNamespace(options=Options(environ={}), nursery=None)
@@ -247,4 +231,4 @@ async def test_what_is_too_young_is_removed_a_little_later(
     folders.temporary_files = records
     await folders.remove_leftovers()
     assert not leftover.exists()
-    assert autojump_clock.current_time() - autojump_clock_start >= MIN_AGE
+    assert autojump_clock.current_time() - started >= MIN_AGE

@@ -1,20 +1,87 @@
-"""A home and a workspace outside `/tmp`, which a sandbox replaces by a private one."""
+"""Runs commands in a real sandbox, and in a home and a workspace made for them."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
-from tests.eca_server.agent.sandbox.driver import World
+from eca_server.agent.sandbox.detect import capability
+from eca_server.agent.sandbox.sandbox import Sandbox
+from eca_server.agent.tools.schema_check import check_arguments
+from eca_server.agent.tools.shell_command import ShellCommand
+from eca_server.agent.tools.tool import ToolOutput
+from tests.eca_server.agent.tools.file_tools import texts, workspace_of
+
+needs_bubblewrap = pytest.mark.skipif(
+    capability().kind != "bubblewrap",
+    reason=f"no command can run in a bubblewrap sandbox here: {capability().why_not}",
+)
+
+SECRET = "not-to-be-read"
+
+
+class World:
+    """A home directory, a workspace in it, and further files of a test."""
+
+    def __init__(self, place: Path) -> None:
+        self.home = place / "home"
+        self.root = self.home / "work/project"
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.environ = {"HOME": str(self.home), "PATH": os.environ["PATH"], "LC_ALL": "C"}
+
+    def write(self, path: str, text: str = "") -> Path:
+        """Make a file, by its path from the home."""
+        file = self.home / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def sandbox(self, roots: tuple[Path, ...] = (), **options: Any) -> Sandbox:
+        values: dict[str, Any] = {"mode": "auto", "environ": self.environ, **options}
+        return Sandbox(roots=roots or (self.root,), **values)
+
+    def tool(self, sandbox: Sandbox | None = None, **options: Any) -> ShellCommand:
+        used = sandbox or self.sandbox()
+        workspace = workspace_of(*used.roots)
+        options = {"environment": self.environ, **options}
+        return ShellCommand(workspace=workspace, sandbox=used, **options)
+
+    async def run(
+        self, command: str, tool: ShellCommand | None = None, **arguments: Any
+    ) -> ToolOutput:
+        tool = tool or self.tool()
+        checked = check_arguments({"command": command, **arguments}, tool.parameters)
+        with trio.fail_after(30):
+            return await (await tool.prepare(checked)).run()
+
+    async def output_of(self, command: str, **options: Any) -> str:
+        """Run a command in a sandbox with these options and return its whole output."""
+        return "\n".join(texts(await self.run(command, self.tool(self.sandbox(**options)))))
+
+
+def python(*lines: str) -> str:
+    """Return a command that runs these lines of Python."""
+    return f"{shlex.quote(sys.executable)} -S -c {shlex.quote(chr(10).join(lines))}"
+
+
+async def until(holds: Callable[[], object]) -> None:
+    with trio.fail_after(20):
+        while not holds():
+            await trio.sleep(0.005)
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
+    """Create a world outside `/tmp`, which a sandbox replaces by a private one."""
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     caches.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix="eca-sandbox-", dir=caches)).resolve()

@@ -11,12 +11,13 @@ import trio
 
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.sandbox import detect as detection
+from eca_server.agent.sandbox import sandbox as module
 from eca_server.agent.sandbox.detect import Capability, capability
 from eca_server.agent.sandbox.reserved import release, reserve
 from eca_server.agent.sandbox.sandbox import sandbox_for
 from eca_server.agent.tools.approval import Memo, policy_of
 from eca_server.agent.tools.background import Background
-from eca_server.agent.tools.custom import custom_commands
+from eca_server.agent.tools.custom import CustomCommand, custom_commands
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
@@ -29,10 +30,13 @@ from eca_server.config.tool_settings import (
     SandboxSettings,
     ToolCall,
 )
-from eca_server.workspace.boundary import Workspace
-from tests.eca_server.agent.sandbox.driver import World, needs_bubblewrap, run, texts
+from tests.eca_server.agent.chat.agent_session import calls, of_calls, order, results, session
+from tests.eca_server.agent.sandbox.conftest import World, needs_bubblewrap, until
+from tests.eca_server.agent.tools.file_tools import text_of, texts, workspace_of
 
 BROKEN = Capability(why_not="the kernel forbids it")
+RULE = {"shell_command": ApprovalRule()}
+OUTSIDE = {"command": "echo done", "outside_sandbox": True}
 
 
 def broken() -> Capability:
@@ -43,14 +47,25 @@ def works() -> Capability:
     return Capability(kind="bubblewrap", program="/usr/bin/bwrap")
 
 
+@pytest.fixture
+def tool(world: World) -> ShellCommand:
+    """Return a tool whose sandbox is only said to work."""
+    return world.tool(world.sandbox(detect=works))
+
+
 async def verdict(
-    tool: ShellCommand, config: Config | None = None, *, behavior: str = "agent", **options: Any
+    tool: ShellCommand,
+    config: Config | None = None,
+    *,
+    behavior: str = "agent",
+    memos: frozenset[Memo] = frozenset(),
+    **arguments: Any,
 ) -> str:
-    arguments = options.pop("arguments", {"command": "make >/etc/x; echo y >.git/config"})
+    arguments = arguments or {"command": "make >/etc/x; echo y >.git/config"}
     permissions = Permissions(
         policy=policy_of(config or Config(), behavior),
         workspace=tool.workspace,
-        memos=options.pop("memos", set()),
+        memos=set(memos),
         variables=tool.environment,
     )
     prepared = await tool.prepare(arguments)
@@ -61,27 +76,10 @@ def approval(**rules: Any) -> Config:
     return Config(tool_call=ToolCall(approval=Approval(**rules)))
 
 
-RULE = {"shell_command": ApprovalRule()}
-
-
-# ---- approval
-
-
-async def test_a_command_in_the_sandbox_runs_without_a_question(world):
-    tool = world.tool(world.sandbox(detect=works))
-    assert await verdict(tool) == "allow"
-
-
-async def test_a_command_outside_needs_the_usual_approval(world):
-    tool = world.tool(world.sandbox(detect=works))
-    arguments = {"command": "make", "outside_sandbox": True}
-    assert await verdict(tool, arguments=arguments) == "ask"
-    assert await verdict(tool, approval(allow=RULE), arguments=arguments) == "allow"
-
-
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
+        (Config(), "allow"),
         (approval(deny=RULE), "deny"),
         (approval(ask=RULE), "ask"),
         (approval(by_default="ask"), "ask"),
@@ -90,36 +88,30 @@ async def test_a_command_outside_needs_the_usual_approval(world):
         (Config(tool_call=ToolCall(manual_approval=("shell_command",))), "ask"),
     ],
 )
-async def test_configured_approval_rules_apply_in_the_sandbox(world, config, expected):
-    assert await verdict(world.tool(world.sandbox(detect=works)), config) == expected
+async def test_a_command_in_the_sandbox_runs_unless_a_rule_forbids_it(tool, config, expected):
+    assert await verdict(tool, config) == expected
 
 
-async def test_plan_is_as_strict_with_a_sandbox(world):
-    with_sandbox = world.tool(world.sandbox(detect=works))
-    without = attrs.evolve(with_sandbox, sandbox=None)
-    for command in ("make", "ls", "git status", "cat /etc/hosts"):
-        arguments = {"command": command}
-        assert await verdict(with_sandbox, behavior="plan", arguments=arguments) == await verdict(
-            without, behavior="plan", arguments=arguments
-        )
-
-
-async def test_an_approval_for_the_session_does_not_let_a_command_out(world):
-    tool = world.tool(world.sandbox(detect=works))
-    arguments = {"command": "echo done", "outside_sandbox": True}
-    (part,) = (await tool.prepare(arguments)).parts
+async def test_a_command_outside_needs_an_approval_that_was_given_for_outside(tool):
+    assert await verdict(tool, **OUTSIDE) == "ask"
+    assert await verdict(tool, approval(allow=RULE), **OUTSIDE) == "allow"
+    (part,) = (await tool.prepare(OUTSIDE)).parts
     inside = Memo(
         server="eca", tool="shell_command", command="echo", folder=part.folder, is_sandboxed=True
     )
-    assert await verdict(tool, memos={inside}, arguments=arguments) == "ask"
+    assert await verdict(tool, memos=frozenset([inside]), **OUTSIDE) == "ask"
     outside = attrs.evolve(inside, is_sandboxed=False)
-    assert await verdict(tool, memos={outside}, arguments=arguments) == "allow"
+    assert await verdict(tool, memos=frozenset([outside]), **OUTSIDE) == "allow"
 
 
-# ---- without a sandbox
+async def test_plan_is_as_strict_with_a_sandbox(tool):
+    without = attrs.evolve(tool, sandbox=None)
+    for command in ("make", "ls", "git status", "cat /etc/hosts"):
+        expected = await verdict(without, behavior="plan", command=command)
+        assert await verdict(tool, behavior="plan", command=command) == expected
 
 
-async def test_without_a_sandbox_auto_asks_and_says_why(world):
+async def test_without_a_sandbox_auto_asks_and_says_why_and_require_refuses(world):
     warnings: list[str] = []
     tool = world.tool(world.sandbox(detect=broken), warn=warnings.append)
     assert await verdict(tool) == "ask"
@@ -127,17 +119,14 @@ async def test_without_a_sandbox_auto_asks_and_says_why(world):
     assert call.summary == "Running 'true' outside of the sandbox"
     assert len(set(warnings)) == 1
     assert "the kernel forbids it" in warnings[0]
-    assert texts(await call.run()) == "The command succeeded without output."
-
-
-async def test_without_a_sandbox_require_refuses(world):
+    assert text_of(await call.run()) == "The command succeeded without output."
     tool = world.tool(world.sandbox(mode="require", detect=broken))
-    for arguments in ({"command": "true"}, {"command": "true", "outside_sandbox": True}):
+    for arguments in ({"command": "true"}, OUTSIDE):
         with pytest.raises(ToolError, match="the kernel forbids it"):
             await tool.prepare(arguments)
 
 
-async def test_a_workspace_that_is_too_large_asks(world, monkeypatch):
+async def test_a_workspace_that_is_too_large_asks(world):
     for number in range(401):
         world.write(f"work/project/{number}/AGENTS.md")
     warnings: list[str] = []
@@ -146,143 +135,103 @@ async def test_a_workspace_that_is_too_large_asks(world, monkeypatch):
     assert "400 guarded paths" in warnings[0]
 
 
-def fake_bubblewrap(folder: Path, script: str) -> str:
+def probed(folder: Path, script: str) -> tuple[Capability, str]:
+    """Return what is found out about a bubblewrap, and its path."""
     program = folder / "bwrap"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    return str(program)
+    found = detection.probe_sandbox(platform="linux", find_program=lambda _: str(program))
+    return found, str(program)
 
 
 async def test_a_failing_bubblewrap_is_not_used(tmp_path):
-    program = fake_bubblewrap(
-        tmp_path, "echo 'bwrap: No permissions to create namespace' >&2; exit 1"
-    )
-    found = detection.probe_sandbox(platform="linux", find_program=lambda _: program)
+    found, _ = probed(tmp_path, "echo 'bwrap: No permissions to create namespace' >&2; exit 1")
     assert found.kind is None
     assert "No permissions to create namespace" in found.why_not
     assert "user namespaces" in found.state
+    for platform, text in [("linux", "install the package"), ("win32", "Linux and macOS only")]:
+        found = detection.probe_sandbox(platform=platform, find_program=lambda _: None)
+        assert text in found.why_not
 
 
 async def test_an_older_bubblewrap_is_used_without_its_missing_option(tmp_path):
-    refuses = 'case "$*" in *--disable-userns*) exit 1;; esac'
-    program = fake_bubblewrap(tmp_path, refuses)
-    found = detection.probe_sandbox(platform="linux", find_program=lambda _: program)
+    found, program = probed(tmp_path, 'case "$*" in *--disable-userns*) exit 1;; esac')
     assert found == Capability(kind="bubblewrap", program=program, can_disable_userns=False)
 
 
-@pytest.mark.parametrize(
-    ("platform", "text"), [("linux", "install the package"), ("win32", "Linux and macOS only")]
-)
-async def test_a_missing_program_is_the_reason(platform, text):
-    assert text in detection.probe_sandbox(platform=platform, find_program=lambda _: None).why_not
-
-
-async def test_the_probe_runs_once(monkeypatch):
-    trials: list[None] = []
+async def test_the_probe_runs_once_and_only_if_a_sandbox_is_wanted(monkeypatch):
+    trials: list[Capability] = []
 
     def probe_command() -> Capability:
-        trials.append(None)
+        trials.append(BROKEN)
         return BROKEN
 
     monkeypatch.setattr(detection, "_known", [])
     monkeypatch.setattr(detection, "probe_sandbox", probe_command)
-    assert [capability(), capability()] == [BROKEN, BROKEN]
-    assert len(trials) == 1
-
-
-async def test_off_makes_no_sandbox_and_no_probe(monkeypatch):
-    monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
     assert sandbox_for(SandboxSettings(), (), {}) is None
     made = sandbox_for(SandboxSettings(mode="auto", writable=("/x",)), (), {})
     assert made is not None
     assert made.writable == (Path("/x"),)
+    assert trials == []
+    assert [capability(), capability()] == [BROKEN, BROKEN]
+    assert len(trials) == 1
 
 
-# ---- texts for the model and the user
-
-
-async def test_the_tool_description_names_the_sandbox(world):
+async def test_descriptions_and_summaries_name_the_sandbox(world, tool):
     auto = world.tool()
     assert "no network" in auto.description
-    assert "outside_sandbox" in auto.description
-    assert "outside_sandbox" in auto.parameters["properties"]
     strict = world.tool(world.sandbox(mode="require", network=True))
     assert "sandbox" in strict.description
     assert "no network" not in strict.description
-    assert "outside_sandbox" not in strict.description
-    assert "outside_sandbox" not in strict.parameters["properties"]
     off = attrs.evolve(auto, sandbox=None)
     assert "sandbox" not in off.description
-    assert "outside_sandbox" not in off.parameters["properties"]
-
-
-async def test_the_summary_says_where_a_command_runs(world):
-    tool = world.tool(world.sandbox(detect=works))
+    for each, may_leave in ((auto, True), (strict, False), (off, False)):
+        assert ("outside_sandbox" in each.description) is may_leave
+        assert ("outside_sandbox" in each.parameters["properties"]) is may_leave
     inside = await tool.prepare({"command": "make"})
     assert inside.summary == "Running 'make' in the sandbox"
-    outside = await tool.prepare({"command": "make", "outside_sandbox": True})
-    assert outside.summary == "Running 'make' outside of the sandbox"
+    outside = await tool.prepare(OUTSIDE)
+    assert outside.summary == "Running 'echo done' outside of the sandbox"
     assert not outside.is_sandboxed
 
 
 @needs_bubblewrap
 async def test_a_failure_in_the_sandbox_has_a_hint_to_leave_it(world):
-    output = await world.run("touch ~/x")
-    assert output.is_error
-    assert "outside_sandbox: true" in texts(output)
+    for command, is_error in (("touch ~/x", True), ("touch ~/x 2>&1 | sort", False)):
+        output = await world.run(command)
+        assert output.is_error is is_error
+        assert "outside_sandbox: true" in "\n".join(texts(output))
     await world.run("touch ~/x", outside_sandbox=True)
     assert (world.home / "x").exists()
     assert "outside_sandbox" not in await world.output_of("touch ~/y", mode="require")
 
 
 @needs_bubblewrap
-async def test_a_failure_hidden_by_a_pipeline_has_a_hint(world):
-    output = await world.run("touch ~/x 2>&1 | sort")
-    assert not output.is_error
-    assert "outside_sandbox: true" in texts(output)
-
-
-@needs_bubblewrap
 async def test_a_sandbox_is_created_again_if_a_hidden_socket_vanishes(world, monkeypatch):
-    from eca_server.agent.sandbox import sandbox as module  # noqa: PLC0415
-
     gone = world.write("a.sock")
     tables = iter([[gone], []])
-
-    def sockets() -> list[Path]:
-        return next(tables)
-
     original = module._prefix
 
     def prefix(*arguments: Any) -> tuple[str, ...]:
         gone.unlink(missing_ok=True)
         return original(*arguments)
 
-    monkeypatch.setattr(module, "_sockets", sockets)
+    monkeypatch.setattr(module, "_sockets", tables.__next__)
     monkeypatch.setattr(module, "_prefix", prefix)
-    assert texts(await world.run("echo fine")) == "fine\n"
-
-
-# ---- jobs and custom tools
+    assert text_of(await world.run("echo fine")) == "fine\n"
 
 
 @needs_bubblewrap
 async def test_a_job_runs_in_the_sandbox_and_reports_new_guarded_paths(world):
+    command = "touch ~/x; echo $ECA_SANDBOX; mkdir -p a/.vscode .vscode/x; echo 1 >a/.vscode/t"
     async with trio.open_nursery() as nursery:
         jobs = Jobs(nursery, lambda: None)
         background = Background(jobs=jobs, chat_id="c", reader="c")
-        tool = world.tool(background=background)
-        text = texts(
-            await run(
-                tool,
-                "touch ~/x; echo $ECA_SANDBOX; mkdir -p a/.vscode .vscode/x; echo 1 >a/.vscode/t",
-                background="job",
-            )
-        )
+        output = await world.run(command, world.tool(background=background), background="job")
         (job,) = jobs
         with trio.fail_after(20):
             await job.ended.wait()
-        text += background.read(job, Cap())[0]
+        text = "\n".join([*texts(output), background.read(job, Cap())[0]])
         await jobs.close()
     assert "bubblewrap" in text
     assert "Read-only file system" in text
@@ -292,44 +241,33 @@ async def test_a_job_runs_in_the_sandbox_and_reports_new_guarded_paths(world):
     assert not (world.root / ".vscode").exists()
 
 
-async def custom(world: World, mode: str) -> str:
-    sandbox = world.sandbox(mode=mode)
+def custom(world: World, **options: Any) -> CustomCommand:
+    """Return a custom tool; without options there is no sandbox for it."""
     (tool,), problems = custom_commands(
         {"mine": CustomTool(command="touch ~/x; echo sandbox=$ECA_SANDBOX")},
-        workspace=Workspace(world.tool().workspace.roots),
+        workspace=workspace_of(world.root),
         environment=world.environ,
         cap=Cap(),
         taken=(),
-        sandbox=sandbox if mode == "require" else None,
+        sandbox=world.sandbox(mode="require", **options) if options else None,
     )
     assert not problems
-    prepared = await tool.prepare({})
-    assert not prepared.is_sandboxed
-    return texts(await prepared.run())
+    return tool
 
 
 @needs_bubblewrap
 async def test_a_custom_tool_runs_in_the_sandbox_only_if_it_is_required(world):
-    assert "sandbox=bubblewrap" in await custom(world, "require")
-    assert not (world.home / "x").exists()
-    assert await custom(world, "auto") == "sandbox=\n"
+    for options, shown in (({"network": False}, "sandbox=bubblewrap"), ({}, "sandbox=\n")):
+        assert not (world.home / "x").exists()
+        prepared = await custom(world, **options).prepare({})
+        assert not prepared.is_sandboxed
+        assert shown in "\n".join(texts(await prepared.run()))
     assert (world.home / "x").exists()
 
 
 async def test_a_custom_tool_is_refused_if_the_required_sandbox_is_missing(world):
-    (tool,), _ = custom_commands(
-        {"mine": CustomTool(command="true")},
-        workspace=world.tool().workspace,
-        environment=world.environ,
-        cap=Cap(),
-        taken=(),
-        sandbox=world.sandbox(mode="require", detect=broken),
-    )
     with pytest.raises(ToolError, match="the kernel forbids it"):
-        await tool.prepare({})
-
-
-# ---- reserved names
+        await custom(world, detect=broken).prepare({})
 
 
 async def test_a_name_is_reserved_until_its_last_command_has_ended(tmp_path):
@@ -340,31 +278,25 @@ async def test_a_name_is_reserved_until_its_last_command_has_ended(tmp_path):
     assert name.is_dir()
     release(second)
     assert not name.exists()
-
-
-async def test_existing_paths_are_not_reserved_and_new_content_stays(tmp_path):
-    there = tmp_path / ".vscode"
-    there.mkdir()
-    assert reserve([there]) == ()
+    name.mkdir()
+    (name / "settings.json").touch()
+    assert reserve([name]) == ()  # an existing path is not reserved
+    left = tmp_path / ".envrc"
+    left.mkdir()
+    reserved = reserve([left])
+    assert reserved == (left,)  # an empty one was left by a crash, and is used again
+    release(reserved)
+    assert not left.exists()
     reserved = reserve([tmp_path / ".idea"])
     (tmp_path / ".idea/x").touch()
     release(reserved)
     assert (tmp_path / ".idea/x").exists()
 
 
-async def test_a_directory_that_a_crash_left_behind_is_reused(tmp_path):
-    left = tmp_path / ".envrc"
-    left.mkdir()
-    reserved = reserve([left])
-    assert reserved == (left,)
-    release(reserved)
-    assert not left.exists()
-
-
 @needs_bubblewrap
 async def test_concurrent_commands_do_not_release_each_others_names(world):
     """The second command cannot create a `.vscode` after the first has ended."""
-    ended = trio.Event()
+    root, ended = world.root, trio.Event()
 
     async def first() -> None:
         await world.run("touch first; until [ -e end ]; do sleep .01; done")
@@ -372,21 +304,64 @@ async def test_concurrent_commands_do_not_release_each_others_names(world):
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first)
-        await until_there(world.root / "first")
+        await until((root / "first").exists)
         command = (
             "touch second; until [ -e go ]; do sleep .01; done; mkdir -p .vscode/x; touch done"
         )
         nursery.start_soon(world.run, command)
-        await until_there(world.root / "second")
-        (world.root / "end").touch()
-        with trio.fail_after(20):
-            await ended.wait()
-        (world.root / "go").touch()
-    assert (world.root / "done").exists()
-    assert not list(world.root.glob(".vscode*"))
+        await until((root / "second").exists)
+        (root / "end").touch()
+        await until(ended.is_set)
+        (root / "go").touch()
+    assert (root / "done").exists()
+    assert not list(root.glob(".vscode*"))
 
 
-async def until_there(path: Path) -> None:
-    with trio.fail_after(20):
-        while not path.exists():
-            await trio.sleep(0.005)
+AUTO = {"toolCall": {"sandbox": "auto"}}
+
+
+@needs_bubblewrap
+async def test_in_a_turn_only_a_command_that_leaves_the_sandbox_needs_approval(world):
+    command = {"command": "echo sandbox=$ECA_SANDBOX", "outside_sandbox": True}
+    inside = calls(("eca_shell_command", {"command": "echo $ECA_SANDBOX; touch made ../no"}))
+    outside = calls(("eca_shell_command", command))
+    async with session(world.root, inside, outside, **AUTO) as (ours, provider):
+        await ours.prompt("go")
+        asked = await ours.content("toolCallRun", manualApproval=True)
+        first = [each for each in of_calls(ours) if each["id"] != asked["id"]]
+        assert order(first) == ["Prepare", "Run", "Running", "ed"]
+        assert first[-1]["summary"] == "Running 'echo $ECA_SANDBOX; touch ...' in the sandbox"
+        assert asked["summary"] == "Running 'echo sandbox=$ECA_SANDBOX' outside of the sandbox"
+        assert asked["arguments"]["outside_sandbox"] is True
+        await ours.approve(asked)
+        await ours.expect_finished()
+        said, then = results(provider)
+        assert "bubblewrap" in said
+        assert "outside_sandbox: true" in said
+        assert then == "sandbox=\n"
+    assert (world.root / "made").exists()
+    assert not (world.root.parent / "no").exists()
+
+
+@pytest.mark.parametrize("config", [AUTO, {}], ids=["auto", "off"])
+async def test_without_a_sandbox_the_user_is_asked_and_warned_once_if_one_is_wanted(
+    world, monkeypatch, config
+):
+    known = [Capability(why_not="it is forbidden")] if config else []
+    monkeypatch.setattr(detection, "_known", known)
+    monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))
+    script = [calls(("eca_shell_command", {"command": f"touch {n}"})) for n in "ab"]
+    async with session(world.root, *script, **config) as (ours, provider):
+        await ours.prompt("go")
+        for name in "ab":
+            arguments = {"command": f"touch {name}"}
+            asked = await ours.content("toolCallRun", manualApproval=True, arguments=arguments)
+            where = " outside of the sandbox" if config else ""
+            assert asked["summary"] == f"Running 'touch {name}'{where}"
+            await ours.approve(asked)
+        await ours.expect_finished()
+        assert results(provider)[-1] == "The command succeeded without output."
+        shown = [each["params"] for each in ours.seen if each.get("method") == "$/showMessage"]
+        assert [each["type"] for each in shown] == ["warning"] * len(known)
+        assert "it is forbidden" in str(shown) or not config
+    assert (world.root / "b").exists()

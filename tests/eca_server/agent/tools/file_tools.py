@@ -1,9 +1,8 @@
-"""Helpers of the tests of file tools: a workspace, and calls as the agent makes them."""
+"""Helpers of the tests of tools: a workspace, and calls as the agent makes them."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,15 +12,27 @@ from eca_protocol.messages import FileChangeDetails, WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.tools.files import Files
 from eca_server.agent.tools.schema_check import check_arguments
-from eca_server.agent.tools.tool import PreparedCall, Tool, ToolOutput
+from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace
 
 
-def files_in(*folders: Path, **options: Any) -> Files:
+def workspace_of(*folders: Path) -> Workspace:
     roots, problems = parse_roots(WorkspaceFolder(uri=uri_of(path)) for path in folders)
     assert not problems
-    return Files(workspace=Workspace(roots), **options)
+    return Workspace(roots)
+
+
+def files_in(*folders: Path, **options: Any) -> Files:
+    return Files(workspace=workspace_of(*folders), **options)
+
+
+def write(folder: Path, **contents: str | bytes) -> None:
+    """Write files; two underscores in a name stand for a slash."""
+    for name, content in contents.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 async def prepare(tool: Tool, **arguments: Any) -> PreparedCall:
@@ -34,6 +45,17 @@ async def run(tool: Tool, **arguments: Any) -> ToolOutput:
     call = await prepare(tool, **arguments)
     with trio.fail_after(20):
         return await call.run()
+
+
+async def refusal(tool: Tool, **arguments: Any) -> str:
+    """Return the error of a call that is refused."""
+    with pytest.raises(ToolError) as caught:
+        await run(tool, **arguments)
+    return str(caught.value)
+
+
+def texts(output: ToolOutput) -> list[str]:
+    return [part.text for part in output.parts if isinstance(part, TextPart)]
 
 
 def text_of(output: ToolOutput) -> str:
@@ -49,16 +71,3 @@ async def output_text(tool: Tool, **arguments: Any) -> str:
 def change_of(done: PreparedCall | ToolOutput) -> FileChangeDetails:
     assert isinstance(done.details, FileChangeDetails)
     return done.details
-
-
-def stop_at_checkpoints(
-    monkeypatch: pytest.MonkeyPatch, module: ModuleType, scope: trio.CancelScope
-) -> None:
-    """Stop a call from inside its thread, at the module's next checkpoint."""
-    look = trio.from_thread.check_cancelled
-
-    def checkpoint() -> None:
-        trio.from_thread.run_sync(scope.cancel)
-        look()
-
-    monkeypatch.setattr(module, "checkpoint", checkpoint)

@@ -3,22 +3,30 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from eca_server.agent.tools.approval import Call, Decision, Policy, policy_of, spellings
+from eca_server.agent.tools import approval
+from eca_server.agent.tools.approval import Call, Decision, Memo, Policy, policy_of, spellings
 from eca_server.config import matchers as name_matchers
 from eca_server.config.settings import Config
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, ToolCall
 
 SPELLINGS = ["read_file", "eca_read_file", "eca__read_file", "ECA__read_file"]
 READ = Call(tool="read_file", effect="read", arguments={"path": "a.py"})
+READ_OUTSIDE = attrs.evolve(READ, outside=("/etc/passwd",))
 WRITE = Call(tool="write_file", effect="write", arguments={"path": "a.py", "content": "x"})
+MOVE = Call(tool="move_file", effect="write")
+GREP = Call(tool="grep", effect="read", arguments={"pattern": "x"})
 GITHUB = Call(server="github", tool="create_issue", effect="run", arguments={"title": "x"})
+JSON = Call(server="s", tool="t", effect="run", arguments={"a": {"b": [1, "x"]}, "c": None})
 
 
-def shell(command: str, **changed: Any) -> Call:
-    values = {"arguments": {"command": command}, "command": command, **changed}
-    return Call(tool="shell_command", effect="run", **values)
+def shell(command: str, folder: str | None = None) -> Call:
+    arguments = {"command": command} | ({} if folder is None else {"working_directory": folder})
+    return Call(tool="shell_command", effect="run", arguments=arguments, command=command)
 
 
 def rules(**by_selector: dict[str, list[str]]) -> dict[str, ApprovalRule]:
@@ -28,49 +36,89 @@ def rules(**by_selector: dict[str, list[str]]) -> dict[str, ApprovalRule]:
     }
 
 
-def verdict(approval: Approval, call: Call) -> str:
-    return Policy(common=approval).decide(call).verdict
+def commands(*patterns: str) -> dict[str, ApprovalRule]:
+    return rules(shell_command={"command": list(patterns)})
+
+
+def verdict(rules_of_calls: Approval, call: Call) -> str:
+    return Policy(common=rules_of_calls).decide(call).verdict
+
+
+ANY = Approval(by_default="allow")
+NONE = Approval(by_default="deny")
+PYTHON = rules(write_file={"path": [".*py"]})
+DAMAGED = {"write_file": ApprovalRule(args_matchers={"path": ("z",)}, is_damaged=True)}
+ONE_OF_TWO = rules(write_file={"path": [".*py"], "content": ["y"]})
 
 
 @pytest.mark.parametrize(
-    ("call", "expected"),
+    ("approval", "call", "expected"),
     [
-        (READ, "allow"),
-        (Call(tool="directory_tree", effect="read", arguments={"path": "."}), "allow"),
-        (WRITE, "ask"),
-        (shell("ls"), "ask"),
-        (GITHUB, "ask"),
-        (Call(server="github", tool="list", effect="read"), "ask"),
-        (Call(tool="read_file", effect="read", outside=("/etc/passwd",)), "ask"),
+        # By default reading in the workspace runs, and the rest asks.
+        (Approval(), READ, "allow"),
+        (Approval(), Call(tool="directory_tree", effect="read", arguments={"path": "."}), "allow"),
+        (Approval(), WRITE, "ask"),
+        (Approval(), shell("ls"), "ask"),
+        (Approval(), GITHUB, "ask"),
+        (Approval(), Call(server="github", tool="list", effect="read"), "ask"),
+        (Approval(), READ_OUTSIDE, "ask"),
+        *((ANY, call, "allow") for call in (READ, WRITE, shell("make"), GITHUB)),
+        (NONE, READ, "allow"),
+        (NONE, WRITE, "deny"),
+        (NONE, READ_OUTSIDE, "deny"),
+        # The most specific rule counts, and a deny beats all.
+        (Approval(allow=rules(eca={}), ask=rules(write_file={})), WRITE, "ask"),
+        (Approval(ask=rules(eca={}), allow=rules(write_file={})), WRITE, "allow"),
+        (Approval(ask=rules(write_file={}), allow=PYTHON), WRITE, "allow"),
+        (Approval(allow=rules(write_file={}), ask=PYTHON), WRITE, "ask"),
+        (Approval(allow=rules(write_file={}), ask=rules(write_file={})), WRITE, "ask"),
+        (Approval(ask=rules(eca={}), allow=rules(eca={"path": [".*py"]})), WRITE, "allow"),
+        (Approval(by_default="deny", allow=rules(eca={})), WRITE, "allow"),
+        (Approval(deny=rules(eca={}), allow=PYTHON), WRITE, "deny"),
+        (Approval(deny=PYTHON, allow=rules(write_file={})), WRITE, "deny"),
+        (
+            Approval(deny=rules(write_file={"path": [".*c"]}), allow=rules(write_file={})),
+            WRITE,
+            "allow",
+        ),
+        (Approval(deny=rules(eca={"path": [".*py"]}), allow=rules(write_file={})), WRITE, "deny"),
+        (Approval(deny=rules(grep={}), allow=rules(write_file={})), WRITE, "allow"),
+        # An allow must fit every argument that it names, a deny only one.
+        (Approval(allow=ONE_OF_TWO), WRITE, "ask"),
+        (Approval(deny=ONE_OF_TWO), WRITE, "deny"),
+        # A missing argument fits nothing.
+        (Approval(allow=rules(write_file={"other": [".*"]})), WRITE, "ask"),
+        (Approval(deny=rules(write_file={"other": [".*"]})), WRITE, "ask"),
+        (Approval(allow=rules(write_file={"path": []})), WRITE, "ask"),
+        (Approval(deny=rules(write_file={"path": []})), WRITE, "ask"),
+        # An argument that is no text is matched as JSON.
+        (Approval(deny=rules(s__t={"a": [r'.*\[1,"x"\].*']})), JSON, "deny"),
+        (Approval(deny=rules(s__t={"c": [".*"]})), JSON, "ask"),
+        # A damaged rule allows nothing and denies every call.
+        (Approval(allow=DAMAGED), WRITE, "ask"),
+        (Approval(deny=DAMAGED), WRITE, "deny"),
+        (Approval(by_default="allow", ask=DAMAGED), WRITE, "ask"),
+        # A tool of another server is matched by its server, or by both names.
+        (Approval(allow=rules(github={})), GITHUB, "allow"),
+        (Approval(allow=rules(github__create_issue={})), GITHUB, "allow"),
+        # An allow ends with its line.
+        (Approval(allow=commands("git status.*")), shell("git status -s"), "allow"),
+        (Approval(allow=commands("git status.*")), shell("git status\nrm -rf x"), "ask"),
+        (Approval(allow=commands("git status")), shell("git status\n"), "ask"),
+        (Approval(allow=commands("git status")), shell("sudo git status"), "ask"),
+        (Approval(allow=commands("(?s)make.*")), shell("make\ntest"), "allow"),
     ],
 )
-def test_by_default_reading_in_the_workspace_runs_and_the_rest_asks(call, expected):
-    assert Policy().decide(call).verdict == expected
-
-
-@pytest.mark.parametrize("call", [READ, WRITE, shell("make"), GITHUB])
-def test_allow_by_default_covers_writes_and_commands(call):
-    decision = Policy(common=Approval(by_default="allow")).decide(call)
-    assert decision.verdict == "allow"
-
-
-def test_deny_by_default_still_lets_the_workspace_be_read():
-    policy = Policy(common=Approval(by_default="deny"))
-    assert policy.decide(READ).verdict == "allow"
-    assert policy.decide(WRITE) == Decision(verdict="deny", rule="toolCall.approval.byDefault")
-    assert policy.decide(Call(tool="read_file", effect="read", outside=("/x",))).verdict == "deny"
+def test_the_verdict_of_rules_about_a_call(approval, call, expected):
+    assert verdict(approval, call) == expected
 
 
 @pytest.mark.requirement("W-33e")
-@pytest.mark.parametrize("selector", SPELLINGS)
-@pytest.mark.parametrize("given", ["deny", "ask", "allow"])
-def test_a_native_tool_is_matched_in_each_spelling(selector, given):
-    approval = Approval(by_default="deny", **{given: {selector: ApprovalRule()}})
-    assert verdict(approval, READ) == given
-
-
 @pytest.mark.parametrize("selector", [*SPELLINGS, "eca", "ECA"])
-def test_a_tool_is_disabled_in_each_spelling(selector):
+def test_a_native_tool_is_matched_and_disabled_in_each_spelling(selector):
+    for kind in ("deny", "ask", "allow"):
+        approval = Approval(by_default="deny", **{kind: {selector: ApprovalRule()}})
+        assert verdict(approval, READ) == kind
     policy = policy_of(Config(disabled_tools=(selector,)), "agent")
     assert policy.withheld(server="eca", tool="read_file", effect="read") == "disabledTools"
     assert policy.decide(READ).verdict == "deny"
@@ -88,15 +136,11 @@ def test_a_tool_is_disabled_in_each_spelling(selector):
         ("git__(", "push", False),
         ("git__(x+x+)+y", "x" * 5_000, True),
     ],
+    ids=range(8),
 )
 def test_a_selector_may_be_a_pattern_for_the_whole_name(selector, tool, is_disabled):
     policy = policy_of(Config(disabled_tools=(selector,)), "agent")
     assert bool(policy.withheld(server="git", tool=tool, effect="read")) is is_disabled
-
-
-@pytest.mark.parametrize("selector", ["github", "github__create_issue"])
-def test_a_tool_of_another_server_is_matched_by_server_or_by_both(selector):
-    assert verdict(Approval(allow={selector: ApprovalRule()}), GITHUB) == "allow"
 
 
 def test_a_tool_of_another_server_never_passes_for_a_native_one():
@@ -104,28 +148,6 @@ def test_a_tool_of_another_server_never_passes_for_a_native_one():
     for server in ("evil", "read_file_", "eca_"):
         assert verdict(approval, Call(server=server, tool="read_file", effect="read")) == "ask"
     assert spellings("evil", "read_file") == {"evil__read_file"}
-
-
-@pytest.mark.parametrize(
-    ("approval", "expected"),
-    [
-        (Approval(allow=rules(eca={}), ask=rules(write_file={})), "ask"),
-        (Approval(ask=rules(eca={}), allow=rules(write_file={})), "allow"),
-        (Approval(ask=rules(write_file={}), allow=rules(write_file={"path": [".*py"]})), "allow"),
-        (Approval(allow=rules(write_file={}), ask=rules(write_file={"path": [".*py"]})), "ask"),
-        (Approval(allow=rules(write_file={}), ask=rules(write_file={})), "ask"),
-        (Approval(ask=rules(eca={}), allow=rules(eca={"path": [".*py"]})), "allow"),
-        (Approval(by_default="deny", allow=rules(eca={})), "allow"),
-        (Approval(deny=rules(eca={}), allow=rules(write_file={"path": [".*"]})), "deny"),
-        (Approval(deny=rules(write_file={"path": [".*py"]}), allow=rules(write_file={})), "deny"),
-        (Approval(deny=rules(write_file={"path": [".*c"]}), allow=rules(write_file={})), "allow"),
-        (Approval(deny=rules(eca={"path": [".*py"]}), allow=rules(write_file={})), "deny"),
-        (Approval(deny=rules(grep={}), allow=rules(write_file={})), "allow"),
-    ],
-    ids=range(12),
-)
-def test_the_most_specific_rule_counts_and_deny_beats_all(approval, expected):
-    assert verdict(approval, WRITE) == expected
 
 
 @pytest.mark.parametrize(
@@ -142,131 +164,62 @@ def test_the_most_specific_rule_counts_and_deny_beats_all(approval, expected):
     ],
 )
 def test_a_deny_sees_the_whole_text_and_each_of_its_lines(pattern, command, expected):
-    approval = Approval(deny=rules(shell_command={"command": [pattern]}))
-    assert verdict(approval, shell(command)) == expected
-    approval = Approval(
-        by_default="allow", ask=rules(shell_command={"command": ["nothing", pattern]})
-    )
+    assert verdict(Approval(deny=commands(pattern)), shell(command)) == expected
+    approval = Approval(by_default="allow", ask=commands("nothing", pattern))
     assert verdict(approval, shell(command)) == ("allow" if expected == "ask" else "ask")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "command", "expected"),
-    [
-        ("git status.*", "git status -s", "allow"),
-        ("git status.*", "git status\nrm -rf x", "ask"),
-        ("git status", "git status\n", "ask"),
-        ("git status", "sudo git status", "ask"),
-        ("(?s)make.*", "make\ntest", "allow"),
-    ],
-)
-def test_an_allow_ends_with_its_line(pattern, command, expected):
-    approval = Approval(allow=rules(shell_command={"command": [pattern]}))
-    assert verdict(approval, shell(command)) == expected
-
-
-def test_an_allow_must_fit_every_argument_it_names_and_a_deny_only_one():
-    matchers = {"path": [".*py"], "content": ["y"]}
-    assert verdict(Approval(allow=rules(write_file=matchers)), WRITE) == "ask"
-    assert verdict(Approval(deny=rules(write_file=matchers)), WRITE) == "deny"
-
-
-def test_an_argument_that_is_not_there_fits_nothing():
-    for matchers in ({"other": [".*"]}, {"path": []}):
-        assert verdict(Approval(allow=rules(write_file=matchers)), WRITE) == "ask"
-        assert verdict(Approval(deny=rules(write_file=matchers)), WRITE) == "ask"
-
-
-def test_an_argument_that_is_no_text_is_matched_as_json():
-    call = Call(server="s", tool="t", effect="run", arguments={"a": {"b": [1, "x"]}, "c": None})
-    assert verdict(Approval(deny=rules(s__t={"a": [r'.*\[1,"x"\].*']})), call) == "deny"
-    assert verdict(Approval(deny=rules(s__t={"c": [".*"]})), call) == "ask"
-
-
-def test_a_damaged_rule_allows_nothing_and_denies_every_call():
-    damaged = {"write_file": ApprovalRule(args_matchers={"path": ("z",)}, is_damaged=True)}
-    assert verdict(Approval(allow=damaged), WRITE) == "ask"
-    assert verdict(Approval(deny=damaged), WRITE) == "deny"
-    assert verdict(Approval(by_default="allow", ask=damaged), WRITE) == "ask"
-
-
-@pytest.mark.parametrize(
-    ("approval", "expected"),
-    [
-        (Approval(deny=rules(shell_command={"command": ["(x+x+)+y"]})), "deny"),
-        (Approval(ask=rules(shell_command={"command": ["(x+x+)+y"]}), by_default="allow"), "ask"),
-        (Approval(allow=rules(shell_command={"command": ["(x+x+)+y"]})), "ask"),
-    ],
-)
-def test_a_pattern_that_takes_for_ever_loosens_nothing_and_ends_soon(approval, expected):
+def test_a_pattern_that_takes_for_ever_loosens_nothing_and_ends_soon(monkeypatch):
+    monkeypatch.setattr(approval, "_MATCHING_SECONDS", 0.03)
+    slow, call = commands("(x+x+)+y"), shell("x" * 5_000)
     started = time.monotonic()
-    assert verdict(approval, shell("x" * 5_000)) == expected
+    assert verdict(Approval(deny=slow), call) == "deny"
+    assert verdict(Approval(ask=slow, by_default="allow"), call) == "ask"
+    assert verdict(Approval(allow=slow), call) == "ask"
     assert time.monotonic() - started < 5
 
 
-def test_a_path_outside_asks_whatever_is_allowed():
-    approval = Approval(
-        by_default="allow", allow=rules(eca={}, write_file={}, read_file={"path": [".*"]})
-    )
+def test_a_pattern_that_takes_too_long_neither_enables_nor_spares_a_tool(monkeypatch):
+    slow = r"(?:a|a|aa)+b__y"
+    tool = {"server": "a" * 60, "tool": "y", "effect": "run"}
+    monkeypatch.setattr(name_matchers, "_NAME_SECONDS", 0.001)
+    assert policy_of(Config(enabled_tools=(slow,)), "agent").withheld(**tool)
+    assert policy_of(Config(disabled_tools=(slow,)), "agent").withheld(**tool)
+
+
+def test_a_path_outside_asks_whatever_is_allowed_and_says_so_in_short():
+    allowed = rules(eca={}, write_file={}, read_file={"path": [".*"]})
+    policy = Policy(common=Approval(by_default="allow", allow=allowed))
     for call in (READ, WRITE, shell("cat /etc/passwd")):
-        inside = Policy(common=approval).decide(call)
-        outside = Policy(common=approval).decide(
-            Call(
-                tool=call.tool,
-                effect=call.effect,
-                arguments=call.arguments,
-                command=call.command,
-                outside=("/etc/passwd",),
-            )
-        )
-        assert inside.verdict == "allow"
+        assert policy.decide(call).verdict == "allow"
+        outside = policy.decide(attrs.evolve(call, outside=("/etc/passwd",)))
         assert outside == Decision(verdict="ask", rule="outside the workspace: /etc/passwd")
-
-
-def test_the_rule_of_a_path_outside_is_short_however_many_there_are():
-    call = shell("x", outside=tuple(f"/{'a' * 500}{n}" for n in range(50)))
-    rule = Policy().decide(call).rule
+    many = tuple(f"/{'a' * 500}{n}" for n in range(50))
+    rule = policy.decide(attrs.evolve(READ, outside=many)).rule
     assert len(rule) < 700
     assert rule.endswith("and 47 more")
 
 
-def test_the_deciding_rule_is_named_as_the_configuration_names_it():
-    config = Config(
-        tool_call=ToolCall(
-            approval=Approval(by_default="allow", deny=rules(grep={"pattern": ["x"]}))
-        ),
-        behaviors={"agent": Behavior(approval=Approval(ask=rules(eca_write_file={})))},
+def test_a_behaviours_rules_are_added_to_the_common_ones_and_the_deciding_rule_is_named():
+    common = Approval(
+        by_default="allow", deny=rules(grep={}), ask=rules(write_file={}, move_file={})
     )
-    policy = policy_of(config, "agent")
-    grep = Call(tool="grep", effect="read", arguments={"pattern": "x"})
-    assert policy.decide(grep).rule == "toolCall.approval.deny.grep"
-    assert policy.decide(WRITE).rule == "behavior.agent.toolCall.approval.ask.eca_write_file"
-    assert policy.decide(shell("ls")).rule == "toolCall.approval.byDefault"
-    assert "reading" in policy.decide(READ).rule
-
-
-def test_a_behaviours_rules_are_added_to_the_common_ones():
-    config = Config(
-        tool_call=ToolCall(
-            approval=Approval(
-                by_default="allow", deny=rules(grep={}), ask=rules(write_file={}, move_file={})
-            )
-        ),
-        behaviors={
-            "agent": Behavior(
-                approval=Approval(
-                    by_default="ask", deny=rules(shell_command={}), allow=rules(write_file={})
-                )
-            )
-        },
-    )
+    own = Approval(by_default="ask", deny=rules(shell_command={}), allow=rules(eca_write_file={}))
+    behaviors = {"agent": Behavior(approval=own)}
+    config = Config(tool_call=ToolCall(approval=common), behaviors=behaviors)
     agent, plan = policy_of(config, "agent"), policy_of(config, "plan")
-    assert agent.decide(Call(tool="grep", effect="read")).verdict == "deny"
-    assert agent.decide(shell("ls")).verdict == "deny"
-    assert agent.decide(WRITE).verdict == "allow"
-    assert agent.decide(Call(tool="move_file", effect="write")).verdict == "ask"
-    assert agent.decide(GITHUB).rule == "behavior.agent.toolCall.approval.byDefault"
-    assert plan.decide(shell("ls")).verdict == "allow"
+    for call, expected, rule in [
+        (GREP, "deny", "toolCall.approval.deny.grep"),
+        (shell("ls"), "deny", "behavior.agent.toolCall.approval.deny.shell_command"),
+        (WRITE, "allow", "behavior.agent.toolCall.approval.allow.eca_write_file"),
+        (MOVE, "ask", "toolCall.approval.ask.move_file"),
+        (GITHUB, "ask", "behavior.agent.toolCall.approval.byDefault"),
+    ]:
+        decision = agent.decide(call)
+        assert (decision.verdict, decision.rule) == (expected, rule)
+    assert "reading" in agent.decide(READ).rule
+    by_default = Decision(verdict="allow", rule="toolCall.approval.byDefault")
+    assert plan.decide(shell("ls")) == by_default
 
 
 @pytest.mark.parametrize(
@@ -277,19 +230,17 @@ def test_a_behaviours_rules_are_added_to_the_common_ones():
         (("eca_read_file",), READ, "ask"),
         (("read_file",), shell("ls"), "allow"),
         (False, shell("ls"), "allow"),
-        (True, Call(tool="move_file", effect="write"), "allow"),
-        (("move_file",), Call(tool="move_file", effect="write"), "allow"),
+        (True, MOVE, "allow"),
+        (("move_file",), MOVE, "allow"),
     ],
 )
 def test_the_older_manual_approval_asks_where_no_rule_allows(manual, call, expected):
     approval = Approval(by_default="allow", allow=rules(move_file={}))
-    policy = Policy(common=approval, manual=manual)
-    assert policy.decide(call).verdict == expected
+    assert Policy(common=approval, manual=manual).decide(call).verdict == expected
 
 
 def test_what_is_denied_outright_is_not_offered_and_what_depends_is():
-    approval = Approval(deny=rules(grep={}, github={}, shell_command={"command": ["rm.*"]}))
-    policy = Policy(common=approval)
+    policy = Policy(common=Approval(deny=rules(grep={}, github={}) | commands("rm.*")))
     assert policy.withheld(server="eca", tool="grep", effect="read")
     assert policy.withheld(server="github", tool="create_issue", effect="run")
     assert policy.withheld(server="eca", tool="shell_command", effect="run") is None
@@ -298,52 +249,31 @@ def test_what_is_denied_outright_is_not_offered_and_what_depends_is():
 
 def test_the_preview_belongs_to_plan_unless_agent_is_configured_otherwise():
     tool: Any = {"server": "eca", "tool": "preview_file_change", "effect": "read"}
-    usual = Config()
-    assert policy_of(usual, "agent").withheld(**tool) == "behavior.agent.disabledTools"
-    assert policy_of(usual, "plan").withheld(**tool) is None
+    assert policy_of(Config(), "agent").withheld(**tool) == "behavior.agent.disabledTools"
+    assert policy_of(Config(), "plan").withheld(**tool) is None
     changed = Config(behaviors={"agent": Behavior(disabled_tools=())})
     assert policy_of(changed, "agent").withheld(**tool) is None
 
 
-@pytest.mark.parametrize("effect", ["read", "write", "run"])
-def test_plan_offers_no_tool_that_writes(effect):
-    allowing = Config(tool_call=ToolCall(approval=Approval(by_default="allow")))
-    for config in (Config(), allowing):
-        withheld = policy_of(config, "plan").withheld(server="eca", tool="x", effect=effect)
+def test_plan_offers_and_allows_only_what_is_known_to_only_read_whatever_is_allowed():
+    allowed = rules(eca={}, write_file={}, shell_command={}, github={})
+    plan = Policy(common=Approval(by_default="allow", allow=allowed), behavior="plan")
+    for effect in ("read", "write", "run"):
+        withheld = plan.withheld(server="eca", tool="x", effect=effect)
         assert (withheld is not None) == (effect == "write")
-
-
-def test_plan_denies_writes_and_what_is_not_known_to_only_read_whatever_is_allowed():
-    allowed = Approval(by_default="allow", allow=rules(eca={}, write_file={}, shell_command={}))
-    plan = Policy(common=allowed, behavior="plan")
     assert plan.decide(WRITE).verdict == "deny"
     denied = plan.decide(shell("ls > x"))
     assert (denied.verdict, "only reads" in denied.rule) == ("deny", True)
     assert plan.decide(shell("git status && ls")).verdict == "allow"
     assert plan.decide(READ).verdict == "allow"
-
-
-def test_plan_asks_for_a_command_that_only_reads_as_ever():
-    plan = Policy(behavior="plan")
-    assert plan.decide(shell("ls")).verdict == "ask"
-    assert (
-        Policy(common=Approval(deny=rules(shell_command={})), behavior="plan")
-        .decide(shell("ls"))
-        .rule.startswith("toolCall.approval.deny")
-    )
-
-
-def test_plan_asks_for_a_tool_that_may_do_anything():
-    plan = Policy(common=Approval(by_default="allow", allow=rules(github={})), behavior="plan")
-    assert plan.decide(GITHUB).verdict == "ask"
+    assert plan.decide(GITHUB).verdict == "ask"  # a tool that may do anything
+    assert Policy(behavior="plan").decide(shell("ls")).verdict == "ask"
+    denying = Policy(common=Approval(deny=rules(shell_command={})), behavior="plan")
+    assert denying.decide(shell("ls")).rule.startswith("toolCall.approval.deny")
 
 
 def test_a_policy_reports_its_rules_and_what_counts_without_one():
-    approval = Approval(
-        by_default="allow",
-        deny={"shell_command": ApprovalRule(args_matchers={"command": ("rm .*",)})},
-        ask={"server": ApprovalRule()},
-    )
+    approval = Approval(by_default="allow", deny=commands("rm .*"), ask=rules(server={}))
     disabled = {"disabledTools": ("grep",), "behavior.agent.disabledTools": ()}
     assert list(Policy(common=approval, disabled=disabled).describe()) == [
         "disabledTools: grep",
@@ -366,31 +296,165 @@ def test_only_enabled_tools_are_offered_and_a_behaviour_narrows_them():
         enabled_tools=("read_file", "eca_grep", "git", "docs__.*"),
         behaviors={"small": Behavior(enabled_tools=("read_file", "shell_command"))},
     )
-    tools = [("eca", "read_file"), ("eca", "grep"), ("eca", "shell_command"), ("git", "log")]
-    tools += [("docs", "find")]
+    tools = ["eca read_file", "eca grep", "eca shell_command", "git log", "docs find"]
 
     def offered(behavior: str) -> list[str]:
         policy = policy_of(config, behavior)
-        why = [policy.withheld(server=server, tool=name, effect="read") for server, name in tools]
-        return [name for (_, name), each in zip(tools, why, strict=True) if each is None]
+        pairs = (each.split() for each in tools)
+        return [n for s, n in pairs if policy.withheld(server=s, tool=n, effect="read") is None]
 
     assert offered("agent") == ["read_file", "grep", "log", "find"]
     assert offered("small") == ["read_file"]
     policy = policy_of(config, "small")
     assert policy.decide(READ).verdict == "allow"
-    assert policy.decide(shell("ls")) == Decision(
-        verdict="deny", rule="enabledTools, which does not name it"
-    )
-    assert (
-        "enabledTools, and no other tool: read_file, eca_grep, git, docs__.*" in policy.describe()
-    )
+    why = "enabledTools, which does not name it"
+    assert policy.decide(shell("ls")) == Decision(verdict="deny", rule=why)
+    line = "enabledTools, and no other tool: read_file, eca_grep, git, docs__.*"
+    assert line in policy.describe()
     assert policy_of(Config(enabled_tools=()), "agent").decide(READ).verdict == "deny"
 
 
-def test_a_pattern_that_takes_too_long_neither_enables_nor_spares_a_tool():
-    slow = r"(?:a|a|aa)+b__y"
-    tool = {"server": "a" * 60, "tool": "y", "effect": "run"}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(name_matchers, "_NAME_SECONDS", 0.001)
-        assert policy_of(Config(enabled_tools=(slow,)), "agent").withheld(**tool)
-        assert policy_of(Config(disabled_tools=(slow,)), "agent").withheld(**tool)
+def approved(policy: Policy, call: Call) -> set[Memo]:
+    """Return the approvals stored after the user approved a call for the session."""
+    decision = policy.decide(call)
+    assert decision.verdict == "ask"
+    assert decision.memos
+    return set(decision.memos)
+
+
+def test_a_tool_approved_for_the_session_does_not_ask_again():
+    again = Policy().decide(attrs.evolve(WRITE, arguments={"path": "b"}), approved(Policy(), WRITE))
+    assert (again.verdict, again.rule) == ("allow", "approved for this session")
+    policy = Policy(common=Approval(by_default="allow", ask=rules(write_file={})))
+    assert policy.decide(WRITE, approved(policy, WRITE)).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (shell("make"), "allow"),
+        (shell("make "), "ask"),
+        (shell("make; rm -rf x"), "ask"),
+        (shell("make", "sub"), "ask"),
+        (Call(tool="shell_command", effect="run"), "ask"),
+        (Call(server="x", tool="shell_command", effect="run", command="make"), "ask"),
+        (WRITE, "ask"),
+    ],
+)
+def test_of_a_command_without_parts_its_exact_text_is_remembered_and_never_more(call, expected):
+    assert Policy().decide(call, approved(Policy(), shell("make"))).verdict == expected
+
+
+def test_a_yes_to_one_question_is_no_yes_to_another():
+    policy = Policy(common=Approval(ask=rules(write_file={"path": [".*secret"]})))
+    secret = attrs.evolve(WRITE, arguments={"path": "my.secret"})
+    to_ordinary, to_secret = approved(policy, WRITE), approved(policy, secret)
+    assert policy.decide(secret, to_ordinary).verdict == "ask"
+    assert policy.decide(WRITE, to_secret).verdict == "ask"
+    assert policy.decide(secret, to_secret).verdict == "allow"
+
+
+LOOSENESS = {"deny": 0, "ask": 1, "allow": 2}
+
+selectors = st.sampled_from(["eca", "ECA", "a", "eca_a", "eca__b", "shell", "s", "s__a", "s__b"])
+patterns = st.lists(st.sampled_from([".*", "x", "x.*", ".*rm.*", ""]), max_size=2).map(tuple)
+one_rule = st.builds(
+    ApprovalRule,
+    args_matchers=st.dictionaries(st.sampled_from(["p", "command"]), patterns, max_size=2),
+    is_damaged=st.booleans(),
+)
+rule_maps = st.dictionaries(selectors, one_rule, max_size=3)
+approvals = st.builds(
+    Approval,
+    by_default=st.sampled_from([None, "ask", "allow", "deny"]),
+    allow=rule_maps,
+    ask=rule_maps,
+    deny=rule_maps,
+)
+texts = st.sampled_from(["x", "ls", "ls\nrm x", "rm", "git status"])
+calls = st.builds(
+    Call,
+    server=st.sampled_from(["eca", "s"]),
+    tool=st.sampled_from(["a", "b", "shell"]),
+    arguments=st.dictionaries(st.sampled_from(["p", "command"]), texts),
+    effect=st.sampled_from(["read", "write", "run"]),
+    command=st.none() | texts,
+    outside=st.sampled_from([(), ("/etc/passwd",)]),
+)
+behaviors = st.sampled_from(["agent", "plan"])
+
+
+def everything(call: Call) -> set[Memo]:
+    """Return every approval that a user could give for a tool."""
+    decision = Policy().decide(attrs.evolve(call, outside=(), server=call.server, effect="run"))
+    assert decision.memos
+    return set(decision.memos)
+
+
+@given(approvals, approvals, behaviors, calls)
+def test_a_path_outside_or_guarded_never_runs_silently(own, common, behavior, call):
+    policy = Policy(own=own, common=common, behavior=behavior)
+    outside = attrs.evolve(call, outside=("/etc/passwd",))
+    assert policy.decide(outside, everything(call)).verdict != "allow"
+    guarded = attrs.evolve(call, outside=(), guarded=(".eca/config.json",))
+    assert policy.decide(guarded, everything(call)).verdict != "allow"
+
+
+@given(approvals, approvals, behaviors, calls, selectors, one_rule, st.booleans())
+def test_one_deny_more_never_loosens(own, common, behavior, call, selector, rule, is_own):
+    before = Policy(own=own, common=common, behavior=behavior)
+    changed = own if is_own else common
+    # A rule that is replaced is not one more.
+    if selector in changed.deny:
+        return
+    changed = attrs.evolve(changed, deny={**changed.deny, selector: rule})
+    after = Policy(
+        own=changed if is_own else own, common=common if is_own else changed, behavior=behavior
+    )
+    remembered = everything(call)
+    loose = LOOSENESS[before.decide(call, remembered).verdict]
+    assert LOOSENESS[after.decide(call, remembered).verdict] <= loose
+
+
+@given(approvals, approvals, behaviors, calls, st.booleans())
+def test_a_deny_of_the_tool_or_of_these_arguments_always_wins(
+    own, common, behavior, call, by_server
+):
+    selector = call.server if by_server else f"{call.server}__{call.tool}"
+    call = attrs.evolve(call, arguments={**call.arguments, "p": "x"})
+    for rule in (ApprovalRule(), ApprovalRule(args_matchers={"p": (".*",)})):
+        denying = attrs.evolve(common, deny={**common.deny, selector: rule})
+        policy = Policy(own=own, common=denying, behavior=behavior)
+        assert policy.decide(call, everything(call)).verdict == "deny"
+        withheld = policy.withheld(server=call.server, tool=call.tool, effect=call.effect)
+        assert withheld or rule.args_matchers
+
+
+@given(approvals, approvals, calls)
+def test_plan_never_runs_what_writes(own, common, call):
+    policy = Policy(own=own, common=common, behavior="plan")
+    writing = attrs.evolve(call, effect="write")
+    assert policy.decide(writing, everything(call)).verdict == "deny"
+    removing = attrs.evolve(call, effect="run", command="ls\nrm x")
+    assert policy.decide(removing, everything(removing)).verdict == "deny"
+
+
+@given(approvals, approvals, behaviors, calls)
+def test_what_is_remembered_only_answers_questions(own, common, behavior, call):
+    policy = Policy(own=own, common=common, behavior=behavior)
+    before, after = policy.decide(call), policy.decide(call, everything(call))
+    assert before.rule
+    if before.verdict != after.verdict:
+        assert (before.verdict, after.verdict) == ("ask", "allow")
+    assert (before.memos == ()) == (before.verdict != "ask" or bool(call.outside))
+
+
+@given(approvals, approvals, behaviors, calls, st.sampled_from([(), (".eca/config.json",)]))
+def test_trust_answers_every_question_but_those_about_what_must_be_asked(
+    own, common, behavior, call, guarded
+):
+    policy = Policy(own=own, common=common, behavior=behavior)
+    call = attrs.evolve(call, guarded=guarded)
+    before, after = policy.decide(call), policy.decide(call, is_trusted=True)
+    promoted = before.verdict == "ask" and not (call.outside or guarded)
+    assert after.verdict == ("allow" if promoted else before.verdict)

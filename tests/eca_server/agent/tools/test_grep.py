@@ -7,7 +7,10 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import attrs
 import pytest
@@ -15,20 +18,15 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.agent.tools import grep, search
+from eca_server.agent.tools import grep, search, tracked
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.ripgrep import find_ripgrep, ripgrep
-from eca_server.agent.tools.search import MOST_MATCHES, Include, Pattern
-from eca_server.agent.tools.tool import ToolError
-from eca_server.workspace.opening import open_directory
-from tests.eca_server.agent.tools.file_tools import (
-    files_in,
-    output_text,
-    prepare,
-    run,
-    stop_at_checkpoints,
-)
+from eca_server.agent.tools.search import Include, Pattern
+from eca_server.agent.tools.tracked import IgnoredAndTracked
+from eca_server.workspace import git
+from eca_server.workspace.opening import Directory, open_directory
+from tests.eca_server.agent.tools.file_tools import files_in, output_text, prepare, refusal, write
 
 RIPGREP = shutil.which(
     "rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
@@ -49,107 +47,84 @@ def tool(engine: str, tmp_path: Path) -> Grep:
     return Grep(files=files_in(tmp_path))
 
 
-def write(folder: Path, **contents: str | bytes) -> None:
-    for name, content in contents.items():
-        path = folder / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
 def init(folder: Path, *forced: str) -> None:
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     if forced:
         subprocess.run(["git", "add", "-f", *forced], cwd=folder, check=True)
 
 
+async def found(tool: Grep, pattern: str = "foo", path: str = ".", **more: Any) -> str:
+    return await output_text(tool, path=path, pattern=pattern, **more)
+
+
 async def test_lines_come_with_path_and_number_in_order(tool, tmp_path):
     write(tmp_path, b="x\nfoo 1\n\nfoo 2", a__c="no foo\n", a__b="FOO\n")
-    assert await output_text(tool, path=".", pattern="foo") == "a/c:1:no foo\nb:2:foo 1\nb:4:foo 2"
-    assert await output_text(tool, path="./", pattern="(?i)^foo$") == "a/b:1:FOO"
+    assert await found(tool) == "a/c:1:no foo\nb:2:foo 1\nb:4:foo 2"
+    assert await found(tool, "(?i)^foo$", "./") == "a/b:1:FOO"
+    assert await found(tool, "nothing") == "No line matches."
+    assert "cannot span lines" in await found(tool, r"foo\nbar")
 
 
 async def test_paths_are_written_as_the_model_wrote_the_directory(tool, tmp_path):
     write(tmp_path, a__b="foo\n")
-    assert await output_text(tool, path="a", pattern="foo") == "a/b:1:foo"
-    assert await output_text(tool, path="a/", pattern="foo") == "a/b:1:foo"
-    assert await output_text(tool, path=f"{tmp_path}/a", pattern="foo") == f"{tmp_path}/a/b:1:foo"
-    assert await output_text(tool, path="a/b", pattern="foo") == "a/b:1:foo"
     (tmp_path / "link").symlink_to("a/b")
-    assert await output_text(tool, path="link", pattern="foo") == "link:1:foo"
-
-
-async def test_what_the_call_does_is_reported(tool):
+    for path in ("a", "a/", "a/b"):
+        assert await found(tool, path=path) == "a/b:1:foo"
+    assert await found(tool, path=f"{tmp_path}/a") == f"{tmp_path}/a/b:1:foo"
+    assert await found(tool, path="link") == "link:1:foo"
     call = await prepare(tool, path=".", pattern="a pattern of some length")
     assert call.summary == "Searching for 'a pattern of some leng...'"
     assert call.paths == (".",)
     assert tool.summary({}) == "Searching"
 
 
-@pytest.mark.parametrize(
-    ("include", "names"),
-    [
-        ("*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
-        ("*.{py,ts}", ["a.py", "src/b.py", "src/d.ts", "src/deep/c.py"]),
-        ("src/*.py", ["src/b.py"]),
-        ("src/**/*.py", ["src/b.py", "src/deep/c.py"]),
-        ("src/**", ["src/b.py", "src/d.ts", "src/deep/c.py"]),
-        ("src/deep/", ["src/deep/c.py"]),
-        ("./src/[b]*", ["src/b.py"]),
-        ("[ab].py", ["a.py", "src/b.py"]),
-        ("!*.py", ["src/d.ts"]),
-        ("!src/**", ["a.py"]),
-        ("nothing", []),
-    ],
-)
-async def test_include_says_which_files(tool, tmp_path, include, names):
-    for name in ("a.py", "src/b.py", "src/deep/c.py", "src/d.ts"):
-        write(tmp_path, **{name.replace("/", "__"): "foo\n"})
-    expected = "\n".join(f"{name}:1:foo" for name in names) or "No line matches."
-    assert await output_text(tool, path=".", pattern="foo", include=include) == expected
+async def test_include_says_which_files(tool, tmp_path):
+    write(tmp_path, **dict.fromkeys(["a.py", "src/b.py", "src/deep/c.py", "src/d.ts"], "foo\n"))
+    for include, names in {
+        "*.py": "a.py src/b.py src/deep/c.py",
+        "*.{py,ts}": "a.py src/b.py src/d.ts src/deep/c.py",
+        "src/*.py": "src/b.py",
+        "src/**/*.py": "src/b.py src/deep/c.py",
+        "src/**": "src/b.py src/d.ts src/deep/c.py",
+        "src/deep/": "src/deep/c.py",
+        "./src/[b]*": "src/b.py",
+        "[ab].py": "a.py src/b.py",
+        "!*.py": "src/d.ts",
+        "!src/**": "a.py",
+        "nothing": "",
+    }.items():
+        expected = "\n".join(f"{name}:1:foo" for name in names.split()) or "No line matches."
+        assert await found(tool, include=include) == expected
 
 
 async def test_what_git_ignores_is_left_out_as_git_says(tool, tmp_path):
     init(tmp_path)
-    write(
-        tmp_path,
-        **{".gitignore": "*.log\nbuild/\n!kept.log\n", ".hidden": "foo\n", ".ignore": "a\n"},
-        a="foo\n",
-        kept__b="foo\n",
-        build__c="foo\n",
-        x__y="foo\n",
-    )
-    write(tmp_path, **{"d.log": "foo\n", "kept.log": "foo\n", "forced.log": "foo\n"})
+    rules = "*.log\nbuild/\n!kept.log\n*.o\n/sub/x\n"
+    write(tmp_path, **{".gitignore": rules, ".hidden": "foo\n", ".ignore": "a\n"})
+    write(tmp_path, **dict.fromkeys(["a", "kept/b", "build/c", "x/y"], "foo\n"))
+    write(tmp_path, **dict.fromkeys(["sub/a", "sub/b.o", "sub/x"], "foo\n"))
+    write(tmp_path, **dict.fromkeys(["d.log", "kept.log", "forced.log"], "foo\n"))
+    write(tmp_path, **{"x/.gitignore": "y\n"})
     init(tmp_path, "forced.log")
-    write(tmp_path, **{"x__.gitignore": "y\n"})
-    assert (await output_text(tool, path=".", pattern="foo")).split("\n") == [
+    assert (await found(tool)).split("\n") == [
         ".hidden:1:foo",
         "a:1:foo",
         "forced.log:1:foo",
         "kept.log:1:foo",
         "kept/b:1:foo",
+        "sub/a:1:foo",
     ]
-    assert await output_text(tool, path=".", pattern="foo", include="forced*") == "forced.log:1:foo"
-    assert await output_text(tool, path="build", pattern="foo") == "build/c:1:foo"
+    assert await found(tool, include="forced*") == "forced.log:1:foo"
+    assert await found(tool, path="build") == "build/c:1:foo"
+    assert await found(tool, path="sub") == "sub/a:1:foo"
+    everything = attrs.evolve(tool, files=files_in(tmp_path, gitignore=False))
+    assert await found(everything, include="*.o") == "sub/b.o:1:foo"
 
 
 async def test_rules_hold_without_a_repository_but_not_those_above(tool, tmp_path):
-    write(tmp_path, **{".gitignore": "*\n", "sub__.gitignore": "*.o\n"}, sub__a="foo\n")
-    write(tmp_path, **{"sub__b.o": "foo\n"})
-    assert await output_text(tool, path="sub", pattern="foo") == "sub/a:1:foo"
-
-
-async def test_rules_of_the_repository_hold_in_its_directories(tool, tmp_path):
-    init(tmp_path)
-    write(tmp_path, **{".gitignore": "*.o\n/sub/x\n", "sub__b.o": "foo\n"}, sub__x="foo\n")
+    write(tmp_path, **{".gitignore": "*\n", "sub/.gitignore": "*.o\n", "sub/b.o": "foo\n"})
     write(tmp_path, sub__a="foo\n")
-    assert await output_text(tool, path="sub", pattern="foo") == "sub/a:1:foo"
-
-
-async def test_everything_is_searched_if_the_configuration_says_so(engine, tmp_path):
-    init(tmp_path)
-    write(tmp_path, **{".gitignore": "a\n"}, a="foo\n")
-    tool = Grep(files=files_in(tmp_path, gitignore=False))
-    assert await output_text(tool, path=".", pattern="foo") == "a:1:foo"
+    assert await found(tool, path="sub") == "sub/a:1:foo"
 
 
 async def test_a_tree_that_is_hostile_is_searched_all_the_same(tool, tmp_path, tmp_path_factory):
@@ -168,40 +143,27 @@ async def test_a_tree_that_is_hostile_is_searched_all_the_same(tool, tmp_path, t
         long="x" * 10_000 + "foo" + "y" * 10_000,
         end=b"foo",
         empty=b"",
-        **{".git/config~": "foo\n"},
+        **{".git/config~": "foo\n", "a\nb": "foo\n", os.fsdecode(b"bad\xff"): "foo\n"},
     )
-    (tmp_path / "a\nb").write_text("foo\n")
-    (tmp_path / os.fsdecode(b"bad\xff")).write_text("foo\n")
-    (tmp_path / "loop").symlink_to(".")
-    (tmp_path / "self").symlink_to("self")
+    for name, target in {"loop": ".", "self": "self", "folder": outside}.items():
+        (tmp_path / name).symlink_to(target)
     (tmp_path / "link").symlink_to(outside / "secret")
-    (tmp_path / "folder").symlink_to(outside)
     os.mkfifo(tmp_path / "pipe")
-    lines = (await output_text(tool, path=".", pattern="foo")).split("\n")
-    assert [line.partition(":")[0] for line in lines] == [
-        "a\\nb",
-        "bad\\xff",
-        "crlf",
-        "crlf",
-        "end",
-        "latin",
-        "long",
-        "marked",
-        "utf16",
-        "utf16",
-    ]
+    lines = (await found(tool)).split("\n")
+    names = " ".join(line.partition(":")[0] for line in lines)
+    assert names == r"a\nb bad\xff crlf crlf end latin long marked utf16 utf16"
     assert "crlf:3:foo" in lines
-    assert "crlf:1:foo" in await output_text(tool, path=".", pattern="^foo$")
+    assert "crlf:1:foo" in await found(tool, "^foo$")
     assert "latin:1:caf\ufffd foo" in lines
     assert "utf16:2:ü foo" in lines
-    (long,) = [line for line in lines if line.startswith("long")]
-    assert long == f"long:1:{'x' * 100}foo{'y' * 297} ... cut, 19603 bytes left out ..."
+    long = f"long:1:{'x' * 100}foo{'y' * 297} ... cut, 19603 bytes left out ..."
+    assert [line for line in lines if line.startswith("long")] == [long]
 
 
-async def test_a_directory_of_a_thousand_levels_ends(tool, tmp_path):
+async def test_a_directory_of_hundreds_of_levels_ends(tool, tmp_path):
     here = os.open(tmp_path, os.O_RDONLY)
     try:
-        for _ in range(300):
+        for _ in range(150):
             os.mkdir("d", dir_fd=here)
             below = os.open("d", os.O_RDONLY, dir_fd=here)
             os.close(here)
@@ -210,7 +172,7 @@ async def test_a_directory_of_a_thousand_levels_ends(tool, tmp_path):
     finally:
         os.close(here)
     write(tmp_path, a="foo\n")
-    assert await output_text(tool, path=".", pattern="foo") == "a:1:foo"
+    assert await found(tool) == "a:1:foo"
 
 
 PATTERNS = [
@@ -219,17 +181,6 @@ PATTERNS = [
     r"(?<!f)o", "  +", r"\s+$", r"\Afoo", r"foo\b.*\bbar", r"foo(?!\s)",
 ]  # fmt: skip
 LINES = st.text(st.sampled_from("fo ba\tü1.{}()"), max_size=12)
-
-
-async def both(folder: Path, pattern: str, include: str | None) -> list[str]:
-    """Return the outputs of the two searches."""
-    answers: list[str] = []
-    for program in (RIPGREP, None):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(grep, "find_ripgrep", lambda program=program: program)
-            tool = Grep(files=files_in(folder))
-            answers.append(await output_text(tool, path=".", pattern=pattern, include=include))
-    return answers
 
 
 @given(
@@ -247,54 +198,56 @@ async def test_both_searches_find_the_same(tree, pattern, include, repository, n
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file, lines in tree.items():
-            write(folder, **{file.replace("/", "__"): newline.join(lines)})
+            write(folder, **{file: newline.join(lines)})
         if repository:
-            (folder / ".git").mkdir()
             for part in ("objects", "refs"):
-                (folder / ".git" / part).mkdir()
+                (folder / ".git" / part).mkdir(parents=True)
             (folder / ".git/HEAD").write_text("ref: refs/heads/main\n")
-        ours, theirs = await both(folder, pattern, include)
-        assert ours == theirs
-
-
-async def test_no_match_is_no_error(tool, tmp_path):
-    write(tmp_path, a="foo\nbar\n")
-    assert await output_text(tool, path=".", pattern="nothing") == "No line matches."
-    assert "cannot span lines" in await output_text(tool, path=".", pattern=r"foo\nbar")
+        answers = []
+        for program in (RIPGREP, None):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(grep, "find_ripgrep", lambda program=program: program)
+                tool = Grep(files=files_in(folder))
+                answers.append(await found(tool, pattern, include=include))
+        assert answers[0] == answers[1]
 
 
 async def test_more_lines_than_wanted_are_cut_and_counted(tool, tmp_path):
     write(tmp_path, a="foo\n" * 8, b="foo\n" * 2)
-    assert await output_text(tool, path=".", pattern="foo", max_results=2) == (
+    assert await found(tool, max_results=2) == (
         "a:1:foo\na:2:foo\n... cut, 63 bytes left out ... (10 lines in 2 files match; to see the "
         "others narrow the pattern, the path or include)"
     )
     small = Grep(files=files_in(tmp_path, cap=Cap(lines=1, size=10_000)))
-    assert (await output_text(small, path=".", pattern="foo")).startswith("a:1:foo\n... cut")
+    assert (await found(small)).startswith("a:1:foo\n... cut")
+    late = attrs.evolve(tool, seconds=-1.0)
+    assert await found(late) == (
+        "No line matches.\nThe search was stopped after -1 s and is incomplete: narrow it."
+    )
 
 
 async def test_a_pattern_that_matches_everywhere_is_ended(tool, tmp_path):
-    write(tmp_path, **{f"f{n}": "foo\n" * (MOST_MATCHES // 10) for n in range(11)})
-    assert "more than 20,000 lines" in await output_text(tool, path=".", pattern="^", max_results=1)
+    write(tmp_path, **{f"f{n}": "foo\n" * (search.MOST_MATCHES // 10) for n in range(11)})
+    assert "more than 20,000 lines" in await found(tool, "^", max_results=1)
 
 
 async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
     assert RIPGREP is not None
-    write(tmp_path, a="foo\n" * 30_000)
+    write(tmp_path, a="foo\n" * 20_100)
     pattern, everywhere = Pattern("foo"), Include(None)
     with open_directory(tmp_path) as folder:
         ours = list(search.search(folder, ["a"], pattern))
         theirs = list(
             ripgrep(RIPGREP, folder, pattern, everywhere, gitignore=False, checkpoint=lambda: None)
         )
-    assert len(ours) == MOST_MATCHES + 1
+    assert len(ours) == search.MOST_MATCHES + 1
     assert theirs == ours
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"pattern": "("}, "pattern: .*missing \\)"),
+        ({"pattern": "("}, "missing )"),
         ({"pattern": ""}, "pattern: expected"),
         ({"pattern": "a\0"}, "pattern: expected"),
         ({"pattern": "\ud800"}, "pattern: "),
@@ -303,35 +256,16 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
         ({"path": "missing"}, "missing' does not exist"),
         ({"path": ""}, "empty"),
         ({"include": "{a,b}" * 10}, "alternatives"),
+        ({"path": "a b", "pattern": "(a+)+$"}, "takes too long on line 2 of 'a b'"),
     ],
+    ids=range(10),
 )
-async def test_what_cannot_be_searched_is_refused_with_a_reason(tool, arguments, words):
-    with pytest.raises(ToolError, match=words):
-        await run(tool, **{"path": ".", "pattern": "foo", **arguments})
-
-
-async def test_a_pattern_that_takes_for_ever_is_ended(tool, tmp_path):
+async def test_what_cannot_be_searched_is_refused_with_a_reason(
+    tool, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.setattr(search, "_SECONDS", 0.02)
     write(tmp_path, **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
-    with pytest.raises(ToolError, match="takes too long on line 2 of 'a b'"):
-        await run(tool, path="a b", pattern="(a+)+$")
-
-
-async def test_a_search_that_takes_too_long_says_what_it_found(tool, tmp_path):
-    write(tmp_path, a="foo\n")
-    tool = attrs.evolve(tool, seconds=-1.0)
-    text = await output_text(tool, path=".", pattern="foo")
-    assert (
-        text == "No line matches.\nThe search was stopped after -1 s and is incomplete: narrow it."
-    )
-
-
-async def test_a_stop_ends_it(tool, tmp_path, monkeypatch):
-    write(tmp_path, a="foo\n")
-    call = await prepare(tool, path=".", pattern="foo")
-    with trio.CancelScope() as scope:
-        stop_at_checkpoints(monkeypatch, grep, scope)
-        await call.run()
-    assert scope.cancelled_caught
+    assert words in await refusal(tool, **{"path": ".", "pattern": "foo", **arguments})
 
 
 def fake(folder: Path, script: str) -> str:
@@ -348,7 +282,7 @@ async def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own_search(
     program = fake(tmp_path_factory.mktemp("bin"), script)
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     write(tmp_path, a="foo\n")
-    assert await output_text(Grep(files=files_in(tmp_path)), path=".", pattern="foo") == "a:1:foo"
+    assert await found(Grep(files=files_in(tmp_path))) == "a:1:foo"
 
 
 async def test_a_stop_ends_ripgrep(tmp_path, tmp_path_factory, monkeypatch):
@@ -366,19 +300,83 @@ async def test_a_stop_ends_ripgrep(tmp_path, tmp_path_factory, monkeypatch):
         os.kill(int(notes.read_text()), 0)
 
 
-@pytest.mark.parametrize("directory", ["", "bin"], ids=["a relative directory", "an absolute one"])
-async def test_only_a_ripgrep_named_by_an_absolute_path_is_run(tmp_path, monkeypatch, directory):
-    (tmp_path / "bin").mkdir()
-    program = fake(tmp_path / "bin", "exit 0")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", "bin" if not directory else str(tmp_path / directory))
-    assert find_ripgrep() == (program if directory else None)
+async def test_only_a_ripgrep_named_by_an_absolute_path_is_run(tmp_path, monkeypatch):
+    program = fake(tmp_path, "exit 0")
+    monkeypatch.chdir(tmp_path.parent)
+    monkeypatch.setenv("PATH", tmp_path.name)
+    assert find_ripgrep() is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_ripgrep() == program
 
 
-async def test_quick_and_thorough_looks_at_a_text_agree():
+def test_quick_and_thorough_looks_at_a_text_agree():
     for text in PATTERNS:
         pattern = search.Pattern(text)
         for line in ("foo", "foo bar", "", "a1.ü", "{ }", "aab", "fn() {"):
             whole = f"zz\n{line}\nzz"
             if any(pattern.find(each) is not None for each in whole.split("\n")):
                 assert pattern.may_match(whole), (text, line)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Create a repository with the tracked files `a.log` and `sub/d.log`, which it ignores."""
+    write(tmp_path, **dict.fromkeys(["a.log", "b.log", "c", "sub/d.log"], ""))
+    write(tmp_path, **{".gitignore": "*.log\n"})
+    init(tmp_path, "a.log", "c", "sub/d.log")
+    return tmp_path
+
+
+@pytest.fixture
+def listed_directories(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Record the directories that Git lists."""
+    folders: list[Path] = []
+    list_paths = git.list_paths
+
+    def note(folder: Directory, *args: Any, **kwargs: Any) -> Iterator[str]:
+        folders.append(folder.path)
+        return list_paths(folder, *args, **kwargs)
+
+    monkeypatch.setattr(git, "list_paths", note)
+    return folders
+
+
+def below(files: IgnoredAndTracked, folder: Path) -> list[str]:
+    """Return the ignored files that Git tracks."""
+    with open_directory(folder) as opened:
+        return sorted(files.below(opened, checkpoint=lambda: None))
+
+
+def test_git_is_not_asked_again_while_nothing_changed(repository, listed_directories, monkeypatch):
+    clock = Mock()
+    monkeypatch.setattr(tracked, "time", clock)
+    files = IgnoredAndTracked()
+    for now in (0.0, 30.0, 59.0):
+        clock.monotonic.return_value = now
+        assert below(files, repository) == ["a.log", "sub/d.log"]
+    assert listed_directories == [repository]
+    clock.monotonic.return_value = 61.0
+    below(files, repository)
+    assert listed_directories == [repository] * 2
+    files = IgnoredAndTracked(most_directories=1)
+    for folder in (repository, repository / "sub", repository):  # not all are remembered
+        below(files, folder)
+    assert len(listed_directories) == 5
+
+
+def test_a_change_of_the_index_or_of_the_rules_is_seen_at_once(repository):
+    files = IgnoredAndTracked()
+    assert below(files, repository / "sub") == ["d.log"]
+    assert below(files, repository) == ["a.log", "sub/d.log"]
+    init(repository, "b.log")
+    assert below(files, repository) == ["a.log", "b.log", "sub/d.log"]
+    (repository / ".gitignore").write_text("/a.log\n")
+    assert below(files, repository) == ["a.log"]
+    (repository / ".git/info/exclude").write_text("/c\n")
+    assert below(files, repository) == ["a.log", "c"]
+
+
+def test_where_git_cannot_say_there_are_none(repository, tmp_path_factory, monkeypatch):
+    assert below(IgnoredAndTracked(), tmp_path_factory.mktemp("bare")) == []
+    monkeypatch.setenv("PATH", os.devnull)
+    assert below(IgnoredAndTracked(), repository) == []

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.server.roots import Root
 from eca_server.agent.tools.approval import Decision, Memo, Policy
 from eca_server.agent.tools.custom import custom_commands
 from eca_server.agent.tools.output import Cap
@@ -17,7 +16,7 @@ from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.config.tool_settings import Approval, ApprovalRule, CustomTool
 from eca_server.system.child_process import harden_environment
-from eca_server.workspace.boundary import Workspace
+from tests.eca_server.agent.tools.file_tools import workspace_of
 
 GIT = shutil.which("git")
 GIT_STATUS = Approval(
@@ -47,72 +46,62 @@ def git_environment(home: Path) -> dict[str, str]:
 
 
 async def decided(
-    root: Path,
-    policy: Policy,
-    arguments: Mapping[str, Any],
-    *,
-    memos: set[Memo] | None = None,
-    trusted: bool = False,
+    root: Path, policy: Policy, arguments: Mapping[str, Any], *, trusted: bool = False, **memos: Any
 ) -> Decision:
-    workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
+    workspace = workspace_of(root)
     tool = ShellCommand(workspace=workspace, environment=ENVIRONMENT)
     permissions = Permissions(
         policy=policy,
         workspace=workspace,
-        memos=memos if memos is not None else set(),
         variables=ENVIRONMENT,
         trusts=lambda: trusted,
+        **{"memos": set(), **memos},
     )
     return await permissions.decide(tool, await tool.prepare(arguments), arguments)
 
 
-HOSTILE = [
-    {"command": "git status", "working_directory": "docs/store"},
-    {"command": "git status -s", "working_directory": "docs/store/refs"},
-    {"command": "git status; cd docs/store && git status"},
-    {"command": "git status; git -C docs/store status"},
-    {"command": "git status; git --git-dir=docs/store status"},
-    {"command": "git status; GIT_DIR=docs/store git status"},
-]
+PLAN = Policy(common=EVERYTHING, reads_only=True)
 
 
-@pytest.mark.parametrize("arguments", HOSTILE)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "git status", "working_directory": "docs/store"},
+        {"command": "git status -s", "working_directory": "docs/store/refs"},
+        {"command": "git status; cd docs/store && git status"},
+        {"command": "git status; git -C docs/store status"},
+        {"command": "git status; git --git-dir=docs/store status"},
+        {"command": "git status; GIT_DIR=docs/store git status"},
+    ],
+)
 async def test_no_rule_lets_git_run_in_a_bare_repository_of_the_workspace(root, arguments):
     for approval in (GIT_STATUS, EVERYTHING):
         policy = Policy(common=approval)
         decision = await decided(root, policy, arguments)
-        assert decision.verdict == "ask"
-        assert decision.memos == ()
+        assert (decision.verdict, decision.memos) == ("ask", ())
         assert "docs/store" in decision.rule
         assert (await decided(root, policy, arguments, trusted=True)).verdict == "ask"
-    assert (await decided(root, Policy(common=EVERYTHING, reads_only=True), arguments)).verdict == (
-        "deny"
-    )
+    assert (await decided(root, PLAN, arguments)).verdict == "deny"
 
 
-@pytest.mark.parametrize("where", [{}, {"working_directory": "docs"}])
-async def test_git_in_an_ordinary_repository_runs_by_its_rule(root, where):
-    arguments = {"command": "git status", **where}
-    assert (await decided(root, Policy(common=GIT_STATUS), arguments)).verdict == "allow"
-    plan = Policy(common=EVERYTHING, reads_only=True)
-    assert (await decided(root, plan, arguments)).verdict == "allow"
-
-
-async def test_a_work_tree_whose_configuration_names_a_program_asks(root):
+async def test_git_runs_by_its_rule_unless_the_configuration_names_a_program(root):
+    rule = Policy(common=GIT_STATUS)
+    arguments = {"command": "git status"}
+    for where in ({}, {"working_directory": "docs"}):
+        for policy in (rule, PLAN):
+            assert (await decided(root, policy, {**arguments, **where})).verdict == "allow"
     with (root / ".git" / "config").open("a") as config:
         config.write("[diff]\n\texternal = ./x\n")
-    arguments = {"command": "git status"}
-    decision = await decided(root, Policy(common=GIT_STATUS), arguments)
-    assert decision.verdict == "ask"
-    assert "diff.external" in decision.rule
-    plan = await decided(root, Policy(common=EVERYTHING, reads_only=True), arguments)
-    assert plan.verdict == "deny"
-    assert "diff.external" in plan.rule
-    assert (await decided(root, Policy(common=EVERYTHING), {"command": "ls"})).verdict == "allow"
+    for policy, verdict in ((rule, "ask"), (PLAN, "deny")):
+        decision = await decided(root, policy, arguments)
+        assert decision.verdict == verdict
+        assert "diff.external" in decision.rule
+    ls = {"command": "ls"}
+    assert (await decided(root, Policy(common=EVERYTHING), ls)).verdict == "allow"
 
 
 async def test_the_program_of_a_bare_repository_does_not_run_after_an_approval(root):
-    workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
+    workspace = workspace_of(root)
     environment = git_environment(root.parent)
     for variables, runs in ((harden_environment(environment), False), (environment, True)):
         tool = ShellCommand(workspace=workspace, environment=variables)
@@ -130,11 +119,9 @@ async def test_neither_a_rule_nor_a_memo_nor_trust_covers_a_guarded_path(root, p
         Memo(server="eca", tool="shell_command"),
     }
     for trusted in (False, True):
-        decision = await decided(
-            root, Policy(common=EVERYTHING), arguments, memos=memos, trusted=trusted
-        )
-        assert decision.verdict == "ask"
-        assert decision.memos == ()
+        policy = Policy(common=EVERYTHING)
+        decision = await decided(root, policy, arguments, memos=memos, trusted=trusted)
+        assert (decision.verdict, decision.memos) == ("ask", ())
         assert path in decision.rule
 
 
@@ -149,24 +136,16 @@ async def test_a_change_inside_of_a_bare_repository_asks(root):
 
 
 async def test_a_custom_tool_is_judged_by_its_command_as_well(root):
-    workspace = Workspace([Root(name="ws", uri="", path=root, real_path=root.resolve())])
-    tools, problems = custom_commands(
-        {
-            "state": CustomTool(
-                command="git -C {{where}} status",
-                parameters={"properties": {"where": {"type": "string"}}},
-            )
-        },
-        workspace=workspace,
-        environment=ENVIRONMENT,
-        taken=(),
-        cap=Cap(),
+    workspace = workspace_of(root)
+    parameters = {"properties": {"where": {"type": "string"}}}
+    state = CustomTool(command="git -C {{where}} status", parameters=parameters)
+    (tool,), _ = custom_commands(
+        {"state": state}, workspace=workspace, environment=ENVIRONMENT, taken=(), cap=Cap()
     )
-    assert not problems
     permissions = Permissions(
         policy=Policy(common=EVERYTHING), workspace=workspace, memos=set(), variables=ENVIRONMENT
     )
     for where, verdict in (("docs", "allow"), ("docs/store", "ask"), ("{.,.}./x", "allow")):
         arguments = {"where": where}
-        call = await tools[0].prepare(arguments)
-        assert (await permissions.decide(tools[0], call, arguments)).verdict == verdict
+        call = await tool.prepare(arguments)
+        assert (await permissions.decide(tool, call, arguments)).verdict == verdict

@@ -57,17 +57,14 @@ def test_a_command_that_only_reads_is_known_as_such(command):
     assert why_not_read_only(command) is None
 
 
-@pytest.mark.parametrize("command", NOT_READING)
+REASONS = {"ls; rm x": "rm", "ls > x": ">", "ls $(rm x)": "$(", "'ls": "quote", "git gc": "git"}
+
+
+@pytest.mark.parametrize("command", [*NOT_READING, "git gc"])
 def test_a_command_that_may_write_is_refused_with_the_reason(command):
-    assert why_not_read_only(command)
-
-
-@pytest.mark.parametrize(
-    ("command", "word"),
-    [("ls; rm x", "rm"), ("ls > x", ">"), ("ls $(x)", "$("), ("ls '", "quote"), ("git gc", "git")],
-)
-def test_the_reason_names_what_is_in_the_way(command, word):
-    assert word in (why_not_read_only(command) or "")
+    why = why_not_read_only(command)
+    assert why
+    assert REASONS.get(command, "") in why
 
 
 joins = st.sampled_from([";", "&&", "||", "|", "|&", "\n", " ; ", " && ", "\n\n"])

@@ -35,45 +35,51 @@ from tests.eca_server.agent.tools.file_tools import files_in, prepare, run, text
 from tests.eca_server.agent.tools.test_grep import RIPGREP, fake
 from tests.eca_server.workspace.conftest import swapped_all_the_time
 
-ROUNDS = 40
 LIES = "changed after it was checked"
 
 
-def shell(files: Files) -> ShellCommand:
+def shell(*, files: Files) -> ShellCommand:
     return ShellCommand(workspace=files.workspace, environment={"PATH": os.environ["PATH"]})
 
 
-CALLS: dict[str, tuple[Callable[[Files], Tool], dict[str, Any]]] = {
-    "directory_tree": (lambda files: DirectoryTree(files=files), {"path": "src/in"}),
-    "grep, a folder": (lambda files: Grep(files=files), {"path": "src/in", "pattern": "."}),
-    "grep, a file": (lambda files: Grep(files=files), {"path": "src/in/f", "pattern": "."}),
-    "read_file": (lambda files: ReadFile(files=files), {"path": "src/in/f"}),
-    "write_file": (lambda files: WriteFile(files=files), {"path": "src/in/f", "content": "new"}),
-    "write_file, a new one": (
-        lambda files: WriteFile(files=files),
-        {"path": "src/in/new", "content": "new"},
-    ),
-    "edit_file": (
-        lambda files: EditFile(files=files),
-        {"path": "src/in/f", "original_content": "same", "new_content": "new"},
-    ),
-    "move_file, from": (
-        lambda files: MoveFile(files=files),
-        {"source": "src/in/f", "destination": "g"},
-    ),
-    "move_file, to": (
-        lambda files: MoveFile(files=files),
-        {"source": "other", "destination": "src/in/g"},
-    ),
+EDIT = {"path": "src/in/f", "original_content": "same", "new_content": "new"}
+CALLS: dict[str, tuple[Callable[..., Tool], dict[str, Any]]] = {
+    "directory_tree": (DirectoryTree, {"path": "src/in"}),
+    "grep, a folder": (Grep, {"path": "src/in", "pattern": "."}),
+    "grep, a file": (Grep, {"path": "src/in/f", "pattern": "."}),
+    "our own grep, a folder": (Grep, {"path": "src/in", "pattern": "."}),
+    "our own grep, a file": (Grep, {"path": "src/in/f", "pattern": "."}),
+    "read_file": (ReadFile, {"path": "src/in/f"}),
+    "write_file": (WriteFile, {"path": "src/in/f", "content": "new"}),
+    "write_file, a new one": (WriteFile, {"path": "src/in/new", "content": "new"}),
+    "edit_file": (EditFile, EDIT),
+    "move_file, from": (MoveFile, {"source": "src/in/f", "destination": "g"}),
+    "move_file, to": (MoveFile, {"source": "other", "destination": "src/in/g"}),
     "shell_command": (shell, {"command": "cat f", "working_directory": "src/in"}),
 }
 
 
-@pytest.fixture(params=["ripgrep", "our own"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run a test with each of the two searches."""
-    program = RIPGREP if request.param == "ripgrep" else None
-    monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
+class Calling:
+    """A workspace, and calls of one tool in it."""
+
+    def __init__(self, project: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        program = None if name.startswith("our own") else RIPGREP
+        monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
+        make, self.arguments = CALLS[name]
+        self.files = files_in(project)
+        self.tool = make(files=self.files)
+
+    async def prepare(self) -> PreparedCall:
+        return await prepare(self.tool, **self.arguments)
+
+    async def decide(self, call: PreparedCall) -> Decision:
+        permissions = Permissions(
+            policy=Policy(own=Approval(by_default="allow")),
+            workspace=self.files.workspace,
+            memos=set(),
+            variables={},
+        )
+        return await permissions.decide(self.tool, call, self.arguments)
 
 
 @pytest.fixture
@@ -88,37 +94,35 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def swap(folder: Path) -> None:
-    """Replace a directory of the workspace by a link to the one outside."""
-    outside = next(each for each in folder.parents if each.name == "project").parent / "outside"
-    folder.rename(folder.with_name("away"))
-    folder.symlink_to(outside / "in" if folder.name == "in" else outside)
+def swap(path: Path) -> None:
+    """Replace a path of the workspace by a link to its like outside."""
+    project = next(each for each in path.parents if each.name == "project")
+    path.rename(path.with_name("away"))
+    path.symlink_to(project.with_name("outside") / path.relative_to(project / "src"))
+
+
+def swap_once(folder: Path) -> None:
+    if not folder.is_symlink():
+        swap(folder)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-async def decide(tool: Tool, call: PreparedCall, files: Files, **arguments: Any) -> Decision:
-    permissions = Permissions(
-        policy=Policy(own=Approval(by_default="allow")),
-        workspace=files.workspace,
-        memos=set(),
-        variables={},
-    )
-    return await permissions.decide(tool, call, arguments)
-
-
-@pytest.mark.parametrize("swapped", ["src/in", "src"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    ("name", "swapped"),
+    [
+        *((name, swapped) for name in CALLS for swapped in ("src/in", "src")),
+        *((name, "src/in/f") for name in ("read_file", "write_file", "edit_file")),
+    ],
+)
 async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
-    project, engine, name, swapped
+    project, monkeypatch, name, swapped
 ):
-    make, arguments = CALLS[name]
-    files = files_in(project)
-    tool = make(files)
-    call = await prepare(tool, **arguments)
-    assert (await decide(tool, call, files, **arguments)).verdict == "allow"
+    calling = Calling(project, name, monkeypatch)
+    call = await calling.prepare()
+    assert (await calling.decide(call)).verdict == "allow"
     before = contents(project.parent / "outside")
     swap(project / swapped)
     with pytest.raises(ToolError, match=f"{swapped}' {LIES}: it is a symbolic link to '.*outside"):
@@ -130,20 +134,18 @@ async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
 @pytest.mark.parametrize(
     "name", [name for name in CALLS if name.split("_")[0] not in {"write", "edit"}]
 )
-async def test_a_link_turned_inwards_for_the_decision_does_not_change_it(project, name):
-    make, arguments = CALLS[name]
-    files = files_in(project)
+async def test_a_link_turned_inwards_for_the_decision_does_not_change_it(
+    project, monkeypatch, name
+):
+    calling = Calling(project, name, monkeypatch)
     shutil.copy(project / "src" / "in" / "f", project / "src" / "f")
     (project / "link").symlink_to(project.parent / "outside")
-    arguments = {
-        key: value.replace("src/", "link/") if isinstance(value, str) else value
-        for key, value in arguments.items()
-    }
-    tool = make(files)
-    call = await prepare(tool, **arguments)
+    arguments = calling.arguments.items()
+    calling.arguments = {key: value.replace("src/", "link/") for key, value in arguments}
+    call = await calling.prepare()
     (project / "link").unlink()
     (project / "link").symlink_to("src")
-    decision = await decide(tool, call, files, **arguments)
+    decision = await calling.decide(call)
     assert decision.verdict == "ask"
     assert decision.rule.startswith("outside the workspace: link/in")
 
@@ -221,41 +223,27 @@ async def test_lines_are_confirmed_however_they_are_encoded_and_ended(project, m
     assert "changed" not in text
 
 
-@pytest.mark.parametrize("name", ["directory_tree", "grep, a folder", "grep, a file", "read_file"])
-async def test_a_link_that_flips_all_the_time_never_wins(project, engine, name):
-    make, arguments = CALLS[name]
-    files = files_in(project)
-    tool = make(files)
+FLIPPING = ["directory_tree", "read_file", *(each for each in CALLS if "grep" in each)]
+
+
+@pytest.mark.parametrize("name", [*FLIPPING, "shell_command"])
+async def test_a_link_that_flips_all_the_time_never_wins(project, monkeypatch, name):
+    calling = Calling(project, name, monkeypatch)
     outcomes: set[str] = set()
     (project.parent / "outside" / "in" / "f").write_text("secret\n")
     with swapped_all_the_time(project / "src", project.parent / "outside"):
-        for _ in range(ROUNDS):
+        for _ in range(10 if name == "shell_command" else 40):
             try:
-                call = await prepare(tool, **arguments)
-                if (await decide(tool, call, files, **arguments)).verdict == "allow":
+                call = await calling.prepare()
+                if (await calling.decide(call)).verdict == "allow":
                     outcomes.add(text_of(await call.run()))
             except ToolError:
                 continue
     assert not any("secret" in text for text in outcomes)
 
 
-async def test_a_command_never_starts_where_a_flipping_link_leads(project):
-    files = files_in(project)
-    make, arguments = CALLS["shell_command"]
-    tool = make(files)
-    (project.parent / "outside" / "in" / "f").write_text("secret\n")
-    with swapped_all_the_time(project / "src", project.parent / "outside"):
-        for _ in range(ROUNDS // 4):
-            try:
-                call = await prepare(tool, **arguments)
-                if (await decide(tool, call, files, **arguments)).verdict == "allow":
-                    assert "secret" not in text_of(await call.run())
-            except ToolError:
-                continue
-
-
 async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(project):
-    call = await prepare(shell(files_in(project)), command="pwd")
+    call = await prepare(shell(files=files_in(project)), command="pwd")
     with trio.fail_after(10):
         assert text_of(await call.run()).strip() == str(project)
     project.rename(project.with_name("away"))
@@ -265,29 +253,20 @@ async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(
 
 
 @pytest.mark.parametrize("name", ["directory_tree", "grep, a folder", "shell_command"])
-async def test_a_platform_without_descriptors_looks_before(project, monkeypatch, name):
+async def test_a_platform_without_descriptors_looks_before_and_afterwards(
+    project, monkeypatch, name
+):
     monkeypatch.setattr(opening, "_STEPS", False)
-    make, arguments = CALLS[name]
-    tool = make(files_in(project))
-    call = await prepare(tool, **arguments)
+    call = await Calling(project, name, monkeypatch).prepare()
     with trio.fail_after(10):
         assert not (await call.run()).is_error
-    swap(project / "src")
+    if name == "directory_tree":  # the swap happens during the walk
+        monkeypatch.setattr(directory_tree, "checkpoint", lambda: swap_once(project / "src"))
+        with pytest.raises(ToolError, match=f"{LIES}: it leads to '.*outside/in' now"):
+            await call.run()
+    swap_once(project / "src")
     with pytest.raises(ToolError, match=LIES):
         await call.run()
-
-
-async def test_a_platform_without_descriptors_looks_afterwards(project, monkeypatch):
-    monkeypatch.setattr(opening, "_STEPS", False)
-
-    def checkpoint() -> None:
-        if not (project / "src").is_symlink():
-            swap(project / "src")
-
-    monkeypatch.setattr(directory_tree, "checkpoint", checkpoint)
-    tool = DirectoryTree(files=files_in(project, gitignore=False))
-    with pytest.raises(ToolError, match=f"{LIES}: it leads to '.*outside/in' now"):
-        await run(tool, path="src/in")
 
 
 async def test_a_name_that_leads_up_has_no_lines(project):
