@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ class Editor:
     cwd: Path
     choice: str | None = "allow"
     log: list[Any] = attrs.field(factory=list)
-    answers: Mapping[str, Any] = attrs.field(factory=dict)
     peer: Peer = attrs.field(init=False)
 
     async def call(self, method: str, params: Any) -> Any:
@@ -54,11 +53,8 @@ class Editor:
         return [each for each in self.log if isinstance(each, cls)]
 
     def text(self) -> str:
-        return "".join(
-            chunk.content.text
-            for chunk in self.of(m.AgentMessageChunk)
-            if isinstance(chunk.content, m.TextContent)
-        )
+        chunks = (chunk.content for chunk in self.of(m.AgentMessageChunk))
+        return "".join(each.text for each in chunks if isinstance(each, m.TextContent))
 
     async def wait_for(self, cls: Any) -> Any:
         with trio.fail_after(20):
@@ -77,10 +73,6 @@ class Editor:
             await trio.sleep_forever()
         outcome = m.PermissionOutcome(outcome="selected", option_id=self.choice)
         return m.RequestPermissionResponse(outcome=outcome)
-
-    def _on_question(self, params: m.CreateElicitationRequest) -> m.CreateElicitationResponse:
-        self.log.append(params)
-        return m.CreateElicitationResponse(action="accept", content=self.answers)
 
 
 @asynccontextmanager
@@ -103,18 +95,11 @@ async def editing(
         handlers={
             "session/update": editor._on_update,
             "session/request_permission": editor._on_permission,
-            "elicitation/create": editor._on_question,
         },
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(agent.serve)
         async with editor.peer:
             editor.peer.start_soon(editor.peer.serve)
-            capabilities = m.ClientCapabilities(
-                elicitation=m.ElicitationCapabilities(form=m.Empty())
-            )
-            await editor.call(
-                "initialize",
-                m.InitializeRequest(protocol_version=1, client_capabilities=capabilities),
-            )
+            await editor.call("initialize", m.InitializeRequest(protocol_version=1))
             yield editor

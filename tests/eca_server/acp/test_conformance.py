@@ -130,18 +130,13 @@ def cancelled_to_end(message: Message, _: Message) -> None:
 def replay(_: Message, request: Message) -> list[bytes]:
     chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "old"}}
     params = {"sessionId": request["params"]["sessionId"], "update": chunk}
-    return [
-        json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}).encode()
-        + b"\n"
-    ]
+    message = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+    return [json.dumps(message).encode() + b"\n"]
 
 
 MUTANTS: Mapping[str, tuple[set[str], Callable[[], Mutate]]] = {
     "answers a prompt before its last text": ({"ACP-31"}, answers_early),
-    "answers a cancelled prompt as ended": (
-        CANCELS,
-        changing("=session/prompt", cancelled_to_end),
-    ),
+    "ends a cancelled prompt": (CANCELS, changing("=session/prompt", cancelled_to_end)),
     "updates calls without announcing them": ({"ACP-34"}, dropping("tool_call", lambda _: True)),
     "prints a line": ({"ACP-1"}, changing("=session/new", lambda *_: [b"a log line\n"])),
     "has a usage without numbers": (
@@ -152,7 +147,7 @@ MUTANTS: Mapping[str, tuple[set[str], Callable[[], Mutate]]] = {
         {"ACP-3"},
         changing("=session/new", lambda m, _: [json.dumps(m).encode() + b"\n"]),
     ),
-    "has a code of its own": (
+    "has its own code": (
         {"ACP-5"},
         changing("=_eca/unknown", lambda m, _: m["error"].update(code=-32603)),
     ),
@@ -168,10 +163,7 @@ MUTANTS: Mapping[str, tuple[set[str], Callable[[], Mutate]]] = {
     "answers unknown sessions": ({"ACP-11"}, changing("=session/prompt", refusal_to_result)),
     "replays no prompt": ({"ACP-20"}, replays_nothing),
     "replays a resumed session": ({"ACP-21"}, changing("=session/resume", replay)),
-    "lists nothing": (
-        {"ACP-23"},
-        changing("=session/list", result("sessions", [])),
-    ),
+    "lists nothing": ({"ACP-23"}, changing("=session/list", result("sessions", []))),
     "changes the text": (
         {"ACP-29"},
         changing(
@@ -196,11 +188,8 @@ async def judged(tmp_path: Any, make: Callable[[], Mutate] | None = None, **opti
     """Run the suite on our agent inside this process."""
 
     async def serve(transport: Transport, config: Mapping[str, Any]) -> int:
-        environ = {
-            "HOME": str(tmp_path),
-            "ECA_CONFIG": json.dumps(config),
-            "PATH": "/usr/bin:/bin",
-        }
+        environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        environ["ECA_CONFIG"] = json.dumps(config)
         agent = Agent(
             transport if make is None else Mutant(transport, make()),
             server=lambda: Server(Options(environ=environ, keeps_chats=True)),
@@ -223,11 +212,19 @@ async def test_our_agent_keeps_every_row(tmp_path):
 
 
 @pytest.mark.trio
-@pytest.mark.long(but=1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 async def test_a_mutant_breaks_its_row(tmp_path, name):
     rows, make = MUTANTS[name]
     assert broken(await judged(tmp_path, make, seconds=400)) == rows
+
+
+@pytest.mark.trio
+async def test_a_mutant_is_noticed(tmp_path):
+    _, make = MUTANTS["lists nothing"]
+    cases = [case for case in acp_cases().values() if "ACP-23" in case.rows]
+    run = await judged(tmp_path, make, seconds=400, cases=cases)
+    assert "ACP-23" in broken(run)
 
 
 def test_each_row_is_judged_by_one_case_at_least():

@@ -44,45 +44,28 @@ async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: P
         assert await authenticate(editor, "environment") == m.Empty()
 
 
-async def test_a_login_in_the_browser_is_stored_and_removed_by_a_logout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answer", ["code=planted", "error=access_denied"])
+async def test_a_login_in_the_browser_is_stored_until_a_logout_or_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     async def visit(url: str, _environ: object) -> None:
         query = parse_qs(urlsplit(url).query)
-        back = f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
-        async with HTTPClient() as browser, browser.stream("GET", back) as answer:
-            assert answer.status == 200
+        back = f"{query['redirect_uri'][0]}?{answer}&state={query['state'][0]}"
+        async with HTTPClient() as browser, browser.stream("GET", back):
+            await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(logins, "open_page", visit)
     async with login_server() as server:
-        auth = {
-            "clientId": "ours",
-            "tokenUrl": f"{server.url}/token",
-            "authorizeUrl": "https://login.example/authorize",
-        }
+        auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token"}
+        auth["authorizeUrl"] = "https://login.example/authorize"
         provider = {"url": "https://corp.example/v1", "models": {"m": {}}, "auth": auth}
         async with editing(tmp_path, json.dumps({"providers": {"p": provider}})) as editor:
-            assert await authenticate(editor, "login") == m.Empty()
-            assert "p" in stored(tmp_path)
-            assert await authenticate(editor, "environment") == m.Empty()
-            assert await editor.call("logout", m.Empty()) == m.Empty()
-            assert stored(tmp_path) == {}
-
-
-async def test_a_failed_login_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(url: str, _environ: object) -> None:
-        query = parse_qs(urlsplit(url).query)
-        back = f"{query['redirect_uri'][0]}?error=access_denied&state={query['state'][0]}"
-        async with HTTPClient() as browser, browser.stream("GET", back):
-            await trio.sleep_forever()
-
-    monkeypatch.setattr(logins, "open_page", refuse)
-    auth = {
-        "clientId": "ours",
-        "tokenUrl": "https://login.example/token",
-        "authorizeUrl": "https://login.example/authorize",
-    }
-    provider = {"url": "https://corp.example/v1", "models": {"m": {}}, "auth": auth}
-    async with editing(tmp_path, json.dumps({"providers": {"p": provider}})) as editor:
-        with pytest.raises(RPCError, match="login with p failed"):
-            await authenticate(editor, "login")
+            if answer == "code=planted":
+                assert await authenticate(editor, "login") == m.Empty()
+                assert "p" in stored(tmp_path)
+                assert await authenticate(editor, "environment") == m.Empty()
+                assert await editor.call("logout", m.Empty()) == m.Empty()
+                assert stored(tmp_path) == {}
+            else:
+                with pytest.raises(RPCError, match="login with p failed"):
+                    await authenticate(editor, "login")

@@ -60,7 +60,8 @@ async def _ask(
 MARKED = ("/bin/sh", "-c", 'touch started; exec "$@"', "sh", *SERVER)
 
 
-@pytest.mark.parametrize("arguments", [(), ("--", *MARKED)], ids=["own server", "command"])
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("arguments", [("--", *MARKED), ()], ids=["command", "own server"])
 async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str]) -> None:
     lines: list[Any] = []
     async with _process(tmp_path, *arguments) as process:

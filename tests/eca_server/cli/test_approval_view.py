@@ -60,29 +60,26 @@ def test_every_native_tool_has_a_question() -> None:
     assert {name: question(f"eca_{name}") for name in QUESTIONS} == QUESTIONS
 
 
-def test_a_tool_of_an_mcp_server_is_named_with_its_server() -> None:
-    assert question("query", server="db", origin="mcp") == "Call `query` of server `db`?"
-    assert question("read_file", server="db", origin="mcp") == "Call `read_file` of server `db`?"
+LISTED = {"action": "list"}
+READ = {"action": "read_output", "job_id": "job-1"}
+INSIDE = "Running 'touch z.txt' in docs in the sandbox"
+OUTSIDE = "Running 'touch z.txt' in docs outside of the sandbox"
 
 
-def test_a_custom_tool_is_named() -> None:
-    assert question("deploy", summary="Running deploy") == "Run the tool `deploy`?"
-
-
-@pytest.mark.parametrize("arguments", [{}, {"command": 7}, {"path": "a"}])
-def test_a_call_without_usable_arguments_names_its_tool(arguments: dict[str, Any]) -> None:
-    assert question("shell_command", arguments=arguments) == "Run the tool `shell_command`?"
-
-
-@pytest.mark.parametrize("place", [" in the sandbox", " outside of the sandbox", ""])
-def test_the_question_about_a_command_names_the_sandbox(place: str) -> None:
-    summary = f"Running 'touch z.txt' in docs{place}"
-    assert question("shell_command", summary=summary) == f"Run `touch z.txt`{place}?"
-    assert question("read_file", summary=summary) == "Read `src/a.py`?"
-
-
-def test_the_actions_of_a_job_have_questions_of_their_own() -> None:
-    listed = question("bg_job", arguments={"action": "list"})
-    read = question("bg_job", arguments={"action": "read_output", "job_id": "job-1"})
-    assert listed == "List the background jobs?"
-    assert read == "Read the output of the background job `job-1`?"
+@pytest.mark.parametrize(
+    ("name", "members", "expected"),
+    [
+        ("query", {"server": "db", "origin": "mcp"}, "Call `query` of server `db`?"),
+        ("read_file", {"server": "db", "origin": "mcp"}, "Call `read_file` of server `db`?"),
+        ("deploy", {"summary": "Running deploy"}, "Run the tool `deploy`?"),
+        ("shell_command", {"arguments": {}}, "Run the tool `shell_command`?"),
+        ("shell_command", {"arguments": {"command": 7}}, "Run the tool `shell_command`?"),
+        ("shell_command", {"summary": INSIDE}, "Run `touch z.txt` in the sandbox?"),
+        ("shell_command", {"summary": OUTSIDE}, "Run `touch z.txt` outside of the sandbox?"),
+        ("read_file", {"summary": INSIDE}, "Read `src/a.py`?"),
+        ("bg_job", {"arguments": LISTED}, "List the background jobs?"),
+        ("bg_job", {"arguments": READ}, "Read the output of the background job `job-1`?"),
+    ],
+)
+def test_a_call_has_a_question_of_its_own(name: str, members: Any, expected: str) -> None:
+    assert question(name, **members) == expected

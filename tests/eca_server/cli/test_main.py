@@ -80,40 +80,37 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "near"),
     [
-        ["--nonsense"],
-        ["--vers"],
-        ["serve", "--nonsense"],
-        ["serve", "--verb"],
-        ["serve", "extra"],
-        ["server", "--log-level", "loud"],
-        ["server", "--log-level"],
-        ["serve", "--protocol-revision", "tomorrow"],
-        ["chat", "--protocol-revision", "2025-10", "hi"],
-        ["chat", "two", "messages"],
-        ["chat", "hi", "--config-file", "missing.json"],
-        ["chat", "hi", "--config-file", "."],
-        ["doctor", "who"],
-        ["schema", "--revision", "tomorrow"],
-        *(["tap", "--replay", "x", "--deadline", odd] for odd in ("nan", "inf", "-1", "0", "soon")),
-        *(["tap", "--inspect", "--port", odd] for odd in ("70000", "-1", "x", "9" * 20)),
+        *((option, f"unknown option '{option}'") for option in ("--nonsense", "--vers")),
+        ("--verison", "unknown option '--verison'; did you mean `--version`?"),
+        ("serve --nonsense", "--nonsense"),
+        ("serve --verb", "--verb"),
+        ("serve extra", "extra"),
+        ("server --log-level loud", "--log-level"),
+        ("server --log-level", "--log-level"),
+        ("serve --protocol-revision tomorrow", "--protocol-revision"),
+        ("chat --protocol-revision 2025-10 hi", "--protocol-revision"),
+        ("chat two messages", "messages"),
+        ("chat hi --config-file missing.json", "missing.json"),
+        ("chat hi --config-file .", "."),
+        ("doctor who", "who"),
+        ("schema --revision tomorrow", "tomorrow"),
+        *((f"tap --replay x --deadline {odd}", odd) for odd in ("nan", "inf", "-1", "0", "soon")),
+        *((f"tap --inspect --port {odd}", odd) for odd in ("70000", "-1", "x", "9" * 20)),
     ],
-    ids=" ".join,
 )
 def test_what_is_unknown_is_refused_on_stderr(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
+    arguments: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        code = run(arguments)
+        code = run(arguments.split())
     except SystemExit as left:
         code = left.code  # type: ignore[assignment] - argparse leaves with a number
     assert code == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err
-    options = ("--log-level", "--protocol-revision")
-    assert arguments[-1] in said.err or any(option in said.err for option in options)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert near in printed.err
 
 
 @pytest.mark.parametrize(
@@ -132,26 +129,6 @@ def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
-
-
-@pytest.mark.parametrize("option", ["--verison", "--hlep", "--log-levle"])
-def test_an_unknown_option_gets_a_suggestion(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as left:
-        run([option])
-    assert left.value.code == 2
-    assert f"unknown option {option!r}; did you mean `--" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--version"], ["server", "--version"], ["--verbose", "--version", "server"]]
-)
-def test_the_version_is_reported_wherever_it_is_asked_for(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(arguments) == 0
-    assert capsys.readouterr().out.startswith("eca_server ")
 
 
 PRINTING = [
@@ -189,12 +166,7 @@ def test_what_cannot_be_printed_leaves_no_traceback(
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "arguments",
-    [
-        [],
-        ["serve"],
-        ["--log-level", "info"],
-        ["--verbose", "--log-level", "warn", "server"],
-    ],
+    [[], ["serve"], ["--log-level", "info"], ["--verbose", "--log-level", "warn", "server"]],
 )
 def test_without_a_command_it_serves(start_server: Start, arguments: list[str]) -> None:
     server = start_server(command=(*ECA, *arguments))
@@ -215,14 +187,6 @@ def test_without_a_command_a_terminal_shows_what_to_do(
         assert command in shown
 
 
-def test_the_version_is_the_distribution_s(tmp_path: Path) -> None:
-    done = eca(tmp_path, "--version")
-    assert done.returncode == 0
-    assert done.stdout.startswith("eca_server ")
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
-
-
 def test_serve_takes_all_its_options(start_server: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text('{"welcomeMessage": "from my file"}')
     (tmp_path / ".config" / "eca").mkdir(parents=True)
@@ -234,18 +198,6 @@ def test_serve_takes_all_its_options(start_server: Start, tmp_path: Path) -> Non
     assert server.exit_code() == 0
     assert "INFO eca_server" in server.errors
     assert "DEBUG" not in server.errors
-
-
-def test_a_server_whose_input_has_ended_ends_well_and_says_nothing(tmp_path: Path) -> None:
-    done = eca(tmp_path, "server")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_doctor_is_well_with_nothing_configured(tmp_path: Path) -> None:
-    done = eca(tmp_path, "doctor")
-    assert done.returncode == 0
-    assert "simulator" in done.stdout
-    assert done.stderr == ""
 
 
 def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
@@ -269,14 +221,6 @@ def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> 
         assert name in done.stdout
     for key in planted:
         assert key not in done.stdout + done.stderr
-
-
-def test_doctor_names_what_is_broken(tmp_path: Path) -> None:
-    done = eca(tmp_path, "doctor", ECA_CONFIG='{"defaultModel": 7}')
-    assert done.returncode == 1
-    assert "ECA_CONFIG" in done.stdout
-    assert "defaultModel" in done.stdout
-    assert "error: ECA_CONFIG:1:2: defaultModel: expected a string" in done.stderr
 
 
 CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}}}
@@ -329,18 +273,6 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
     assert all(text in done.stdout for text in (*expected[:4], expected[4].partition(": ")[2]))
 
 
-def test_doctor_warns_of_no_setting_that_has_an_effect(tmp_path: Path) -> None:
-    agents = tmp_path / ".config" / "eca" / "agents"
-    agents.mkdir(parents=True)
-    (agents / "mine.md").write_text("---\ndescription: x\n---\nHello\n")
-    (tmp_path / "hook.sh").write_text("exit 0\n")
-    hook = {"type": "preToolCall", "actions": [{"file": "~/hook.sh"}]}
-    tool = {"command": "x", "description": "x"}
-    config = {"defaultAgent": "mine", "customTools": {"mine": tool}, "hooks": {"h": hook}}
-    done = eca(tmp_path, "doctor", "--json", ECA_CONFIG=json.dumps(config))
-    assert json.loads(done.stdout)["warnings"] == []
-
-
 def test_a_starter_configuration_is_written_once_and_is_valid(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -370,21 +302,15 @@ def test_the_text_of_a_pipe_is_the_context_of_the_message(tmp_path: Path) -> Non
     assert "Review this" in str(request.body)
 
 
-def test_an_approved_command_s_output_is_shown(tmp_path: Path) -> None:
-    script = r'call eca_shell_command {"command": "printf \"out\\033[2J\""}' + "\nsay done"
-    done = eca(tmp_path, "chat", "--approve", "--model", "simulator/script", script)
-    assert (done.returncode, done.stdout) == (0, "done\n")
-    assert "\n  out\n" in done.stderr
-    assert "\x1b" not in done.stderr
-
-
-def test_the_output_of_an_approved_command_that_fails_is_shown_as_lines(tmp_path: Path) -> None:
-    script = 'call eca_shell_command {"command": "seq 100 110; seq 121 130 >&2; exit 3"}\nsay done'
+def test_the_output_of_an_approved_command_is_shown_as_lines(tmp_path: Path) -> None:
+    command = "seq 100 110; printf 'out\\033[2J\\n'; seq 121 130 >&2; exit 3"
+    script = f"call eca_shell_command {json.dumps({'command': command})}\nsay done"
     done = eca(tmp_path, "chat", "--approve", "--model", "simulator/script", script)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert " failed]\n  Exit code 3\n" in done.stderr
-    assert "\n  109\n  110\n" in done.stderr
+    assert "\n  109\n  110\n  out\n" in done.stderr
     assert "\n  129\n  130\n" in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 @pytest.mark.parametrize("mode", ["off", "auto"])
@@ -408,39 +334,27 @@ def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
     assert "- bad: the provider cannot be reached" in ill.stdout
 
 
-def test_the_debug_log_shows_requests_and_nothing_secret(tmp_path: Path) -> None:
+def test_a_wait_is_explained_and_the_debug_log_shows_requests_and_nothing_secret(
+    tmp_path: Path,
+) -> None:
     busy = Reply(status=503, body={"error": {"message": "busy"}})
-    with provider_in_thread([busy, reply("Hi")]) as provider:
+    with provider_in_thread([busy, reply("Hi"), busy, reply("Hi")]) as provider:
         settings = {"url": f"{provider.url}?sig=planted-query", "key": "planted-key-1"}
         config = json.dumps({"providers": {"p": settings}, "retry": {"baseDelayMs": 1}})
-        prompt = "planted prompt"
-        arguments = ("chat", "--log-level", "debug", "--model", "p/m", prompt)
-        done = eca(tmp_path, *arguments, ECA_CONFIG=config)
-    assert (done.returncode, done.stdout) == (0, "Hi\n")
-    for outputs in (
+        arguments = ("chat", "--model", "p/m", "planted prompt")
+        plain = eca(tmp_path, *arguments, ECA_CONFIG=config)
+        debug = eca(tmp_path, *arguments, "--log-level", "debug", ECA_CONFIG=config)
+    assert (plain.stdout, debug.stdout) == ("Hi\n", "Hi\n")
+    assert plain.stderr == "[overloaded: trying again in 0 s (2 of 5)]\n"
+    requests = (
         "request 1: POST http://",
         "?sig=*** for p/m",
         "try 2 of 5",
         "first event",
         "2: fin",
-    ):
-        assert outputs in done.stderr
-    assert "planted" not in done.stderr
-
-
-def test_chat_names_the_reason_of_a_wait_and_no_other_progress(tmp_path: Path) -> None:
-    busy = Reply(status=503, body={"error": {"message": "busy"}})
-    with provider_in_thread([busy, reply("Hi")]) as provider:
-        providers = {"p": {"url": provider.url, "key": "planted-key-1", "models": {"m": {}}}}
-        config = json.dumps({"providers": providers, "retry": {"baseDelayMs": 1}})
-        done = eca(tmp_path, "chat", "--model", "p/m", "hello", ECA_CONFIG=config)
-    assert (done.returncode, done.stdout) == (0, "Hi\n")
-    assert done.stderr == "[overloaded: trying again in 0 s (2 of 5)]\n"
-
-
-def test_chat_prints_the_answer_and_nothing_else(tmp_path: Path) -> None:
-    done = eca(tmp_path, "chat", "Hello,  wörld \U0001f600")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Hello,  wörld \U0001f600\n", "")
+    )
+    assert all(words in debug.stderr for words in requests)
+    assert "planted" not in debug.stderr
 
 
 def test_chat_says_beside_the_answer_where_a_picture_is(tmp_path: Path) -> None:
@@ -478,22 +392,11 @@ def test_chat_takes_its_prompts_from_a_pipe(tmp_path: Path) -> None:
     assert ">" not in done.stderr
 
 
-def test_a_configuration_that_is_broken_is_reported_on_stderr(tmp_path: Path) -> None:
-    done = eca(tmp_path, "chat", "hi", ECA_CONFIG="{oops")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "ECA_CONFIG" in done.stderr
-
-
-def test_a_closed_pipe_ends_the_chat(tmp_path: Path) -> None:
-    command = [
-        *fork_server.command(),
-        "chat",
-        "--model",
-        "simulator/script",
-        "repeat 999999 many\\n",
-    ]
+@pytest.mark.parametrize("end", ["a closed pipe", "an interrupt"])
+def test_the_answer_streams_until_the_chat_is_ended(tmp_path: Path, end: str) -> None:
+    script = "repeat 9 many\\n\nwait forever" if end == "an interrupt" else "repeat 999999 many\\n"
     with subprocess.Popen(
-        command,
+        [*fork_server.command(), "chat", "--model", "simulator/script", script],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=tmp_path,
@@ -502,27 +405,12 @@ def test_a_closed_pipe_ends_the_chat(tmp_path: Path) -> None:
         assert chat.stdout is not None
         assert chat.stderr is not None
         assert chat.stdout.readline() == b"many\n"
-        chat.stdout.close()
-        assert chat.wait(5) == 1
+        if end == "an interrupt":
+            chat.send_signal(signal.SIGINT)
+        else:
+            chat.stdout.close()
+        assert chat.wait(5) == (130 if end == "an interrupt" else 1)
         assert b"Traceback" not in chat.stderr.read()
-
-
-def test_the_answer_streams_and_an_interrupt_stops_it(tmp_path: Path) -> None:
-    command = [
-        *fork_server.command(),
-        "chat",
-        "--model",
-        "simulator/script",
-        "say here\\n\nwait forever\nsay never",
-    ]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, cwd=tmp_path, env=environment(tmp_path)
-    ) as chat:
-        assert chat.stdout is not None
-        assert chat.stdout.readline() == b"here\n"
-        chat.send_signal(signal.SIGINT)
-        assert chat.wait(3) == 130
-        assert chat.stdout.read() == b""
 
 
 class FakeTurn:
@@ -621,15 +509,39 @@ def tty(tmp_path: Path) -> Iterator[Terminal]:
     opened.close()
 
 
-def test_a_conversation_in_a_terminal(tty: Terminal) -> None:
+TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
+
+
+def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
+    made = tmp_path / "made"
     tty.until(b"Ctrl-C stops", b"> ")
     tty.type(b"say first answer\n", b"\nfirst answer\r\n", b"> ")
     tty.type(b"repeat 99999999 word\n", b"wordword")
     tty.type(b"\x03", b"\nStopped.\r\n> ")
     tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
-    tty.type(b"\x04", b"\r\nContinue this chat with `eca-server chat --resume ")
-    assert tty.exit_code() == 0
-    assert b"Traceback" not in tty.shown
+    tty.type(TOUCH, b"touch made\r\nRun `touch made`? [y/N] ")
+    tty.type(b"\n", b"> ")
+    tty.type(TOUCH, b"? [y/N] ")
+    tty.type(b"\x03", b"\n> ")
+    assert not made.exists()
+    tty.type(TOUCH, b"? [y/N] ")
+    tty.type(b"y\n", b"[Running 'touch made']", b"> ")
+    assert made.exists()
+    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n', b"+new", b"? [y/N] ")
+    tty.type(b"yes\n", b"> ")
+    assert (tmp_path / "a.txt").read_text() == "new"
+    tty.type(
+        b'call eca_move_file {"source": "a.txt", "destination": "b\\u001b[2K.txt"}\n',
+        b"  tool: move_file\r\n",
+        b"  directory: %b\r\n" % os.fsencode(tmp_path),
+        b"  source: a.txt\r\n",
+        b"  destination: b\\x1b[2K.txt\r\n",
+        b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N] ",
+    )
+    tty.type(b"n\n", b"\n> ")
+    tty.type(b"\x03", b"^C\r\nContinue this chat with `eca-server chat --resume ")
+    assert tty.exit_code() == 130, tty.all_shown
+    assert not [word for word in (b"Traceback", b"Fatal") if word in tty.all_shown]
 
 
 def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_path: Path) -> None:
@@ -658,34 +570,6 @@ def test_a_continued_chat_that_has_a_model_needs_no_hint_about_one(tmp_path: Pat
     assert opened.exit_code() == 0
     assert b"No model" not in opened.all_shown
     opened.close()
-
-
-TOUCH = b'call eca_shell_command {"command": "touch made"}\n'
-
-
-def test_in_a_terminal_a_call_needs_approval(tty: Terminal, tmp_path: Path) -> None:
-    tty.until(b"> ")
-    tty.type(TOUCH, b"touch made\r\nRun `touch made`? [y/N] ")
-    tty.type(b"\n", b"> ")
-    assert not (tmp_path / "made").exists()
-    tty.type(TOUCH, b"? [y/N] ")
-    tty.type(b"y\n", b"[Running 'touch made']", b"> ")
-    assert (tmp_path / "made").exists()
-
-
-def test_a_question_shows_every_argument_and_the_directory(tty: Terminal, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a")
-    tty.until(b"> ")
-    tty.type(b'call eca_move_file {"source": "a.txt", "destination": "b\\u001b[2K.txt"}\n')
-    for row in (
-        b"  tool: move_file\r\n",
-        b"  directory: %b\r\n" % os.fsencode(tmp_path),
-        b"  source: a.txt\r\n",
-        b"  destination: b\\x1b[2K.txt\r\n",
-        b"Move `a.txt` to `b\\x1b[2K.txt`? [y/N] ",
-    ):
-        tty.until(row)
-    tty.type(b"n\n", b"\n> ")
 
 
 def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
@@ -728,23 +612,6 @@ def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(
         assert not set("\x1b\u202e") & set(done.stdout + done.stderr)
 
 
-def test_a_file_s_change_is_shown_before_the_question(tty: Terminal, tmp_path: Path) -> None:
-    tty.until(b"> ")
-    tty.type(b'call eca_write_file {"path": "a.txt", "content": "new"}\n', b"+new", b"? [y/N] ")
-    tty.type(b"yes\n", b"> ")
-    assert (tmp_path / "a.txt").read_text() == "new"
-
-
-def test_an_interrupt_takes_the_question_back_and_the_next_line_is_a_prompt(
-    tty: Terminal, tmp_path: Path
-) -> None:
-    tty.until(b"> ")
-    tty.type(TOUCH, b"? [y/N] ")
-    tty.type(b"\x03", b"\n> ")
-    tty.type(b"say the next answer\n", b"\nthe next answer\r\n")
-    assert not (tmp_path / "made").exists()
-
-
 def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path: Path) -> None:
     done = eca(tmp_path, "chat", "--model", "simulator/script", TOUCH.decode() + "say went on")
     assert done.returncode == 0
@@ -758,10 +625,7 @@ def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path:
 @pytest.mark.parametrize(
     ("call", "note"),
     [
-        (
-            'call grep {"path": ".", "pattern": "("}',
-            "[Searching failed: pattern: expected a regular",
-        ),
+        ('call grep {"path": ".", "pattern": "("}', "[Searching failed: pattern: expected a reg"),
         ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
         ('call edit_file {"path": "x"', "[Editing file failed: The arguments are unreadable"),
         ('call shell_command {"command": "pwd"}', "denied by the agent or the configuration]"),
@@ -778,15 +642,6 @@ def test_a_call_that_does_nothing_is_reported_with_the_reason(
     assert note in done.stderr
 
 
-def test_an_interrupt_between_two_turns_leaves(tty: Terminal) -> None:
-    tty.until(b"> ")
-    tty.type(b"say one\n", b"\none\r\n> ")
-    tty.type(b"\x03", b"^C\r\nContinue this chat with ")
-    assert tty.exit_code() == 130, tty.all_shown
-    assert b"Traceback" not in tty.shown
-    assert b"Fatal" not in tty.shown
-
-
 def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     asked = {(): Revision.R2025_10, ("--revision", "current"): Revision.CURRENT}
     for arguments, revision in asked.items():
@@ -798,10 +653,7 @@ def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     ("main", "run"),
-    [
-        ("eca_server.__main__", "eca_server.cli.main"),
-        ("eca_server.ecp.cli", "eca_server.ecp.cli"),
-    ],
+    [("eca_server.__main__", "eca_server.cli.main"), ("eca_server.ecp.cli", "eca_server.ecp.cli")],
 )
 def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(
     main: str, run: str, monkeypatch: pytest.MonkeyPatch

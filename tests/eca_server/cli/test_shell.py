@@ -14,6 +14,7 @@ import pytest
 from eca_protocol.errors import ConnectionClosed
 from eca_server.cli import terminal
 from eca_server.cli.main import run
+from tests.eca_server import fork_server
 from tests.eca_server.stranger import environment
 
 ECA = (sys.executable, "-P", "-m", "eca_server")
@@ -53,12 +54,10 @@ def test_a_stream_that_is_closed_is_an_empty_one(tmp_path, line, shown):
 @pytest.mark.parametrize("command", ["chat hi", "doctor", "config schema"])
 def test_an_output_that_takes_nothing_is_reported_in_one_line(tmp_path, command):
     done = in_a_shell(tmp_path, f'"$@" {command} >/dev/full')
-    assert (done.returncode, done.stderr) == (
-        1,
-        b"eca-server: No space left on device\n",
-    )
+    assert (done.returncode, done.stderr) == (1, b"eca-server: No space left on device\n")
 
 
+@pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     ("encoding", "shown"),
     [("ascii", rb"h\xe9llo \u2192"), ("latin-1", b"h\xe9llo \\u2192")],
@@ -92,7 +91,7 @@ def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(tmp_path, number
     call = f"call shell_command {json.dumps({'command': command})}"
     allowing = json.dumps({"toolCall": {"approval": {"byDefault": "allow"}}})
     with subprocess.Popen(
-        [*ECA, "chat", "--model", "simulator/script", call],
+        [*fork_server.command(), "chat", "--model", "simulator/script", call],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=tmp_path,

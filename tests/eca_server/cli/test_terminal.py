@@ -24,8 +24,8 @@ from eca_server.cli import screen
 from eca_server.cli.markdown import MarkdownOutput
 from eca_server.cli.output import Output
 from eca_server.cli.reading import piped_context
+from tests.eca_server import fork_server
 from tests.eca_server.cli.test_main import Terminal, eca
-from tests.eca_server.fork_server import ECA
 from tests.eca_server.stranger import environment
 
 PROMPT = b"\x1b[0m>"  # of the editor
@@ -62,22 +62,25 @@ def editor(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: Path) -> None:
-    editor.until(b"Alt-Enter")
-    editor.until(PROMPT)
-    editor.type(b"say it is **bolt\x7fd**\r")
-    editor.until(b"it is \x1b[1mbold")
-    editor.until(PROMPT)
-    editor.type(b"wrong\x03say first\x1b\rsay second\r")
-    editor.until(b"firstsecond")
-    editor.until(PROMPT)
-    editor.type(b"repeat 99999999 word \r")
-    editor.until(b"word word word")
-    editor.type(b"\x03")
-    editor.until(b"Stopped.")
-    editor.until(PROMPT)
-    editor.type(b"say **bye**\r")
-    editor.until(b"\x1b[1mbye")
-    editor.until(PROMPT)
+    (tmp_path / "notes.txt").write_text("x")
+    editor.until(b"Alt-Enter", PROMPT)
+    editor.type(b"say it is **bolt\x7fd**\r", b"it is \x1b[1mbold", PROMPT)
+    editor.type(b"wrong\x03say first\x1b\rsay second\r", b"firstsecond", PROMPT)
+    editor.type(b"repeat 99999999 word \r", b"word word word")
+    editor.type(b"\x03", b"Stopped.", PROMPT)
+    editor.type(b"/comp", b"Summarize this chat")
+    editor.type(b"\x03say @not", b"notes.txt")
+    editor.type(b"\t\r", b"@notes.txt", PROMPT)
+    call = b'call write_file {"path": "a", "content": "new\\n"}'
+    editor.type(b"\x1b[200~" + call + b"\nsay\twritten\x1b[201~")
+    editor.type(b"\r", b"\x1b[32m    +new", b"Write `a`? [y/N]")
+    editor.type(b"y\r", b"written", PROMPT)
+    assert (tmp_path / "a").read_text() == "new\n"
+    assert b"^I" not in editor.all_shown
+    editor.type(b'call shell_command {"command": "touch made"}\r', b"Run `touch made`? [y/N]")
+    editor.type(b"\x03", b"Stopped.", PROMPT)
+    assert not (tmp_path / "made").exists()
+    editor.type(b"say **bye**\r", b"\x1b[1mbye", PROMPT)
     editor.type(b"\x04")
     assert editor.exit_code() == 0
     history = tmp_path / ".local/share/eca-python/chat-history"
@@ -86,58 +89,13 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
 
 
-def test_a_terminal_completes_commands_and_files(editor: Terminal, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("x")
-    editor.until(PROMPT)
-    editor.type(b"/comp")
-    editor.until(b"Summarize this chat")
-    editor.type(b"\x03say @not")
-    editor.until(b"notes.txt")
-    editor.type(b"\t\r")
-    editor.until(b"@notes.txt")
-    editor.type(b"\x04")
-
-
-def test_a_paste_of_many_lines_is_one_prompt(editor: Terminal, tmp_path: Path) -> None:
-    editor.until(PROMPT)
-    call = b'call write_file {"path": "a", "content": "new\\n"}'
-    editor.type(b"\x1b[200~" + call + b"\nsay\twritten\x1b[201~")
-    editor.type(b"\r")
-    editor.until(b"\x1b[32m    +new")
-    editor.until(b"Write `a`? [y/N]")
-    editor.type(b"y\r")
-    editor.until(b"written")
-    assert (tmp_path / "a").read_text() == "new\n"
-    assert b"^I" not in editor.all_shown
-
-
-def test_an_interrupt_takes_back_the_question_of_the_editor(
-    editor: Terminal, tmp_path: Path
-) -> None:
-    editor.until(PROMPT)
-    editor.type(b'call shell_command {"command": "touch made"}\r')
-    editor.until(b"Run `touch made`? [y/N]")
-    editor.type(b"\x03")
-    editor.until(b"Stopped.")
-    editor.until(PROMPT)
-    editor.type(b"\x03")
-    assert editor.exit_code() == 130
-    assert not (tmp_path / "made").exists()
-
-
-@pytest.mark.parametrize(("answer", "is_made"), [(b"y\r", True), (b"n\r", False)])
-def test_the_calls_of_a_subagent_are_the_users_decision(
-    editor: Terminal, tmp_path: Path, answer: bytes, is_made: bool
-) -> None:
-    editor.until(PROMPT)
-    editor.type(b"\x1b[200~" + ASKING_SUBAGENT.encode() + b"\x1b[201~\r")
-    editor.until(b"Run `touch made`? [y/N]")
-    editor.type(answer)
-    editor.until(b"done")
-    assert (tmp_path / "made").exists() is is_made
-
-
-def test_in_a_pipe_the_calls_of_a_subagent_are_rejected(tmp_path: Path) -> None:
+def test_the_calls_of_a_subagent_are_the_users_decision(editor: Terminal, tmp_path: Path) -> None:
+    for answer, is_made in ((b"n\r", False), (b"y\r", True)):
+        editor.until(PROMPT)
+        editor.type(b"\x1b[200~" + ASKING_SUBAGENT.encode() + b"\x1b[201~\r")
+        editor.until(b"Run `touch made`? [y/N]")
+        editor.type(answer, b"done")
+        assert (tmp_path / "made").exists() is is_made
     done = eca(tmp_path, "chat", *SCRIPT, ASKING_SUBAGENT)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "rejected; it needs your approval" in done.stderr
@@ -156,7 +114,7 @@ def rendered(pieces: list[str]) -> str:
     return "\n".join(line.rstrip() for line in display.display).rstrip()
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.lists(st.integers(0, len(ANSWER)), max_size=12).map(sorted))
 def test_markdown_looks_the_same_however_it_arrives(cuts: list[int]) -> None:
     pieces = [ANSWER[a:b] for a, b in zip([0, *cuts], [*cuts, len(ANSWER)], strict=True)]
@@ -205,16 +163,8 @@ def test_a_chat_is_continued_by_another_process(tmp_path: Path) -> None:
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert chat_id in unknown.stderr
     (tmp_path / "other").mkdir()
-    done = subprocess.run(
-        [*ECA, "chat", "--resume"],
-        cwd=tmp_path / "other",
-        env=environment(tmp_path),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = (*fork_server.ECA, "chat", "--resume")
+    done = fork_server.run(command, cwd=tmp_path / "other", env=environment(tmp_path))
     assert (done.returncode, "no stored chat" in done.stderr) == (1, True)
 
 
@@ -241,7 +191,7 @@ def test_the_context_at_stdin_comes_from_a_pipe_a_socket_or_a_file(tmp_path, mon
 def test_a_pipe_without_an_end_is_named_on_a_terminal(tmp_path: Path) -> None:
     near, far = os.openpty()
     with subprocess.Popen(
-        [*ECA, "chat", "--model", "simulator/echo", "hi"],
+        [*fork_server.command(), "chat", "--model", "simulator/echo", "hi"],
         cwd=tmp_path,
         env=environment(tmp_path),
         stdin=subprocess.PIPE,

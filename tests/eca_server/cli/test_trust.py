@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import trio
 
@@ -18,7 +17,7 @@ from eca_server.config.trust_store import TrustStore
 from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import editor
-from tests.eca_server.cli.test_main import ECA, Terminal, eca
+from tests.eca_server.cli.test_main import Terminal, eca
 from tests.eca_server.stranger import environment
 
 SERVER: dict[str, Any] = {"mcpServers": {"planted": {"command": "planted", "args": ["--all"]}}}
@@ -37,14 +36,7 @@ def home(tmp_path: Path) -> Path:
     return configure(tmp_path, **SERVER)
 
 
-@attrs.frozen
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Run = Callable[..., Done]
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -54,13 +46,12 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str) -> Done:
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         try:
             code = run(arguments)
         except SystemExit as left:
             code = left.code  # type: ignore[assignment] - argparse leaves with a number
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
+        return subprocess.CompletedProcess(arguments, code, *capsys.readouterr())
 
     return call
 
@@ -150,26 +141,22 @@ def test_it_forgets_a_folder(cli: Run, home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["trust"], "add|list|remove"),
-        (["trust", "give", "."], "give"),
-        (["trust", "add"], "DIR"),
-        (["trust", "add", "missing"], "expected a folder, got 'missing'"),
-        (["trust", "list", "missing"], "expected a folder, got 'missing'"),
-        (["trust", "list", "--yes"], "--yes"),
-        (["doctor", "--trust-workspace"], "--trust-workspace"),
+        ("trust", "add|list|remove"),
+        ("trust give .", "give"),
+        ("trust add", "DIR"),
+        ("trust add missing", "expected a folder, got 'missing'"),
+        ("trust list --yes", "--yes"),
+        ("doctor --trust-workspace", "--trust-workspace"),
     ],
 )
-def test_wrong_usage_is_refused(cli: Run, arguments: list[str], words: str) -> None:
-    done = cli(*arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
-
-
-def test_a_decision_that_cannot_be_stored_fails(cli: Run, home: Path) -> None:
+def test_wrong_usage_and_a_decision_that_cannot_be_stored_fail(
+    cli: Run, home: Path, arguments: str, words: str
+) -> None:
+    done = cli(*arguments.split())
+    assert (done.returncode, words in done.stderr) == (2, True)
     (home / ".local").write_text("no directory")
     done = cli("trust", "add", "--yes", ".")
-    assert done.returncode == 1
-    assert "trust.json" in done.stderr
+    assert (done.returncode, "trust.json" in done.stderr) == (1, True)
     assert "Traceback" not in done.stderr
 
 
@@ -204,55 +191,40 @@ def tty(home: Path) -> Iterator[Terminal]:
 
 
 def test_a_terminal_asks_first_and_once(tty: Terminal, home: Path) -> None:
-    tty.until(
-        b"starts the MCP server planted: planted --all", b"1. Trust this folder", b"Answer (1-3): "
-    )
+    shown = b"starts the MCP server planted: planted --all", b"1. Trust this folder"
+    tty.until(*shown, b"Answer (1-3): ")
     assert not (home / "marked").exists()
     tty.type(b"\n", b"continuing without", b"> ")
     tty.type(b"say not asked\n", b"\nnot asked\r\n", b"> ")
+    question = {"question": "Which?", "options": [{"label": "this"}, {"label": "that"}]}
+    tty.type(
+        f"call eca_ask_user {json.dumps(question)}\n".encode(),
+        b"Which?\r\n  1. this\r\n  2. that\r\n",
+        b"Answer (1-2 or your own text): ",
+    )
+    tty.type(b"2\n", b"> ")
     tty.type(b"\x04")
     assert tty.exit_code() == 0
     assert tty.all_shown.count(b"Answer (1-3)") == 1
     assert accepted(home) == {}
 
 
-def test_what_is_accepted_in_a_terminal_counts(tty: Terminal, home: Path) -> None:
+@pytest.mark.parametrize("key", [b"1\n", b"\x03"])
+def test_the_first_question_is_answered_or_left(tty: Terminal, home: Path, key: bytes) -> None:
     tty.until(b"Answer (1-3): ")
-    tty.type(b"1\n", b"are now in effect", b"> ")
-    assert accepted(home) == {str(home): 2}
-
-
-def test_an_interrupt_at_the_first_question_leaves(tty: Terminal, home: Path) -> None:
-    tty.until(b"Answer (1-3): ")
-    tty.type(b"\x03")
-    assert tty.exit_code() == 130
-    assert accepted(home) == {}
-
-
-def test_a_terminal_shows_the_questions_of_tools(tmp_path: Path) -> None:
-    opened = Terminal(tmp_path)
-    try:
-        opened.until(b"> ")
-        question = {"question": "Which?", "options": [{"label": "this"}, {"label": "that"}]}
-        opened.type(f"call eca_ask_user {json.dumps(question)}\n".encode())
-        opened.until(b"Which?\r\n  1. this\r\n  2. that\r\n")
-        opened.until(b"Answer (1-2 or your own text): ")
-        opened.type(b"2\n")
-        opened.until(b"> ")
-    finally:
-        opened.close()
+    if key == b"1\n":
+        tty.type(key, b"are now in effect", b"> ")
+        assert accepted(home) == {str(home): 2}
+    else:
+        tty.type(key)
+        assert tty.exit_code() == 130
+        assert accepted(home) == {}
 
 
 def test_the_command_line_asks_at_a_terminal(home: Path) -> None:
     opened = Terminal(home, "trust", "add", ".")
-    try:
-        opened.until(b"starts the MCP server planted: planted --all")
-        opened.until(b"Trust ")
-        opened.until(b"? [y/N] ")
-        opened.type(b"no\n")
-        opened.until(b"Nothing changed.")
-        assert opened.exit_code() == 1
-    finally:
-        opened.close()
+    opened.until(b"starts the MCP server planted: planted --all", b"Trust ", b"? [y/N] ")
+    opened.type(b"no\n", b"Nothing changed.")
+    assert opened.exit_code() == 1
+    opened.close()
     assert accepted(home) == {}
-    assert subprocess.run([*ECA, "--help"], capture_output=True, check=True).stdout.count(b"trust")

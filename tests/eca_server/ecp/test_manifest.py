@@ -1,7 +1,5 @@
 """Manifests: their content, and errors with their positions."""
 
-# ruff: noqa: E501 - each row is an invalid manifest and its whole error
-
 from __future__ import annotations
 
 import time
@@ -51,104 +49,104 @@ def test_a_valid_manifest_is_read() -> None:
     assert (manifest.name, manifest.target) == ("Library desk", "python desk_agent.py")
     renewal, rows = manifest.scenarios
     graders = renewal.steps[0].graders
-    assert [grader.type for grader in graders] == [
-        *["text_match"] * 2,
-        *["tool_usage"] * 2,
-        "llm_judge",
-    ]
+    types = [*["text_match"] * 2, *["tool_usage"] * 2, "llm_judge"]
+    assert [grader.type for grader in graders] == types
     assert graders[2].arguments == {"book": "B-17", "times": [1, 2.5, None]}
     assert (graders[3].min_calls, graders[3].max_calls) == (0, 0)
     assert renewal.steps[0].constraints == {"tokens": 3}
     assert rows.dataset is not None
     assert (rows.dataset.source, rows.dataset.input_column) == ("rows.csv", "question")
+    assert read(b"\xef\xbb\xbf" + GOOD.encode()).name == "Library desk"
+    assert read(GOOD.replace("Library desk", '"\\uD83D\\uDE00"')).name == "\U0001f600"
 
 
 HEAD = "manifest_version: v1\nname: n\ntarget: t\n"
-STEP = HEAD + "scenarios:\n- name: s\n  steps:\n  - input: i\n    graders:\n    - "
-
-INVALID = {
+SCENARIO = HEAD + "scenarios:\n- name: "
+STEP = SCENARIO + "s\n  steps:\n  - input: i\n    graders:\n    - "
+GRADER = "scenarios[0].steps[0].graders[0]"
+OF_MANIFEST = {
     "a version that is no text": (
-        "manifest_version: 1\n",
-        'm.yaml:1:19: manifest_version: expected text, got a number, 1; write "1" in quotes',
+        *("manifest_version: 1\n", "1:19: manifest_version"),
+        'expected text, got a number, 1; write "1" in quotes',
     ),
     "another version": (
-        "manifest_version: v2\n",
-        "m.yaml:1:19: manifest_version: expected one of v1, got 'v2'",
+        *("manifest_version: v2\n", "1:19: manifest_version"),
+        "expected one of v1, got 'v2'",
     ),
-    "a missing key": ("name: n\n", "m.yaml:1:1: target: this key is missing"),
-    "a slip of the pen": (
-        HEAD + "scenario: []",
-        "m.yaml:4:1: scenario: unknown key; did you mean scenarios?",
-    ),
-    "a key twice": (HEAD + "name: m", "m.yaml:4:1: name: duplicate key; the first is in line 2"),
+    "a missing key": ("name: n\n", "1:1: target", "this key is missing"),
+    "a slip of the pen": (HEAD + "scenario: []", "4:1: scenario", "unknown key; did you mean"),
+    "a key twice": (HEAD + "name: m", "4:1: name", "duplicate key; the first is in line 2"),
     "yes": (
-        HEAD + "require_capabilities: yes",
-        "m.yaml:4:23: require_capabilities: expected true or false, got a boolean in YAML, yes",
+        *(HEAD + "require_capabilities: yes", "4:23: require_capabilities"),
+        "expected true or false, got a boolean in YAML, yes",
     ),
+    "a tag": (HEAD + "scenarios: !!python/object:os.system [a]", "4:12: scenarios", ""),
+    "a list": ("- a", "1:1", "expected a mapping, got a list"),
+    "two documents": ("a: 1\n---\nb: 2", "2:1", "expected one document, got a second one"),
+    "no YAML": ("a: [", "2:1", "not YAML: "),
+}
+OF_SCENARIO = {
     "a date as a name": (
-        HEAD + "scenarios:\n- name: 2026-01-02",
-        'm.yaml:5:9: scenarios[0].name: expected text, got a date in YAML, 2026-01-02; write "2026-01-02" in quotes',
+        *("2026-01-02", "5:9", ".name"),
+        'expected text, got a date in YAML, 2026-01-02; write "2026-01-02" in quotes',
     ),
-    "octal": (
-        HEAD + "scenarios:\n- name: 012",
-        'm.yaml:5:9: scenarios[0].name: expected text, got a number, 012; write "012" in quotes',
-    ),
-    "an empty name": (
-        HEAD + "scenarios:\n- name: ''\n  steps: []",
-        "m.yaml:5:9: scenarios[0].name: expected a non-empty text",
-    ),
-    "nothing to do": (
-        HEAD + "scenarios:\n- name: a\n  steps: []",
-        "m.yaml:5:3: scenarios[0]: expected steps or a dataset, got neither",
-    ),
+    "octal": ("012", "5:9", ".name", 'expected text, got a number, 012; write "012" in quotes'),
+    "half a pair": ('"\\uD800"', "5:9", ".name", "expected text, got half a surrogate pair"),
+    "an empty name": ("''\n  steps: []", "5:9", ".name", "expected a non-empty text"),
+    "nothing to do": ("a\n  steps: []", "5:3", "", "expected steps or a dataset, got neither"),
     "steps and a dataset": (
-        HEAD + "scenarios:\n- name: a\n  steps: [{input: i}]\n  dataset: {type: csv, source: s}",
-        "m.yaml:7:3: scenarios[0].dataset: expected steps or a dataset, got both",
+        *("a\n  steps: [{input: i}]\n  dataset: {type: csv, source: s}", "7:3", ".dataset"),
+        "expected steps or a dataset, got both",
     ),
+}
+OF_GRADER = {
     "no regular expression": (
-        STEP + "{type: text_match, condition: regex, pattern: '('}",
-        "m.yaml:9:53: scenarios[0].steps[0].graders[0].pattern: expected a regular expression: missing ), unterminated subpattern at position 0",
+        *("{type: text_match, condition: regex, pattern: '('}", "9:53", ".pattern"),
+        "expected a regular expression: missing ), unterminated subpattern at position 0",
     ),
     "no value": (
-        STEP + "{type: text_match, condition: equals}",
-        "m.yaml:9:7: scenarios[0].steps[0].graders[0].value: expected the text to compare with, got none",
+        *("{type: text_match, condition: equals}", "9:7", ".value"),
+        "expected the text to compare with, got none",
     ),
     "an unknown grader": (
-        STEP + "{type: tool_use}",
-        "m.yaml:9:14: scenarios[0].steps[0].graders[0].type: expected one of text_match, llm_judge, tool_usage, got 'tool_use'; did you mean tool_usage?",
+        *("{type: tool_use}", "9:14", ".type"),
+        "expected one of text_match, llm_judge, tool_usage, got 'tool_use'; did you mean tool_us",
     ),
     "a blank prompt": (
-        STEP + "{type: llm_judge, prompt: ' '}",
-        "m.yaml:9:7: scenarios[0].steps[0].graders[0].prompt: expected the judge's criteria, got none",
+        *("{type: llm_judge, prompt: ' '}", "9:7", ".prompt"),
+        "expected the judge's criteria, got none",
     ),
     "a date as an argument": (
-        STEP + "{type: tool_usage, arguments: {a: 2026-01-02}}",
-        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected a JSON value, got a date in YAML, 2026-01-02; quote it as text",
+        *("{type: tool_usage, arguments: {a: 2026-01-02}}", "9:41", ".arguments.a"),
+        "expected a JSON value, got a date in YAML, 2026-01-02; quote it as text",
     ),
     "infinity": (
-        STEP + "{type: tool_usage, arguments: {a: .inf}}",
-        "m.yaml:9:41: scenarios[0].steps[0].graders[0].arguments.a: expected a JSON value, got a number, .inf; quote it as text",
+        *("{type: tool_usage, arguments: {a: .inf}}", "9:41", ".arguments.a"),
+        "expected a JSON value, got a number, .inf; quote it as text",
     ),
     "a key that is no text": (
-        STEP + "{type: tool_usage, arguments: {1: a}}",
-        'm.yaml:9:38: scenarios[0].steps[0].graders[0].arguments.a key: expected text, got a number, 1; write "1" in quotes',
+        *("{type: tool_usage, arguments: {1: a}}", "9:38", ".arguments.a key"),
+        'expected text, got a number, 1; write "1" in quotes',
     ),
     "no limits": (
-        STEP + "{type: tool_usage, min_calls: 3, max_calls: 2}",
-        "m.yaml:9:7: scenarios[0].steps[0].graders[0].max_calls: expected at least min_calls",
+        *("{type: tool_usage, min_calls: 3, max_calls: 2}", "9:7", ".max_calls"),
+        "expected at least min_calls",
     ),
+}
+INVALID = {
+    **{name: (text, f"m.yaml:{where}: {why}") for name, (text, where, why) in OF_MANIFEST.items()},
+    **{
+        name: (SCENARIO + text, f"m.yaml:{where}: scenarios[0]{key}: {why}")
+        for name, (text, where, key, why) in OF_SCENARIO.items()
+    },
+    **{
+        name: (STEP + text, f"m.yaml:{where}: {GRADER}{key}: {why}")
+        for name, (text, where, key, why) in OF_GRADER.items()
+    },
+    "nothing": ("", "m.yaml: expected a mapping, got an empty file"),
     "a merge key": (
         HEAD + "scenarios:\n- <<: {name: a}",
         'm.yaml:5:3: scenarios[0].a key: expected text, got a merge key, <<; write "<<" in quotes',
-    ),
-    "a tag": (HEAD + "scenarios: !!python/object:os.system [a]", "m.yaml:4:12: scenarios: "),
-    "a list": ("- a", "m.yaml:1:1: expected a mapping, got a list"),
-    "nothing": ("", "m.yaml: expected a mapping, got an empty file"),
-    "two documents": ("a: 1\n---\nb: 2", "m.yaml:2:1: expected one document, got a second one"),
-    "no YAML": ("a: [", "m.yaml:2:1: not YAML: "),
-    "half a pair": (
-        HEAD + 'scenarios:\n- name: "\\uD800"',
-        "m.yaml:5:9: scenarios[0].name: expected text, got half a surrogate pair",
     ),
 }
 
@@ -159,17 +157,9 @@ def test_an_error_names_line_column_and_key(name: str) -> None:
     assert any(line.startswith(expected) for line in errors(text)), errors(text)
 
 
-def test_all_errors_are_reported_at_once() -> None:
+def test_all_errors_are_reported_at_once_and_invalid_bytes_by_their_line() -> None:
     assert len(errors("manifest_version: 1\nname: 2\nnmae: x")) == 5
-
-
-def test_an_error_names_the_line_of_invalid_bytes_and_a_byte_order_mark_is_none() -> None:
     assert errors(b"a: 1\nb: \xff") == ["m.yaml:2: expected UTF-8, got the byte 0xff"]
-    assert read(b"\xef\xbb\xbf" + GOOD.encode()).name == "Library desk"
-
-
-def test_a_surrogate_pair_written_as_two_escapes_is_one_character() -> None:
-    assert read(GOOD.replace("Library desk", '"\\uD83D\\uDE00"')).name == "\U0001f600"
 
 
 def test_a_document_beyond_the_limits_is_refused_at_once() -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -26,6 +25,7 @@ from eca_server.ecp.reports.masking import mask_report
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 from tests.eca_server.ecp.sample_reports import CRASHED, HOSTILE, POLITE, a_report, hours, no_result
+from tests.eca_server.workbench.page_reader import Page
 
 
 def test_a_report_is_read_back_as_it_was():
@@ -34,13 +34,8 @@ def test_a_report_is_read_back_as_it_was():
     values = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert RunReport.from_json(values) == report
     assert (values["passed"], values["total"], values["failed"]) == (4, 7, 3)
-    assert [scenario["passed"] for scenario in values["scenarios"]] == [
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
+    verdicts = [scenario["passed"] for scenario in values["scenarios"]]
+    assert verdicts == [True, False, True, False, True]
 
 
 def test_a_report_of_the_upstream_runtime_is_read():
@@ -76,23 +71,6 @@ def test_an_invalid_report_is_refused(path, value, text):
         RunReport.from_json(report if path else value)
 
 
-class _Page(HTMLParser):
-    """The markup and the text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
-
-
 def test_the_page_has_everything_and_no_markup_of_an_agent():
     facts = {
         "agent": {"name": HOSTILE, "capabilities": {HOSTILE: {}}},
@@ -101,29 +79,21 @@ def test_the_page_has_everything_and_no_markup_of_an_agent():
         "duration_ms": 125_000.0,
         "started_at": HOSTILE,
     }
-    page = _Page(render_html(a_report(name=HOSTILE, audit=facts, warnings=(HOSTILE,))))
-    tags = {tag for tag, _ in page.tags}
-    assert not tags & {"img", "iframe", "object", "embed", "form", "base", "foreignobject"}
-    names = {name for _, attributes in page.tags for name in attributes}
+    page = Page(render_html(a_report(name=HOSTILE, audit=facts, warnings=(HOSTILE,))))
+    unsafe = {"img", "iframe", "object", "embed", "form", "base", "foreignobject"}
+    assert not unsafe & {*page.tags}
+    names = {name for name, _ in page.attributes}
     assert not {name for name in names if name.startswith("on") or name in {"style", "src"}}
-    links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
-    assert {str(link)[:2] for link in links} == {"#s"}
-    assert [tag for tag, _ in page.tags].count("script") == 1
-    text = "".join(page.text)
+    assert {str(link)[:2] for name, link in page.attributes if name == "href"} == {"#s"}
+    assert page.tags.count("script") == 1
     for part in (
         *("4 of 9", "request 30 s", "2 min 5 s", "1 transport_error, 1 judge_error"),
         *("It may be renewed twice more.", '"book": "B-17"', '"id": "c1"', "looked it up"),
-        *(
-            "paused",
-            "120 input tokens",
-            "true cached",
-            "KeyError: 'B-1'",
-            "it ended with exit code 1",
-        ),
+        *("paused", "120 input tokens", "true cached", "KeyError: 'B-1'", "with exit code 1"),
         *("skipped: the scenario ended before", "2 of 3 repetitions passed", "no verdict came"),
         *("failed 3", "error 2", "flaky 1", "passed 1", "\\u{202e}evil", "0.0012"),
     ):
-        assert part in text, part
+        assert part in page.text, part
 
 
 def test_very_many_scenarios_share_columns_and_long_texts_are_cut_with_a_mark():
@@ -157,20 +127,14 @@ def test_build_servers_read_the_same_verdicts():
     assert root.findtext("testsuite/system-err") == "KeyError: 'B-1'"
 
 
+UNTRIED = no_result("i", "skipped", "no version in common")
+UNABLE = {"name": "a", "status": "failed", "exit_reason": "protocol_error", "steps": (UNTRIED,) * 2}
+
+
 @pytest.mark.parametrize(
     ("report", "message"),
     [
-        (
-            a_report(
-                ScenarioReport(
-                    name="a",
-                    status="failed",
-                    exit_reason="protocol_error",
-                    steps=(no_result("i", "skipped", "no version in common"),) * 2,
-                )
-            ),
-            "protocol_error",
-        ),
+        (a_report(ScenarioReport(**UNABLE)), "protocol_error"),
         (a_report(hours(0, passed=True), exit_reason="interrupted"), "interrupted"),
         (a_report(scenarios=(), exit_reason="max_duration_exceeded"), "max_duration_exceeded"),
     ],
@@ -219,11 +183,6 @@ def test_keys_of_the_environment_and_texts_like_keys_are_masked_everywhere():
     assert RunReport.from_json(report.to_json()) == report
 
 
-def test_nothing_to_hide_leaves_a_report_as_it_is():
-    report = a_report(CRASHED, ScenarioReport(name="a", steps=(POLITE,)), audit={"a": [1, None]})
-    assert mask_report(report, {}, redact=False) == report
-
-
 def test_a_redacted_report_has_verdicts_and_no_inputs_or_answers():
     facts = {"scenarios": [{"steps": [{"input": "Please renew B-17", "error": None}]}]}
     warnings = ("a reset failed: agent/reset: B-17\n: B-17", "a second answer was ignored")
@@ -263,7 +222,8 @@ def test_output_files_are_checked_before_anything_runs(tmp_path):
 def test_a_pipe_or_a_device_is_written_in_place(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    outputs = Outputs({"json": pipe, "html": Path("/dev/full"), "junit": Path("/dev/null")})
+    devices = {"html": Path("/dev/full"), "junit": Path("/dev/null"), "audit": Path("/dev/null")}
+    outputs = Outputs({"json": pipe, **devices})
     outputs.check()
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     renderers = dict.fromkeys(outputs.files, lambda _: "values")
@@ -291,12 +251,6 @@ def test_standard_streams_keep_their_earlier_content(tmp_path, capfd):
         Outputs({"json": numbered}).check()
 
 
-def test_one_device_takes_several_reports(tmp_path):
-    outputs = Outputs(dict.fromkeys(("json", "html"), Path("/dev/null")))
-    outputs.check()
-    assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "values")) == []
-
-
 def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path, monkeypatch):
     linked, closed, mounted = tmp_path / "linked", tmp_path / "closed" / "r", tmp_path / "mounted"
     closed.parent.mkdir()
@@ -319,12 +273,8 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place(tmp_path, monkeypatc
     outputs.check()
     assert outputs.write(a_report(), dict.fromkeys(outputs.files, lambda _: "new")) == []
     assert [file.read_text() for file in (linked, closed, mounted)] == ["new"] * 3
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "closed",
-        "link",
-        "linked",
-        "mounted",
-    ]
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"closed", "link", "linked", "mounted"}
     with pytest.raises(OutputsInvalid, match="given for both json and html"):
         Outputs({"json": linked, "html": tmp_path / "link"}).check()
     with pytest.raises(OutputsInvalid, match="closed is not writable"):
@@ -344,24 +294,11 @@ def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path):
         return "never"
 
     (tmp_path / "gone").mkdir()
-    outputs = Outputs(
-        {
-            "json": old,
-            "audit": tmp_path / "gone" / "a.json",
-            "junit": tmp_path / "j.xml",
-            "html": tmp_path / ("x" * 250),
-        }
-    )
+    names = {"json": "r.json", "audit": "gone/a.json", "junit": "j.xml", "html": "x" * 250}
+    outputs = Outputs({kind: tmp_path / name for kind, name in names.items()})
     outputs.check()
-    faults = outputs.write(
-        a_report(),
-        {
-            "json": fails,
-            "audit": leaves_no_folder,
-            "junit": lambda _: "half \ud800",
-            "html": render_html,
-        },
-    )
+    renderers = {"json": fails, "audit": leaves_no_folder, "html": render_html}
+    faults = outputs.write(a_report(), {**renderers, "junit": lambda _: "half \ud800"})
     assert [fault.removeprefix(f"{tmp_path}/") for fault in faults] == [
         "r.json: ValueError: no way",
         "gone/a.json: No such file or directory",
@@ -378,15 +315,9 @@ def test_a_file_is_written_whole_or_not_at_all_and_the_others_anyway(tmp_path):
 def facts_of_a_run() -> RunFacts:
     manifest = Manifest(path=Path("m.yaml"), digest="0" * 64, name="n", target="t", scenarios=())
     started = datetime(2026, 11, 22, 8, 0, 0, 1500, tzinfo=UTC)
-    return RunFacts(
-        manifest=manifest,
-        shown_path="m.yaml",
-        shown_target="t",
-        limits=RunLimits(run=60.0),
-        started=started,
-        finished=started.replace(minute=1),
-        duration_ms=60_000.0004,
-    )
+    shown = {"shown_path": "m.yaml", "shown_target": "t", "limits": RunLimits(run=60.0)}
+    times = {"started": started, "finished": started.replace(minute=1), "duration_ms": 60_000.0004}
+    return RunFacts(manifest=manifest, **shown, **times)
 
 
 def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums():
@@ -395,23 +326,15 @@ def test_the_audit_names_the_agent_the_times_the_limits_and_the_sums():
     steps = tuple(StepReport(input="i", duration_ms=time, usage=usage) for time in times)
     report = a_report(ScenarioReport(name="a", steps=steps, agent={"name": "desk"}), CRASHED)
     record = make_audit(report, facts_of_a_run())
-    assert (record["started_at"], record["finished_at"]) == (
-        "2026-11-22T08:00:00.001Z",
-        "2026-11-22T08:01:00.001Z",
-    )
+    times = [record["started_at"], record["finished_at"]]
+    assert times == ["2026-11-22T08:00:00.001Z", "2026-11-22T08:01:00.001Z"]
     assert record["duration_ms"] == 60_000.0
     assert record["agent"] == {"name": "desk"}
     assert record["limits"]["max_duration_s"] == 60.0
-    assert record["totals"] == {
-        "scenarios": 2,
-        "steps_planned": 22,
-        "steps_executed": 21,
-        "steps_failed": 1,
-        "steps_skipped": 1,
-        "checks_passed": 0,
-        "checks_total": 2,
-        "checks_failed": 2,
-    }
+    steps = {"planned": 22, "executed": 21, "failed": 1, "skipped": 1}
+    checks = {"checks_passed": 0, "checks_total": 2, "checks_failed": 2}
+    counts = {f"steps_{name}": count for name, count in steps.items()}
+    assert record["totals"] == {"scenarios": 2, **counts, **checks}
     assert record["latency"] == {"total_ms": 210.0, "mean_ms": 10.0, "max_ms": 20.0, "p95_ms": 19.0}
     assert record["usage"] == {"input_tokens": 60, "output_tokens": 80, "total_tokens": 140}
     assert record["scenarios"][1]["steps"][1]["status"] == "skipped"

@@ -12,6 +12,7 @@ import trio
 from eca_protocol import http_server, json
 from eca_protocol.ecp.stdio_agent import StdioAgent
 from eca_protocol.http_server import HTTPRequest, Responder
+from eca_server.ecp.batch import Batch
 from eca_server.ecp.manifest.model import Grader
 from eca_server.ecp.results import ScenarioReport
 from eca_server.ecp.scheduler import run_all
@@ -59,7 +60,11 @@ async def test_a_step_without_a_result_ends_its_scenario_and_no_other():
     assert (again.agent["name"], again.agent["protocol_version"]) == ("obedient", "1.0")
 
 
-async def test_every_field_of_a_result_is_in_the_report():
+async def test_every_field_of_a_result_is_reported_and_the_agent_sees_no_hidden_variable(
+    monkeypatch,
+):
+    monkeypatch.setenv("THE_JUDGES_KEY", "k")
+    monkeypatch.setenv("THE_AGENTS_KEY", "l")
     more = {
         "tool_calls": [{"name": "find", "arguments": {"q": 1}, "id": "c1"}],
         "logs": "looked",
@@ -67,22 +72,20 @@ async def test_every_field_of_a_result_is_in_the_report():
         "private_thought": "why",
         "status": "paused",
     }
-    change = f"done = lambda r, text: answer(r, {{'public_output': text, **{more!r}}})"
-    (report,) = await reports_of(batch(obedient(change), scenario("s", "a")))
-    (only,) = report.steps
-    assert (only.output, only.evaluation_context, only.logs) == ("a", "why", "looked")
-    assert only.tool_calls == ({"name": "find", "arguments": {"q": 1}, "id": "c1"},)
-    assert (only.usage, only.agent_status) == ({"input_tokens": 3, "cost": 0.5}, "paused")
-    assert ScenarioReport.from_json(report.to_json()) == report
-
-
-async def test_an_agent_has_our_environment_without_hidden_variables(monkeypatch):
-    monkeypatch.setenv("THE_JUDGES_KEY", "k")
-    monkeypatch.setenv("THE_AGENTS_KEY", "l")
-    tells = "done = lambda r, text: answer(r, {'status': 'done', 'public_output': os.getenv(text)})"
+    change = f"done = lambda r, text: answer(r, {{'public_output': os.getenv(text), **{more!r}}})"
     names = scenario("s", "THE_JUDGES_KEY", "THE_AGENTS_KEY")
-    whole = batch(obedient(tells), names, hidden_variables=frozenset({"THE_JUDGES_KEY"}))
-    assert outputs((await reports_of(whole))[0]) == [None, "l"]
+    whole = batch(obedient(change), names, hidden_variables=frozenset({"THE_JUDGES_KEY"}))
+    (report,) = await reports_of(whole)
+    assert outputs(report) == [None, "l"]
+    for each in report.steps:
+        assert (each.evaluation_context, each.logs, each.agent_status) == (
+            "why",
+            "looked",
+            "paused",
+        )
+        assert each.tool_calls == ({"name": "find", "arguments": {"q": 1}, "id": "c1"},)
+        assert each.usage == {"input_tokens": 3, "cost": 0.5}
+    assert ScenarioReport.from_json(report.to_json()) == report
 
 
 async def test_a_bug_of_ours_fails_only_one_scenario(monkeypatch):
@@ -125,62 +128,39 @@ async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
         await trio.sleep_forever()
 
     monkeypatch.setattr("eca_server.ecp.graders.installed.run_installed", never)
-    silent = "hang()"
-    mute = "identity = None; answer = lambda r, v: hang()"
-    agent = obedient()
-    rows: dict[str, tuple[Any, str, list[str]]] = {
-        "a request": (
-            batch(agent, scenario("s", "a", "hang", "b"), rpc=0.5),
-            "timeout",
-            ["ok", "timeout", "skipped"],
-        ),
-        "a scenario": (
-            batch(agent, scenario("s", "hang", "b"), limit=0.5),
-            "timeout",
-            ["timeout", "skipped"],
-        ),
-        "a run": (
-            batch(agent, scenario("s", "hang"), run=0.5),
-            "max_duration_exceeded",
-            ["max_duration_exceeded"],
-        ),
-        "a start": (batch(obedient(silent), scenario("s", "a"), start=0.3), "timeout", ["timeout"]),
-        "a start in a scenario": (
-            batch(obedient(mute), scenario("s", "a"), limit=0.3),
-            "timeout",
-            ["timeout"],
-        ),
-        "a start in a run": (
-            batch(obedient(mute), scenario("s", "a"), run=0.3),
-            "max_duration_exceeded",
-            ["max_duration_exceeded"],
-        ),
-        "a check": (
-            batch(agent, scenario("s", step("a", Grader(type="slow"), contains("a"))), run=1.2),
-            "max_duration_exceeded",
-            ["judge_error"],
-        ),
-    }
+    agent, silent = obedient(), obedient("hang()")
+    mute = obedient("identity = None; answer = lambda r, v: hang()")
+    hangs, starts = scenario("s", "hang", "b"), scenario("s", "a")
+    checks = scenario("s", step("a", Grader(type="slow"), contains("a")))
+    over = "max_duration_exceeded"
+    rows: list[tuple[Batch, str, list[str]]] = [
+        (batch(agent, hangs, rpc=0.5), "timeout", ["timeout", "skipped"]),
+        (batch(agent, hangs, limit=0.5), "timeout", ["timeout", "skipped"]),
+        (batch(agent, scenario("s", "hang"), run=0.5), over, [over]),
+        (batch(silent, starts, start=0.3), "timeout", ["timeout"]),
+        (batch(mute, starts, limit=0.3), "timeout", ["timeout"]),
+        (batch(mute, starts, run=0.3), over, [over]),
+        (batch(agent, checks, run=1.2), over, ["judge_error"]),
+    ]
 
-    async def run(name: str) -> None:
-        whole, reason, steps = rows[name]
+    async def run(whole: Batch, reason: str, steps: list[str]) -> None:
         started = trio.current_time()
         (report,) = await reports_of(whole)
-        assert outcome(report) == ("failed", reason, steps), name
-        assert trio.current_time() - started < 4, name
+        assert outcome(report) == ("failed", reason, steps), whole.limits
+        assert trio.current_time() - started < 4
 
     async def run_out() -> None:
         scenarios = [scenario("s", "hang"), scenario("t", "a"), scenario("u", "a")]
         done = await run_all(batch(agent, *scenarios, run=1.0))
-        assert [each.exit_reason for each in done.reports] == ["max_duration_exceeded"] * 3
+        assert [each.exit_reason for each in done.reports] == [over] * 3
         assert [each.steps[0].status for each in done.reports] == ["failed", "skipped", "skipped"]
         assert done.reports[2].checks[0].reasoning == "the run's time limit was exceeded"
-        assert done.exit_reason == "max_duration_exceeded"
+        assert done.exit_reason == over
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run_out)
-        for name in rows:
-            nursery.start_soon(run, name)
+        for row in rows:
+            nursery.start_soon(run, *row)
 
 
 CONTEXT = Grader(type="text_match", field="private_thought", condition="equals", value="w")
@@ -243,15 +223,6 @@ def done(request, text):
     assert (first.warnings, first.passed) == ((), True)
     changed = "the agent's name, version or capabilities changed since the last scenario"
     assert second.warnings == (changed,)
-
-
-async def test_each_scenario_has_its_own_process_unless_one_is_reused():
-    twice = [scenario(name, "pid", "count") for name in "st"]
-    one, two = await reports_of(batch(obedient(), *twice))
-    assert outputs(one)[0] != outputs(two)[0]
-    assert outputs(one)[1] == outputs(two)[1] == "2"
-    one, two = await reports_of(batch(obedient(), *twice, reuse_agent=True))
-    assert outputs(one) == outputs(two)
 
 
 RESETS = {
@@ -345,6 +316,10 @@ def done(r, text, answered=done):
         time.sleep(0.01)
     answered(r, str(os.getpid()))
 """
+    one, two = await reports_of(
+        batch(obedient(), scenario("s", "pid"), scenario("t", "pid"), reuse_agent=True)
+    )
+    assert outputs(one) == outputs(two)
     steps = ["2", "3", "3"]  # the processes that run, or have run, before the answer
     reports = await reports_of(batch(obedient(change), *(scenario(f"{n}", n) for n in steps)))
     pids = [output for report in reports for output in outputs(report)]

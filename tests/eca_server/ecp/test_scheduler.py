@@ -6,13 +6,8 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
-from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-)
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor as Processes
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +104,10 @@ SPAWNING = multiprocessing.get_context("spawn")
 async def test_every_executor_gives_the_same_report(tmp_path):
     whole = batch(obedient(), *four(), cwd=tmp_path)
     here = await run_all(whole)
-    assert [outcome(each)[1] for each in here.reports] == [
-        *["ok"] * 2,
-        "agent_error",
-        "transport_error",
-    ]
+    reasons = ["ok", "ok", "agent_error", "transport_error"]
+    assert [outcome(each)[1] for each in here.reports] == reasons
     names: list[str] = []
-    for make in (lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, SPAWNING)):
+    for make in (lambda: ThreadPoolExecutor(2), lambda: Processes(2, SPAWNING)):
         there = await run_all(
             whole, on_report=lambda each: names.append(each.name), make_executor=make, workers=2
         )
@@ -131,7 +123,7 @@ async def test_the_scenarios_of_a_lost_worker_are_run_again(tmp_path):
     always = scenario("always", f"kill after {tmp_path / 'killed'}")  # else it takes the last try
     others = [scenario(f"s{number}", "count") for number in range(6)]
     whole = batch(obedient(KILLS_ITS_WORKER), others[0], once, always, *others[1:])
-    done = await run_all(whole, make_executor=lambda: ProcessPoolExecutor(2, context), workers=2)
+    done = await run_all(whole, make_executor=lambda: Processes(2, context), workers=2)
     assert (len(done.reports), done.not_run) == (8, 0)
     for report in done.reports:
         if report.name != "always":
@@ -157,10 +149,8 @@ async def test_scenarios_lost_twice_run_alone():
 async def test_a_scenario_lost_with_others_passes_alone():
     whole = batch(obedient(), *[scenario(name, "count") for name in ("innocent", "guilty")])
     done = await run_all(whole, make_executor=Breaking, workers=2)
-    assert [(report.name, report.passed) for report in done.reports] == [
-        ("innocent", True),
-        ("guilty", False),
-    ]
+    verdicts = {report.name: report.passed for report in done.reports}
+    assert verdicts == {"innocent": True, "guilty": False}
 
 
 async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure():

@@ -13,8 +13,6 @@ from typing import Any
 import attrs
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eca_protocol.ecp.messages import read_step_result
 from eca_protocol.ecp.schema import SCHEMAS, schema_text
@@ -128,7 +126,7 @@ def changed(whole: Any) -> Iterator[Any]:
 def assert_same_verdicts(name: str, read: Callable[[Any], bool], values: Iterable[Any]) -> None:
     verdicts = [(value, read(value)) for value in values]
     assert [value for value, was_read in verdicts if is_valid(name, value) != was_read] == []
-    assert 5 < sum(was_read for _, was_read in verdicts) < len(verdicts) / 2
+    assert 5 < sum(was_read for _, was_read in verdicts) < len(verdicts) * 2 / 3
 
 
 def test_each_single_change_of_a_manifest_is_judged_alike() -> None:
@@ -139,60 +137,9 @@ def test_each_single_change_of_a_manifest_is_judged_alike() -> None:
     assert_same_verdicts("manifest", is_read, manifests)
 
 
-def test_each_single_change_of_a_result_is_judged_alike() -> None:
+def test_each_single_change_of_a_result_or_a_call_is_judged_alike() -> None:
     assert_same_verdicts("agent-result", is_result, changed(RESULT))
-
-
-TEXTS = st.sampled_from(["", " ", "a", "v1", "regex", "equals", "csv", "public_output"])
-JUNK = st.none() | st.booleans() | st.integers(-1, 2) | TEXTS | st.just([]) | st.just({})
-
-
-def mostly(*usual: Any) -> st.SearchStrategy[Any]:
-    """Draw one of these values, and sometimes any value."""
-    return st.integers(0, 7).flatmap(lambda n: st.sampled_from(usual) if n else JUNK)
-
-
-GRADERS = st.fixed_dictionaries(
-    {"type": mostly("text_match", "llm_judge", "tool_usage")},
-    optional={
-        "field": mostly("public_output", "evaluation_context", None),
-        "condition": mostly("contains", "regex", "equals", "does_not_contain", None),
-        "value": mostly("", "v", None),
-        "pattern": mostly("p", None),
-        "prompt": mostly("is it", None),
-        "assertion": mostly("a", None),
-        "tool_name": mostly("t", None),
-        "arguments": mostly({"a": [1, None, {"b": True}]}, {}, None),
-        "nested": mostly("exact", "subset", None),
-        "max_calls": mostly(2, None),
-        "options": mostly({"a": 1}, None),
-        "patern": JUNK,
-    },
-)
-STEPS = st.fixed_dictionaries(
-    {"input": mostly("i", "")},
-    optional={
-        "graders": st.lists(GRADERS, max_size=2) | JUNK,
-        "constraints": mostly({"a": 1}, None),
-    },
-)
-DATASETS = st.fixed_dictionaries(
-    {"type": mostly("csv", "jsonl"), "source": mostly("rows.csv")},
-    optional={"input_column": mostly("q"), "output_column": mostly("a"), "colum": JUNK},
-)
-SCENARIOS = st.fixed_dictionaries(
-    {"name": mostly("s")},
-    optional={"steps": st.lists(STEPS, max_size=2) | JUNK, "dataset": DATASETS | JUNK},
-)
-MANIFESTS = st.fixed_dictionaries(
-    {
-        "manifest_version": mostly("v1"),
-        "name": mostly("n"),
-        "target": mostly("t"),
-        "scenarios": st.lists(SCENARIOS, max_size=2) | JUNK,
-    },
-    optional={"require_capabilities": mostly(True, False)},
-)
+    assert_same_verdicts("tool-call", is_call, changed(RESULT["tool_calls"][0]))
 
 
 def is_read(manifest: Any) -> bool:
@@ -206,28 +153,8 @@ def is_read(manifest: Any) -> bool:
     return True
 
 
-@given(MANIFESTS | GRADERS.map(with_grader))
-def test_a_manifest_is_valid_by_its_schema_where_it_is_read(manifest: Any) -> None:
-    assert is_valid("manifest", manifest) == is_read(manifest)
-
-
-CALLS = st.fixed_dictionaries(
-    {}, optional={"name": mostly("renew"), "arguments": mostly({"a": 1}), "id": JUNK}
-)
-RESULTS = st.fixed_dictionaries(
-    {"status": mostly("done", "paused")},
-    optional={
-        "public_output": mostly("o", None),
-        "evaluation_context": mostly("c", None),
-        "private_thought": mostly("c", None),
-        "logs": mostly("l", None),
-        "tool_calls": st.lists(CALLS | JUNK, max_size=2) | st.none() | JUNK,
-        "usage": st.none()
-        | JUNK
-        | st.dictionaries(st.sampled_from(["input_tokens", "total_tokens", "cost"]), mostly(3)),
-        "other": JUNK,
-    },
-)
+def is_call(call: Any) -> bool:
+    return is_result({"status": "done", "tool_calls": [call]})
 
 
 def is_result(result: Any) -> bool:
@@ -238,16 +165,6 @@ def is_result(result: Any) -> bool:
     return True
 
 
-@given(RESULTS | JUNK)
-def test_a_steps_result_is_valid_by_its_schema_where_it_is_read(result: Any) -> None:
-    assert is_valid("agent-result", result) == is_result(result)
-
-
-@given(CALLS | JUNK)
-def test_a_tool_call_is_valid_by_its_schema_where_it_is_read(call: Any) -> None:
-    assert is_valid("tool-call", call) == is_result({"status": "done", "tool_calls": [call]})
-
-
 def test_written_reports_are_valid_by_their_schemas() -> None:
     polite = attrs.evolve(POLITE, usage={"input_tokens": 3})
     report = a_report(ScenarioReport(name="a", steps=(polite,)), CRASHED, hours(0, passed=False))
@@ -256,24 +173,18 @@ def test_written_reports_are_valid_by_their_schemas() -> None:
     validator("audit").validate(report.audit)
 
 
-@pytest.mark.parametrize(
-    ("model", "path"),
-    [
-        (RunReport, ()),
-        (ScenarioReport, ("scenarios",)),
-        (StepReport, ("scenarios", "steps")),
-        (Check, ("scenarios", "steps", "checks")),
-    ],
-)
-def test_the_reports_schema_names_every_field_and_says_which_are_ours(
-    model: Any, path: tuple[str, ...]
-) -> None:
+def test_the_reports_schema_names_every_field_and_says_which_are_ours() -> None:
     schema = json.loads(schema_text("report"))
-    for name in path:
-        schema = schema["properties"][name]["items"]
     derived = {"report_version", "passed", "total", "failed", "checks_passed", "checks_total"}
     names = {"expected": "wanted", "actual": "saw"}  # of a check, in JSON
-    fields = {names.get(each.name, each.name) for each in attrs.fields(model)}
-    assert fields <= set(schema["properties"]) <= fields | derived
-    ours = {name for name, value in schema["properties"].items() if value.get("x-eca")}
-    assert not ours & set(schema["required"])
+    for model, key in (
+        (RunReport, ""),
+        (ScenarioReport, "scenarios"),
+        (StepReport, "steps"),
+        (Check, "checks"),
+    ):
+        schema = schema["properties"][key]["items"] if key else schema
+        fields = {names.get(each.name, each.name) for each in attrs.fields(model)}
+        assert fields <= set(schema["properties"]) <= fields | derived
+        ours = {name for name, value in schema["properties"].items() if value.get("x-eca")}
+        assert not ours & set(schema["required"])

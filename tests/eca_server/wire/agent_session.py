@@ -37,11 +37,11 @@ class Agent(Stranger):
         return int(peak[1]) * 1024
 
     def largest_frame(self) -> int:
-        """Bytes of the largest message that came."""
+        """Return the bytes of the largest message that came."""
         return max(len(json.dumps(value, ensure_ascii=False).encode()) for value in self.seen)
 
     def largest_request(self) -> int:
-        """Bytes of the largest request to the model, if there was one."""
+        """Return the bytes of the largest request to the model, if there was one."""
         return max((len(json.dumps(each.body)) for each in self.provider.requests), default=0)
 
 
@@ -56,11 +56,6 @@ def order(contents: Sequence[Content]) -> list[str]:
         for before, kind in zip(["", *kinds], kinds, strict=False)
         if (before, kind) != ("toolCallPrepare", "toolCallPrepare")
     ]
-
-
-def of_call(contents: Sequence[Content], call: Content) -> list[str]:
-    """Return the contents of one call."""
-    return order([each for each in contents if each.get("id") == call["id"]])
 
 
 def ends(contents: Sequence[Content]) -> list[Content]:

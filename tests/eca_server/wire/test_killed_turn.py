@@ -1,13 +1,13 @@
-"""A server that is killed inside a turn: the next one has what was said until then, and a mark."""
+"""A server that is killed: the next one has what was said until then, and a mark."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
+import math
+import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import (
+    ReceivedRequest,
+    Reply,
     ThreadedProvider,
     finish,
     hang,
     provider_in_thread,
     reply,
     tool_call,
+    usage,
 )
 from eca_server.agent.chat.replay import CUT_OFF
 from eca_server.agent.chat.store.running import CUT_OFF as MARK
@@ -29,9 +32,11 @@ from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.editor import provider_config
 from tests.eca_server.conftest import Start
 from tests.eca_server.stranger import Stranger, content_of
+from tests.eca_server.wire.real_job import call
 
-CHAT = {"chatId": "c"}
 SECONDS = 30.0
+ECHO = {"model": "simulator/echo"}
+TRUSTED = {"model": "simulator/script", "trust": True}
 (NOTE,) = (part.text for part in MARK.parts if isinstance(part, TextPart))
 
 
@@ -45,17 +50,6 @@ def opened(start_server: Start, project: Path, **config: Any) -> Stranger:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
-
-
-def prompted(server: Stranger, *lines: str, **params: Any) -> None:
-    model = {"model": "simulator/script", "trust": True}
-    server.ask("chat/prompt", {**CHAT, "message": "\n".join(lines), **model, **params})
-
-
-def until_content(server: Stranger, **members: Any) -> dict[str, Any]:
-    """Read until a content with these members comes; that content."""
-    came = server.until(lambda each: members.items() <= content_of(each).items())
-    return content_of(came[-1])
 
 
 def rows(home: Path, table: str) -> list[tuple[Any, ...]]:
@@ -75,7 +69,7 @@ def until_stored(home: Path, table: str, text: str = "") -> None:
 
 
 def kill(server: Stranger) -> None:
-    os.kill(server.pid, signal.SIGKILL)
+    server.kill()
     server.process.wait()
 
 
@@ -83,53 +77,44 @@ def shown(server: Stranger, chat: str = "c") -> list[tuple[str, str]]:
     """Open a chat: role, and text without blank lines or type of each of its contents."""
     begun = len(server.seen)
     assert server.result("chat/open", {"chatId": chat})["found"]
-    contents = [
-        (each["params"]["role"], content_of(each))
-        for each in server.seen[begun:]
-        if each.get("method") == "chat/contentReceived"
-    ]
+    received = [m for m in server.seen[begun:] if m.get("method") == "chat/contentReceived"]
     return [
-        (role, content.get("text", "").lstrip("\n") or content["type"])
-        for role, content in contents
+        (m["params"]["role"], content_of(m).get("text", "").lstrip("\n") or content_of(m)["type"])
+        for m in received
     ]
 
 
-MOMENTS: dict[str, tuple[tuple[str, ...], dict[str, Any], str, list[tuple[str, str]]]] = {
-    "before the first token": (("wait forever",), {"type": "progress"}, "", []),
-    "in a text": (
-        ("say half an answer", "wait forever"),
-        {"type": "text"},
-        "half an answer",
-        [("assistant", "half an answer")],
-    ),
-    "in a thought": (
-        ("think half a thought", "wait forever"),
-        {"type": "reasonText"},
-        "half a thought",
-        [
-            ("assistant", "reasonStarted"),
-            ("assistant", "half a thought"),
-            ("assistant", "reasonFinished"),
-        ],
-    ),
-}
+def content_id(messages: list[Any]) -> str:
+    """Return the first content id of a prompt."""
+    ids = (content_of(each).get("contentId") for each in messages)
+    return next(each for each in ids if each)
+
+
+THOUGHT = ("reasonStarted", "half a thought", "reasonFinished")
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    ("lines", "kind", "stored", "answered"),
+    [
+        (("say half an answer", "wait forever"), "text", "half an answer", ("half an answer",)),
+        (("think half a thought", "wait forever"), "reasonText", "half a thought", THOUGHT),
+        (("wait forever",), "progress", "", ()),
+    ],
+)
 def test_of_a_killed_turn_prompt_and_partial_answer_are_left_with_a_mark(
-    start_server, tmp_path, project, moment
+    start_server, tmp_path, project, lines, kind, stored, answered
 ):
-    lines, comes, stored, answered = MOMENTS[moment]
     server = opened(start_server, project)
-    prompted(server, *lines)
-    until_content(server, **comes)
+    server.send_prompt("\n".join(lines), **TRUSTED)
+    server.expect_content(kind)
     until_stored(tmp_path, "running_piece" if stored else "running_turn", stored)
     kill(server)
     second = opened(start_server, project)
     (listed,) = second.result("chat/list")["chats"]
     assert (listed["id"], listed["title"]) == ("c", " ".join(lines))
-    expected = [("user", "\n".join(lines)), *answered, ("system", CUT_OFF)]
+    answer = [("assistant", each) for each in answered]
+    expected = [("user", "\n".join(lines)), *answer, ("system", CUT_OFF)]
     assert shown(second) == expected
     assert shown(second) == expected
     kill(second)
@@ -139,134 +124,221 @@ def test_of_a_killed_turn_prompt_and_partial_answer_are_left_with_a_mark(
     assert not list(tmp_path.rglob("chats.sqlite.turns-*"))
 
 
-@pytest.fixture
-def provider() -> Iterator[ThreadedProvider]:
-    script = [reply("half an ", "answer", hang())]
-    with provider_in_thread(script, otherwise=reply("the end")) as running:
-        yield running
-
-
 def sent(provider: ThreadedProvider) -> list[tuple[str, str]]:
-    """Role and text of the messages in the last request."""
+    """Return role and text of the messages in the last request."""
     messages = provider.requests[-1].body["messages"]
     return [(each["role"], str(each.get("content"))) for each in messages[1:]]
 
 
-def turn(server: Stranger, text: str, **params: Any) -> str:
-    """A whole turn; the content id of its prompt."""
-    begun = len(server.seen)
-    server.ask("chat/prompt", {**CHAT, "message": text, **params})
-    server.expect_finished()
-    ids = (content_of(each).get("contentId") for each in server.seen[begun:])
-    return next(each for each in ids if each)
-
-
 @pytest.mark.long
 def test_the_next_prompt_is_sent_behind_the_partial_answer_and_a_note(
-    start_server, tmp_path, project, provider
+    start_server, tmp_path, project
 ):
-    config = provider_config(provider.url)
-    server = opened(start_server, project, **config)
-    server.ask("chat/prompt", {**CHAT, "message": "a question"})
-    until_stored(tmp_path, "running_piece", "half an answer")
-    kill(server)
-    second = opened(start_server, project, **config)
-    later = turn(second, "go on")
-    first, answer, last = sent(provider)
-    assert first[0] == "user"
-    assert "a question" in first[1]
-    assert answer == ("assistant", "half an answer")
-    assert last[0] == "user"
-    assert NOTE in last[1]
-    assert "go on" in last[1]
-    cut_off = [("user", "a question"), ("assistant", "half an answer"), ("system", CUT_OFF)]
-    assert shown(second) == [*cut_off, ("user", "go on"), ("assistant", "the end")]
+    script = [reply("half an ", "answer", hang())]
+    with provider_in_thread(script, otherwise=reply("the end")) as provider:
+        config = provider_config(provider.url)
+        server = opened(start_server, project, **config)
+        server.send_prompt("a question")
+        until_stored(tmp_path, "running_piece", "half an answer")
+        kill(server)
+        second = opened(start_server, project, **config)
+        later = content_id(second.turn("go on"))
+        first, answer, last = sent(provider)
+        assert (first[0], answer, last[0]) == ("user", ("assistant", "half an answer"), "user")
+        assert "a question" in first[1]
+        assert NOTE in last[1]
+        assert "go on" in last[1]
+        cut_off = [("user", "a question"), ("assistant", "half an answer"), ("system", CUT_OFF)]
+        assert shown(second) == [*cut_off, ("user", "go on"), ("assistant", "the end")]
 
-    turn(second, "/resume 1", chatId="d")
-    turn(second, "and here", chatId="d")
-    assert [words for _, words in sent(provider)[:2]] == [first[1], "half an answer"]
-    assert NOTE in sent(provider)[2][1]
+        second.turn("/resume 1", chat="d")
+        second.turn("and here", chat="d")
+        assert [words for _, words in sent(provider)[:2]] == [first[1], "half an answer"]
+        assert NOTE in sent(provider)[2][1]
 
-    second.result("chat/fork", {**CHAT, "contentId": later})
-    forks = [
-        each["params"]["chatId"] for each in second.seen if each.get("method") == "chat/opened"
-    ]
-    assert shown(second, forks[-1])[:3] == cut_off
+        fork = second.result("chat/fork", {"chatId": "c", "contentId": later})["chatId"]
+        assert shown(second, fork)[:3] == cut_off
 
-    second.result("chat/rollback", {**CHAT, "contentId": later})
-    assert shown(second) == cut_off
-    turn(second, "/compact")
-    assert NOTE not in str(sent(provider)[-1]) or "<conversation>" in str(sent(provider)[-1])
-    turn(second, "after that")
-    assert "half an answer" not in str(sent(provider))
-    kill(second)
-    third = opened(start_server, project, **config)
-    assert shown(third)[:3] == cut_off
-    ids = [content_of(each).get("contentId") for each in third.seen]
-    third.result("chat/rollback", {**CHAT, "contentId": next(each for each in ids if each)})
-    assert [each["id"] for each in third.result("chat/list")["chats"]].count("c") == 0
+        second.result("chat/rollback", {"chatId": "c", "contentId": later})
+        assert shown(second) == cut_off
+        second.turn("/compact")
+        assert NOTE not in str(sent(provider)[-1]) or "<conversation>" in str(sent(provider)[-1])
+        second.turn("after that")
+        assert "half an answer" not in str(sent(provider))
+        kill(second)
+        third = opened(start_server, project, **config)
+        assert shown(third)[:3] == cut_off
+        third.result("chat/rollback", {"chatId": "c", "contentId": content_id(third.seen)})
+        assert [each["id"] for each in third.result("chat/list")["chats"]].count("c") == 0
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.parametrize("waits_for", ["the tool", "an approval"])
+@pytest.mark.parametrize("waits_for", ["an approval", "the tool"])
 def test_finished_calls_are_left_with_their_results_and_the_cut_off_one_says_so(
     start_server, tmp_path, project, waits_for
 ):
     (project / "file").write_text("what is in the file")
     pid = project / "pid"
+    command = {"command": f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000"}
     calls = [
         tool_call("eca_read_file", json.dumps({"path": "file"}), call_id="p0", index=0),
-        tool_call(
-            "eca_shell_command",
-            json.dumps({"command": f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000"}),
-            call_id="p1",
-            index=1,
-        ),
+        tool_call("eca_shell_command", json.dumps(command), call_id="p1", index=1),
     ]
     script = [reply("I look. ", *calls, finish("tool_calls"))]
     with provider_in_thread(script, otherwise=reply("the end")) as provider:
         config = provider_config(provider.url)
         server = opened(start_server, project, **config)
         trust = waits_for == "the tool"
-        server.ask("chat/prompt", {**CHAT, "message": "look", "trust": trust})
+        server.send_prompt("look", trust=trust)
         until_stored(tmp_path, "running_piece", "what is in the file")
         deadline = time.monotonic() + SECONDS
         while trust and not pid.exists():
             assert time.monotonic() < deadline
             time.sleep(0.02)
         kill(server)
-        if trust:
-            os.kill(int(pid.read_text()), signal.SIGKILL)
         second = opened(start_server, project, **config)
         contents = shown(second)
         assert contents[:2] == [("user", "look"), ("assistant", "I look. ")]
         assert contents[-1] == ("system", CUT_OFF)
-        ended = [
-            content_of(each) for each in second.seen if content_of(each).get("type") == "toolCalled"
-        ]
+        contents = map(content_of, second.seen)
+        ended = [each for each in contents if each.get("type") == "toolCalled"]
         assert [each["error"] for each in ended] == [False, True]
-        assert "what is in the file" in str(ended[0]["outputs"])
-        assert UNKNOWN_RESULT in str(ended[1]["outputs"])
-        turn(second, "go on")
-        roles = [role for role, _ in sent(provider)]
+        second.turn("go on")
+        messages = sent(provider)
+        roles = [role for role, _ in messages]
         assert roles == ["user", "assistant", "tool", "tool", "user"]
-        assert "what is in the file" in sent(provider)[2][1]
-        assert UNKNOWN_RESULT in sent(provider)[3][1]
-        assert NOTE in sent(provider)[4][1]
+        for place, text in enumerate(("what is in the file", UNKNOWN_RESULT)):
+            assert text in str(ended[place]["outputs"])
+            assert text in messages[2 + place][1]
+        assert NOTE in messages[4][1]
 
 
 def test_the_files_of_a_killed_turn_are_put_back_with_it(start_server, tmp_path, project):
     (project / "file").write_text("as it was")
     server = opened(start_server, project)
     write = json.dumps({"path": "file", "content": "new"})
-    prompted(server, f"call eca_write_file {write}", "say written", "wait forever")
+    server.send_prompt(f"call eca_write_file {write}\nsay written\nwait forever", **TRUSTED)
     until_stored(tmp_path, "running_piece", "written")
     assert (project / "file").read_text() == "new"
     kill(server)
     second = opened(start_server, project)
     assert shown(second)[-1] == ("system", CUT_OFF)
-    ids = [content_of(each).get("contentId") for each in second.seen]
-    second.result("chat/rollback", {**CHAT, "contentId": next(each for each in ids if each)})
+    second.result("chat/rollback", {"chatId": "c", "contentId": content_id(second.seen)})
     assert (project / "file").read_text() == "as it was"
     assert second.result("chat/list")["chats"] == []
     assert rows(tmp_path, "message") == []
+
+
+def is_for_summary(request: ReceivedRequest) -> bool:
+    return "Summarize a conversation" in request.body["messages"][0]["content"]
+
+
+def answer_or_summarize(request: ReceivedRequest) -> Reply:
+    words = "THE SUMMARY" if is_for_summary(request) else "an answer"
+    is_full = str(request.body["messages"][-1]["content"]).endswith("much")
+    return reply(words, finish("stop"), usage(9000 if is_full else 10, 5))
+
+
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("prompt", ["a second prompt", "/compact"])
+def test_a_compacted_chat_continues_from_its_summary_after_a_kill(start_server, project, prompt):
+    with provider_in_thread(answer_or_summarize) as provider:
+        config = provider_config(provider.url)
+        config["providers"]["p"]["models"]["m"] = {"limit": {"context": 10_000, "output": 1000}}
+        first = opened(start_server, project, **config)
+        first.say("a first prompt, and much")
+        assert "The chat was compacted" in first.say(prompt)
+        kill(first)
+        second = opened(start_server, project, **config)
+        second.say("a last prompt")
+        last = sent(provider)
+        second.say("/resume 1", chat="resumed")
+        second.say("another prompt", chat="resumed")
+        resumed = sent(provider)
+    assert sum(map(is_for_summary, provider.requests)) == 1
+    for messages in (last, resumed):
+        assert "THE SUMMARY" in messages[0][1]
+        assert "a first prompt" not in str(messages)
+    assert last[-1][1].endswith("a last prompt")
+    assert resumed[-1] == ("user", "another prompt")
+    if prompt == "a second prompt":
+        assert last[0][1].endswith("a second prompt")
+        assert last[1:] == [("assistant", "an answer"), ("user", "a last prompt")]
+
+
+def stored_bytes(home: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in home.rglob("chats.sqlite*"))
+
+
+def test_of_a_deleted_chat_no_text_is_left_in_any_file(start_server, tmp_path, project):
+    (project / "file").write_text("a secret in a file")
+    server = opened(start_server, project)
+    server.say("a secret that must go", **ECHO)
+    edit = {"path": "file", "original_content": "in a", "new_content": "out of the"}
+    server.turn(f"call eca_edit_file {json.dumps(edit)}", **TRUSTED)
+    assert (project / "file").read_text() == "a secret out of the file"
+    assert b"a secret that must go" in stored_bytes(tmp_path)
+    assert b"a secret in a file" in stored_bytes(tmp_path)
+    server.result("chat/delete", {"chatId": "c"})
+    assert "Tokens of all requests of this chat: 0" in server.say("/costs", **ECHO)
+    assert server.leave() == 0
+    assert stored_bytes(tmp_path)
+    assert b"secret" not in stored_bytes(tmp_path)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
+
+
+def kill_in_rollback(
+    start_server: Start, project: Path, until: Callable[[], bool], *, files: int
+) -> list[str]:
+    """Kill a server that rolls changes of files back; return the messages of the next one."""
+    (project / "old").mkdir(parents=True)
+    for number in range(files // 2):
+        (project / "old" / f"{number}").write_text(f"{number} as it was")
+    before = tree(project)
+    steps = [call("write_file", path=f"old/{n}", content="new") for n in range(files // 2)]
+    steps.append(call("move_file", source="old", destination="moved"))
+    steps += [call("write_file", path=f"moved/{n}", content="newer") for n in range(files)]
+    server = opened(start_server, project)
+    rollback = {"chatId": "c", "contentId": content_id(server.turn("\n".join(steps), **TRUSTED))}
+    after = tree(project)
+    server.ask("chat/rollback", rollback)
+    ending = time.monotonic() + SECONDS
+    while not until():
+        assert time.monotonic() < ending, "the rollback does not come so far"
+    kill(server)
+    second = opened(start_server, project)
+    found = second.result("chat/open", {"chatId": "c"})
+    if tree(project) == after and found["found"]:  # it had not begun
+        second.result("chat/rollback", rollback)
+    assert tree(project) == before
+    assert not list(project.rglob("*.tmp"))
+    assert second.result("chat/list")["chats"] == []
+    return [m["params"]["message"] for m in second.seen if m.get("method") == "$/showMessage"]
+
+
+def test_a_rollback_that_was_killed_is_finished_by_the_next_server(start_server, tmp_path):
+    messages: list[str] = []
+    for files in (8, 40):  # a machine that is busy may come too late for few
+        project = tmp_path / f"of {files} files"
+        last = project / "moved" / f"{files - 1}"
+        messages = messages or kill_in_rollback(
+            start_server, project, lambda last=last: not last.exists(), files=files
+        )
+    assert messages == ["An interrupted rollback was finished."]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rollback_may_be_killed_at_any_moment(start_server, project, seed):
+    ending = math.inf
+
+    def is_late() -> bool:
+        nonlocal ending
+        ending = min(ending, time.monotonic() + random.Random(seed).uniform(0, 0.2))
+        return time.monotonic() > ending
+
+    kill_in_rollback(start_server, project, is_late, files=20)

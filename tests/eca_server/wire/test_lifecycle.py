@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +14,22 @@ from tests.eca_server.stranger import code_of, message
 
 
 def shown(messages: list[Any]) -> list[tuple[str, str]]:
-    return [
-        (seen["params"]["type"], seen["params"]["message"])
-        for seen in messages
-        if seen.get("method") == "$/showMessage"
-    ]
+    shown = [each["params"] for each in messages if each.get("method") == "$/showMessage"]
+    return [(params["type"], params["message"]) for params in shown]
+
+
+def welcome(folder: Path, words: str) -> Path:
+    """Write a configuration with a welcome into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({"welcomeMessage": words}))
+    return folder / "config.json"
 
 
 @pytest.mark.requirement(
-    "LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24",
-    "ARROW:initialization-1", "ARROW:initialization-2", "ARROW:initialization-3",
-    "ARROW:shutdown-1", "ARROW:shutdown-2", "ARROW:shutdown-3",
-)  # fmt: skip
+    *("LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24"),
+    *(f"ARROW:initialization-{number}" for number in (1, 2, 3)),
+    *(f"ARROW:shutdown-{number}" for number in (1, 2, 3)),
+)
 def test_a_connection_is_opened_once_and_closed_once(server):
     server.tell("initialized")
     server.stop("1")
@@ -31,8 +38,7 @@ def test_a_connection_is_opened_once_and_closed_once(server):
     result = server.initialize()
     assert isinstance(result["chatWelcomeMessage"], str)
     assert code_of(server.answer(server.ask("initialize", {"capabilities": {}}))) == -32600
-    shutdown = server.answer(server.ask("shutdown"))
-    assert shutdown["result"] is None
+    assert server.result("shutdown") is None
     for method in ("shutdown", "initialize", "chat/queryCommands", "no/such"):
         assert code_of(server.answer(server.ask(method, {}))) == -32600
     server.tell("exit")
@@ -40,46 +46,30 @@ def test_a_connection_is_opened_once_and_closed_once(server):
 
 
 @pytest.mark.requirement("W-10b", "W-10c", "LIFE-13")
-def test_nothing_is_written_before_the_answer_to_initialize(server):
-    early = [
-        message("chat/queryContext", {"chatId": "c"}, request_id="early"),
-        message(
-            "chat/prompt", {"chatId": "c", "message": "hi", "model": "no/such"}, request_id="prompt"
-        ),
-    ]
+def test_nothing_is_written_before_the_answer_and_nothing_unasked_before_initialized(server):
+    prompt = {"chatId": "c", "message": "hi", "model": "no/such"}
     server.send(
-        message("initialize", {"workspaceFolders": [{"uri": "ftp://x"}]}, request_id=0), *early
+        message("initialize", {"workspaceFolders": [{"uri": "ftp://x"}]}, request_id=0),
+        message("chat/queryContext", {"chatId": "c"}, request_id="early"),
+        message("chat/prompt", prompt, request_id="prompt"),
     )
     server.answer("prompt")
     server.expect_finished()
     assert server.seen[0]["id"] == 0
     assert set(server.seen[0]["result"]) == {"chatWelcomeMessage"}
     assert {seen["id"] for seen in server.seen if "method" not in seen} == {0, "early", "prompt"}
-    unasked = {seen["method"] for seen in server.seen if "method" in seen}
-    assert unasked == {"chat/contentReceived"}
-
-
-def test_requests_are_served_without_initialized(server):
-    server.result("initialize", {})
-    chat = server.prompt("say hello")
-    assert chat
-    server.expect_finished()
-    assert "config/updated" not in {seen.get("method") for seen in server.seen}
+    assert {seen["method"] for seen in server.seen if "method" in seen} == {"chat/contentReceived"}
 
 
 @pytest.mark.requirement(
-    "W-11c", "LIFE-14", "LIFE-15", "CONF-1", "CONF-2", "CONF-6", "CONF-7", "CONF-8",
-    "ARROW:initialization-4", "ARROW:initialization-5",
-)  # fmt: skip
+    *("W-11c", "LIFE-14", "LIFE-15", "CONF-1", "CONF-2", "CONF-6", "CONF-7", "CONF-8"),
+    *("ARROW:initialization-4", "ARROW:initialization-5"),
+)
 def test_what_follows_initialized(server):
     introduction = server.introduced()
     server.settle()
-    assert [seen["method"] for seen in introduction] == [
-        "$/progress",
-        "config/updated",
-        "tool/serverUpdated",
-        "$/progress",
-    ]
+    methods = ["$/progress", "config/updated", "tool/serverUpdated", "$/progress"]
+    assert [seen["method"] for seen in introduction] == methods
     start, config, native, finish = (seen["params"] for seen in introduction)
     assert (start["type"], finish["type"]) == ("start", "finish")
     assert start["taskId"] == finish["taskId"]
@@ -87,12 +77,7 @@ def test_what_follows_initialized(server):
     assert finish["title"]
     chat = config["chat"]
     assert set(chat) == {
-        "models",
-        "selectModel",
-        "behaviors",
-        "selectBehavior",
-        "agents",
-        "selectAgent",
+        *("models", "selectModel", "behaviors", "selectBehavior", "agents", "selectAgent"),
         "welcomeMessage",
     }
     assert chat["selectModel"] in chat["models"]
@@ -109,32 +94,28 @@ def test_what_follows_initialized(server):
         assert isinstance(tool["disabled"], bool)
 
 
-@pytest.mark.requirement("LIFE-8")
-def test_the_first_behaviour_is_the_one_the_client_asked_for(server):
-    introduction = server.introduced(initializationOptions={"chatBehavior": "plan"})
-    assert introduction[1]["params"]["chat"]["selectBehavior"] == "plan"
-
-
-@pytest.mark.requirement("W-15a", "W-15d", "LIFE-10")
-def test_folders_that_give_no_root_are_named(start_server, tmp_path):
-    server = start_server()
-    good = tmp_path / "with space"
-    (good / ".eca").mkdir(parents=True)
-    (good / ".eca" / "config.json").write_text('{"welcomeMessage": "from the root"}')
-    (tmp_path / "project" / ".eca").mkdir()
-    (tmp_path / "project" / ".eca" / "config.json").write_text('{"welcomeMessage": "from the cwd"}')
+@pytest.mark.requirement("W-15a", "W-15c", "W-15d", "LIFE-8", "LIFE-10")
+def test_only_workspace_folders_are_roots_and_those_that_give_none_are_named(
+    start_server, tmp_path
+):
+    good, project = tmp_path / "with space", tmp_path / "project"
+    welcome(good / ".eca", "from the root")
+    welcome(project / ".eca", "from the cwd")
+    trusted = {"workspaceTrusted": True, "chatBehavior": "plan"}
+    rootless = start_server()
+    rootless.introduced(workspaceFolders=None, initializationOptions=trusted)
+    assert "from the cwd" not in str(rootless.seen)
     folders = [
         {"uri": "vscode-remote://ssh/home/x", "name": "remote"},
         {"uri": (tmp_path / "missing").as_uri(), "name": "missing"},
         {"uri": f"file://localhost{good.as_uri().removeprefix('file://')}", "name": "good"},
     ]
+    server = start_server()
     introduction = server.introduced(
-        workspaceFolders=folders,
-        rootUri=(tmp_path / "project").as_uri(),
-        initializationOptions={"workspaceTrusted": True},
+        workspaceFolders=folders, rootUri=project.as_uri(), initializationOptions=trusted
     )
     chat = next(e["params"]["chat"] for e in introduction if e.get("method") == "config/updated")
-    assert chat["welcomeMessage"] == "from the root"
+    assert (chat["welcomeMessage"], chat["selectBehavior"]) == ("from the root", "plan")
     server.settle()
     remote, missing = shown(server.seen)
     assert remote[0] == missing[0] == "warning"
@@ -142,28 +123,20 @@ def test_folders_that_give_no_root_are_named(start_server, tmp_path):
     assert "missing" in missing[1]
 
 
-@pytest.mark.requirement("W-15c")
-def test_the_current_folder_is_no_root(start_server, tmp_path):
-    server = start_server()
-    (tmp_path / "project" / ".eca").mkdir()
-    (tmp_path / "project" / ".eca" / "config.json").write_text('{"welcomeMessage": "from the cwd"}')
-    assert server.initialize(workspaceFolders=None)["chatWelcomeMessage"] != "from the cwd"
-
-
 @pytest.mark.requirement("GEN-1")
 def test_a_broken_configuration_is_reported_with_source_line_and_key(start_server, tmp_path):
-    home = tmp_path / ".config" / "eca"
-    home.mkdir(parents=True)
-    (home / "config.json").write_text('{\n  "defaultModel": 7,\n  "welcomeMessage": "Hello"\n}\n')
+    file = welcome(tmp_path / ".config" / "eca", "")
+    file.write_text('{\n  "defaultModel": 7,\n  "welcomeMessage": "Hello"\n}\n')
     server = start_server(env={"ECA_CONFIG": '{"chat": {"title": "yes"},\n oops'})
-    assert server.initialize()["chatWelcomeMessage"] == "Hello"
+    options = {"protocolRevision": "tomorrow"}
+    assert server.initialize(initializationOptions=options)["chatWelcomeMessage"] == "Hello"
     server.settle()
-    kinds, texts = zip(*shown(server.seen), strict=True)
-    assert set(kinds) == {"error"}
-    (inline,) = [text for text in texts if text.startswith("ECA_CONFIG:2")]
-    assert inline
-    (file,) = [text for text in texts if text.startswith(f"{home / 'config.json'}:2")]
-    assert "defaultModel" in file
+    texts = {text.partition(": ")[0]: text for _, text in shown(server.seen)}
+    assert any(place.startswith("ECA_CONFIG:2") for place in texts)
+    (of_file,) = [text for place, text in texts.items() if place.startswith(f"{file}:2")]
+    assert "defaultModel" in of_file
+    (of_option,) = [text for text in texts.values() if "'tomorrow'" in text]
+    assert "2025-06, 2025-09, 2025-10, current" in of_option
 
 
 OCTOBER = {"codeAssistant": {"chat": True}}
@@ -193,24 +166,34 @@ def test_the_edition_is_forced_or_shown_by_what_the_client_announces(
 
 @pytest.mark.requirement("FIELD:InitializeResponse.globalConfigPath")
 def test_the_file_that_is_read_is_named_by_its_absolute_path(start_server, tmp_path):
-    home = tmp_path / "config"
-    (home / "eca").mkdir(parents=True)
-    (home / "eca" / "config.json").write_text('{"welcomeMessage": "mine"}')
-    server = start_server(env={"XDG_CONFIG_HOME": str(home)})
+    file = welcome(tmp_path / "config" / "eca", "mine")
+    server = start_server(env={"XDG_CONFIG_HOME": str(tmp_path / "config")})
     result = server.initialize(capabilities=TODAY)
-    assert result == {
-        "chatWelcomeMessage": "mine",
-        "globalConfigPath": str(home / "eca" / "config.json"),
-    }
-    own = tmp_path / "own.json"
-    own.write_text('{"welcomeMessage": "own"}')
+    assert result == {"chatWelcomeMessage": "mine", "globalConfigPath": str(file)}
+    own = welcome(tmp_path / "own", "own")
     server = start_server(command=(*SERVE, "--config-file", str(own)))
     assert server.initialize(capabilities=TODAY)["globalConfigPath"] == str(own)
 
 
-def test_an_unknown_edition_is_reported_in_plain_text(server):
-    server.initialize(initializationOptions={"protocolRevision": "tomorrow"})
-    server.settle()
-    ((_, text),) = shown(server.seen)
-    assert "'tomorrow'" in text
-    assert "2025-06, 2025-09, 2025-10, current" in text
+BROKEN = """
+import sys
+from eca_server.agent.chat.chats import Chats
+from eca_server.cli.main import run
+def delete(self, chat_id):
+    raise KeyError('the secret of the house')
+Chats.delete = delete
+sys.exit(run(['server']))
+"""
+
+
+@pytest.mark.requirement("BASE-27")
+def test_a_bug_of_our_own_is_32603_and_reported_to_the_log_only(start_server, tmp_path):
+    (tmp_path / "broken.py").write_text(BROKEN)
+    command = (sys.executable, "-P", str(tmp_path / "broken.py"))
+    server = start_server(command=command, may_log_tracebacks=True)
+    server.initialize()
+    answer = server.answer(server.ask("chat/delete", {"chatId": "1"}))
+    assert code_of(answer) == -32603
+    assert not [word for word in ("secret", "KeyError") if word in str(answer)]
+    assert server.result("chat/queryContext") == {"contexts": []}
+    assert "the secret of the house" in server.errors

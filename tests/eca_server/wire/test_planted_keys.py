@@ -1,4 +1,4 @@
-"""A key, whichever way it comes in, is in the requests to its provider and nowhere else.
+"""A key, from whatever source it comes, is in the requests to its provider and nowhere else.
 
 The real process at its most talkative: the log at `debug`, a provider that quotes what it was sent,
 a child that prints its environment, every command that reports something.
@@ -7,6 +7,7 @@ a child that prints its environment, every command that reports something.
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.eca_server.conftest import SERVE
 KEY = "planted/key+that=looks~like.none-0123456789"
 REFRESH = "planted/refresh+0123456789"
 
-LoginAccessConfig = Callable[[dict[str, Any], Path], dict[str, str]]
+Source = Callable[[dict[str, Any], Path], dict[str, str]]
 """Puts the key where it comes from: into the provider's settings, a file, or these variables."""
 
 
@@ -60,50 +61,33 @@ def header(provider: dict[str, Any], _: Path) -> dict[str, str]:
 
 
 def login(_provider: dict[str, Any], home: Path) -> dict[str, str]:
-    tokens = {
-        "access": KEY,
-        "refresh": REFRESH,
-        "expiresAt": None,
-        "obtainedAt": 1.0,
-        "clientId": "ours",
-        "tokenUrl": "http://127.0.0.1:1/token",
-    }
+    tokens = {"access": KEY, "refresh": REFRESH, "expiresAt": None, "obtainedAt": 1.0}
+    client = {"clientId": "ours", "tokenUrl": "http://127.0.0.1:1/token"}
     folder = home / "data" / "eca-python"
     folder.mkdir(parents=True)
-    content = {"version": 1, "providers": {"p": tokens}}
+    content = {"version": 1, "providers": {"p": tokens | client}}
     (folder / "logins.json").write_text(json.dumps(content))
     return {"XDG_DATA_HOME": str(home / "data")}
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        configured,
-        login,
-        *(
-            pytest.param(way, marks=pytest.mark.long)
-            for way in (
-                named_variable,
-                providers_variable,
-                variable_in_text,
-                file_in_text,
-                netrc,
-                header,
-            )
-        ),
-    ],
+def pasted(_provider: dict[str, Any], _: Path) -> dict[str, str]:
+    return {}
+
+
+SOURCES = (
+    *(configured, login, pasted),
+    *(named_variable, providers_variable, variable_in_text, file_in_text, netrc, header),
 )
-def test_a_key_goes_to_its_provider_and_shows_nowhere(way, start_server, tmp_path):
+
+
+@pytest.mark.long(but=3)
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_key_goes_to_its_provider_and_shows_nowhere(source: Source, start_server, tmp_path):
     quoting = Reply(status=400, body={"error": {"message": f"Wrong: {KEY}"}})
-    script = [
-        reply(tool_call("eca_shell_command", json.dumps({"command": "env"}))),
-        reply("Done"),
-        quoting,
-        quoting,
-    ]
-    with provider_in_thread(script) as endpoint:
-        provider = {"url": endpoint.url, "models": {"m": {}}, "fetchModels": True}
-        environ = way(provider, tmp_path)
+    printing = reply(tool_call("eca_shell_command", json.dumps({"command": "env"})))
+    with provider_in_thread([printing, reply("Done"), quoting, quoting]) as endpoint:
+        provider = {"url": endpoint.url, "models": {"m": {}}, "fetchModels": source is not pasted}
+        environ = source(provider, tmp_path)
         sources = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         config = {
             "providers": {"p": provider},
@@ -115,6 +99,14 @@ def test_a_key_goes_to_its_provider_and_shows_nowhere(way, start_server, tmp_pat
             env={"ECA_CONFIG": json.dumps(config), **environ},
         )
         server.introduced(tmp_path)
+        if source is pasted:
+            assert "Paste the key of p" in server.say("/login p", model="p/m")
+            assert "Stored the key of" in server.say(KEY, model="p/m")
+            (file,) = tmp_path.rglob("logins.json")
+            sources[file] = file.read_bytes()
+            assert KEY.encode() in sources[file]
+            modes = [stat.S_IMODE(each.stat().st_mode) for each in (file, file.parent)]
+            assert modes == [0o600, 0o700]
         assert "Done" in server.say("go", model="p/m")
         assert "Wrong: ***" in server.say("again", model="p/m")
         for command in ("/doctor", "/config", "/prompt-show", "/login", "/costs", "/resume"):
@@ -122,20 +114,16 @@ def test_a_key_goes_to_its_provider_and_shows_nowhere(way, start_server, tmp_pat
         assert server.leave() == 0
         requests = list(endpoint.requests)
     assert {request.headers["authorization"] for request in requests} == {f"Bearer {KEY}"}
-    said_to_models = json.dumps([request.body for request in requests])
-    assert "PATH=" in said_to_models, "the child did print its environment"
-    written = {
-        path: path.read_bytes()
-        for path in tmp_path.rglob("*")
-        if path.is_file() and path not in sources
-    }
+    sent_to_models = json.dumps([request.body for request in requests])
+    assert "PATH=" in sent_to_models, "the child did print its environment"
+    files = (path for path in tmp_path.rglob("*") if path.is_file() and path not in sources)
     outputs = {
         "the wire": b"".join(server.reads),
         "the log": server.errors.encode(),
-        "the model's prompt": said_to_models.encode(),
-        **written,
+        "the model's prompt": sent_to_models.encode(),
+        **{str(path): path.read_bytes() for path in files},
     }
     for name, output in outputs.items():
-        for secret in (KEY, REFRESH) if way is login else (KEY,):
+        for secret in (KEY, REFRESH):
             assert secret.encode() not in output, name
             assert json.dumps(secret)[1:-1].encode() not in output, name

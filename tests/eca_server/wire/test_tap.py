@@ -19,6 +19,18 @@ TAP = (sys.executable, "-P", "-m", "eca_server", "tap")
 KEY = "sk-ant-0123456789abcdef"
 
 
+def tapped(folder, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*TAP, *arguments],
+        env=environment(folder),
+        cwd=folder,
+        input=b"",
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+
+
 def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replayed(
     start_server, tmp_path
 ):
@@ -26,72 +38,63 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
     editor = start_server(command=(*TAP, "--out", str(record), "--", *SERVE))
     editor.introduced()
     chat = editor.prompt(f"think hm\nsay the key is {KEY}")
-    editor.until(lambda m: m.get("params", {}).get("content", {}).get("state") == "finished")
+    editor.expect_finished()
     assert editor.leave() == 0
 
     transcript = read_transcript(record)
     assert record.stat().st_mode & 0o777 == 0o600
     assert transcript.command == SERVE
-    kept = [said for side, said in transcript.messages() if side == "server"]
-    assert (kept[0], len(kept)) == (editor.seen[0], len(editor.seen))
+    recorded = [body for side, body in transcript.messages() if side == "server"]
+    assert (recorded[0], len(recorded)) == (editor.seen[0], len(editor.seen))
     assert KEY not in record.read_text()
     conversation = Conversation()
-    for side, said in transcript.messages():
-        assert conversation.passed(side, said) == ()
+    for side, body in transcript.messages():
+        assert conversation.passed(side, body) == ()
     assert conversation.fold.chats[chat].text() == "the key is ***"
     assert transcript.entries[-1] == ExitEntry(at=transcript.entries[-1].at, code=0)
 
-    played = subprocess.run(
-        [*TAP, "--replay", str(record), "--", *TAP, "--replay", str(record)],
-        env=environment(tmp_path), cwd=tmp_path, capture_output=True, timeout=30, check=False,
-    )  # fmt: skip
-    assert played.returncode == 0, played.stderr
-    assert played.stderr.count(b"replay finished") == 2
+    replay = ("--replay", str(record), "--")
+    replayed = tapped(tmp_path, *replay, *TAP, *replay[:2])
+    assert replayed.returncode == 0, replayed.stderr
+    assert replayed.stderr.count(b"replay finished") == 2
 
 
 def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(start_server, tmp_path):
-    said = frame(message("a")).decode().replace("\r\n", "\\r\\n")
+    sent = frame(message("a")).decode().replace("\r\n", "\\r\\n")
     # No command is started in the loop: dash drops a signal that comes while it starts one.
-    script = f"trap 'exit 9' TERM; printf '{said}'; while :; do :; done"
+    script = f"trap 'exit 9' TERM; printf '{sent}'; while :; do :; done"
     data = tmp_path / "data"
     editor = start_server(
         command=(*TAP, "--", "sh", "-c", script), env={"XDG_DATA_HOME": str(data)}
     )
     assert editor.receive(seconds=START_SECONDS) == message("a")
-    os.kill(editor.pid, signal.SIGTERM)
+    editor.kill(signal.SIGTERM)
     assert editor.exit_code() == 9
     [record] = (data / "eca-python" / "transcripts").iterdir()
     assert f"recording the conversation in {record}" in editor.errors
     first, *_, last = read_transcript(record).entries
     assert isinstance(first, DataEntry)
     assert (first.side, first.message) == ("server", message("a"))
-    assert isinstance(last, ExitEntry)
-    assert last.code == 9
+    assert last == ExitEntry(at=last.at, code=9)
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "said"),
+    ("command", "code", "words"),
     [
-        (["/no/such/server"], 1, "tap: cannot start '/no/such/server'"),
-        (["sh", "-c", "kill -9 $$"], 137, "recording the conversation"),
+        (["/no/such/server"], 1, b"tap: cannot start '/no/such/server'"),
+        (["sh", "-c", "kill -9 $$"], 137, b"recording the conversation"),
     ],
 )
-def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(tmp_path, command, code, said):
-    done = subprocess.run(
-        [*TAP, "--", *command],
-        env=environment(tmp_path), cwd=tmp_path, input=b"", capture_output=True, timeout=30,
-        check=False,
-    )  # fmt: skip
+def test_the_end_of_the_server_is_reported_as_a_shell_reports_it(tmp_path, command, code, words):
+    done = tapped(tmp_path, "--", *command)
     assert done.returncode == code
-    assert said in done.stderr.decode()
+    assert words in done.stderr
     assert b"Traceback" not in done.stderr
 
 
 def test_a_tap_without_a_server_or_a_transcript_is_refused(capsys):
     assert run(["tap", "--unmasked"]) == 2
-    assert (
-        "tap: expected `-- COMMAND` with the command that starts a server"
-        in capsys.readouterr().err
-    )
+    why = "tap: expected `-- COMMAND` with the command that starts a server"
+    assert why in capsys.readouterr().err
     assert run(["tap", "--replay", os.devnull]) == 2
     assert f"tap: {os.devnull}:1: expected a transcript" in capsys.readouterr().err

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import html
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from eca_server.workbench.inspector.page import render_live_page
 from eca_server.workbench.pages import _environment
+from tests.eca_server.workbench.page_reader import Page
 
 
 def shown(text: str, template: str = "{{ text }}") -> str:
@@ -43,26 +43,9 @@ def test_a_text_is_shown_with_all_that_is_in_it(text: str, seen: str) -> None:
     )
 
 
-class _Texts(HTMLParser):
-    """A parser that collects the text and the tags of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 @given(st.text(st.sampled_from("<>&\"'/!-=ab \x00\u202e\ud800")) | st.text())
 def test_no_text_becomes_a_tag(text: str) -> None:
-    read = _Texts()
-    read.feed(shown(text, '<p title="{{ text|attribute }}">{{ text }}'))
-    read.close()
+    read = Page(shown(text, '<p title="{{ text|attribute }}">{{ text }}'))
     assert set(read.tags) <= {"p", "i"}
     assert read.text == html.unescape(shown(text, "{{ text|attribute }}"))
 

@@ -45,10 +45,8 @@ async def told(
 
 def first_told(ours: Editor) -> dict[str, Any]:
     """Return the chat part of the introduction."""
-    found: dict[str, Any] = next(
-        each for each in ours.seen if each.get("method") == "config/updated"
-    )["params"]["chat"]
-    return found
+    first = next(each for each in ours.seen if each.get("method") == "config/updated")
+    return dict(first["params"]["chat"])
 
 
 async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(tmp_path):
@@ -82,51 +80,35 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
             assert ours.connection.parts.selection.client_model == "simulator/script"
 
 
-async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, monkeypatch):
-    monkeypatch.setattr("eca_server.models.discovery.is_local", lambda _: False)
-    async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
-        async with discovering(tmp_path, p=provider(there.url)) as ours:
-            assert (await told(ours))["models"] == ["p/m", *OURS]
-        both = {"p": provider(there.url), "q": provider(other.url)}
-        async with discovering(tmp_path, **both) as ours:
-            assert first_told(ours)["models"] == ["p/m", *OURS]
-            assert (await told(ours))["models"] == ["p/m", "q/n", *OURS]
-    assert len(there.other_requests) == 1
-
-
-async def test_nothing_waits_for_an_endpoint_that_does_not_answer(tmp_path):
-    asked = trio.Event()
+async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_list(tmp_path):
+    asked, answered = trio.Event(), trio.Event()
 
     async def never(request: HTTPRequest, responder: Responder) -> None:
         asked.set()
         await trio.sleep_forever()
 
-    async with serve(never) as silent, Provider(models=["m"]) as there:
-        p, q = provider(silent.url), provider(there.url)
-        async with discovering(tmp_path, p=p, q=q) as ours:
-            await asked.wait()
-            assert (await told(ours))["models"] == ["q/m", *OURS]
-            await ours.turn("hi", model="simulator/echo")
-            with trio.fail_after(2):
-                await ours.ask("shutdown")
-
-
-async def test_an_answer_that_is_no_list_changes_nothing(tmp_path):
-    answered = trio.Event()
-
-    async def answer(request: HTTPRequest, responder: Responder) -> None:
+    async def no_list(request: HTTPRequest, responder: Responder) -> None:
         await responder.respond(200, b'["not", {"a": "list"}]')
         answered.set()
 
     async with (
-        serve(answer) as odd,
+        serve(never) as silent,
+        serve(no_list) as odd,
         Provider(models=["m"]) as there,
-        discovering(tmp_path, p=provider(odd.url), q=provider(there.url)) as ours,
+        Provider(models=["n"]) as unasked,
     ):
-        assert (await told(ours))["models"] == ["q/m", *OURS]
-        await answered.wait()
-        await ours.turn("hi", model="simulator/echo")
-        assert ours.connection.models.names == ("q/m", *OURS)
+        listed = {"p": silent.url, "odd": odd.url, "q": there.url}
+        providers = {name: provider(url) for name, url in listed.items()}
+        unfetched = provider(unasked.url, fetchModels=False)
+        async with discovering(tmp_path, **providers, unfetched=unfetched) as ours:
+            await asked.wait()
+            await answered.wait()
+            assert (await told(ours))["models"] == ["q/m", *OURS]
+            await ours.turn("hi", model="simulator/echo")
+            assert ours.connection.models.names == ("q/m", *OURS)
+            with trio.fail_after(2):
+                await ours.ask("shutdown")
+        assert unasked.other_requests == []
 
 
 async def test_a_changed_configuration_is_looked_at_again(tmp_path):
@@ -142,14 +124,6 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path):
         connection.put_in_force(connection.load(environ=environ))
         assert (await told(ours))["models"] == OURS
         assert (await told(ours))["models"] == ["p/n", *OURS]
-
-
-async def test_who_is_not_to_be_asked_is_not(tmp_path):
-    async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
-        p = provider(there.url, fetchModels=False)
-        async with discovering(tmp_path, p=p, q=provider(other.url)) as ours:
-            assert (await told(ours))["models"] == ["q/n", *OURS]
-    assert there.other_requests == []
 
 
 @pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
@@ -204,12 +178,3 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
                 await trio.lowlevel.checkpoint()
             told = told_of(await ours.turn("hi", model="openai/gpt-5"))
     assert told == ({"context": 70000, "output": 5}, "10.00")
-
-
-async def test_without_the_option_no_user_is_asked():
-    async with (
-        Provider(models=["n"]) as there,
-        editor({"providers": {"p": provider(there.url)}}) as ours,
-    ):
-        await ours.turn("hi", model="simulator/echo")
-    assert there.other_requests == []

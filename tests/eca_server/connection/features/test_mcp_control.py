@@ -46,6 +46,12 @@ class Home:
             "XDG_CONFIG_HOME": str(self.user.parents[1]),
         }
 
+    def configure(self, **servers: Any) -> str:
+        """Write the user's own configuration, and return its text."""
+        text = json.dumps({"mcpServers": servers})
+        self.user.write_text(text)
+        return text
+
     @property
     def stored(self) -> dict[str, Any]:
         file = self.data / "eca-python" / "settings.json"
@@ -82,12 +88,18 @@ async def status(ours: Editor, name: str, wanted: str) -> dict[str, Any]:
     message = await ours.until(
         lambda each: (
             each.get("method") == "tool/serverUpdated"
-            and each["params"]["name"] == name
-            and each["params"]["status"] == wanted
+            and (each["params"]["name"], each["params"]["status"]) == (name, wanted)
         )
     )
-    found: dict[str, Any] = message["params"]
-    return found
+    return dict(message["params"])
+
+
+async def until_shown(ours: Editor, words: str = "") -> str:
+    """Read until a message with these words is shown, and return it."""
+    shown = await ours.until(
+        lambda each: each.get("method") == "$/showMessage" and words in each["params"]["message"]
+    )
+    return str(shown["params"]["message"])
 
 
 async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
@@ -100,32 +112,24 @@ async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
 
 
 async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(home):
-    theirs = json.dumps({"mcpServers": {"s": server()}})
-    home.user.write_text(theirs)
+    theirs = home.configure(s=server())
     async with home.editor() as ours:
         await status(ours, "s", "running")
-        await ours.tell("mcp/disableServer", {"name": "s"})
-        assert (await status(ours, "s", "disabled"))["disabled"] is True
-        await ours.tell("mcp/disableServer", {"name": "s"})
-        await status(ours, "s", "disabled")
-    assert home.stored["everywhere"] == {"mcpServers": {"s": {"disabled": True}}}
-    async with home.editor() as ours:
-        await status(ours, "s", "disabled")
-        await ours.tell("mcp/enableServer", {"name": "s"})
-        assert (await status(ours, "s", "running"))["disabled"] is False
-    assert home.user.read_text() == theirs
-
-
-async def test_switched_off_and_on_in_one_breath_it_runs(home):
-    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-    async with home.editor() as ours:
-        await status(ours, "s", "running")
-        for method in ("mcp/disableServer", "mcp/enableServer") * 3:
+        for method in ("mcp/disableServer", "mcp/enableServer") * 3:  # in one breath
             await ours.tell(method, {"name": "s"})
         await status(ours, "s", "disabled")
         await ours.ask("mcp/updateServer", {"name": "s", "env": {"X": "1"}})
         assert home.stored["everywhere"]["mcpServers"]["s"]["disabled"] is False
         await status(ours, "s", "running")
+        for _ in range(2):
+            await ours.tell("mcp/disableServer", {"name": "s"})
+            assert (await status(ours, "s", "disabled"))["disabled"] is True
+    assert home.stored["everywhere"]["mcpServers"]["s"]["disabled"] is True
+    async with home.editor() as ours:
+        await status(ours, "s", "disabled")
+        await ours.tell("mcp/enableServer", {"name": "s"})
+        assert (await status(ours, "s", "running"))["disabled"] is False
+    assert home.user.read_text() == theirs
 
 
 async def test_a_server_is_added_changed_and_removed(home):
@@ -158,8 +162,7 @@ async def test_a_server_is_added_changed_and_removed(home):
 
 
 async def test_what_others_configured_is_removed_for_good_and_has_no_part_in_a_new_one(home):
-    theirs = json.dumps({"mcpServers": {"s": server(disabled=True, env={"A": "b"}, cwd="/tmp")}})
-    home.user.write_text(theirs)
+    theirs = home.configure(s=server(disabled=True, env={"A": "b"}, cwd="/tmp"))
     async with home.editor() as ours:
         await ours.ask("mcp/removeServer", {"name": "s"})
     assert home.stored["everywhere"] == {"mcpServers": {"s": None}}
@@ -220,7 +223,7 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home):
     ],
 )
 async def test_what_cannot_be_is_an_error_that_says_why(home, method, params, says):
-    home.user.write_text(json.dumps({"mcpServers": {"there": {"command": "x", "disabled": True}}}))
+    home.configure(there={"command": "x", "disabled": True})
     async with home.editor() as ours:
         error = await refused(ours, method, params)
         assert error["code"] == -32602
@@ -252,15 +255,14 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
             yield session
 
     monkeypatch.setattr(mcp, "connect", connect)
-    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": url}, "s": server()}}))
+    home.configure(web={"url": url}, s=server())
     async with home.editor() as ours:
         running = await status(ours, "web", "running")
         assert (running["hasAuth"], running["url"]) == (True, url)
         assert "command" not in running
         await ours.tell("mcp/logoutServer", {"name": "web"})
         assert (await status(ours, "web", "requires-auth"))["hasAuth"] is False
-        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert link in shown["params"]["message"]
+        assert link in await until_shown(ours)
         await ours.tell("mcp/connectServer", {"name": "web"})
         await status(ours, "web", "requires-auth")
         said = [text((await ours.turn("say hi", model=SCRIPT))[2:]) for _ in range(2)]
@@ -268,12 +270,9 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
         assert set(logins.read().keys) == {"openai"}
         for method in ("logoutServer", "connectServer", "enableServer", "disableServer"):
             await ours.tell(f"mcp/{method}", {"name": "nobody"})
-            shown = await ours.until(
-                lambda each: "There is no MCP server" in each.get("params", {}).get("message", "")
-            )
-            assert "Configured: web, s." in shown["params"]["message"]
+            assert "Configured: web, s." in await until_shown(ours, "There is no MCP server")
         await ours.tell("mcp/logoutServer", {"name": "s"})
-        await ours.until(lambda each: "no URL" in each.get("params", {}).get("message", ""))
+        await until_shown(ours, "no URL")
 
 
 @pytest.mark.parametrize("client", ["emacs", "VsCode"])
@@ -282,6 +281,7 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
 ):
     link = "https://login.example/page?a=(b)"
     opened: list[str] = []
+    given_up: list[Login] = []
 
     @asynccontextmanager
     async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
@@ -292,9 +292,13 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
         assert "ECA_CONFIG" not in environ
         opened.append(url)
 
+    def give_up(login: Login) -> None:
+        given_up.append(login)
+
     monkeypatch.setattr(mcp, "connect", connect)
     monkeypatch.setattr(mcp, "open_page", open_page)
-    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": "https://mcp.example"}}}))
+    monkeypatch.setattr(Login, "give_up", give_up)
+    home.configure(web={"url": "https://mcp.example"})
     async with home.editor(client=client) as ours:
         await status(ours, "web", "requires-auth")
         for method, times in (("startServer", 0), ("connectServer", 1), ("startServer", 1)):
@@ -306,32 +310,15 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
         begun = len(ours.seen)
         await ours.turn("say hi", model=SCRIPT)
         clicked = "\n\n[Log in to the MCP server web](https://login.example/page?a=%28b%29)\n\n"
-        said = [(role, each.get("text")) for role, each in contents(ours.seen[begun:])]
-        assert (("assistant", clicked) in said) is (client == "VsCode")
+        shown = [(role, each.get("text")) for role, each in contents(ours.seen[begun:])]
+        assert (("assistant", clicked) in shown) is (client == "VsCode")
         assert link in text([each for _, each in contents(ours.seen[begun:])])
-
-
-async def test_no_login_is_waited_for_at_a_server_that_is_another_or_gone(home, monkeypatch):
-    @asynccontextmanager
-    async def connect(*_: Any, **__: Any) -> AsyncIterator[Any]:
-        raise MCPError("it wants a login", kind="login", url="https://login.example/page")
-        yield
-
-    given_up: list[Login] = []
-
-    def give_up(login: Login) -> None:
-        given_up.append(login)
-
-    monkeypatch.setattr(mcp, "connect", connect)
-    monkeypatch.setattr(Login, "give_up", give_up)
-    home.user.write_text(json.dumps({"mcpServers": {"web": {"url": "https://mcp.example"}}}))
-    async with home.editor() as ours:
-        await status(ours, "web", "requires-auth")
+        before = len(given_up)  # a login is waited for at no server that is disabled or removed
         await ours.tell("mcp/disableServer", {"name": "web"})
         await status(ours, "web", "disabled")
-        assert len(given_up) == 1
+        assert len(given_up) == before + 1
         await ours.ask("mcp/removeServer", {"name": "web"})
-        assert len(given_up) == 2
+        assert len(given_up) == before + 2
 
 
 async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported(home):
@@ -339,59 +326,47 @@ async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported
     async with home.editor(**pure) as ours:
         await status(ours, "s", "running")
         await ours.tell("mcp/disableServer", {"name": "s"})
-        await ours.until(lambda each: "pureConfig" in each.get("params", {}).get("message", ""))
+        await until_shown(ours, "pureConfig")
         given = {"name": "n", "command": "x", "env": {"API_KEY": SECRET}}
         error = await refused(ours, "mcp/addServer", given)
         assert "pureConfig" in error["message"]
     assert not list(home.data.rglob("*.json"))
 
 
-async def test_a_layer_that_cannot_be_written_is_reported_and_the_server_stays_as_it_was(home):
-    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-    (home.data / "eca-python").mkdir(parents=True)
-    (home.data / "eca-python" / "settings.json").write_text("{")
-    async with home.editor() as ours:
-        await status(ours, "s", "running")
-        await ours.tell("mcp/disableServer", {"name": "s"})
-        await ours.until(
-            lambda each: "nothing was changed" in each.get("params", {}).get("message", "")
-        )
-        error = await refused(ours, "mcp/removeServer", {"name": "s"})
-        assert error["code"] == -32603
-        assert "settings.json" in error["message"]
-        assert "s" in ours.connection.config.mcp_servers
-
-
-@pytest.mark.parametrize("damage", [[], {"s": 5}])
-async def test_a_damaged_part_of_the_layer_costs_the_change_and_nothing_else(home, damage):
-    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-    (home.data / "eca-python").mkdir(parents=True)
-    layer = {"version": 1, "everywhere": {"mcpServers": damage}}
-    (home.data / "eca-python" / "settings.json").write_text(json.dumps(layer))
-    async with home.editor() as ours:
-        await status(ours, "s", "running")
-        await ours.tell("mcp/disableServer", {"name": "s"})
-        await ours.until(
-            lambda each: "expected objects" in each.get("params", {}).get("message", "")
-        )
-        error = await refused(ours, "mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
-        assert "nothing was changed" in error["message"]
-    assert home.stored == layer
-    assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
-
-
-async def test_a_bug_of_ours_costs_the_change_and_nothing_else(home, monkeypatch):
+@pytest.mark.parametrize(
+    ("layer", "words", "code"),
+    [
+        ("{", "nothing was changed", -32603),
+        ('{"version": 1, "everywhere": {"mcpServers": []}}', "expected objects", -32603),
+        ('{"version": 1, "everywhere": {"mcpServers": {"s": 5}}}', "expected objects", -32603),
+        (None, "log", -32603),
+    ],
+)
+async def test_a_change_that_cannot_be_stored_is_reported_and_the_server_stays_as_it_was(
+    home, monkeypatch, layer, words, code
+):
     def break_down(*_: Any, **__: Any) -> None:
         raise RuntimeError("planted")
 
-    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-    monkeypatch.setattr(SavedSettings, "change", break_down)
+    home.configure(s=server())
+    file = home.data / "eca-python" / "settings.json"
+    if layer is None:  # a bug of ours
+        monkeypatch.setattr(SavedSettings, "change", break_down)
+    else:
+        file.parent.mkdir(parents=True)
+        file.write_text(layer)
     async with home.editor() as ours:
         await status(ours, "s", "running")
         await ours.tell("mcp/disableServer", {"name": "s"})
-        await ours.until(lambda each: "log" in each.get("params", {}).get("message", ""))
-        error = await refused(ours, "mcp/removeServer", {"name": "s"})
-        assert (error["code"], "planted" in error["message"]) == (-32603, False)
+        await until_shown(ours, words)
+        for error in (
+            await refused(ours, "mcp/removeServer", {"name": "s"}),
+            await refused(ours, "mcp/addServer", {"name": "t", **server(headers={"K": SECRET})}),
+        ):
+            assert (error["code"], "planted" in error["message"]) == (code, False)
+        assert set(ours.connection.config.mcp_servers) == {"s"}
+    assert layer is None or file.read_text() == layer
+    assert Logins({"XDG_DATA_HOME": str(home.data)}).read().keys == {}
 
 
 async def test_servers_of_one_name_in_two_workspaces_have_each_their_own_secrets(home):
@@ -451,62 +426,36 @@ async def test_a_server_is_announced_with_its_references_as_they_were_written(
         raise MCPError(f"it said: what is {SECRET}?", kind="start")
 
     monkeypatch.setattr(mcp, "connect", refuse)
-    home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
+    home.configure(s=settings)
     home.environ["MY_TOKEN"] = SECRET
     async with home.editor() as ours:
         told = await status(ours, "s", "failed")
-        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "***" in shown["params"]["message"]
+        assert "***" in await until_shown(ours)
         assert SECRET not in json.dumps(ours.seen)
     assert {key: told[key] for key in settings} == settings
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"command": "x", "cwd": "~nobody-here/y"}, "its directory does not exist: "),
-        ({"command": "~nobody-here/y"}, "~nobody-here/y is not an executable file"),
-    ],
-)
-async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(tmp_path, settings, why):
-    home = Home(tmp_path)
-    home.user.write_text(json.dumps({"mcpServers": {"s": settings}}))
-    async with home.editor() as ours:
-        await status(ours, "s", "failed")
-        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert why in shown["params"]["message"]
-        assert "~nobody-here/y" in shown["params"]["message"]
-
-
-async def test_what_another_server_has_decided_meanwhile_is_not_undone(home):
+async def test_what_another_server_has_decided_is_not_undone_and_followed(home):
+    home.configure(s=server())
     async with home.editor() as one, home.editor() as other:
-        new = {"name": "t", **server(disabled=True, headers={"K": SECRET})}
+        await status(other, "s", "running")
+        new = {"name": "t", **server(headers={"K": SECRET})}
         await one.ask("mcp/addServer", new)
         error = await refused(other, "mcp/addServer", {"name": "t", "command": "another"})
         assert "already" in error["message"]
         assert one.connection.config.mcp_servers["t"].headers == {"K": SECRET}
-    async with home.editor() as one, home.editor() as other:
-        await one.ask("mcp/removeServer", {"name": "t"})
-        error = await refused(other, "mcp/updateServer", {"name": "t", "command": "x"})
-        assert "removed" in error["message"]
-    assert home.stored["everywhere"] == {}
-
-
-async def test_a_change_of_another_server_is_followed(home):
-    home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
-    async with home.editor() as one, home.editor() as other:
-        for ours in (one, other):
-            await status(ours, "s", "running")
         watcher = Watcher(other.connection.parts.settings)
-        await one.ask("mcp/addServer", {"name": "t", **server(headers={"K": SECRET})})
         for _ in range(2):
             await watcher.look()
         await status(other, "t", "running")
         assert other.connection.config.mcp_servers["t"].headers == {"K": SECRET}
         await one.ask("mcp/removeServer", {"name": "t"})
+        error = await refused(other, "mcp/updateServer", {"name": "t", "command": "x"})
+        assert "removed" in error["message"]
         for _ in range(2):
             await watcher.look()
         await other.until(lambda each: each.get("method") == "tool/serverRemoved")
+    assert home.stored["everywhere"] == {}
 
 
 async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(home, monkeypatch):
@@ -530,6 +479,6 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(ho
 async def test_no_server_is_started_after_a_shutdown(home):
     async with home.editor() as ours:
         await ours.ask("shutdown", None)
-        home.user.write_text(json.dumps({"mcpServers": {"s": server()}}))
+        home.configure(s=server())
         ours.connection.put_in_force(ours.connection.load())
         assert list(ours.connection.parts.mcp.get().manager) == []

@@ -181,17 +181,25 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
         assert questions(ours) == []
 
 
-@pytest.mark.parametrize(
-    "words", [NOT_NOW, None, "trust this folder", "yes", f"{TRUST}.", ""], ids=repr
-)
-async def test_any_other_answer_is_not_now_until_the_next_session(folders, words):
+WORDS = (NOT_NOW, None, "trust this folder", "yes", f"{TRUST}.", "", 7)
+REFUSALS: list[dict[str, Any]] = [
+    *({"result": {"answer": words, "cancelled": words is None}} for words in WORDS),
+    {"result": 7},
+    {"error": {"code": -1, "message": "no"}},
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=repr)
+async def test_any_other_answer_is_not_now_until_the_next_session(folders, refusal):
     folders.configure(**server(), **guard())
     async with folders.editor() as ours:
-        await answer_and_finish(ours, await asked(ours, "say one"), words)
-        said = text(ours.contents())
-        assert "continuing without 2 settings" in said
-        assert "guard, which can block calls or prompts, does not run" in said
-        assert said.endswith("one")
+        question = await asked(ours, "say one")
+        await ours.send({"jsonrpc": "2.0", "id": question["id"], **refusal})
+        await ours.expect_finished()
+        shown = text(ours.contents())
+        assert "continuing without 2 settings" in shown
+        assert "guard, which can block calls or prompts, does not run" in shown
+        assert shown.endswith("one")
         await ours.turn("say two", model=SCRIPT)
         assert len(questions(ours)) == 1
         assert set(statuses(ours)) == {"disabled"}
@@ -199,20 +207,6 @@ async def test_any_other_answer_is_not_now_until_the_next_session(folders, words
     assert folders.decisions() == {}
     async with folders.editor() as ours:
         await answer_and_finish(ours, await asked(ours, "say one"), NOT_NOW)
-
-
-@pytest.mark.parametrize(
-    "junk", [{"result": 7}, {"result": {"answer": 7}}, {"error": {"code": -1, "message": "no"}}]
-)
-async def test_junk_is_no_consent_and_the_turn_runs(folders, junk):
-    folders.configure(**server())
-    async with folders.editor() as ours:
-        question = await asked(ours, "say one")
-        await ours.send({"jsonrpc": "2.0", "id": question["id"], **junk})
-        await ours.expect_finished()
-        assert text(ours.contents()).endswith("one")
-        assert statuses(ours) == ["disabled"]
-    assert folders.decisions() == {}
 
 
 async def test_never_is_not_asked_again_until_something_changes(folders):
@@ -245,34 +239,22 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
         await status(ours, "running") if statuses(ours)[-1] != "running" else None
 
 
-async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders):
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders, is_stopped):
     folders.configure(**server())
     async with folders.editor() as ours:
         question = await asked(ours, "say one")
         await ours.prompt("say two", "d", model=SCRIPT)
         await ours.content("progress", "d", text="Waiting for your answer")
+        if is_stopped:  # the chat that waits asks itself
+            await ours.stop()
+            question = await asked(ours)
+            assert question["params"]["chatId"] == "d"
         await answer(ours, question, TRUST)
-        done = {"c": False, "d": False}
-        while not all(done.values()):
-            for chat in done:
-                done[chat] = finishes(ours.contents(chat)) > 0
-            if not all(done.values()):
-                await ours.until(lambda _: True)
-        assert len(questions(ours)) == 1
+        while not all(finishes(ours.contents(chat)) for chat in "cd"):
+            await ours.until(lambda _: True)
+        assert len(questions(ours)) == 1 + is_stopped
         assert text(ours.contents("d")).endswith("two")
-
-
-async def test_a_chat_that_waits_asks_itself_when_the_asking_one_is_stopped(folders):
-    folders.configure(**server())
-    async with folders.editor() as ours:
-        await asked(ours, "say one")
-        await ours.prompt("say two", "d", model=SCRIPT)
-        await ours.content("progress", "d", text="Waiting for your answer")
-        await ours.stop()
-        question = await asked(ours)
-        assert question["params"]["chatId"] == "d"
-        await answer(ours, question, NOT_NOW)
-        await ours.expect_finished("d")
 
 
 async def test_a_setting_that_changes_while_the_question_is_open_still_waits(folders):
@@ -290,40 +272,26 @@ async def test_a_setting_that_changes_while_the_question_is_open_still_waits(fol
 
 async def test_each_root_has_a_question_of_its_own(folders):
     other = folders.add("other")
-    folders.configure(**server())
+    folders.configure(**server(), **guard())
     folders.configure(other, **guard())
     async with folders.editor(folders.root, other) as ours:
         first = await asked(ours, "say one")
         assert "planted" in first["params"]["question"]
-        assert "guard" not in first["params"]["question"]
         await answer(ours, first, NOT_NOW)
         second = await asked(ours)
         assert second["params"]["question"].startswith(f"{PREFIX}: {other} has 1 setting ")
+        assert "planted" not in second["params"]["question"]
         await answer_and_finish(ours, second, TRUST)
         assert [*ours.connection.config.hooks] == ["guard"]
         assert statuses(ours) == ["disabled"]
     assert [*folders.decisions()] == [str(other)]
 
 
-async def test_the_same_settings_of_two_roots_are_two_questions(folders):
-    other = folders.add("other")
-    folders.configure(**guard())
-    folders.configure(other, **guard())
-    async with folders.editor(folders.root, other) as ours:
-        await ours.prompt("say one", model=SCRIPT)
-        for root in (folders.root, other):
-            question = await asked(ours)
-            assert question["params"]["question"].startswith(f"{PREFIX}: {root} has 1 setting ")
-            await answer(ours, question, NOT_NOW)
-        await ours.expect_finished()
-    assert folders.decisions() == {}
-
-
 async def test_what_is_too_much_to_list_is_not_accepted(folders, monkeypatch):
     monkeypatch.setattr(trust, "_QUESTION_LIST", 100)
     monkeypatch.setattr(trust, "LIST", 300)
     action = {"type": "shell", "shell": "x" * 60}
-    hooks = {f"h{number}": {"type": "preRequest", "actions": [action]} for number in range(9)}
+    hooks = {f"h{number}": {"type": "preRequest", "actions": [action]} for number in range(5)}
     folders.configure(hooks=hooks)
     async with folders.editor() as ours:
         rounds = 0
@@ -334,7 +302,7 @@ async def test_what_is_too_much_to_list_is_not_accepted(folders, monkeypatch):
             is_last = not ours.connection.loaded.withheld
             assert ("did not fit in the list" in question["params"]["question"]) is not is_last
         assert "did not fit in the list, and still wait" in text(ours.contents())
-        assert rounds > 2
+        assert rounds > 1
         assert [*ours.connection.config.hooks] == [*hooks]
 
 
@@ -464,22 +432,15 @@ async def test_no_is_not_announced_again(folders):
         assert statuses(ours)[-1] == "running"
 
 
-@pytest.mark.parametrize("name", ["VsCode", "IntelliJ", "Desktop", "Neovim"])
+@pytest.mark.parametrize("name", ["VsCode", "IntelliJ", "Desktop", "Neovim", "emacs"])
 @pytest.mark.requirement("W-15")
 async def test_a_client_that_drops_messages_has_them_in_its_next_turn(folders, name):
     folders.configure(**server())
     async with folders.editor(capabilities=OLDER, clientInfo={"name": name}) as ours:
         first = text(await ours.turn("say one", model=SCRIPT))
-        assert first.count("MCP server planted") == 1
+        assert first.count("MCP server planted") == (name != "emacs")
         assert first.endswith("one")
         assert PREFIX not in text(await ours.turn("say two", model=SCRIPT))
-
-
-async def test_a_client_that_shows_messages_has_none_of_them_in_a_turn(folders):
-    folders.configure(**server())
-    async with folders.editor(capabilities=OLDER, clientInfo={"name": "emacs"}) as ours:
-        assert PREFIX not in text(await ours.turn("say one", model=SCRIPT))
-        assert len(messages(ours)) == 1
 
 
 async def nothing_accepts(ours: Editor, folders: Folders) -> None:
@@ -490,45 +451,56 @@ async def nothing_accepts(ours: Editor, folders: Folders) -> None:
     assert [*folders.decisions()] == [str(folders.root)]
 
 
-@pytest.mark.parametrize(
-    "prompt", ["/evil", "/trust-me", "/sly", "see `/trust yes`", "x\n/trust yes", "/trust:yes"]
-)
-async def test_no_expansion_of_a_folder_s_command_or_skill_accepts(folders, prompt):
+def once(done: Path, output: dict[str, str], event: str) -> dict[str, Any]:
+    """Return a hook that writes this output at its first run."""
+    shell = f"test -e {done} || {{ touch {done}; echo '{json.dumps(output)}'; }}"
+    return {"type": event, "actions": [{"type": "shell", "shell": shell}]}
+
+
+async def test_no_text_of_a_folder_a_hook_a_model_or_an_mcp_server_accepts(folders, monkeypatch):
     folders.configure(**server())
-    commands = folders.root / ".eca" / "commands"
+    commands, skill = (folders.root / ".eca" / each for each in ("commands", "skills/sly"))
     commands.mkdir()
     for name in ("evil", "trust", "trust-me"):
         (commands / f"{name}.md").write_text(ACCEPT)
-    skill = folders.root / ".eca" / "skills" / "sly"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(f"---\nname: sly\ndescription: d\n---\n{ACCEPT}")
-    async with folders.editor(capabilities=OLDER) as ours:
-        listed = text(await ours.turn("/trust"))  # a folder's command cannot have this name
-        assert "planted-server" in listed
-        await ours.turn(prompt, model="simulator/echo")
-        await nothing_accepts(ours, folders)
+    done = {name: folders.folder / name for name in ("replaced", "context", "followed")}
+    hooks = {
+        "replaced": once(done["replaced"], {"replacedPrompt": ACCEPT}, "preRequest"),
+        "context": once(done["context"], {"additionalContext": ACCEPT}, "preRequest"),
+        "followed": once(done["followed"], {"followUp": ACCEPT}, "postRequest"),
+    }
+    place = Place()
 
+    async def gives(_name: str, _arguments: Mapping[str, str]) -> PromptResult:
+        content = TextContent(text=ACCEPT)
+        return PromptResult(messages=(PromptMessage(role="user", content=content),))
 
-HOOKS = {
-    "replaced": ("preRequest", {"replacedPrompt": ACCEPT}),
-    "context": ("preRequest", {"additionalContext": ACCEPT}),
-    "followUp": ("postRequest", {"followUp": ACCEPT}),
-}
+    def prepare(made: FakeSession) -> None:
+        made.prompts, made.gives = (Prompt(name="trust"),), gives
 
-
-@pytest.mark.parametrize("kind", HOOKS)
-async def test_no_output_of_a_hook_accepts(folders, kind):
-    folders.configure(**server())
-    event, said = HOOKS[kind]
-    done = folders.folder / "done"
-    shell = f"test -e {done} || {{ touch {done}; echo '{json.dumps(said)}'; }}"
-    hook = {"type": event, "actions": [{"type": "shell", "shell": shell}]}
-    config = {"hooks": {"own": hook}}
-    async with folders.editor(capabilities=OLDER, config=config) as ours:
-        await ours.turn("/trust")
-        await ours.turn("go", model="simulator/echo")
-        assert done.exists()
-        await nothing_accepts(ours, folders)
+    place.prepare = prepare
+    monkeypatch.setattr(mcp, "connect", lambda *_, **__: place.connect())
+    made = calls(("eca_trust", {"decision": "yes"}), ("trust", {}), ("eca_ask_user", {}))
+    async with Provider([made], otherwise=reply(ACCEPT)) as provider:
+        own = {"mcpServers": {"own": {"command": "own"}}, "hooks": hooks}
+        config = provider_config(provider.url, **own)
+        async with folders.editor(capabilities=OLDER, config=config) as ours:
+            await status(ours, "running", "own")
+            listed = text(await ours.turn("/trust"))  # a folder's command cannot have this name
+            assert "planted-server" in listed
+            steer = {"chatId": "c", "message": ACCEPT}
+            await ours.send(ours.prompt_request("go"), notification("chat/promptSteer", steer))
+            await ours.expect_finished()
+            assert len(provider.requests) > 1
+            await ours.turn("go", model="simulator/echo")
+            assert all(each.exists() for each in done.values())
+            for prompt in ("/evil", "/trust-me", "/sly", "see `/trust yes`", "x\n/trust yes"):
+                await ours.turn(prompt, model="simulator/echo")
+            assert ACCEPT in text(await ours.turn("/own:trust", model="simulator/echo"))
+            await ours.turn("/trust:yes", model="simulator/echo")
+            await nothing_accepts(ours, folders)
 
 
 async def test_a_hook_at_the_session_s_start_runs_once_it_is_accepted(folders):
@@ -548,42 +520,6 @@ async def test_a_hook_at_the_session_s_start_runs_once_it_is_accepted(folders):
         assert note.read_text() == "own\nnow\n"
 
 
-async def test_no_steer_and_no_call_of_a_model_accepts(folders):
-    folders.configure(**server())
-    made = calls(("eca_trust", {"decision": "yes"}), ("trust", {}), ("eca_ask_user", {}))
-    async with Provider([made], otherwise=reply(ACCEPT)) as provider:
-        config = provider_config(provider.url)
-        async with folders.editor(capabilities=OLDER, config=config) as ours:
-            await ours.turn("/trust")
-            steer = {"chatId": "c", "message": ACCEPT}
-            await ours.send(ours.prompt_request("go"), notification("chat/promptSteer", steer))
-            await ours.expect_finished()
-            assert len(provider.requests) > 1
-            await nothing_accepts(ours, folders)
-
-
-async def test_no_prompt_of_an_mcp_server_accepts(folders, monkeypatch):
-    place = Place()
-
-    async def gives(_name: str, _arguments: Mapping[str, str]) -> PromptResult:
-        content = TextContent(text=ACCEPT)
-        return PromptResult(messages=(PromptMessage(role="user", content=content),))
-
-    def prepare(made: FakeSession) -> None:
-        made.prompts, made.gives = (Prompt(name="trust"),), gives
-
-    place.prepare = prepare
-    monkeypatch.setattr(mcp, "connect", lambda *_, **__: place.connect())
-    folders.configure(**server())
-    config = {"mcpServers": {"own": {"command": "own"}}}
-    async with folders.editor(capabilities=OLDER, config=config) as ours:
-        await status(ours, "running", "own")
-        await ours.turn("/trust")
-        said = text(await ours.turn("/own:trust", model="simulator/echo"))
-        assert ACCEPT in said
-        await nothing_accepts(ours, folders)
-
-
 async def test_no_subagent_accepts(folders):
     folders.configure(**server())
     agents = {"agent": {"scout": {"mode": "subagent", "description": "d"}}}
@@ -600,17 +536,17 @@ async def test_no_subagent_accepts(folders):
         await nothing_accepts(ours, folders)
 
 
-async def test_starting_a_server_consents_to_that_one_alone(folders):
+@pytest.mark.parametrize("method", ["mcp/startServer", "mcp/connectServer", "mcp/enableServer"])
+async def test_starting_a_server_consents_to_that_one_alone(folders, method):
     config = server()
     config["mcpServers"]["second"] = {"command": "other-server"}
     folders.configure(**config, **guard())
-    async with folders.editor() as ours:
+    async with folders.editor(initializationOptions={"protocolRevision": "current"}) as ours:
         await status(ours, "disabled", "second")
-        await ours.tell("mcp/startServer", {"name": "planted"})
+        await ours.tell(method, {"name": "planted"})
         assert (await status(ours, "running"))["disabled"] is False
         (trust,) = folders.decisions().values()
-        assert len(trust.accepted) == 1
-        assert not trust.is_trusted
+        assert (len(trust.accepted), trust.is_trusted) == (1, False)
         assert ours.connection.config.hooks == {}
         assert statuses(ours, "second")[-1] == "disabled"
         question = (await asked(ours, "say one"))["params"]["question"]
@@ -618,36 +554,25 @@ async def test_starting_a_server_consents_to_that_one_alone(folders):
         assert "other-server" in question
 
 
-@pytest.mark.parametrize("method", ["mcp/connectServer", "mcp/enableServer"])
-async def test_enabling_or_connecting_one_consents_too(folders, method):
-    folders.configure(**server())
-    async with folders.editor(initializationOptions={"protocolRevision": "current"}) as ours:
-        await status(ours, "disabled")
-        await ours.tell(method, {"name": "planted"})
-        await status(ours, "running")
-    async with folders.editor() as ours:
-        await status(ours, "running")
-
-
-async def test_a_server_that_would_get_something_of_the_user_s_needs_the_question(folders):
-    folders.configure(**server(env={"T": "${env:GITHUB_TOKEN}"}))
-    async with folders.editor() as ours:
-        await answer_and_finish(ours, await asked(ours, "say one"), NOT_NOW)
-        assert "$GITHUB_TOKEN" in await refused_start(ours)
-        assert set(statuses(ours)) == {"disabled"}
-        question = await asked(ours, "say two")
-        assert "$GITHUB_TOKEN" in question["params"]["question"]
-        await answer_and_finish(ours, question, TRUST)
-        assert statuses(ours)[-1] == "running"
-
-
-@pytest.mark.parametrize("hidden", [{"env": {"NODE_OPTIONS": "evil"}}, {"url": " "}])
-async def test_a_server_with_settings_that_no_client_shows_needs_the_question(folders, hidden):
+@pytest.mark.parametrize(
+    ("hidden", "why"),
+    [
+        ({"env": {"T": "${env:GITHUB_TOKEN}"}}, "$GITHUB_TOKEN"),
+        ({"env": {"NODE_OPTIONS": "evil"}}, "that were not shown to you"),
+        ({"url": " "}, "that were not shown to you"),
+    ],
+)
+async def test_a_server_that_gets_or_hides_something_needs_the_question(folders, hidden, why):
     folders.configure(**server(**hidden))
     async with folders.editor() as ours:
         await status(ours, "disabled")
-        assert "that were not shown to you" in await refused_start(ours)
-    assert folders.decisions() == {}
+        assert why in await refused_start(ours)
+        assert folders.decisions() == {}
+        if "$" in why:
+            question = await asked(ours, "say two")
+            assert why in question["params"]["question"]
+            await answer_and_finish(ours, question, TRUST)
+            assert statuses(ours)[-1] == "running"
 
 
 async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(folders):
@@ -671,22 +596,9 @@ async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(fol
     assert folders.decisions() == {}
 
 
-async def test_a_folder_that_is_added_has_no_effect_until_the_next_turn_asks(folders):
-    other = folders.add("other")
-    folders.configure(other, **server())
-    async with folders.editor() as ours:
-        await ours.turn("say one", model=SCRIPT)
-        added = {"added": [{"uri": uri_of(other), "name": "o"}], "removed": []}
-        await ours.tell("workspace/didChangeWorkspaceFolders", {"event": added})
-        await status(ours, "disabled")
-        question = await asked(ours, "say two")
-        assert str(other) in question["params"]["question"]
-        await answer_and_finish(ours, question, TRUST)
-        assert statuses(ours)[-1] == "running"
-
-
 @pytest.mark.parametrize("capabilities", [CURRENT, OLDER], ids=["asks", "older"])
 async def test_a_configuration_that_arrives_during_the_session_waits(folders, capabilities):
+    other = folders.add("other")
     async with folders.editor(capabilities=capabilities) as ours:
         await ours.turn("say one", model=SCRIPT)
         assert messages(ours) == []
@@ -696,8 +608,16 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
         if capabilities is OLDER:
             await ours.turn("say two", model=SCRIPT)
             assert len(messages(ours)) == 1
-        else:
-            await asked(ours, "say two")
+            return
+        await answer_and_finish(ours, await asked(ours, "say two"), TRUST)
+        folders.configure(other, mcpServers={"added": {"command": "added-server"}})
+        added = {"added": [{"uri": uri_of(other), "name": "o"}], "removed": []}
+        await ours.tell("workspace/didChangeWorkspaceFolders", {"event": added})
+        await status(ours, "disabled", "added")
+        question = await asked(ours, "say three")
+        assert str(other) in question["params"]["question"]
+        await answer_and_finish(ours, question, TRUST)
+        assert statuses(ours, "added")[-1] == "running"
 
 
 async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from eca_server.workbench.inspector.command import write_page
 from eca_server.workbench.inspector.inspection import Inspection
 from eca_server.workbench.inspector.page import render_file_page, render_live_page
 from eca_server.workbench.tap import masker
+from tests.eca_server.workbench.page_reader import Page
 
 RECORD = Path("tests/data/transcripts/real_job.jsonl").read_bytes()
 KEY = "sk-ant-0123456789abcdef"
@@ -92,43 +92,16 @@ def test_a_secret_in_pieces_is_masked_in_findings():
     assert [finding[3] for finding in part["findings"] if finding[1] == "W-6c"] == ["'***'"]
 
 
-class _Data(HTMLParser):
-    """The tags of a page, and the text of its data element."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.data = ""
-        self._inside = False
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self._inside = ("id", "data") in attributes
-
-    def handle_data(self, data: str) -> None:
-        self.data += data if self._inside else ""
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = False
-
-
 @pytest.mark.parametrize(
     "text", ["</script><script>x()</script>", "<!--<script>", "\u2028\u2029", "\\u003c", "\x00<"]
 )
 def test_no_text_ends_the_data_of_a_page(text):
     message = {"method": text, "params": {"message": text}}
     parts = inspected((HEAD + line("client", message)).encode())
-    page = _Data(render_file_page(text, (json.dumps(part).encode() for part in parts)))
+    page = Page(render_file_page(text, (json.dumps(part).encode() for part in parts)))
     read = json.loads(page.data)
     assert json.loads(rows_of(read)[0][TEXT]) == message
-    assert page.tags == _Data(render_file_page("x", [b"{}"])).tags
-
-
-def test_a_file_page_loads_nothing_and_a_live_page_only_from_its_server():
-    assert "connect-src" not in render_file_page("x", [])
-    assert "connect-src 'self'" in render_live_page("x")
-    assert 'id="data"' not in render_live_page("x").split("<script>")[0]
+    assert page.tags == Page(render_file_page("x", [b"{}"])).tags
 
 
 def test_the_lines_before_an_invalid_one_are_shown():
@@ -137,15 +110,26 @@ def test_the_lines_before_an_invalid_one_are_shown():
     assert len(rows_of([part])) == 2
     assert part["fault"].startswith("record:4: expected an entry, got")
     assert last == {"findings": [], "edition": "2025-10"}
+    assert "connect-src" not in render_file_page("x", [])
+    assert "connect-src 'self'" in render_live_page("x")
+    assert 'id="data"' not in render_live_page("x").split("<script>")[0]
 
 
-def test_a_page_is_readable_by_its_user_only(tmp_path):
-    record, out = tmp_path / "kept.jsonl", tmp_path / "kept.html"
+def test_a_page_is_readable_by_its_user_only_and_not_written_over_its_transcript(tmp_path, capsys):
+    record, out, other = (tmp_path / name for name in ("kept.jsonl", "kept.html", "other.jsonl"))
     record.write_bytes(RECORD)
     out.touch(mode=0o644)
     assert write_page(record, out) == 0
     assert out.stat().st_mode & 0o777 == 0o600
-    assert rows_of(json.loads(_Data(out.read_text("utf-8")).data)) == rows_of(inspected(RECORD))
+    assert rows_of(json.loads(Page(out.read_text("utf-8")).data)) == rows_of(inspected(RECORD))
+    other.symlink_to(record)
+    assert write_page(record, other) == 2
+    assert "got the transcript itself" in capsys.readouterr().err
+    assert record.read_bytes() == RECORD
+    record.write_bytes(b"no\n")
+    assert write_page(record, tmp_path / "none.html") == 2
+    assert ":1: expected a transcript, got" in capsys.readouterr().err
+    assert not (tmp_path / "none.html").exists()
 
 
 EXIT = line("client", {"method": "exit"})
@@ -179,28 +163,3 @@ def test_a_page_reports_a_missing_end_and_a_transcript_in_progress(
         assert write_page(record, tmp_path / "kept.html") == 0
     expected = f"inspect: kept.jsonl: the record {why}\n" if why else ""
     assert capsys.readouterr().err == expected
-
-
-@pytest.mark.parametrize(
-    ("record", "why"),
-    [
-        (b"", "expected a transcript, got no complete line"),
-        (b"no", "expected a transcript, got no complete line"),
-        (b"no\n", ":1: expected a transcript, got"),
-    ],
-)
-def test_an_invalid_transcript_is_refused(record, why, tmp_path, capsys):
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(record)
-    assert write_page(path, tmp_path / "out.html") == 2
-    assert why in capsys.readouterr().err
-    assert not (tmp_path / "out.html").exists()
-
-
-def test_a_page_is_not_written_over_its_transcript(tmp_path, capsys):
-    record, other = tmp_path / "x.jsonl", tmp_path / "other.jsonl"
-    record.write_bytes(RECORD)
-    other.symlink_to(record)
-    assert write_page(record, other) == 2
-    assert "got the transcript itself" in capsys.readouterr().err
-    assert record.read_bytes() == RECORD

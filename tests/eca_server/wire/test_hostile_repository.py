@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from tests.eca_server.stranger import contents_of
-from tests.eca_server.wire.agent_session import Agent, StartAgent, calls
+from tests.eca_server.wire.agent_session import StartAgent, calls
 
 MEGABYTE = 2**20
 TREE, READ, GREP, EDIT = "eca_directory_tree", "eca_read_file", "eca_grep", "eca_edit_file"
 CHANGE = {"original_content": "needle", "new_content": "thread"}
+CIRCLES = {"loop": "loop", "a": "b", "b": "a", "sub/up": "..", "sub/self": "."}
+ELSEWHERE = {"zero": "/dev/zero", "tty": "/dev/tty", "dangling": "nowhere"}
 
 
 @pytest.fixture(params=["with git", "without git"])
@@ -28,10 +30,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     if request.param == "with git":
         subprocess.run(["git", "init", "-q", str(folder)], check=True)
     (folder / "ok.txt").write_text("a needle\n")
-    for name, target in {
-        "loop": "loop", "a": "b", "b": "a", "sub/up": "..", "sub/self": ".", "zero": "/dev/zero",
-        "tty": "/dev/tty", "dangling": "nowhere",
-    }.items():  # fmt: skip
+    for name, target in (CIRCLES | ELSEWHERE).items():
         (folder / name).symlink_to(target)
     os.mkfifo(folder / "pipe")
     os.mkfifo(folder / "sub" / "AGENTS.md")
@@ -47,16 +46,6 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     yield folder
     for large in ("sparse", "AGENTS.md"):
         (folder / large).unlink()
-
-
-@pytest.fixture
-def agent(start_agent: StartAgent, folder: Path) -> Iterator[Agent]:
-    made = [(name, given) for name, given, _ in LOOKS]
-    agent = start_agent(calls(*made), folder=folder)
-    yield agent
-    assert agent.resident() < 150 * MEGABYTE
-    assert agent.largest_frame() < MEGABYTE
-    assert agent.largest_request() < MEGABYTE
 
 
 LOOKS: list[tuple[str, dict[str, Any], str]] = [
@@ -81,53 +70,22 @@ LOOKS: list[tuple[str, dict[str, Any], str]] = [
     (EDIT, {"path": "sparse", **CHANGE}, "1,073,741,824 bytes"),
     (EDIT, {"path": "zero", **CHANGE}, "leads out of the workspace"),
 ]
+SHOWN = {"/repo-map-show": "two\\nlines.txt", "/prompt-show": "a rule", "/doctor": "Python"}
+NAMES = ["loop", "pipe", "zero", "sparse", "two\nlines.txt", "AGENTS.md", "socket", "dangling"]
+MENTIONED = "see @pipe @loop @zero @sparse @sub @two\nlines.txt"
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return [each["text"] for each in contents_of(messages) if each["type"] == "text"]
 
 
 @pytest.mark.long(but=1)
-@pytest.mark.requirement("W-38a")
-def test_tools_answer_whatever_lies_there(agent: Agent) -> None:
-    contents = contents_of(agent.turn(seconds=30))
-    assert not any(each.get("manualApproval") for each in contents)
-    for (name, given, expected), result in zip(LOOKS, agent.results(), strict=True):
-        assert expected in result, (name, given)
-    system = agent.provider.requests[0].body["messages"][0]
-    assert "a rule of the house" in system["content"]
-    assert len(system["content"]) < 100_000
+@pytest.mark.requirement("CHAT-6", "CTX-2", "TOOL-4", "W-38a", "W-40a", "W-41a")
+def test_everything_answers_whatever_lies_there(start_agent: StartAgent, folder: Path) -> None:
+    looks = calls(*((name, given) for name, given, _ in LOOKS))
+    devices = (calls((READ, {"path": name})) for name in ("zero", "tty"))
+    agent = start_agent(looks, *devices, folder=folder)
 
-
-@pytest.mark.long(but=1)
-@pytest.mark.requirement("TOOL-4")
-def test_a_link_to_a_device_asks_and_is_not_opened(start_agent: StartAgent, folder: Path) -> None:
-    agent = start_agent(*(calls((READ, {"path": name})) for name in ("zero", "tty")), folder=folder)
-    agent.send_prompt()
-    for _ in range(2):
-        agent.approve(agent.expect_content("toolCallRun", manualApproval=True))
-    agent.expect_finished()
-    assert ["a device" in result for result in agent.results()] == [True, True]
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.requirement("CHAT-6", "W-41a", "CTX-2")
-def test_contexts_and_mentions_answer_whatever_lies_there(agent: Agent) -> None:
-    folder = agent.folder
-    names = ["loop", "pipe", "zero", "sparse", "two\nlines.txt", "AGENTS.md", "socket", "dangling"]
-    contexts = [{"type": "directory", "path": str(folder)}]
-    contexts += [{"type": "file", "path": str(folder / name)} for name in names]
-    mentioned = "see @pipe @loop @zero @sparse @sub @two\nlines.txt"
-    notes = [
-        each["text"]
-        for each in contents_of(agent.turn(mentioned, contexts=contexts, seconds=30))
-        if each["type"] == "text"
-    ]
-    for words in ("circle", "a named pipe", "a device", "a socket", "binary", "was cut"):
-        assert any(words in note for note in notes), words
-    message = str(agent.provider.requests[0].body["messages"][-1]["content"])
-    assert "a rule of the house" in message
-    assert message.endswith(mentioned)
-
-
-@pytest.mark.requirement("W-40a")
-def test_queries_answer_whatever_lies_there(agent: Agent) -> None:
     def found(query: str) -> set[str]:
         result = agent.result("chat/queryContext", {"query": query})
         assert all(each["type"] in {"file", "directory"} for each in result["contexts"])
@@ -137,10 +95,31 @@ def test_queries_answer_whatever_lies_there(agent: Agent) -> None:
     assert found("two") == {"two\nlines.txt"}
     assert found("pipe") == found("bad-") == set()
 
+    agent.send_prompt()
+    for _ in range(2):
+        agent.approve(agent.expect_content("toolCallRun", manualApproval=True))
+    agent.expect_finished()
+    assert [each.get("manualApproval") for each in agent.contents()].count(True) == 2
+    *results, zero, tty = agent.results()
+    for (name, given, expected), result in zip(LOOKS, results, strict=True):
+        assert expected in result, (name, given)
+    assert all("a device" in result for result in (zero, tty))
+    system = agent.provider.requests[0].body["messages"][0]
+    assert "a rule of the house" in system["content"]
+    assert len(system["content"]) < 100_000
 
-def test_commands_answer_whatever_lies_there(agent: Agent) -> None:
-    expected = {"/repo-map-show": "two\\nlines.txt", "/prompt-show": "a rule", "/doctor": "Python"}
-    for command, words in expected.items():
-        said = [each["text"] for each in contents_of(agent.turn(command)) if each["type"] == "text"]
-        assert any(words in text for text in said), command
-        assert sum(map(len, said)) < MEGABYTE
+    contexts = [{"type": "directory", "path": str(folder)}]
+    contexts += [{"type": "file", "path": str(folder / name)} for name in NAMES]
+    notes = texts(agent.turn(MENTIONED, contexts=contexts, seconds=30))
+    for words in ("circle", "a named pipe", "a device", "a socket", "binary", "was cut"):
+        assert any(words in note for note in notes), words
+    sent = str(agent.provider.requests[-1].body["messages"][-1]["content"])
+    assert "a rule of the house" in sent
+    assert sent.endswith(MENTIONED)
+
+    for command, words in SHOWN.items():
+        shown = texts(agent.turn(command))
+        assert any(words in text for text in shown), command
+        assert sum(map(len, shown)) < MEGABYTE
+    assert agent.resident() < 150 * MEGABYTE
+    assert max(agent.largest_frame(), agent.largest_request()) < MEGABYTE
