@@ -28,6 +28,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Chat
 from eca_protocol.errors import ECAError
 from eca_protocol.methods import CHAT_QUERY_FILES
+from eca_server.agent.commands.login import login_prompt
 from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.printable import printable_line
 
@@ -127,7 +128,18 @@ def _history(environ: Mapping[str, str]) -> History:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
     except OSError:
         return InMemoryHistory()
-    return FileHistory(file)
+    return _History(file)
+
+
+class _History(FileHistory):
+    """A stored history without keys; a disk that fails costs only the stored prompt."""
+
+    def store_string(self, string: str) -> None:
+        """Store a prompt, unless it contains the key of a login."""
+        login = login_prompt(string, awaited=None, configured={})
+        if login is None or login.masked_text == string:
+            with suppress(OSError):
+                super().store_string(string)
 
 
 class _Matches:

@@ -6,6 +6,7 @@ Every function touches the disk: call it in a worker thread.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from contextlib import suppress
@@ -22,12 +23,17 @@ def make_private(path: Path) -> None:
             path.chmod(0o600)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, is_locked: bool = False) -> None:
     """Create a file, or replace it atomically.
+
+    `is_locked`: the caller holds the lock of all writers, so that a temporary file is one of a
+    killed writer. It is removed, since it may contain a key.
 
     Raises:
         OSError: the file cannot be written; the previous content is unchanged.
     """
+    if is_locked:
+        _remove_temporary(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, _FLAGS, 0o600)
     try:
@@ -39,3 +45,10 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _remove_temporary(path: Path) -> None:
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}")
+    for each in os.listdir(path.parent):  # noqa: PTH208 - only names are needed
+        if name.fullmatch(each):
+            path.with_name(each).unlink(missing_ok=True)

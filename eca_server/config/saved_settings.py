@@ -105,7 +105,7 @@ class SavedSettings:
                         {root: _without_empty(part) for root, part in parts.workspaces.items()}
                     ),
                 }
-                replace_file(self.path, json.dumps(content, indent=2).encode())
+                replace_file(self.path, json.dumps(content, indent=2).encode(), is_locked=True)
                 then(parts)
         except Locked:
             raise SavedSettingsError(

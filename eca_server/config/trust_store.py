@@ -134,7 +134,7 @@ class TrustStore:
                 new = change(roots.pop(name, RootTrust()))
                 if new is not None:
                     roots[name] = new
-                replace_file(self.path, _content(roots).encode())
+                replace_file(self.path, _content(roots).encode(), is_locked=True)
                 make_private(self.path)
         except Locked:
             raise TrustStoreError(f"{self.path}: another server is writing it; try again") from None

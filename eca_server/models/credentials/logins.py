@@ -182,7 +182,7 @@ class Logins:
                     self.path.rename(aside)
                     content = _empty()
                 change(content["providers"])
-                replace_file(self.path, json.dumps(content, indent=2).encode())
+                replace_file(self.path, json.dumps(content, indent=2).encode(), is_locked=True)
         except system_keyring.KeyringError as error:
             raise LoginsError(str(error)) from None
         except Locked:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import select
+import shutil
 import socket
 import stat
 import subprocess
@@ -87,6 +88,32 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     assert "+say first\n+say second\n" in history.read_text()
     assert "wrong" not in history.read_text()
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+def test_a_key_is_not_in_the_stored_history(editor: Terminal, tmp_path: Path) -> None:
+    editor.until(PROMPT)
+    editor.type(b"/login openai planted-0123456789-key\r")
+    editor.until(b"Stored the key")
+    editor.until(PROMPT)
+    editor.type(b"/login openai key\r")
+    editor.until(b"Paste")
+    editor.until(PROMPT)
+    editor.type(b"\x04")
+    assert editor.exit_code() == 0
+    history = (tmp_path / ".local/share/eca-python/chat-history").read_text()
+    assert "+/login openai key\n" in history
+    assert "planted" not in history
+
+
+def test_a_history_that_cannot_be_stored_shows_nothing(editor: Terminal, tmp_path: Path) -> None:
+    editor.until(PROMPT)
+    shutil.rmtree(tmp_path / ".local/share/eca-python")
+    editor.type(b"say **sent**\r")
+    editor.until(b"\x1b[1msent")
+    editor.until(PROMPT)
+    editor.type(b"\x04")
+    assert editor.exit_code() == 0
+    assert b"exception" not in editor.all_shown
 
 
 def test_the_calls_of_a_subagent_are_the_users_decision(editor: Terminal, tmp_path: Path) -> None:

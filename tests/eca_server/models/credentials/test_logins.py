@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -128,6 +129,22 @@ def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(logins,
         logins.store("openai", Secret(KEY))
     assert KEY not in str(raised.value)
     assert (tmp_path / "data").read_text() == "no folder"
+
+
+def test_a_key_that_a_killed_server_was_writing_is_gone_after_the_next_change(logins):
+    code = (
+        "import os, signal\n"
+        "from eca_server.models.credentials.logins import Logins, Secret\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"logins = Logins({{'XDG_DATA_HOME': {str(logins.path.parents[1])!r}}})\n"
+        f"logins.store('x', Secret({KEY!r}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False)
+    assert done.returncode
+    files = logins.path.parent.iterdir
+    assert [file for file in files() if KEY in file.read_text()]
+    assert not logins.remove("x")
+    assert [file for file in files() if KEY in file.read_text()] == []
 
 
 def test_a_failed_write_leaves_the_file_as_it_was(logins, monkeypatch):
