@@ -53,6 +53,13 @@ def _diffs(details: eca.FileChangeDetails) -> Iterator[acp.DiffOfCall]:
         yield acp.DiffOfCall(path=details.path, old_text=None if is_new else old, new_text=new)
 
 
+def _notes_in(diff: str) -> Iterator[acp.ContentOfCall]:
+    """Yield the lines that are no part of a hunk: they say how much was cut (W-38)."""
+    for line in diff.split("\n"):
+        if line and line[0] not in " +-\\@":
+            yield acp.ContentOfCall(content=_text(line))
+
+
 def _shown(call: _Call) -> dict[str, Any]:
     """Return the members of a tool call that its name and details give."""
     members: dict[str, Any] = {
@@ -62,7 +69,7 @@ def _shown(call: _Call) -> dict[str, Any]:
     }
     if isinstance(call.details, eca.FileChangeDetails):
         members["kind"] = "edit"
-        members["content"] = tuple(_diffs(call.details))
+        members["content"] = (*_diffs(call.details), *_notes_in(call.details.diff))
         members["locations"] = (acp.ToolCallLocation(path=call.details.path),)
     if not isinstance(call, eca.ChatToolCallPrepareContent):
         members["raw_input"] = dict(call.arguments)

@@ -54,6 +54,20 @@ async def test_a_tool_call_asks_for_permission(tmp_path: Path, choice: str, stat
         assert (tmp_path / "new.txt").exists() == (status == "completed")
 
 
+async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> None:
+    config = {"toolCall": {"approval": {"byDefault": "ask"}, "outputTruncation": {"sizeKb": 1}}}
+    call = {"path": str(tmp_path / "new.txt"), "content": "line\n" * 1000}
+    async with editing(
+        tmp_path, json.dumps({"defaultModel": "simulator/script", **config}), choice="reject"
+    ) as editor:
+        session = await editor.new()
+        await editor.prompt(session.session_id, f"call eca_write_file {json.dumps(call)}")
+        (asked,) = editor.of(m.RequestPermissionRequest)
+        diff, note = asked.tool_call.content
+        assert len(diff.new_text) < 1100
+        assert "bytes left out" in note.content.text
+
+
 async def test_a_cancel_is_answered_at_once(tmp_path: Path) -> None:
     async with editing(tmp_path, SCRIPT) as editor:
         session = await editor.new()
