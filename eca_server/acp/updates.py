@@ -73,7 +73,15 @@ def _shown(call: _Call) -> dict[str, Any]:
         members["locations"] = (acp.ToolCallLocation(path=call.details.path),)
     if not isinstance(call, eca.ChatToolCallPrepareContent):
         members["raw_input"] = dict(call.arguments)
+        command = call.arguments.get("command")
+        if members["kind"] == "execute" and isinstance(command, str):  # the title may be cut
+            members["content"] = (acp.ContentOfCall(content=_text(_fenced(command))),)
     return members
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{fence}sh\n{text}\n{fence}"
 
 
 def shown_call(call: eca.ChatToolCallRunContent) -> acp.ToolCallChange:
@@ -150,11 +158,12 @@ class Updates:
 
 
 def _outputs(
-    call: eca.ChatToolCalledContent, diffs: tuple[acp.ToolCallContent, ...]
+    call: eca.ChatToolCalledContent, content: tuple[acp.ToolCallContent, ...]
 ) -> dict[str, Any]:
     texts = [each.text for each in call.outputs if isinstance(each, eca.ToolCallTextOutput)]
-    blocks = tuple(acp.ContentOfCall(content=_text(text)) for text in texts)
-    return {"content": diffs or blocks, "raw_output": {"error": call.error, "texts": texts}}
+    if not any(isinstance(each, acp.DiffOfCall) for each in content):
+        content += tuple(acp.ContentOfCall(content=_text(text)) for text in texts)
+    return {"content": content, "raw_output": {"error": call.error, "texts": texts}}
 
 
 def _plan(details: eca.TaskDetails) -> acp.Plan:
