@@ -40,6 +40,7 @@ class Agent:
     Args:
         transport: the byte stream to the client.
         server: makes an ECA server in this process.
+        listing: makes one that only lists chats; None: as `server`.
         command: starts any other ECA server, in place of `server`.
     """
 
@@ -48,9 +49,11 @@ class Agent:
         transport: Transport,
         *,
         server: Callable[[], InProcessServer] | None = None,
+        listing: Callable[[], InProcessServer] | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
         self._server = server
+        self._listing = listing or server
         self._command = command
         self._sessions: dict[str, Session] = {}
         self._opening: set[str] = set()
@@ -139,13 +142,13 @@ class Agent:
         act = {"environment": check_keys, "login": log_in}.get(params.method_id)
         if act is None:
             raise RPCError(ErrorCode.INVALID_PARAMS, f"no login method {params.method_id!r}")
-        await self._with_client(None, act)
+        await self._with_client(None, act, self._server)
         return _EMPTY
 
     async def _logout(self, _: acp.Empty) -> acp.Empty:
         from eca_server.acp.logins import log_out  # noqa: PLC0415
 
-        await self._with_client(None, log_out)
+        await self._with_client(None, log_out, self._server)
         return _EMPTY
 
     def _session(self, session_id: str) -> Session:
@@ -253,10 +256,18 @@ class Agent:
     async def _resume(self, params: acp.ResumeSessionRequest) -> acp.SessionState:
         return await self._reopen(params, replays=False)
 
-    async def _with_client(self, cwd: str | None, act: Callable[[Any], Awaitable[Any]]) -> Any:
+    async def _with_client(
+        self,
+        cwd: str | None,
+        act: Callable[[Any], Awaitable[Any]],
+        server: Callable[[], InProcessServer] | None,
+    ) -> Any:
         """Call a function with the connection of a session in a folder, or of one made for it.
 
-        None: a session of any folder.
+        Args:
+            cwd: the folder; None: any folder.
+            act: the function.
+            server: makes the server of a connection.
         """
         from eca_protocol.client import connect  # noqa: PLC0415
         from eca_server.acp.session import failure  # noqa: PLC0415
@@ -267,7 +278,7 @@ class Agent:
                     return await act(session.client)
             async with connect(
                 command=self._command,
-                server=None if self._server is None else self._server(),
+                server=None if server is None else server(),
                 workspace_folders=[cwd or str(Path.cwd())],
             ) as client:
                 await client.wait_for_config()
@@ -286,7 +297,7 @@ class Agent:
         sessions: dict[str, acp.SessionInfo] = {}
         for cwd in folders:
             listed = await self._with_client(
-                cwd, lambda client: client.request(CHAT_LIST, ChatListParams())
+                cwd, lambda client: client.request(CHAT_LIST, ChatListParams()), self._listing
             )
             for chat in listed.chats:
                 time = _time(chat.updated_at)
@@ -306,6 +317,7 @@ class Agent:
         await self._with_client(
             self._folders.pop(params.session_id, str(Path.cwd())),
             lambda client: client.request(CHAT_DELETE, ChatDeleteParams(chat_id=params.session_id)),
+            self._server,
         )
         if session is not None:
             session.closing.set()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from eca_protocol.errors import StartFailed
-from eca_protocol.streams import FdTransport, owned_stdio
+from eca_protocol.streams import FdTransport, Transport, owned_stdio
 from eca_server.acp.agent import Agent
 from eca_server.system.signals import until_a_signal
 
@@ -28,17 +28,22 @@ def run(options: Callable[[], Options], command: Sequence[str]) -> int:
     `options` in this process.
     """
 
-    def server() -> Server:
+    def server(**changes: Any) -> Server:
         import attrs  # noqa: PLC0415 - the answer to `initialize` needs no server
 
         from eca_server.connection.server import Server  # noqa: PLC0415
 
-        return Server(attrs.evolve(options(), keeps_chats=True, discovers=True))
+        return Server(attrs.evolve(options(), keeps_chats=True, **changes))
+
+    def make(transport: Transport) -> Agent:
+        if command:
+            return Agent(transport, command=list(command))
+        listing = partial(server, only_answers=True)
+        return Agent(transport, server=partial(server, discovers=True), listing=listing)
 
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
-            made = None if command else server
-            serve = partial(_serve, read_fd, write_fd, made, command)
+            serve = partial(_serve, make, read_fd, write_fd)
             code, number = trio.run(until_a_signal, serve)
             return 128 + number if number is not None else code or 0
     except StartFailed as error:
@@ -46,9 +51,6 @@ def run(options: Callable[[], Options], command: Sequence[str]) -> int:
         return 1
 
 
-async def _serve(
-    read_fd: int, write_fd: int, server: Callable[[], Server] | None, command: Sequence[str]
-) -> int:
-    agent = Agent(FdTransport(read_fd, write_fd), server=server, command=list(command) or None)
-    end = await agent.serve()
+async def _serve(make: Callable[[Transport], Agent], read_fd: int, write_fd: int) -> int:
+    end = await make(FdTransport(read_fd, write_fd)).serve()
     return 0 if end.kind == "eof" else 1

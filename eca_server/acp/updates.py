@@ -53,6 +53,13 @@ def _diffs(details: eca.FileChangeDetails) -> Iterator[acp.DiffOfCall]:
         yield acp.DiffOfCall(path=details.path, old_text=None if is_new else old, new_text=new)
 
 
+def _notes_in(diff: str) -> Iterator[acp.ContentOfCall]:
+    """Yield the lines that are no part of a hunk: they say how much was cut (W-38)."""
+    for line in diff.split("\n"):
+        if line and line[0] not in " +-\\@":
+            yield acp.ContentOfCall(content=_text(line))
+
+
 def _shown(call: _Call) -> dict[str, Any]:
     """Return the members of a tool call that its name and details give."""
     members: dict[str, Any] = {
@@ -62,11 +69,19 @@ def _shown(call: _Call) -> dict[str, Any]:
     }
     if isinstance(call.details, eca.FileChangeDetails):
         members["kind"] = "edit"
-        members["content"] = tuple(_diffs(call.details))
+        members["content"] = (*_diffs(call.details), *_notes_in(call.details.diff))
         members["locations"] = (acp.ToolCallLocation(path=call.details.path),)
     if not isinstance(call, eca.ChatToolCallPrepareContent):
         members["raw_input"] = dict(call.arguments)
+        command = call.arguments.get("command")
+        if members["kind"] == "execute" and isinstance(command, str):  # the title may be cut
+            members["content"] = (acp.ContentOfCall(content=_text(_fenced(command))),)
     return members
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall("`+", text))])
+    return f"{fence}sh\n{text}\n{fence}"
 
 
 def shown_call(call: eca.ChatToolCallRunContent) -> acp.ToolCallChange:
@@ -143,11 +158,12 @@ class Updates:
 
 
 def _outputs(
-    call: eca.ChatToolCalledContent, diffs: tuple[acp.ToolCallContent, ...]
+    call: eca.ChatToolCalledContent, content: tuple[acp.ToolCallContent, ...]
 ) -> dict[str, Any]:
     texts = [each.text for each in call.outputs if isinstance(each, eca.ToolCallTextOutput)]
-    blocks = tuple(acp.ContentOfCall(content=_text(text)) for text in texts)
-    return {"content": diffs or blocks, "raw_output": {"error": call.error, "texts": texts}}
+    if not any(isinstance(each, acp.DiffOfCall) for each in content):
+        content += tuple(acp.ContentOfCall(content=_text(text)) for text in texts)
+    return {"content": content, "raw_output": {"error": call.error, "texts": texts}}
 
 
 def _plan(details: eca.TaskDetails) -> acp.Plan:

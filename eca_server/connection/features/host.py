@@ -29,6 +29,7 @@ class Options:
         discovers: whether models are discovered in the background; results are cached for the next
             start.
         hide: called with every secret in use, so that the log can hide it.
+        only_answers: whether nothing runs unasked: no hook, MCP server or discovery of models.
         trusts_workspace: whether the settings of workspace folders apply in this session, except
             those that use variables or files of the user's.
     """
@@ -41,6 +42,7 @@ class Options:
     load_seconds: float = 2.0
     discovers: bool = False
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
+    only_answers: bool = False
     trusts_workspace: bool = False
 
 

@@ -15,6 +15,9 @@ def introduce(parts: Composition) -> None:
     """Announce everything to a new client, and start what runs unasked."""
     options, nursery = parts.host.options, parts.host.nursery
     parts.announcer.introduce()
+    if options.only_answers:
+        parts.announcer.is_introduced = False
+        return
     parts.hooks.begin_session()
     nursery.start_soon(parts.folders.remove_leftovers)
     if parts.settings.config.keyring:

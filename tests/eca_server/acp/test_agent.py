@@ -15,6 +15,34 @@ from tests.eca_server.acp.bench import editing
 SCRIPT = json.dumps({"defaultModel": "simulator/script"})
 
 
+async def test_a_request_for_permission_shows_the_whole_command(tmp_path: Path) -> None:
+    config = {"defaultModel": "simulator/script", "toolCall": {"approval": {"byDefault": "ask"}}}
+    command = f"echo {'a ' * 100}; echo `echo end`"
+    async with editing(tmp_path, json.dumps(config)) as editor:
+        session = await editor.new()
+        call = json.dumps({"command": command})
+        await editor.prompt(session.session_id, f"call eca_shell_command {call}")
+        (asked,) = editor.of(m.RequestPermissionRequest)
+        assert [each.content.text for each in asked.tool_call.content] == [f"```sh\n{command}\n```"]
+        shown = [each.content.text for each in editor.of(m.ToolCallUpdate)[-1].content]
+        assert command in shown[0]
+        assert "end" in shown[1]
+
+
+async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> None:
+    config = {"toolCall": {"approval": {"byDefault": "ask"}, "outputTruncation": {"sizeKb": 1}}}
+    call = {"path": str(tmp_path / "new.txt"), "content": "line\n" * 1000}
+    async with editing(
+        tmp_path, json.dumps({"defaultModel": "simulator/script", **config}), choice="reject"
+    ) as editor:
+        session = await editor.new()
+        await editor.prompt(session.session_id, f"call eca_write_file {json.dumps(call)}")
+        (asked,) = editor.of(m.RequestPermissionRequest)
+        diff, note = asked.tool_call.content
+        assert len(diff.new_text) < 1100
+        assert "bytes left out" in note.content.text
+
+
 async def test_a_selected_model_brings_its_variants(tmp_path: Path) -> None:
     model = {"variants": {"fast": {"speed": 1}}, "reason": False}
     providers = {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": model, "plain": {}}}}

@@ -84,6 +84,25 @@ async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str
             assert await process.wait() == 0
 
 
+async def test_a_list_starts_no_hooks_and_no_mcp_servers(tmp_path: Path) -> None:
+    config = tmp_path / ".config" / "eca" / "config.json"
+    config.parent.mkdir(parents=True)
+    marks = [tmp_path / "hook", tmp_path / "mcp"]
+    touch = [f"touch {mark}" for mark in marks]
+    hook = {"type": "sessionStart", "actions": [{"type": "shell", "shell": touch[0]}]}
+    server = {"command": "/bin/sh", "args": ["-c", touch[1]]}
+    config.write_text(json.dumps({"hooks": {"begun": hook}, "mcpServers": {"m": server}}))
+    async with _process(tmp_path) as process:
+        await _ask(process, [], 1, "initialize", {"protocolVersion": 1})
+        for number in (2, 3):
+            assert await _ask(process, [], number, "session/list", {}) == {"sessions": []}
+        assert [mark.exists() for mark in marks] == [False, False]
+        await _ask(process, [], 4, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
+        with trio.fail_after(20):
+            while not all(mark.exists() for mark in marks):
+                await trio.sleep(0.01)
+
+
 async def test_a_signal_ends_the_server_of_a_session(tmp_path: Path) -> None:
     stubborn = 'trap "" TERM; echo $$ > pid.new; mv pid.new pid; while :; do sleep 0.1; done'
     async with _process(tmp_path, "--", "/bin/sh", "-c", stubborn) as process:

@@ -450,6 +450,7 @@ async def test_a_disk_that_hangs_takes_no_thread_from_others(
         await trio.testing.wait_all_tasks_blocked()
     assert threads.available_tokens == free
     nursery.cancel_scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
     resume.set()
 
 
