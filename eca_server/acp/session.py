@@ -95,7 +95,7 @@ class Session:
         """Use a connected ECA server."""
         self._client = client
         self._chat = client.chat(self.id)
-        client.on(eca.ConfigUpdatedParams, self._announce_options)
+        client.on(eca.ConfigUpdatedParams, self._take_config)
         client.on(eca.ChatContentReceivedParams, self._announce_title)
 
     def note(self, shown: eca.ShowMessageParams) -> None:
@@ -336,11 +336,26 @@ class Session:
     def set_mode(self, mode: str) -> None:
         """Change the agent of later prompts."""
         self.set_option("mode", mode)
-        self._announce_options(None)
+        self._announce_options()
 
-    def _announce_options(self, _: object) -> None:
+    def _take_config(self, updated: eca.ConfigUpdatedParams) -> None:
+        """Announce changed settings, after taking those that the server has selected.
+
+        A command such as `/model` or `/agent` selects for its chat, also after the client has.
+        """
         if self._peer.closed or self.closing.is_set():
             return
+        if updated.chat_id == self.id and updated.chat is not None:
+            if updated.chat.select_model:
+                self._chat.model = updated.chat.select_model
+                self._variant = None
+            self._variant = updated.chat.select_variant or self._variant
+            if updated.chat.select_agent:
+                self._agent = updated.chat.select_agent
+                self.update(acp.CurrentModeUpdate(current_mode_id=self._agent))
+        self._announce_options()
+
+    def _announce_options(self) -> None:
         if options := self.options():
             self.update(acp.ConfigOptionUpdate(config_options=options))
 

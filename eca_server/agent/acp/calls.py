@@ -44,6 +44,7 @@ class AgentCall:
 
     Attributes:
         call: the call as the client knows it.
+        is_prepared: the text of its arguments was shown.
         is_written: its arguments are part of the answer.
         is_asking: its permission is being decided.
         approved: the places of the call, if the user or the policy has approved it.
@@ -59,6 +60,7 @@ class AgentCall:
     locations: tuple[acp.ToolCallLocation, ...] = ()
     raw_input: Any = None
     raw_output: Any = None
+    is_prepared: bool = False
     is_written: bool = False
     is_asking: bool = False
     approved: tuple[Place, ...] = ()

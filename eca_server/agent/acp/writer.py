@@ -151,17 +151,22 @@ class TurnWriter:
     def merged(self, change: acp.ToolCall | acp.ToolCallChange) -> AgentCall:
         """Return the call of an update, with its changes; begin a new one."""
         known = self.calls.get(change.tool_call_id)
+        is_new = known is None
         if known is None:
             title = change.title or _UNTITLED
             known = AgentCall(call=self._begin(title, change.kind), title=title)
             self.calls[change.tool_call_id] = known
         known.merge(change)
+        if is_new:
+            known.is_prepared = bool(known.arguments)
+            known.call.prepare(_text_of(known.arguments))
         return known
 
     def begin_again(self, known: AgentCall) -> AgentCall:
         """Begin one more call with the members of a known one."""
         call = self._begin(known.title, known.kind)
-        return attrs.evolve(known, call=call, is_written=False, is_asking=False)
+        call.prepare(_text_of(known.arguments))
+        return attrs.evolve(known, call=call, is_prepared=True, is_written=False, is_asking=False)
 
     def _begin(self, title: str, kind: str | None) -> ToolCall:
         self._end_thought()
@@ -172,9 +177,7 @@ class TurnWriter:
             origin="mcp",
             summary=shown_title(title),
         )
-        call = self.turn.calls.begin(naming)
-        call.prepare("")
-        return call
+        return self.turn.calls.begin(naming)
 
     def write_call(self, naming: Naming, call: ToolCall, arguments: Any) -> None:
         """Make a call part of the answer."""
@@ -188,6 +191,9 @@ class TurnWriter:
         """Make a call of the agent part of the answer, once."""
         if not known.is_written:
             known.is_written = True
+            last = next(reversed(self.turn.calls.values()), None)
+            if not known.is_prepared and known.arguments and known.call is last:  # W-30
+                known.call.prepare(_text_of(known.arguments))
             self.write_call(known.call.naming, known.call, known.arguments)
 
     def advance(self, known: AgentCall) -> None:
@@ -231,7 +237,7 @@ class TurnWriter:
             "tasks": [{"subject": each.content} for each in plan.entries],
         }
         call = self.turn.calls.begin(naming)
-        call.prepare("")
+        call.prepare(_text_of(arguments))
         call.announce(arguments, manual_approval=False, summary="Plan", details=details)
         call.decided.set()
         self.write_call(naming, call, arguments)
@@ -262,6 +268,11 @@ class TurnWriter:
         if self.usage is not None:
             self.turn.limit = UsageLimit(context=self.usage.size)
             self.turn.usages[:] = [Usage(input=self.usage.used, output=0, cost=cost)]
+
+
+def _text_of(arguments: Mapping[str, Any]) -> str:
+    """Return the text of arguments for the client; empty if there are none."""
+    return json.dumps(arguments).decode() if arguments else ""
 
 
 def _tasks(plan: acp.Plan) -> Tasks:

@@ -43,6 +43,31 @@ async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> 
         assert "bytes left out" in note.content.text
 
 
+async def test_a_command_selects_also_after_the_editor_has(tmp_path: Path) -> None:
+    config = {"defaultModel": "simulator/script", "toolCall": {"approval": {"byDefault": "allow"}}}
+    async with editing(tmp_path, json.dumps(config)) as editor:
+        session = (await editor.new()).session_id
+        await editor.call(
+            "session/set_mode", m.SetSessionModeRequest(session_id=session, mode_id="code")
+        )
+        chosen = m.SetSessionConfigOptionRequest(
+            session_id=session, config_id="model", value="simulator/script"
+        )
+        await editor.call("session/set_config_option", chosen)
+        await editor.prompt(session, "/agent plan")
+        assert editor.of(m.CurrentModeUpdate)[-1].current_mode_id == "plan"
+        call = {"path": str(tmp_path / "new.txt"), "content": "x"}
+        await editor.prompt(session, f"call eca_write_file {json.dumps(call)}")
+        assert not (tmp_path / "new.txt").exists()
+        await editor.prompt(session, "/model simulator/echo")
+        (model,) = (
+            o for o in editor.of(m.ConfigOptionUpdate)[-1].config_options if o.id == "model"
+        )
+        assert model.current_value == "simulator/echo"
+        await editor.prompt(session, "say x")
+        assert editor.text().endswith("say x")
+
+
 async def test_a_selected_model_brings_its_variants(tmp_path: Path) -> None:
     model = {"variants": {"fast": {"speed": 1}}, "reason": False}
     providers = {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": model, "plain": {}}}}
