@@ -12,62 +12,96 @@ import trio
 from eca_protocol import json
 from eca_protocol.server.roots import uri_of
 from eca_server.agent.acp import agents, terminals
-from tests.eca_server.agent.acp.chatting import MODEL, approve, chatting, of_type, since, turn
+from tests.eca_server.agent.acp.chatting import (
+    MODEL,
+    begin,
+    chatting,
+    decide,
+    editor_with,
+    of_type,
+    since,
+    turn,
+)
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
 
-pytestmark = pytest.mark.trio
+
+def ask(call_id: str = "t", **members: Any) -> str:
+    """Return the line of a script that asks for a permission."""
+    return f"ask {_json({'id': call_id, 'kind': 'edit', 'input': {}, **members})}"
 
 
-async def test_text_and_thoughts_come_as_they_are_and_the_model_is_listed(tmp_path: Path) -> None:
-    async with chatting(tmp_path) as (ours, log):
-        offered = next(m for m in ours.seen if m.get("method") == "config/updated")
-        assert MODEL in offered["params"]["chat"]["models"]
+def tool(**members: Any) -> str:
+    """Return the line of a script that shows a call."""
+    return f"tool {_json({'id': 't', 'kind': 'execute', **members})}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value).decode()
+
+
+DONE = tool(update=True, status="completed")
+
+
+def announced(ours: Editor) -> list[Any]:
+    """Return the announced state of the chats, each time."""
+    return [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
+
+
+async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(
+    tmp_path: Path,
+) -> None:
+    config = {"toolCall": {"outputTruncation": {"sizeKb": 1}}}
+    async with chatting(tmp_path, config=config) as (ours, log):
+        assert MODEL in announced(ours)[0]["models"]
         assert log.of("initialize") == []
         got = await turn(ours, "think deep\nsay one \nsay two")
         assert text(got) == "one two"
         assert [c["text"] for c in of_type(got, "reasonText")] == ["deep"]
         assert finishes(got) == 1
-        await turn(ours, "say three")
+        running = tool(title="ls", status="in_progress")
+        done = tool(update=True, status="completed", texts=["a.txt"])
+        got = await turn(ours, f"{running}\nsay x\n{done}\nsay y")
+        (called,) = of_type(got, "toolCalled")
+        assert (called["name"], called["error"]) == ("execute", False)
+        assert called["outputs"] == [{"type": "text", "text": "a.txt"}]
+        assert text(got) == "xy"
+        (called,) = of_type(
+            await turn(ours, tool(status="completed", texts=["x" * 5000])), "toolCalled"
+        )
+        (output,) = called["outputs"]
+        assert len(output["text"]) < 2000
+        assert "left out" in output["text"]
         assert len(log.of("new")) == 1
-        assert [texts for (texts,) in log.of("prompt")][1] == ["say three"]
+        assert log.of("prompt")[1] == [[f"{running}\nsay x\n{done}\nsay y"]]
 
 
-async def test_its_environment_has_none_of_our_keys(tmp_path: Path) -> None:
+async def test_its_environment_has_none_of_our_keys_and_no_agent_starts_another(
+    tmp_path: Path,
+) -> None:
     config = {"providers": {"mine": {"url": "http://localhost:1", "keyEnv": "MINE"}}}
-    async with chatting(
-        tmp_path, config=config, environ={"ANTHROPIC_API_KEY": "sk-1", "MINE": "m", "OURS": "o"}
-    ) as (ours, log):
+    environ = {"ANTHROPIC_API_KEY": "sk-1", "MINE": "m", "OURS": "o"}
+    async with chatting(tmp_path, config=config, environ=environ) as (ours, log):
         await turn(ours, "say x")
-        [[has_terminal, environ]] = log.of("initialize")
+        [[has_terminal, given]] = log.of("initialize")
         assert has_terminal
-        assert environ["OURS"] == "o"
-        assert environ["ECA_ACP_AGENT"] == "1"
-        assert not environ.keys() & {"ANTHROPIC_API_KEY", "MINE", "ECA_CONFIG"}
-
-
-async def test_a_server_that_is_an_agent_itself_has_none(tmp_path: Path) -> None:
+        assert (given["OURS"], given["ECA_ACP_AGENT"]) == ("o", "1")
+        assert not given.keys() & {"ANTHROPIC_API_KEY", "MINE", "ECA_CONFIG"}
     async with chatting(tmp_path, environ={"ECA_ACP_AGENT": "1"}) as (ours, _):
-        offered = next(m for m in ours.seen if m.get("method") == "config/updated")
-        assert MODEL not in offered["params"]["chat"]["models"]
+        assert MODEL not in announced(ours)[0]["models"]
 
 
 @pytest.mark.parametrize("accept", [True, False])
 async def test_a_call_with_a_diff_asks_the_user(tmp_path: Path, accept: bool) -> None:
     diffs = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
-    call = {"id": "t", "title": "Edit a.txt", "kind": "edit", "input": {"x": 1}, "diffs": diffs}
-    done = {"id": "t", "update": True, "status": "completed" if accept else "failed"}
-    script = f"say before\nask {_json(call)}\ntool {_json(done)}\nsay  after"
+    call = ask(title="Edit a.txt", input={"x": 1}, diffs=diffs)
+    done = tool(update=True, status="completed" if accept else "failed")
     async with chatting(tmp_path) as (ours, log):
-        begun = len(ours.seen)
-        await ours.send(ours.prompt_request(script, model=MODEL))
-        run = await approve(ours, accept=accept)
+        got = await turn(ours, f"say before\n{call}\n{done}\nsay  after", accept)
+        (run,) = of_type(got, "toolCallRun")
         assert run["arguments"] == {"x": 1}
-        assert run["server"] == MODEL
-        assert run["summary"] == "Edit a.txt"
+        assert (run["server"], run["summary"]) == (MODEL, "Edit a.txt")
         assert (run["details"]["linesAdded"], run["details"]["linesRemoved"]) == (1, 1)
         assert run["details"]["diff"].splitlines()[1:] == ["-old", "+new"]
-        await ours.expect_finished()
-        got = since(ours, begun)
         assert ("[allow_once]" if accept else "[reject_once]") in text(got)
         order = [c["type"] for c in got if c["type"].startswith("toolCall")]
         ending = ["toolCallRunning", "toolCalled"] if accept else ["toolCallRejected"]
@@ -76,45 +110,22 @@ async def test_a_call_with_a_diff_asks_the_user(tmp_path: Path, accept: bool) ->
         assert log.of("prompt")[-1] == [["say again"]]
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value).decode()
-
-
-async def test_calls_that_do_not_ask_are_shown_with_their_output(tmp_path: Path) -> None:
-    running = {"id": "t", "title": "ls", "kind": "execute", "status": "in_progress"}
-    done = {"id": "t", "update": True, "status": "completed", "texts": ["a.txt"]}
-    async with chatting(tmp_path) as (ours, _):
-        got = await turn(ours, f"tool {_json(running)}\nsay x\ntool {_json(done)}\nsay y")
-        (called,) = of_type(got, "toolCalled")
-        assert (called["name"], called["outputs"]) == (
-            "execute",
-            [{"type": "text", "text": "a.txt"}],
-        )
-        assert not called["error"]
-        assert text(got) == "xy"
-
-
 async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
     async with chatting(tmp_path, config={"chat": {"title": True}}) as (ours, log):
         got = await turn(ours, "plan one=completed two=in_progress\nusage 100 0.5\ntitle Robots")
-        details = of_type(got, "toolCalled")[0]["details"]
-        assert [(t["subject"], t["status"]) for t in details["tasks"]] == [
-            ("one", "done"),
-            ("two", "in-progress"),
-        ]
+        tasks = of_type(got, "toolCalled")[0]["details"]["tasks"]
+        shown = [(task["subject"], task["status"]) for task in tasks]
+        assert shown == [("one", "done"), ("two", "in-progress")]
         usage = of_type(got, "usage")[-1]
         assert (usage["sessionTokens"], usage["limit"]) == (100, {"context": 1000})
         assert usage["sessionCost"] == "0.50"
         assert await ours.title() == "Robots"
         last = of_type(await turn(ours, "usage 150 0.75"), "usage")[-1]
         assert (last["lastMessageCost"], last["sessionCost"]) == ("0.25", "0.75")
-        announced = [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
-        assert [c["variants"] for c in announced if "variants" in c][-1] == ["ask", "plan"]
-        await turn(ours, "say x", variant="plan")
-        await turn(ours, "say x", variant="plan")
-        await turn(ours, "mode ask", variant="plan")
-        chosen = [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
-        assert chosen[-1]["selectVariant"] == "ask"
+        assert [c["variants"] for c in announced(ours) if "variants" in c][-1] == ["ask", "plan"]
+        for script in ("say x", "say x", "mode ask"):
+            await turn(ours, script, variant="plan")
+        assert announced(ours)[-1]["selectVariant"] == "ask"
         assert log.of("mode") == [["plan"]]
 
 
@@ -132,65 +143,45 @@ async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_ha
 
 
 async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("key")
+    work, secret = tmp_path / "work", tmp_path / "secret"
+    secret.write_text("key")
     async with chatting(tmp_path) as (ours, _):
-        inside = tmp_path / "work" / "a.txt"
-        inside.write_text("hello")
-        (tmp_path / "work" / "link").symlink_to(tmp_path / "secret")
-        assert text(await turn(ours, f"read {inside}")) == "[hello]"
-        work = tmp_path / "work"
-        for path in (tmp_path / "secret", work / "link", work / ".." / "secret"):
-            begun = len(ours.seen)
-            await ours.send(ours.prompt_request(f"read {path}", model=MODEL))
-            call = await approve(ours, accept=False)
-            assert call["server"] == "eca"
-            await ours.expect_finished()
-            assert "key" not in text(since(ours, begun))
-            assert "[failed: The user rejected" in text(since(ours, begun))
-        begun = len(ours.seen)
-        await ours.send(ours.prompt_request(f"write {inside} bye", model=MODEL))
-        await approve(ours)
-        await ours.expect_finished()
+        inside = work / "a.txt"
+        inside.write_bytes("a\x0cb\u2028c\r\nsecond\nthird\n".encode())
+        assert text(await turn(ours, f"lines {inside} 2 1")) == "[second\n]"
+        (work / "link").symlink_to(secret)
+        for path in (secret, work / "link", work / ".." / "secret"):
+            got = await turn(ours, f"read {path}", False)
+            assert of_type(got, "toolCallRun")[0]["server"] == "eca"
+            assert "key" not in text(got)
+            assert "[failed: The user rejected" in text(got)
+        await turn(ours, f"write {inside} bye", True)
         assert inside.read_text() == "bye"
-        missing = text(await turn(ours, f"read {tmp_path / 'work' / 'none'}"))
-        assert "[failed: " in missing
+        assert text(await turn(ours, f"read {inside}")) == "[bye]"
+        assert "[failed: " in text(await turn(ours, f"read {work / 'none'}"))
 
 
 async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) -> None:
     file, other = tmp_path / "work" / "a.txt", tmp_path / "work" / "b.txt"
-    call = {"id": "t", "kind": "edit", "diffs": [[str(file), None, "new"]]}
-    done = {"id": "t", "update": True, "status": "completed"}
-    script = f"ask {_json(call)}\nwrite {file} new\nwrite {other} new\ntool {_json(done)}"
+    call = ask(diffs=[[str(file), None, "new"]])
     async with chatting(tmp_path) as (ours, _):
-        await ours.send(ours.prompt_request(script, model=MODEL))
-        await approve(ours)
-        await approve(ours, accept=False)
-        await ours.expect_finished()
+        await turn(ours, f"{call}\nwrite {file} new\nwrite {other} new\n{DONE}", True, False)
         assert file.read_text() == "new"
         assert not other.exists()
 
 
-async def test_lines_are_counted_as_editors_count_them(tmp_path: Path) -> None:
+async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
+    work, below = tmp_path / "work", tmp_path / "work" / "below"
     async with chatting(tmp_path) as (ours, _):
-        file = tmp_path / "work" / "a.txt"
-        file.write_bytes("a\x0cb\u2028c\r\nsecond\nthird\n".encode())
-        assert text(await turn(ours, f"lines {file} 2 1")) == "[second\n]"
-
-
-async def test_an_approved_command_runs_only_in_the_shown_directory(tmp_path: Path) -> None:
-    below = tmp_path / "work" / "below"
-    call = {"id": "t", "kind": "execute", "input": {"command": "pwd"}}
-    done = {"id": "t", "update": True, "status": "completed"}
-    script = f"ask {_json(call)}\nrun pwd\nrun_in {below} pwd\ntool {_json(done)}"
-    async with chatting(tmp_path) as (ours, _):
+        assert "[out 3 False]" in text(await turn(ours, "run echo out; exit 3", True))
+        assert "[failed: " in text(await turn(ours, "run touch made", False))
+        assert not (work / "made").exists()
         below.mkdir()
-        begun = len(ours.seen)
-        await ours.send(ours.prompt_request(script, model=MODEL))
-        await approve(ours)
-        second = await approve(ours, accept=False)
+        call = ask(kind="execute", input={"command": "pwd"})
+        got = await turn(ours, f"{call}\nrun pwd\nrun_in {below} pwd\n{DONE}", True, False)
+        second = of_type(got, "toolCallRun")[-1]
         assert second["arguments"]["working_directory"] == str(below)
-        await ours.expect_finished()
-        assert f"[{tmp_path / 'work'} 0 False]" in text(since(ours, begun))
+        assert f"[{work} 0 False]" in text(got)
 
 
 async def test_released_terminals_make_room(
@@ -200,30 +191,20 @@ async def test_released_terminals_make_room(
     async with chatting(tmp_path) as (ours, _):
         got = text(await turn(ours, "run echo 1\nrun echo 2\nrun echo 3", trust=True))
         assert [f"[{number} 0 False]" in got for number in (1, 2, 3)] == [True, True, True]
-        kept = text(await turn(ours, "keep sleep 60\nkeep sleep 60\nrun echo 3", trust=True))
-        assert "2 terminals are in use: release one of them." in kept
-        assert "[3 0 False]" not in kept
-
-
-async def test_a_long_output_of_a_call_is_cut(tmp_path: Path) -> None:
-    config = {"toolCall": {"outputTruncation": {"sizeKb": 1}}}
-    done = {"id": "t", "kind": "execute", "status": "completed", "texts": ["x" * 5000]}
-    async with chatting(tmp_path, config=config) as (ours, _):
-        (called,) = of_type(await turn(ours, f"tool {_json(done)}"), "toolCalled")
-        (output,) = called["outputs"]
-        assert len(output["text"]) < 2000
-        assert "left out" in output["text"]
+        refused = text(await turn(ours, "keep sleep 60\nkeep sleep 60\nrun echo 3", trust=True))
+        assert "2 terminals are in use: release one of them." in refused
+        assert "[3 0 False]" not in refused
 
 
 async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, log):
         begun = len(ours.seen)
-        await ours.send(ours.prompt_request("flood 3000", model=MODEL))
+        await begin(ours, "flood 3000")
         await log.wait_for("flood")
         before = -1
         while (now := len(log.of("flood"))) > before:
             before = now
-            await trio.sleep(0.3)
+            await trio.sleep(0.1)
         assert now < 3000 / 50
         await ours.expect_finished()
         assert len(text(since(ours, begun))) == 3_000_000
@@ -232,8 +213,7 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> 
 async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, _):
         begun, shown = len(ours.seen), tmp_path / "shown"
-        script = f"leave {ASK}\nuntil {shown}\nsay done"
-        await ours.send(ours.prompt_request(script, model=MODEL))
+        await begin(ours, f"{ask().replace('ask', 'leave', 1)}\nuntil {shown}\nsay done")
         await ours.content("toolCallRun", manualApproval=True)
         shown.touch()
         await ours.expect_finished()
@@ -243,45 +223,57 @@ async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: 
         assert text(await turn(ours, "say next")) == "next"
 
 
-async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
-    async with chatting(tmp_path) as (ours, _):
-        begun = len(ours.seen)
-        await ours.send(ours.prompt_request("run echo out; exit 3", model=MODEL))
-        await approve(ours)
-        await ours.expect_finished()
-        assert "[out 3 False]" in text(since(ours, begun))
-        begun = len(ours.seen)
-        await ours.send(ours.prompt_request("run touch made", model=MODEL))
-        await approve(ours, accept=False)
-        await ours.expect_finished()
-        assert not (tmp_path / "work" / "made").exists()
-        assert "[failed: " in text(since(ours, begun))
-
-
 async def test_a_configured_denial_and_a_trusted_chat_need_no_answer(tmp_path: Path) -> None:
     config: Any = {"toolCall": {"approval": {"deny": {f"{MODEL}__delete": {}}}}}
-    denied = {"id": "t", "kind": "delete", "input": {}}
-    asked = {"id": "u", "kind": "execute", "input": {"command": "make"}}
+    script = f"{ask(kind='delete')}\n{ask('u', kind='execute', input={'command': 'make'})}"
     async with chatting(tmp_path, config=config) as (ours, _):
-        script = f"ask {_json(denied)}\nask {_json(asked)}"
         assert text(await turn(ours, script, trust=True)) == "[reject_once][allow_once]"
 
 
-@pytest.mark.parametrize("kept", ["resume", "load", "nothing"])
-async def test_a_chat_continues_after_a_restart(tmp_path: Path, kept: str) -> None:
-    options: dict[str, Any] = {"data": tmp_path / "data", kept: True}
+@pytest.mark.parametrize("offers", ["resume", "load", "nothing"])
+async def test_a_chat_continues_after_a_restart(tmp_path: Path, offers: str) -> None:
+    options: dict[str, Any] = {"is_stored": True, offers: True}
     async with chatting(tmp_path, **options) as (ours, log):
         await turn(ours, "say remembered")
     async with chatting(tmp_path, **options) as (ours, log):
         assert text(await turn(ours, "say more")) == "more"
         loaded, (texts,) = log.of("load"), log.of("prompt")[-1]
-        if kept == "nothing":
+        if offers == "nothing":
             assert loaded == []
             assert "remembered" in texts[0]
             assert texts[1] == "say more"
         else:
             assert len(loaded) == len(log.of("new")) == 1
             assert texts == ["say more"]
+
+
+async def test_a_session_that_does_not_load_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with chatting(tmp_path, is_stored=True, load=True) as (ours, log):
+        await turn(ours, "say remembered")
+    async with chatting(tmp_path, is_stored=True, load=True, slow="load") as (ours, log):
+        with monkeypatch.context() as patched:
+            patched.setattr(agents, "_SESSION_SECONDS", 0.2)
+            await begin(ours, "say more")
+            await log.wait_for("load")
+        await ours.expect_finished()
+        assert text(ours.contents()).endswith("more")
+        assert "remembered" in log.of("prompt")[-1][0][0]
+
+
+async def test_a_reopened_chat_looks_as_it_looked(tmp_path: Path) -> None:
+    diffs = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
+    call = tool(title="Edit", kind="edit", input={"x": 1}, status="completed", diffs=diffs)
+    async with chatting(tmp_path, is_stored=True) as (ours, _):
+        before = await turn(ours, f"think hm\nsay one\n{call}\nplan a=completed\nsay two")
+    async with chatting(tmp_path, is_stored=True) as (ours, _):
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        after = since(ours, begun)
+        for kind in ("reasonText", "toolCalled"):
+            assert of_type(after, kind) == of_type(before, kind)
+        assert text(after) == text(before)
 
 
 async def test_answers_of_a_different_model_are_sent_as_text(tmp_path: Path) -> None:
@@ -293,6 +285,20 @@ async def test_answers_of_a_different_model_are_sent_as_text(tmp_path: Path) -> 
         assert "by the simulator" in texts[0]
         assert "first" not in texts[0]
         assert len(log.of("new")) == 1
+
+
+async def test_a_rollback_begins_a_new_session(tmp_path: Path) -> None:
+    async with chatting(tmp_path) as (ours, log):
+        await turn(ours, "say first")
+        await turn(ours, "say second")
+        echoes = [c for role, c in contents(ours.seen) if role == "user"]
+        params = {"chatId": "c", "contentId": echoes[1]["contentId"], "include": ["messages"]}
+        await ours.ask("chat/rollback", params)
+        await turn(ours, "say third")
+        (texts,) = log.of("prompt")[-1]
+        assert "first" in texts[0]
+        assert "second" not in texts[0]
+        assert len(log.of("new")) == 2
 
 
 @pytest.mark.parametrize(
@@ -309,12 +315,15 @@ async def test_a_failure_is_shown_and_the_next_prompt_works(
         assert text(await turn(ours, "say fine")).endswith("fine")
 
 
-async def test_an_agent_that_needs_a_login_or_does_not_start_says_how(tmp_path: Path) -> None:
+async def test_an_agent_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     async with chatting(tmp_path, login=True) as (ours, _):
         assert "Own login (run `" in text(await turn(ours, "say x"))
-    config = {"providers": {"robot": {"api": "acp", "command": ["no-such-agent"]}}}
-    async with chatting(tmp_path, config=config) as (ours, _):
+    async with editor_with(("no-such-agent",), tmp_path) as ours:
         assert "no-such-agent" in text(await turn(ours, "say x"))
+    async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
+        assert "no model of this name" in text(await ours.turn("x", model=MODEL))
+        shown = [m["params"]["message"] for m in ours.seen if m.get("method") == "$/showMessage"]
+        assert any("providers.robot.command: expected the command" in each for each in shown)
 
 
 async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path: Path) -> None:
@@ -337,14 +346,12 @@ async def stopped(ours: Editor, *, within: float) -> list[Content]:
     """Stop the turn; its contents from the stop to `finished`."""
     begun = len(ours.seen)
     start = trio.current_time()
-    await ours.stop()
-    await ours.expect_finished()
+    await ours.expect_stopped()
     assert trio.current_time() - start < within
     return since(ours, begun)
 
 
-ASK = _json({"id": "t", "kind": "edit", "input": {}})
-RUNNING = _json({"id": "t", "kind": "execute", "status": "in_progress", "input": {}})
+RUNNING = tool(status="in_progress", input={})
 
 
 @pytest.mark.parametrize(
@@ -352,8 +359,8 @@ RUNNING = _json({"id": "t", "kind": "execute", "status": "in_progress", "input":
     [
         ("say x\nwait", {"kind": "text", "text": "x"}, []),
         ("think x\nwait", {"kind": "reasonText"}, ["reasonFinished"]),
-        (f"ask {ASK}\nsay never", {"kind": "toolCallRun"}, ["toolCallRejected"]),
-        (f"tool {RUNNING}\nwait", {"kind": "toolCallRunning"}, ["toolCalled"]),
+        (f"{ask()}\nsay never", {"kind": "toolCallRun"}, ["toolCallRejected"]),
+        (f"{RUNNING}\nwait", {"kind": "toolCallRunning"}, ["toolCalled"]),
         ("write FOLDER/a.txt x", {"kind": "toolCallRun"}, ["toolCallRejected"]),
     ],
     ids=["text", "thought", "permission", "call", "file"],
@@ -361,15 +368,14 @@ RUNNING = _json({"id": "t", "kind": "execute", "status": "in_progress", "input":
 async def test_a_stop_is_sent_at_once_and_the_session_continues(
     tmp_path: Path, script: str, before: dict[str, Any], ends: list[str]
 ) -> None:
-    script = script.replace("FOLDER", str(tmp_path / "work"))
     async with chatting(tmp_path) as (ours, log):
-        await ours.send(ours.prompt_request(script, model=MODEL))
+        await begin(ours, script.replace("FOLDER", str(tmp_path / "work")))
         await ours.content(**before)
         got = await stopped(ours, within=0.5)
         kinds = [c["type"] for c in got if c["type"] not in {"progress", "text"}]
         assert kinds == ends
         await log.wait_for("cancel")
-        if before["kind"] == "toolCallRun" and "ask" in script:
+        if script.startswith("ask"):
             assert await log.wait_for("permission") == [["cancelled"]]
         assert text(await turn(ours, "say next")) == "next"
         assert len(log.of("new")) == 1
@@ -377,37 +383,20 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(
         assert not (tmp_path / "work" / "a.txt").exists()
 
 
-async def test_a_session_that_does_not_load_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: dict[str, Any] = {"data": tmp_path / "data", "load": True}
-    async with chatting(tmp_path, **kept) as (ours, log):
-        await turn(ours, "say remembered")
-    async with chatting(tmp_path, slow="load", **kept) as (ours, log):
-        with monkeypatch.context() as patched:
-            patched.setattr(agents, "_SESSION_SECONDS", 0.2)
-            await ours.send(ours.prompt_request("say more", model=MODEL))
-            await log.wait_for("load")
-        await ours.expect_finished()
-        assert text(ours.contents()).endswith("more")
-        assert "remembered" in log.of("prompt")[-1][0][0]
-
-
 @pytest.mark.parametrize("state", ["process", "session"])
 async def test_a_stop_before_the_session_ends_the_turn(tmp_path: Path, state: str) -> None:
     async with chatting(tmp_path, slow=state) as (ours, log):
-        await ours.send(ours.prompt_request("say x", model=MODEL))
+        await begin(ours, "say x")
         await log.wait_for("start" if state == "process" else "new")
         await stopped(ours, within=0.5)
         assert log.of("prompt") == []
 
 
 async def test_a_stop_ends_a_running_terminal(tmp_path: Path) -> None:
+    pid_file = tmp_path / "work" / "pid"
     async with chatting(tmp_path) as (ours, log):
-        pid_file = tmp_path / "work" / "pid"
-        script = f"run echo $$ > {pid_file}; sleep 1000"
-        await ours.send(ours.prompt_request(script, model=MODEL))
-        await approve(ours)
+        await begin(ours, f"run echo $$ > {pid_file}; sleep 1000")
+        await decide(ours, accept=True)
         await log.wait_for("terminal")
         with trio.fail_after(10):
             while not (pid_file.exists() and pid_file.read_text().strip()):
@@ -421,7 +410,7 @@ async def test_a_stop_ends_a_running_terminal(tmp_path: Path) -> None:
 
 async def test_the_agent_ends_with_the_connection(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, log):
-        await ours.send(ours.prompt_request("say x\nwait", model=MODEL))
+        await begin(ours, "say x\nwait")
         await ours.content("text", text="x")
         [[pid]] = log.of("start")
         await ours.ask("shutdown")
@@ -431,52 +420,13 @@ async def test_the_agent_ends_with_the_connection(tmp_path: Path) -> None:
 
 async def test_a_steer_follows_in_the_same_turn(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, log):
-        call = _json({"id": "t", "kind": "edit", "input": {}})
-        await ours.send(ours.prompt_request(f"ask {call}", model=MODEL))
-        run = await ours.content("toolCallRun", manualApproval=True)
+        await begin(ours, ask())
+        call = await ours.content("toolCallRun", manualApproval=True)
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": "say steered"})
-        await ours.tell("chat/toolCallApprove", {"chatId": "c", "toolCallId": run["id"]})
+        await ours.approve(call)
         await ours.expect_finished()
         assert "steered" in text(ours.contents())
-        assert [texts for (texts,) in log.of("prompt")][1] == ["say steered"]
-
-
-async def test_an_agent_without_a_command_is_a_problem_of_the_configuration() -> None:
-    async with editor({"providers": {"robot": {"api": "acp"}}}) as ours:
-        assert "no model of this name" in text(await ours.turn("x", model=MODEL))
-        shown = [m["params"]["message"] for m in ours.seen if m.get("method") == "$/showMessage"]
-        assert any("providers.robot.command: expected the command" in each for each in shown)
-
-
-async def test_a_reopened_chat_looks_as_it_looked(tmp_path: Path) -> None:
-    call = {"id": "t", "title": "Edit", "kind": "edit", "input": {"x": 1}, "status": "completed"}
-    call["diffs"] = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
-    kept = {"data": tmp_path / "data"}
-    async with chatting(tmp_path, **kept) as (ours, _):
-        before = await turn(
-            ours, f"think hm\nsay one\ntool {_json(call)}\nplan a=completed\nsay two"
-        )
-    async with chatting(tmp_path, **kept) as (ours, _):
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        after = since(ours, begun)
-        for kind in ("reasonText", "toolCalled"):
-            assert of_type(after, kind) == of_type(before, kind)
-        assert text(after) == text(before)
-
-
-async def test_a_rollback_begins_a_new_session(tmp_path: Path) -> None:
-    async with chatting(tmp_path) as (ours, log):
-        await turn(ours, "say first")
-        await turn(ours, "say second")
-        echoes = [c for role, c in contents(ours.seen) if role == "user"]
-        params = {"chatId": "c", "contentId": echoes[1]["contentId"], "include": ["messages"]}
-        await ours.ask("chat/rollback", params)
-        await turn(ours, "say third")
-        (texts,) = log.of("prompt")[-1]
-        assert "first" in texts[0]
-        assert "second" not in texts[0]
-        assert len(log.of("new")) == 2
+        assert log.of("prompt")[1] == [["say steered"]]
 
 
 async def test_the_oldest_idle_sessions_are_closed_and_loaded_again(
