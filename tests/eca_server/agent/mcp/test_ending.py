@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 import trio
@@ -15,71 +16,53 @@ from eca_protocol.guard import NAME
 from eca_server.agent.mcp import stdio
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import CLOSE_SECONDS
-from eca_server.agent.mcp.messages import TextContent
 from eca_server.agent.mcp.server_log import ServerLog
-from tests.eca_server.agent.mcp.scripted import child_of, is_gone, session_with
+from tests.eca_server.agent.mcp.scripted import is_gone, pid_in, session_with
+from tests.eca_server.agent.mcp.web import call, text_of
+
+AFTER_STDIN = stdio.LADDER.after_stdin
+OUTPUTS = [["repeat", 3000, ["line", "x" * 100]], ["repeat", 2000, ["stderr", "y" * 100]]]
 
 
-def pid_of(log: ServerLog) -> int:
-    """Return the process id that the server's script has logged."""
-    words = next(line for line in log.last_lines(20).splitlines() if line.startswith("pid "))
-    return int(words.removeprefix("pid "))
-
-
-async def test_a_decent_server_leaves_when_its_input_ends():
+@pytest.mark.parametrize(
+    ("script", "least", "most"),
+    [
+        ({"at_end": [["stderr", "bye"]]}, 0, AFTER_STDIN),
+        ({"at_end": OUTPUTS}, 0, AFTER_STDIN),
+        ({"at_start": [["pid"]], "at_end": [["hang"]]}, 0.7, 1.3),
+        ({"at_start": [["pid"], ["ignore_term"]], "at_end": [["hang"]]}, 1.2, 2),
+    ],
+    ids=["decent", "flood", "deaf", "stubborn"],
+)
+async def test_a_server_ends_by_itself_or_is_terminated_or_killed(
+    script: dict[str, Any], least: float, most: float
+):
     log = ServerLog("bad")
-    async with session_with({"at_start": [["pid"]], "at_end": [["stderr", "bye"]]}, log):
+    script = {**script, "at_start": [["pid"], ["child", 60, {}], *script.get("at_start", [])]}
+    async with session_with(script, log) as session:
+        await session.ping()
+        server, child = pid_in(log, "pid"), pid_in(log)
+        assert not await is_gone(child, within=0)
         started = time.monotonic()
-    assert time.monotonic() - started < stdio.LADDER.after_stdin
-    assert log.last_lines().endswith("bye")
-    assert await is_gone(pid_of(log))
-
-
-async def test_a_server_that_ignores_the_end_of_its_input_is_terminated():
-    log = ServerLog("bad")
-    async with session_with({"at_start": [["pid"]], "at_end": [["hang"]]}, log):
-        started = time.monotonic()
-    assert 0.7 < time.monotonic() - started < 1.3
-    assert await is_gone(pid_of(log))
-
-
-async def test_a_server_that_ignores_everything_is_killed_within_the_ladder():
-    log = ServerLog("bad")
-    script = {"at_start": [["pid"], ["ignore_term"]], "at_end": [["hang"]]}
-    async with session_with(script, log):
-        started = time.monotonic()
-    assert 1.2 < time.monotonic() - started < 2
-    assert await is_gone(pid_of(log))
-
-
-async def test_a_server_that_floods_while_it_ends_is_not_stuck_on_its_pipes():
-    script = {
-        "at_end": [["repeat", 3000, ["line", "x" * 100]], ["repeat", 2000, ["stderr", "y" * 100]]]
-    }
-    async with session_with(script):
-        started = time.monotonic()
-    assert time.monotonic() - started < stdio.LADDER.after_stdin
-
-
-async def test_a_grandchild_is_ended_with_the_server():
-    log = ServerLog("bad")
-    async with session_with({"at_start": [["child", 60, {}]]}, log):
-        assert not await is_gone(child_of(log), within=0)
-    assert await is_gone(child_of(log))
+    assert least <= time.monotonic() - started < most
+    assert await is_gone(server)
+    assert await is_gone(child)
+    if ["stderr", "bye"] in script["at_end"]:
+        assert log.last_lines().endswith("bye")
 
 
 async def test_a_crash_ends_pending_calls_with_the_signals_name_and_the_last_lines():
     script = {"on": {"tools/call": [["stderr", "assertion failed"], ["kill"]]}}
     async with session_with(script) as session:
         with pytest.raises(MCPError) as raised:
-            await session.call_tool("echo", {}, deadline=30)
+            await call(session)
         assert raised.value.kind == "closed"
         assert "SIGKILL" in raised.value.message
         assert "assertion failed" in raised.value.message
         await session.ended.wait()
         assert session.error is not None
         with pytest.raises(MCPError):
-            await session.call_tool("echo", {}, deadline=30)
+            await call(session)
 
 
 async def test_a_crash_is_seen_while_a_grandchild_holds_the_pipes():
@@ -88,43 +71,40 @@ async def test_a_crash_is_seen_while_a_grandchild_holds_the_pipes():
     try:
         async with session_with(script, log) as session:
             with trio.fail_after(5), pytest.raises(MCPError, match="exit code 4"):
-                await session.call_tool("echo", {}, deadline=30)
+                await call(session, deadline=30)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(child_of(log), 9)
+            os.kill(pid_in(log), 9)
 
 
 async def test_a_server_that_closes_its_output_is_over():
-    script = {"on": {"tools/call": [["close_stdout"], ["hang"]]}}
-    async with session_with(script) as session:
+    async with session_with({"on": {"tools/call": [["close_stdout"], ["hang"]]}}) as session:
         with pytest.raises(MCPError, match="closed its output"):
-            await session.call_tool("echo", {}, deadline=30)
+            await call(session, deadline=30)
 
 
 async def test_a_server_that_closes_its_input_may_still_answer(tmp_path):
     answer = {"content": [{"type": "text", "text": "late"}]}
-    told = tmp_path / "told"
-    steps = [["close_stdin"], ["stderr", "deaf"], ["wait_for", str(told)], ["result", answer]]
+    sent = tmp_path / "sent"
+    steps = [["close_stdin"], ["stderr", "deaf"], ["wait_for", str(sent)], ["result", answer]]
     log = ServerLog("bad")
     script = {"on": {"tools/call": [*steps, ["hang"]]}}
     async with session_with(script, log) as session, trio.open_nursery() as nursery:
 
         @nursery.start_soon
-        async def tell_it_what_it_cannot_hear() -> None:
+        async def send_what_it_cannot_hear() -> None:
             while "deaf" not in log.last_lines():
                 await trio.sleep(0.01)
             session.roots_changed()
             await session.peer.transport.drain()
-            told.touch()
+            sent.touch()
 
-        result = await session.call_tool("echo", {}, deadline=10)
-        assert result.content == (TextContent(text="late"),)
+        assert text_of(await call(session, deadline=10)) == "late"
 
 
 async def test_a_server_that_does_not_read_is_abandoned(monkeypatch):
     monkeypatch.setattr(stdio, "_WRITE", 0.2)
-    script = {"on": {"notifications/initialized": [["hang"]]}}
-    async with session_with(script) as session:
+    async with session_with({"on": {"notifications/initialized": [["hang"]]}}) as session:
         with pytest.raises(MCPError, match="has not read its input"):
             await session.call_tool("echo", {"text": "x" * 2_000_000}, deadline=30)
 
@@ -132,7 +112,6 @@ async def test_a_server_that_does_not_read_is_abandoned(monkeypatch):
 KILLED = """
 import os, signal, sys, trio
 from tests.eca_server.agent.mcp.scripted import session_with
-from eca_server.agent.mcp.messages import TextContent
 from eca_server.agent.mcp.server_log import ServerLog
 
 async def main():
@@ -158,23 +137,14 @@ async def test_nothing_is_left_after_we_were_killed_ourselves():
     assert await is_gone(int(words["child"]))
 
 
-async def test_the_watcher_leaves_with_the_server():
-    async with session_with():
-        assert len(watchers()) == 1
-    assert watchers() == []
-
-
 def watchers() -> list[str]:
     """The watchers that are children of this process."""
-    found = subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())],
-        capture_output=True,
-        check=False,
-    )
-    return [line for line in found.stdout.decode().splitlines() if NAME in line]
+    ps = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())]
+    shown = subprocess.run(ps, capture_output=True, check=False)
+    return [line for line in shown.stdout.decode().splitlines() if NAME in line]
 
 
-async def test_ten_servers_stop_at_once_within_a_second():
+async def test_ten_servers_stop_at_once_within_a_second_and_their_watcher_leaves():
     stop = trio.Event()
 
     async def one(*, task_status: trio.TaskStatus[None]) -> None:
@@ -185,9 +155,11 @@ async def test_ten_servers_stop_at_once_within_a_second():
     async with trio.open_nursery() as nursery:
         for _ in range(10):
             await nursery.start(one)
+        assert len(watchers()) == 1
         started = time.monotonic()
         stop.set()
     assert time.monotonic() - started < 1
+    assert watchers() == []
 
 
 async def test_the_ladder_leaves_time_for_the_rest_of_a_shutdown():

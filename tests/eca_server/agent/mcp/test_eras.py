@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,33 +16,25 @@ def test_every_published_revision_is_spoken_and_the_newest_handshake_is_offered(
     assert max(name for name, era in ERAS.items() if not era.stateless) == OFFERED
 
 
-@pytest.mark.parametrize("name", [None, 3, "2026", ["2025-11-25"], "DRAFT"])
-def test_an_unknown_revision_has_no_era(name):
-    assert era_of(name) is None
-
-
-def test_a_stateless_revision_is_found_among_those_that_a_server_names():
+def test_a_revision_is_found_by_its_name_alone_and_a_stateless_one_among_others():
+    for name in (None, 3, "2026", ["2025-11-25"], "DRAFT"):
+        assert era_of(name) is None
     assert newest_stateless(["2025-11-25", "2026-07-28", "2031-01-01"]) is ERAS["2026-07-28"]
     assert newest_stateless(["2025-11-25"]) is None
     assert newest_stateless("2026-07-28") is None
 
 
-def test_a_handshake_leaves_params_as_they_are():
-    given_params = {"name": "t", "_meta": {"progressToken": 1}}
-    era = ERAS["2025-11-25"]
-    assert era.params(given_params, client={}, capabilities={}) == given_params
-
-
-def test_a_stateless_request_names_the_client_and_keeps_its_own_meta():
-    given_params = {"name": "t", "_meta": {"progressToken": 1}}
-    params = ERAS["2026-07-28"].params(given_params, client={"name": "c"}, capabilities={})
-    assert params["_meta"] == {
+def test_only_a_stateless_request_names_the_client_and_keeps_its_own_meta():
+    params = {"name": "t", "_meta": {"progressToken": 1}}
+    assert ERAS["2025-11-25"].params(params, client={}, capabilities={}) == params
+    sent = ERAS["2026-07-28"].params(params, client={"name": "c"}, capabilities={})
+    assert sent["_meta"] == {
         "progressToken": 1,
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": {"name": "c"},
     }
-    assert given_params["_meta"] == {"progressToken": 1}
+    assert params["_meta"] == {"progressToken": 1}
 
 
 def test_headers_by_revision():

@@ -11,7 +11,7 @@ import trio
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.keep_alive import PING_SECONDS, RETRY_SECONDS, keep_alive
 from tests.eca_server.agent.mcp.scripted import session_with
-from tests.eca_server.agent.mcp.web import session_at, web_server
+from tests.eca_server.agent.mcp.web import serving
 
 
 class Watched:
@@ -59,16 +59,9 @@ async def test_a_session_ends_only_after_two_unanswered_pings(autojump_clock, an
         assert (round(at - begun), error.kind) == (ends, "closed")
 
 
-async def test_a_busy_server_is_not_pinged(autojump_clock):
-    watched = Watched("timeout", "timeout")
-    watched.is_busy = True
-    with trio.move_on_after(1000):
-        await keep_alive(watched, 30)
-    assert watched.pinged == []
-    assert watched.given_up is None
-
-
-async def test_a_call_that_begins_while_a_ping_waits_is_no_death(autojump_clock):
+async def test_a_busy_server_is_not_pinged_and_a_call_that_begins_while_a_ping_waits_is_no_death(
+    autojump_clock,
+):
     class Calling(Watched):
         async def ping(self, seconds: float) -> None:
             try:
@@ -77,25 +70,27 @@ async def test_a_call_that_begins_while_a_ping_waits_is_no_death(autojump_clock)
                 self.is_busy = len(self.pinged) == 2
 
     watched = Calling("timeout", "timeout")
-    with trio.move_on_after(1000):
-        await keep_alive(watched, 30)
-    assert watched.given_up is None
+    for is_busy, pings in ((True, 0), (False, 2)):
+        watched.is_busy = is_busy
+        with trio.move_on_after(1000):
+            await keep_alive(watched, 30)
+        assert len(watched.pinged) == pings
+        assert watched.given_up is None
 
 
-async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clock):
+async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clock, nursery):
     watched = Watched()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keep_alive, watched, math.inf)
-        await trio.sleep(10_000)
-        assert watched.pinged == []
-        watched.suspect.set()
-        await trio.sleep(1)
-        assert len(watched.pinged) == 1
-        nursery.cancel_scope.cancel()
+    nursery.start_soon(keep_alive, watched, math.inf)
+    await trio.sleep(10_000)
+    assert watched.pinged == []
+    watched.suspect.set()
+    await trio.sleep(1)
+    assert len(watched.pinged) == 1
+    nursery.cancel_scope.cancel()
 
 
 async def test_a_remote_server_is_pinged():
-    async with web_server() as server, session_at(server.url, keep_alive_seconds=0.02):
+    async with serving(keep_alive_seconds=0.02) as (server, _):
         await server.has_seen("ping", 2)
 
 

@@ -12,10 +12,6 @@ LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 PARTS = st.text(max_size=90) | st.from_regex(r"[a-b_.]{1,4}", fullmatch=True)
 
 
-def test_a_name_is_the_servers_and_the_tools():
-    assert tool_names([("git", "git_log")]) == {("git", "git_log"): "git__git_log"}
-
-
 @pytest.mark.requirement("W-37")
 @given(st.lists(st.tuples(PARTS, PARTS), unique=True, max_size=20), st.sets(PARTS, max_size=3))
 def test_every_name_is_legal_and_there_once(keys, taken):
@@ -54,12 +50,9 @@ def test_an_illegal_name_keeps_its_legal_characters(server, tool, holds):
     assert re.search(r"_[0-9a-f]{8}$", name)
 
 
-def test_two_that_would_have_one_name_get_two():
-    names = tool_names([("a", "b__c"), ("a__b", "c"), ("a", "d")])
+def test_two_that_would_have_one_name_get_two_and_a_taken_name_is_not_given():
+    names = tool_names([("a", "b__c"), ("a__b", "c"), ("a", "d"), ("a", "e")], {"a__e"})
     assert names["a", "d"] == "a__d"
+    assert names["a", "e"] != "a__e"
     assert names["a", "b__c"] != names["a__b", "c"]
     assert all(name.startswith("a__b__c_") for name in list(names.values())[:2])
-
-
-def test_a_name_that_is_taken_is_not_given_again():
-    assert tool_names([("a", "b")], {"a__b"})["a", "b"] != "a__b"

@@ -177,6 +177,7 @@ async def test_a_time_server_works_without_a_handshake():
         assert "no_such_tool" in await refusal(session, "no_such_tool")
 
 
+@pytest.mark.long
 async def test_git_reads_and_changes_a_repository_after_a_handshake(tmp_path: Path):
     git = shutil.which("git")
     assert git is not None

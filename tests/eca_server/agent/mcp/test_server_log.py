@@ -5,19 +5,23 @@ from __future__ import annotations
 import logging
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.mcp.server_log import TAIL, ServerLog
 
 
-def test_the_last_lines_are_stored_with_an_incomplete_one():
+def test_the_last_lines_are_stored_with_the_end_of_an_incomplete_one():
     log = ServerLog("s")
     log.feed(b"one\r\ntwo\n\nthr")
     log.feed(b"ee\nfour")
     assert log.last_lines(3) == "two\nthree\nfour"
     assert log.last_lines(3, length=6) == "...\nfour"
+    for _ in range(10):
+        log.feed(b"x" * TAIL)
+    log.feed(b"the end")
+    assert log.last_lines().endswith("the end")
+    assert len(log._rest) <= TAIL
 
 
 @given(st.lists(st.binary(max_size=200), max_size=30))
@@ -27,15 +31,6 @@ def test_for_any_output_the_memory_is_bounded_and_the_last_lines_are_a_text(piec
         log.feed(piece * 500)
     assert log._size + len(log._rest) <= 2 * TAIL
     assert isinstance(log.last_lines(), str)
-
-
-def test_a_line_without_end_keeps_its_end():
-    log = ServerLog("s")
-    for _ in range(10):
-        log.feed(b"x" * TAIL)
-    log.feed(b"the end")
-    assert log.last_lines().endswith("the end")
-    assert len(log._rest) <= TAIL
 
 
 def test_a_flood_is_counted_and_left_out(caplog, monkeypatch):
@@ -60,16 +55,16 @@ def test_a_cut_text_has_no_half_of_a_word_at_the_cut(caplog):
     assert log.last_lines(length=60).endswith("... of it")
 
 
-def test_a_warning_is_given_once(caplog):
+def test_a_note_names_the_server_and_a_warning_is_given_once(caplog):
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
     log = ServerLog("s")
     for _ in range(3):
         log.warn_once("it prints")
-    assert [record.getMessage() for record in caplog.records] == ["s: it prints"]
-
-
-@pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO])
-def test_a_note_names_the_server(caplog, level):
-    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
-    ServerLog("s").note("a note", level=level)
-    [record] = caplog.records
-    assert (record.levelno, record.getMessage()) == (level, "s: a note")
+    log.note("a note", level=logging.DEBUG)
+    log.note("a note", level=logging.INFO)
+    records = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert records == [
+        (logging.WARNING, "s: it prints"),
+        (logging.DEBUG, "s: a note"),
+        (logging.INFO, "s: a note"),
+    ]
