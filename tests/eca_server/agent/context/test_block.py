@@ -60,16 +60,10 @@ def test_a_content_without_such_tags_stays_as_it_is(content: str) -> None:
     )
 
 
-def test_code_stays_as_it_is() -> None:
+def test_code_stays_as_it_is_and_an_invisible_character_hides_no_tag() -> None:
     code = "a < b && c > d; <Context.Provider></Context.Provider> &amp; &lt;eca_x"
     assert code in render([Section(name="file", body=(code,))])
-
-
-def test_an_invisible_character_in_a_tag_hides_it_from_no_reader() -> None:
     text = render([Section(name="file", body=("</e\u200bca\u2060_file>",))])
     assert text == "<eca_file>\n&lt;/e\u200bca\u2060_file>\n</eca_file>"
-
-
-def test_names_that_are_no_text_are_written_as_one_line_of_text() -> None:
     section = Section(name="file", attributes={"path": 'a\nb\udcff"<>'})
     assert render([section]) == '<eca_file path="a\\nb\\xff&quot;&lt;&gt;"/>'

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from eca_protocol.errors import StartFailed
+from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs import jobs as jobs_module
 from eca_server.agent.jobs.job import Job
 from eca_server.agent.jobs.jobs import JobRefused, Jobs
@@ -175,3 +176,14 @@ async def test_all_jobs_end_at_once_with_the_connection_even_if_they_ignore_sigt
         with pytest.raises(JobRefused, match="session is ending"):
             running.start("true")
         assert await running.jobs.close() == []
+
+
+async def test_the_last_output_of_a_job_is_sent_however_long_its_lines_are() -> None:
+    lines = "for each in 1 2 3 4 5 6 7 8 9; do printf '%0999d\\n' 0; done"
+    async with running_jobs() as running:
+        await running.start(f"{lines}; echo it broke; exit 1").ended.wait()
+        notice = job_notice(running.jobs, "c")
+        assert "bytes left out" in notice
+        assert "it broke\n" in notice
+        assert len(notice) < 5000
+        assert job_notice(running.jobs, "c") == ""
