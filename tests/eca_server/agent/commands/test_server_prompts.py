@@ -95,15 +95,10 @@ def test_any_prompt_becomes_a_bounded_history_that_every_api_takes(messages, mor
     assert not more or history[-1].parts[-1] == TextPart(more)
 
 
-def test_an_empty_prompt_has_no_messages():
+def test_an_empty_prompt_has_no_messages_and_a_note_says_once_that_text_was_left_out():
     blank = PromptMessage(role="user", content=TextContent(text=" \n"))
-    assert (
-        messages_of(PromptResult(messages=(blank,)), server="s", user_text="/s:p", extra_text="x")
-        == ()
-    )
-
-
-def test_a_note_says_once_that_text_was_left_out():
+    empty = PromptResult(messages=(blank,))
+    assert messages_of(empty, server="s", user_text="/s:p", extra_text="x") == ()
     block = PromptMessage(role="user", content=TextContent(text="x" * Limits().total))
     (history,) = messages_of(PromptResult(messages=(block,) * 3), server="s", user_text="/s:p")
     first, last = history.parts
