@@ -45,27 +45,28 @@ async def typing(*script: Reply, **config: Any) -> AsyncIterator[tuple[Provider,
         yield provider, ours
 
 
+async def item_at(ours: Editor, params: dict[str, Any]) -> dict[str, Any]:
+    [item] = (await ours.ask("completion/inline", params))["items"]
+    return item
+
+
+ON_SCRIPT = {"completion": {"model": SCRIPT}}
+
+
 async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version():
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         params = at_end("# hello\nsay 1 + x", 7)
         place = params["position"]
-        [item] = (await ours.ask("completion/inline", params))["items"]
-        assert item == {"text": "1 + x", "docVersion": 7, "range": {"start": place, "end": place}}
-
-
-async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginning():
-    async with current({"completion": {"model": SCRIPT}}) as ours:
-        params = at_end("say says")
-        [item] = (await ours.ask("completion/inline", params))["items"]
+        between = {"start": place, "end": place}
+        item = await item_at(ours, params)
+        assert item == {"text": "1 + x", "docVersion": 7, "range": between}
+        item = await item_at(ours, at_end("say says"))  # it begins as its line does
         assert item["text"] == "say sayssays"
         assert item["range"]["start"] == {"line": 1, "character": 1}
-
-
-async def test_today_s_spelling_of_emacs_is_read_in_its_edition():
-    params = at_end("say x")
-    renamed = {"doc-text": params["docText"], "doc-version": 3, "position": params["position"]}
-    async with editor({"completion": {"model": SCRIPT}}) as ours:
-        [item] = (await ours.ask("completion/inline", renamed))["items"]
+    async with editor(ON_SCRIPT) as ours:  # today's spelling of Emacs, in its edition
+        params = at_end("say x")
+        renamed = {"doc-text": params["docText"], "doc-version": 3, "position": params["position"]}
+        item = await item_at(ours, renamed)
         assert (item["text"], item["docVersion"]) == ("x", 3)
 
 
@@ -93,14 +94,14 @@ async def test_what_is_being_typed_is_not_asked_for_again():
 
 
 async def test_nothing_is_offered_when_the_model_is_late(autojump_clock):
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         began = trio.current_time()
         assert await complete(ours, "wait forever") == []
         assert trio.current_time() - began == pytest.approx(completing.TIMEOUT, abs=0.1)
 
 
 async def test_only_what_the_user_has_to_set_right_is_shown_and_once():
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         for document in ("fail overloaded a", "fail quota b", "fail quota c", "cut", "crash_"):
             await complete(ours, document)
         [message] = shown(ours)
@@ -116,7 +117,7 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once():
 
 
 async def test_a_model_that_fails_again_and_again_is_named_once(autojump_clock):
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         for document in ("fail overloaded a", "say x", "fail overloaded b", "wait forever"):
             await complete(ours, document)
         assert shown(ours) == []
