@@ -1,22 +1,24 @@
-"""Ends of servers: no process is left, and pending calls fail."""
+"""Ends of servers, and their other output: no process is left, pending calls fail."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
-import sys
 import time
 from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eca_protocol.guard import NAME
 from eca_server.agent.mcp import stdio
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import CLOSE_SECONDS
-from eca_server.agent.mcp.server_log import ServerLog
+from eca_server.agent.mcp.server_log import TAIL, ServerLog
 from tests.eca_server.agent.mcp.scripted import is_gone, pid_in, session_with
 from tests.eca_server.agent.mcp.web import call, text_of
 
@@ -109,34 +111,6 @@ async def test_a_server_that_does_not_read_is_abandoned(monkeypatch):
             await session.call_tool("echo", {"text": "x" * 2_000_000}, deadline=30)
 
 
-KILLED = """
-import os, signal, sys, trio
-from tests.eca_server.agent.mcp.scripted import session_with
-from eca_server.agent.mcp.server_log import ServerLog
-
-async def main():
-    log = ServerLog("bad")
-    script = {"at_start": [["pid"], ["ignore_term"], ["child", 60, {}]], "at_end": [["hang"]]}
-    async with session_with(script, log):
-        while "child" not in log.last_lines():  # what it says on stderr comes when it comes
-            await trio.sleep(0.01)
-        print(log.last_lines(), flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-trio.run(main)
-"""
-
-
-async def test_nothing_is_left_after_we_were_killed_ourselves():
-    ours = await trio.run_process(
-        [sys.executable, "-c", KILLED], capture_stdout=True, check=False, env={**os.environ}
-    )
-    assert ours.returncode == -9
-    words = dict(line.split() for line in ours.stdout.decode().splitlines())
-    assert await is_gone(int(words["pid"]))
-    assert await is_gone(int(words["child"]))
-
-
 def watchers() -> list[str]:
     """The watchers that are children of this process."""
     ps = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())]
@@ -166,3 +140,62 @@ async def test_the_ladder_leaves_time_for_the_rest_of_a_shutdown():
     ladder = stdio.LADDER
     in_all = ladder.after_stdin + ladder.after_term + ladder.after_kill
     assert in_all < CLOSE_SECONDS <= 1.8
+
+
+def test_the_last_lines_are_stored_with_the_end_of_an_incomplete_one():
+    log = ServerLog("s")
+    log.feed(b"one\r\ntwo\n\nthr")
+    log.feed(b"ee\nfour")
+    assert log.last_lines(3) == "two\nthree\nfour"
+    assert log.last_lines(3, length=6) == "...\nfour"
+    for _ in range(10):
+        log.feed(b"x" * TAIL)
+    log.feed(b"the end")
+    assert log.last_lines().endswith("the end")
+    assert len(log._rest) <= TAIL
+
+
+@given(st.lists(st.binary(max_size=200), max_size=30))
+def test_for_any_output_the_memory_is_bounded_and_the_last_lines_are_a_text(pieces):
+    log = ServerLog("s")
+    for piece in pieces:
+        log.feed(piece * 500)
+    assert log._size + len(log._rest) <= 2 * TAIL
+    assert isinstance(log.last_lines(), str)
+
+
+def test_a_flood_is_counted_and_left_out(caplog, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
+    log = ServerLog("s")
+    log.feed(b"line\n" * 1000)
+    assert len(caplog.records) == 100
+    now = 101.0
+    log.feed(b"after\n")
+    messages = [record.getMessage() for record in caplog.records[-2:]]
+    assert messages == ["s: 900 lines were not logged", "s: after"]
+
+
+def test_a_cut_text_has_no_half_of_a_word_at_the_cut(caplog):
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
+    log = ServerLog("s")
+    log.feed(b"words " * 160 + b"my key is sk-" + b"0123456789" * 10 + b" of it\n")
+    assert "0123" not in caplog.records[-1].getMessage()
+    assert "0123" not in log.last_lines(length=60)
+    assert log.last_lines(length=60).endswith("... of it")
+
+
+def test_a_note_names_the_server_and_a_warning_is_given_once(caplog):
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
+    log = ServerLog("s")
+    for _ in range(3):
+        log.warn_once("it prints")
+    log.note("a note", level=logging.DEBUG)
+    log.note("a note", level=logging.INFO)
+    records = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert records == [
+        (logging.WARNING, "s: it prints"),
+        (logging.DEBUG, "s: a note"),
+        (logging.INFO, "s: a note"),
+    ]

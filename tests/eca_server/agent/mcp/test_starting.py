@@ -1,7 +1,8 @@
-"""From settings to a session: what is asked first, and what a user reads when it fails."""
+"""From settings to a session: revisions, what is asked first, what a user reads when it fails."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
-from eca_server.agent.mcp.eras import ERAS
+from eca_server.agent.mcp.eras import ERAS, OFFERED, era_of, header_value, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.methods import CLIENT
 from eca_server.agent.mcp.server_log import ServerLog
@@ -215,3 +218,30 @@ async def test_a_configured_revision_is_spoken_from_the_first_line_or_not_at_all
     of_others = {"server/discover": [["result", {"supportedVersions": ["2031-01-01"]}]]}
     error = await fault_of(scripted({"on": of_others}, revision=STATELESS))
     assert "2031-01-01" in error.message
+
+
+def test_every_published_revision_is_spoken_and_the_newest_handshake_is_offered():
+    assert list(ERAS) == ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+    assert [name for name, era in ERAS.items() if era.stateless] == ["2026-07-28"]
+    assert max(name for name, era in ERAS.items() if not era.stateless) == OFFERED
+
+
+def test_a_revision_is_found_by_its_name_alone_and_a_stateless_one_among_others():
+    for name in (None, 3, "2026", ["2025-11-25"], "DRAFT"):
+        assert era_of(name) is None
+    assert newest_stateless(["2025-11-25", "2026-07-28", "2031-01-01"]) is ERAS["2026-07-28"]
+    assert newest_stateless(["2025-11-25"]) is None
+    assert newest_stateless("2026-07-28") is None
+
+
+@given(st.text())
+def test_every_text_fits_into_a_header_and_comes_back(text):
+    value = header_value(text)
+    assert value.isascii()
+    assert value == value.strip()
+    assert value.isprintable()
+    if value.startswith("=?base64?"):
+        encoded = value.removeprefix("=?base64?").removesuffix("?=")
+        assert base64.b64decode(encoded) == text.encode("utf-8", "replace")
+    else:
+        assert value == text
