@@ -161,6 +161,9 @@ async def test_more_is_asked_for_where_a_token_is_not_enough_but_not_for_ever(gu
 
 METHODS = "token_endpoint_auth_methods_supported"
 BASIC = f"Basic {base64.b64encode(b'my+id:client%2Fsecret').decode()}"
+REGISTERED = f"Basic {base64.b64encode(b'client-7:sssssssss').decode()}"
+SECRET = {"client_secret": "s" * 9}
+POSTED = {"token_endpoint_auth_method": "client_secret_post"}
 
 
 @pytest.mark.parametrize(
@@ -187,18 +190,14 @@ async def test_a_configured_client_is_not_registered_and_authenticates(
         assert {name: form[name] for name in form if name.startswith("client")} == in_form
 
 
-REGISTERED = f"Basic {base64.b64encode(b'client-7:sssssssss').decode()}"
-POSTED = {"token_endpoint_auth_method": "client_secret_post"}
-
-
 @pytest.mark.parametrize(
     ("methods", "answered", "asked_for", "proof"),
     [
         (None, {}, "none", None),
         (["none"], {}, "none", None),
-        (["client_secret_post"], {"client_secret": "s" * 9}, "client_secret_post", None),
-        (["client_secret_basic"], {"client_secret": "s" * 9}, "client_secret_basic", REGISTERED),
-        (None, {"client_secret": "s" * 9, **POSTED}, "none", None),
+        (["client_secret_post"], SECRET, "client_secret_post", None),
+        (["client_secret_basic"], SECRET, "client_secret_basic", REGISTERED),
+        (None, {**SECRET, **POSTED}, "none", None),
     ],
 )
 async def test_a_client_is_registered_for_the_servers_authentication_method(
@@ -216,20 +215,15 @@ async def test_a_client_is_registered_for_the_servers_authentication_method(
 DOCUMENT = "https://me.example/client.json"
 
 
-@pytest.mark.parametrize("reads_documents", [True, False, "true"])
-async def test_a_metadata_document_is_the_client_id_where_servers_read_it(
-    guarded, nursery, reads_documents
-):
-    guarded.change(OAUTH, client_id_metadata_document_supported=reads_documents)
+@pytest.mark.parametrize("reads", [True, False, "true"])
+async def test_a_metadata_document_is_the_client_id_where_servers_read_it(guarded, nursery, reads):
+    guarded.change(OAUTH, client_id_metadata_document_supported=reads)
     guarded.renew_login(nursery, client_metadata_url=DOCUMENT)
     query = await guarded.log_in()
-    reads = reads_documents is True
-    assert (query["client_id"] == DOCUMENT) is reads
-    assert [path for path, _ in guarded.requests] == (
-        ["/token"] if reads else ["/register", "/token"]
-    )
-    form = guarded.forms()[-1]
-    assert (form["client_id"] == DOCUMENT) is reads
+    paths = ["/token"] if reads is True else ["/register", "/token"]
+    assert [path for path, _ in guarded.requests] == paths
+    (form,) = guarded.forms()
+    assert (query["client_id"] == DOCUMENT) is (form["client_id"] == DOCUMENT) is (reads is True)
     assert "client_secret" not in form
     assert guarded.proofs == [None]
 

@@ -55,18 +55,11 @@ def test_every_base64_gives_its_bytes(data):
     assert decode_base64(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
 
 
-@pytest.mark.parametrize(
-    ("start", "found"),
-    [
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF\x00\x00\x00\x00WEBP", "image/webp"),
-        (b"RIFF\x00\x00\x00\x00WAVE", None),
-        (b"<svg", None),
-    ],
-)
-def test_pictures_are_detected_by_their_first_bytes(start, found):
-    assert image_type(start) == found
+def test_pictures_are_detected_by_their_first_bytes():
+    assert image_type(b"\xff\xd8\xff\xe0") == "image/jpeg"
+    assert image_type(b"GIF89a") == "image/gif"
+    assert image_type(b"RIFF\0\0\0\0WEBP") == "image/webp"
+    assert image_type(b"RIFF\0\0\0\0WAVE") is image_type(b"<svg") is None
 
 
 def resource(**members):

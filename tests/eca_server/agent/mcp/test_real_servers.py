@@ -28,6 +28,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
 from tests.eca_server.agent.mcp.scripted import talking_to
+from tests.eca_server.agent.mcp.web import text_of
 from tests.node import node, node_modules
 
 SECONDS = 20.0
@@ -46,9 +47,8 @@ def of_pypi(module: str, revision: str = "auto") -> ServerSettings:
 async def call(session: Session, name: str, **arguments: object) -> str:
     """The text of a result."""
     result = await session.call_tool(name, arguments, deadline=SECONDS)
-    texts = [part.text for part in result.content if isinstance(part, TextContent)]
-    assert not result.is_error, texts
-    return "\n".join(texts)
+    assert not result.is_error, result
+    return text_of(result)
 
 
 async def refusal(session: Session, name: str, **arguments: object) -> str:
@@ -68,8 +68,7 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
         assert "simulate-research-query" not in tools  # it runs as a task only
         await _every_content_arrives(session)
         await _check_progress_and_cancellation(session)
-        await _prompts_are_given_with_their_arguments(session)
-        await _resources_are_read(session)
+        await _prompts_and_resources_are_given(session)
         assert uri_of(tmp_path) in await call(session, "get-roots-list")
     assert "Starting default" in log.last_lines()
 
@@ -78,16 +77,13 @@ async def _every_content_arrives(session: Session) -> None:
     assert await call(session, "echo", message="h\xe9 \U0001f642") == "Echo: h\xe9 \U0001f642"
     image = await session.call_tool("get-tiny-image", {}, deadline=SECONDS)
     (picture,) = [part for part in image.content if isinstance(part, ImageContent)]
-    assert picture.mime_type == "image/png"
-    assert picture.data.startswith(b"\x89PNG")
-    weather = await session.call_tool(
-        "get-structured-content", {"location": "Chicago"}, deadline=SECONDS
-    )
+    assert (picture.mime_type, picture.data[:4]) == ("image/png", b"\x89PNG")
+    where = {"location": "Chicago"}
+    weather = await session.call_tool("get-structured-content", where, deadline=SECONDS)
     assert isinstance(weather.structured, Mapping)
     assert weather.structured["conditions"]
     links = await session.call_tool("get-resource-links", {"count": 2}, deadline=SECONDS)
-    uris = [part.uri for part in links.content if isinstance(part, ResourceLink)]
-    assert len(uris) == 2
+    assert [type(part) for part in links.content].count(ResourceLink) == 2
     asked_for = {"resourceType": "Text", "resourceId": 1}
     embedded = await session.call_tool("get-resource-reference", asked_for, deadline=SECONDS)
     assert [type(part) for part in embedded.content].count(EmbeddedResource) == 1
@@ -96,39 +92,30 @@ async def _every_content_arrives(session: Session) -> None:
 
 async def _check_progress_and_cancellation(session: Session) -> None:
     feed: list[Progress] = []
-    short = {"duration": 0.1, "steps": 2}
-    await session.call_tool(
-        "trigger-long-running-operation", short, deadline=SECONDS, on_progress=feed.append
-    )
-    assert (feed[0].progress, feed[0].total) == (1, 2)
     with trio.CancelScope() as scope:
-        await session.call_tool(
-            "trigger-long-running-operation",
-            short,
-            deadline=SECONDS,
-            on_progress=lambda _: scope.cancel(),
-        )
+        for on_progress in (feed.append, lambda _: scope.cancel()):
+            await session.call_tool(
+                "trigger-long-running-operation",
+                {"duration": 0.1, "steps": 2},
+                deadline=SECONDS,
+                on_progress=on_progress,
+            )
+    assert (feed[0].progress, feed[0].total) == (1, 2)
     assert scope.cancelled_caught
 
 
-async def _prompts_are_given_with_their_arguments(session: Session) -> None:
+async def _prompts_and_resources_are_given(session: Session) -> None:
     prompts = {prompt.name: prompt for prompt in await session.list_prompts()}
-    assert [(a.name, a.required) for a in prompts["args-prompt"].arguments] == [
-        ("city", True),
-        ("state", False),
-    ]
-    (said,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
-    assert isinstance(said.content, TextContent)
-    assert "Ghent" in said.content.text
+    arguments = [(each.name, each.required) for each in prompts["args-prompt"].arguments]
+    assert arguments == [("city", True), ("state", False)]
+    (message,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
+    assert isinstance(message.content, TextContent)
+    assert "Ghent" in message.content.text
     with pytest.raises(MCPError, match="city") as raised:
         await session.get_prompt("args-prompt", {})
     assert raised.value.kind == "refused"
-
-
-async def _resources_are_read(session: Session) -> None:
-    resources = {resource.uri for resource in await session.list_resources()}
     features = "demo://resource/static/document/features.md"
-    assert features in resources
+    assert features in {resource.uri for resource in await session.list_resources()}
     (contents,) = await session.read_resource(features)
     assert contents.text is not None
     assert contents.text.startswith("#")

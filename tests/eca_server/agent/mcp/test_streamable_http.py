@@ -137,7 +137,7 @@ async def test_a_server_need_not_have_anything_to_say_unasked(status):
     async def refuses(exchange: Exchange) -> None:
         await (until_left(exchange) if status is None else exchange.text(status))
 
-    timeouts = attrs.evolve(QUICK, headers=0.02)
+    timeouts = QUICK if status else attrs.evolve(QUICK, headers=0.1)
     async with serving({"GET": refuses}, timeouts=timeouts) as (server, session):
         await server.has_seen("GET")
         assert text_of(await call(session)) == "called"
