@@ -184,11 +184,14 @@ async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
         assert f"[{work} 0 False]" in text(got)
 
 
-async def test_released_terminals_make_room(
+async def test_a_trusted_chat_needs_no_answer_but_for_denials_and_released_terminals_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminals, "MOST_TERMINALS", 2)
-    async with chatting(tmp_path) as (ours, _):
+    config: Any = {"toolCall": {"approval": {"deny": {f"{MODEL}__delete": {}}}}}
+    script = f"{ask(kind='delete')}\n{ask('u', kind='execute', input={'command': 'make'})}"
+    async with chatting(tmp_path, config=config) as (ours, _):
+        assert text(await turn(ours, script, trust=True)) == "[reject_once][allow_once]"
         got = text(await turn(ours, "run echo 1\nrun echo 2\nrun echo 3", trust=True))
         assert [f"[{number} 0 False]" in got for number in (1, 2, 3)] == [True, True, True]
         refused = text(await turn(ours, "keep sleep 60\nkeep sleep 60\nrun echo 3", trust=True))
@@ -204,7 +207,7 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> 
         before = -1
         while (now := len(log.of("flood"))) > before:
             before = now
-            await trio.sleep(0.1)
+            await trio.sleep(0.3)
         assert now < 3000 / 50
         await ours.expect_finished()
         assert len(text(since(ours, begun))) == 3_000_000
@@ -223,19 +226,22 @@ async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: 
         assert text(await turn(ours, "say next")) == "next"
 
 
-async def test_a_configured_denial_and_a_trusted_chat_need_no_answer(tmp_path: Path) -> None:
-    config: Any = {"toolCall": {"approval": {"deny": {f"{MODEL}__delete": {}}}}}
-    script = f"{ask(kind='delete')}\n{ask('u', kind='execute', input={'command': 'make'})}"
-    async with chatting(tmp_path, config=config) as (ours, _):
-        assert text(await turn(ours, script, trust=True)) == "[reject_once][allow_once]"
-
-
 @pytest.mark.parametrize("offers", ["resume", "load", "nothing"])
-async def test_a_chat_continues_after_a_restart(tmp_path: Path, offers: str) -> None:
+async def test_a_chat_looks_as_it_looked_after_a_restart_and_continues(
+    tmp_path: Path, offers: str
+) -> None:
     options: dict[str, Any] = {"is_stored": True, offers: True}
+    diffs = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
+    call = tool(title="Edit", kind="edit", input={"x": 1}, status="completed", diffs=diffs)
     async with chatting(tmp_path, **options) as (ours, log):
-        await turn(ours, "say remembered")
+        before = await turn(ours, f"think hm\nsay one\n{call}\nplan a=completed\nsay remembered")
     async with chatting(tmp_path, **options) as (ours, log):
+        begun = len(ours.seen)
+        await ours.ask("chat/open", {"chatId": "c"})
+        after = since(ours, begun)
+        for kind in ("reasonText", "toolCalled"):
+            assert of_type(after, kind) == of_type(before, kind)
+        assert text(after) == text(before)
         assert text(await turn(ours, "say more")) == "more"
         loaded, (texts,) = log.of("load"), log.of("prompt")[-1]
         if offers == "nothing":
@@ -262,21 +268,7 @@ async def test_a_session_that_does_not_load_is_replaced(
         assert "remembered" in log.of("prompt")[-1][0][0]
 
 
-async def test_a_reopened_chat_looks_as_it_looked(tmp_path: Path) -> None:
-    diffs = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
-    call = tool(title="Edit", kind="edit", input={"x": 1}, status="completed", diffs=diffs)
-    async with chatting(tmp_path, is_stored=True) as (ours, _):
-        before = await turn(ours, f"think hm\nsay one\n{call}\nplan a=completed\nsay two")
-    async with chatting(tmp_path, is_stored=True) as (ours, _):
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        after = since(ours, begun)
-        for kind in ("reasonText", "toolCalled"):
-            assert of_type(after, kind) == of_type(before, kind)
-        assert text(after) == text(before)
-
-
-async def test_answers_of_a_different_model_are_sent_as_text(tmp_path: Path) -> None:
+async def test_answers_of_a_different_model_and_a_rollback_are_sent_as_text(tmp_path: Path) -> None:
     async with chatting(tmp_path) as (ours, log):
         await turn(ours, "say first")
         await ours.turn("say by the simulator", model="simulator/script")
@@ -285,19 +277,13 @@ async def test_answers_of_a_different_model_are_sent_as_text(tmp_path: Path) -> 
         assert "by the simulator" in texts[0]
         assert "first" not in texts[0]
         assert len(log.of("new")) == 1
-
-
-async def test_a_rollback_begins_a_new_session(tmp_path: Path) -> None:
-    async with chatting(tmp_path) as (ours, log):
-        await turn(ours, "say first")
-        await turn(ours, "say second")
         echoes = [c for role, c in contents(ours.seen) if role == "user"]
-        params = {"chatId": "c", "contentId": echoes[1]["contentId"], "include": ["messages"]}
+        params = {"chatId": "c", "contentId": echoes[2]["contentId"], "include": ["messages"]}
         await ours.ask("chat/rollback", params)
         await turn(ours, "say third")
         (texts,) = log.of("prompt")[-1]
         assert "first" in texts[0]
-        assert "second" not in texts[0]
+        assert "last" not in texts[0]
         assert len(log.of("new")) == 2
 
 

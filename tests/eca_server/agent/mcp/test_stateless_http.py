@@ -128,6 +128,7 @@ GUILTY: list[dict[str, Any]] = [
 
 async def test_tools_whose_headers_cannot_be_sent_are_left_out_alone(caplog):
     innocent = tool_with("innocent", **{"x-mcp-header": {"type": "string"}})
+    innocent["inputSchema"]["required"] = ["x-mcp-header"]
     guilty = [tool_with(f"guilty{number}", **each) for number, each in enumerate(GUILTY)]
     tools = {"tools": [*guilty, innocent]}
     async with stateless(STATELESS, tools_list=lambda e: e.json(e.result(tools))) as (_, session):
