@@ -8,23 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from eca_protocol import messages as m
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, Responder, serve
-from eca_protocol.messages import (
-    ChatContext,
-    CursorContext,
-    DirectoryContext,
-    FileContext,
-    ImageContext,
-    LinesRange,
-    McpResourceContext,
-    Position,
-    Range,
-    RepoMapContext,
-    TextContext,
-    UnknownContext,
-    WebContext,
-)
 from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.disk import draw_roots
 from eca_server.agent.context.limits import Limits
@@ -36,13 +22,13 @@ PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 
 async def built(
-    workspace: Workspace, *contexts: ChatContext, message: str = "", **options: object
+    workspace: Workspace, *contexts: m.ChatContext, message: str = "", **options: object
 ) -> PromptContext:
     async with HTTPClient() as http:
         return await build_context(contexts, message, workspace=workspace, http=http, **options)
 
 
-async def block(workspace: Workspace, *contexts: ChatContext, **options: object) -> str:
+async def block(workspace: Workspace, *contexts: m.ChatContext, **options: object) -> str:
     """Return the text of contexts that are all valid."""
     result = await built(workspace, *contexts, **options)
     assert result.notes == ()
@@ -51,15 +37,15 @@ async def block(workspace: Workspace, *contexts: ChatContext, **options: object)
     return text.text
 
 
-def file(path: Path | str, *lines: int) -> FileContext:
-    lines_range = LinesRange(start=lines[0], end=lines[1]) if lines else None
-    return FileContext(path=str(path), lines_range=lines_range)
+def file(path: Path | str, *lines: int) -> m.FileContext:
+    lines_range = m.LinesRange(start=lines[0], end=lines[1]) if lines else None
+    return m.FileContext(path=str(path), lines_range=lines_range)
 
 
-def cursor(path: str, *numbers: int) -> CursorContext:
-    start = Position(line=numbers[0], character=numbers[1])
-    end = Position(line=numbers[-2], character=numbers[-1])
-    return CursorContext(path=path, position=Range(start=start, end=end))
+def cursor(path: str, *numbers: int) -> m.CursorContext:
+    start = m.Position(line=numbers[0], character=numbers[1])
+    end = m.Position(line=numbers[-2], character=numbers[-1])
+    return m.CursorContext(path=path, position=m.Range(start=start, end=end))
 
 
 def names(text: str) -> list[str]:
@@ -69,18 +55,18 @@ def names(text: str) -> list[str]:
 
 async def test_a_text_from_elsewhere_is_under_its_label(workspace):
     assert await built(workspace, message="hello @property") == PromptContext()
-    query, plain = TextContext(label="a query", content="SELECT 1"), TextContext(content="x")
+    query, plain = m.TextContext(label="a query", content="SELECT 1"), m.TextContext(content="x")
     text = await block(workspace, query, plain, query)
     assert '<eca_text label="a query">\nSELECT 1\n</eca_text>\n<eca_text>\nx\n</eca_text>' in text
     assert names(text) == ["contexts", "text", "text"]
-    long = await built(workspace, TextContext(content="x" * 99), limits=Limits(file=10))
+    long = await built(workspace, m.TextContext(content="x" * 99), limits=Limits(file=10))
     assert long.notes == ("A text was cut: its text is longer than 10 bytes.",)
 
 
 async def test_a_pasted_picture_is_what_its_bytes_say(workspace):
-    def image(data: bytes | str, **more: str) -> ImageContext:
+    def image(data: bytes | str, **more: str) -> m.ImageContext:
         text = data if isinstance(data, str) else base64.b64encode(data).decode()
-        return ImageContext(base64=text, **more)
+        return m.ImageContext(base64=text, **more)
 
     png, pdf = image(PNG, media_type="image/jpeg"), image(b"%PDF-1 and so on")
     given = await built(workspace, png, png, pdf)
@@ -117,7 +103,7 @@ async def test_a_file_or_some_lines_of_it_are_its_text_in_a_frame(project, works
 
 async def test_a_context_may_be_outside_the_roots_and_a_mention_may_not(outside, workspace):
     assert "top secret" in await block(workspace, file(outside / "secret"))
-    assert "top secret" in await block(workspace, DirectoryContext(path=str(outside)))
+    assert "top secret" in await block(workspace, m.DirectoryContext(path=str(outside)))
     result = await built(workspace, message=f"read @{outside}/secret")
     assert result.parts == ()
     (note,) = result.notes
@@ -158,13 +144,13 @@ async def test_a_directory_is_its_files_that_are_not_ignored_then_its_tree(proje
         "e.bin": "\0",
     }.items():
         write(project / name, content)
-    text = await block(workspace, DirectoryContext(path=str(project)))
+    text = await block(workspace, m.DirectoryContext(path=str(project)))
     assert names(text) == ["contexts", "directory", "file", "file", "file", "tree"]
     assert text.index("text of b") < text.index("text of d") < text.index("<eca_tree>")
     tree = "\nc/\n  d.py\n.gitignore\nb.py\ne.bin\n</eca_tree>"
     assert f"<eca_tree>{tree}" in text
     assert "ignored" not in text
-    assert f'<eca_tree path="{project}">{tree}' in await block(workspace, RepoMapContext())
+    assert f'<eca_tree path="{project}">{tree}' in await block(workspace, m.RepoMapContext())
 
 
 async def test_no_link_leads_out_of_a_directory(project, outside, workspace, monkeypatch):
@@ -172,13 +158,13 @@ async def test_no_link_leads_out_of_a_directory(project, outside, workspace, mon
     (project / "link").symlink_to(outside / "secret")
     (project / "folder").symlink_to(outside)
     (project / "circle").symlink_to(project)
-    text = await block(workspace, DirectoryContext(path=str(project)))
+    text = await block(workspace, m.DirectoryContext(path=str(project)))
     assert "top secret" not in text
     assert names(text) == ["contexts", "directory", "file", "tree"]
     assert "<eca_tree>\na.py\n</eca_tree>" in text
     listed = ["link", "a.py"]  # as if the link had been swapped in after the listing
     monkeypatch.setattr("eca_server.agent.context.disk.list_files", lambda *_, **__: listed)
-    text = await block(workspace, DirectoryContext(path=str(project)))
+    text = await block(workspace, m.DirectoryContext(path=str(project)))
     assert "\nx\n" in text
     assert "top secret" not in text
 
@@ -199,7 +185,7 @@ async def test_a_folder_swapped_for_a_link_while_it_is_listed_is_not_followed(
             (project / swapped).symlink_to(outside)
 
     monkeypatch.setattr("trio.from_thread.check_cancelled", check)
-    text = await block(workspace, DirectoryContext(path=str(project / "docs")))
+    text = await block(workspace, m.DirectoryContext(path=str(project / "docs")))
     assert looks >= at
     assert "secret" not in text
     assert "a.md" in text
@@ -208,7 +194,7 @@ async def test_a_folder_swapped_for_a_link_while_it_is_listed_is_not_followed(
 async def test_a_root_swapped_for_a_link_is_left_out_of_the_map(project, outside, workspace):
     project.rmdir()
     project.symlink_to(outside)
-    result = await built(workspace, RepoMapContext())
+    result = await built(workspace, m.RepoMapContext())
     assert "secret" not in result.parts[0].text
     assert "changed after it was checked" in result.notes[0]
     assert "changed after it was checked" in draw_roots(workspace)
@@ -219,7 +205,7 @@ async def test_a_directory_too_large_is_cut_and_its_tree_is_whole(project, works
         write(project / f"{number:02}.txt", "x" * 99 + "\n")
     for room in range(1, 700, 97):
         limits = Limits(directory=room)
-        result = await built(workspace, DirectoryContext(path=str(project)), limits=limits)
+        result = await built(workspace, m.DirectoryContext(path=str(project)), limits=limits)
         (part,) = result.parts
         assert part.text.count("x" * 9) * 9 <= room
         assert "11.txt\n</eca_tree>" in part.text
@@ -237,7 +223,7 @@ async def test_a_hostile_directory_costs_little_and_breaks_nothing(project, work
         sparse.write(b"text\n")
         sparse.truncate(1 << 30)
     write(project / "unreadable", "c\n").chmod(0)
-    result = await built(workspace, DirectoryContext(path=str(project)))
+    result = await built(workspace, m.DirectoryContext(path=str(project)))
     (part,) = result.parts
     part.text.encode()
     assert part.text.count("</eca_contexts>") == 1
@@ -266,12 +252,15 @@ async def test_what_cannot_be_given_is_reported_to_the_user_and_to_the_model(pro
         (file(project / "pipe"), "pipe was left out: expected a file, got a named pipe"),
         (file(project / "short", 5, 6), "expected a line up to 1, the last one, got 5"),
         (file("a\0b"), "x00b was left out: expected a path"),
-        (DirectoryContext(path=str(project / "empty")), "empty was left out: it has no file"),
-        (WebContext(url="file:///etc/passwd"), "left out: expected an http or https URL"),
-        (McpResourceContext(uri="db://x", server="db"), "no MCP server 'db' is running"),
-        (UnknownContext(type="terminal", raw={"type": "terminal"}), "this type is unknown"),
-        (UnknownContext(type="cursor", raw={"type": "cursor"}), "'cursor' was left out: it is inc"),
-        (UnknownContext(type=None, raw={}), "A context was left out"),
+        (m.DirectoryContext(path=str(project / "empty")), "empty was left out: it has no file"),
+        (m.WebContext(url="file:///etc/passwd"), "left out: expected an http or https URL"),
+        (m.McpResourceContext(uri="db://x", server="db"), "no MCP server 'db' is running"),
+        (m.UnknownContext(type="terminal", raw={"type": "terminal"}), "this type is unknown"),
+        (
+            m.UnknownContext(type="cursor", raw={"type": "cursor"}),
+            "'cursor' was left out: it is inc",
+        ),
+        (m.UnknownContext(type=None, raw={}), "A context was left out"),
     ]
     result = await built(workspace, *(context for context, _ in rows))
     for note, (_, reason) in zip(result.notes, rows, strict=True):
@@ -282,7 +271,12 @@ async def test_what_cannot_be_given_is_reported_to_the_user_and_to_the_model(pro
 
 async def test_contexts_of_all_types_are_in_one_order(project, workspace):
     files = [file(write(project / name, "x")) for name in ("a.py", "b.py")]
-    contexts = [cursor("/a", 1, 1), RepoMapContext(), DirectoryContext(path=str(project)), *files]
+    contexts = [
+        cursor("/a", 1, 1),
+        m.RepoMapContext(),
+        m.DirectoryContext(path=str(project)),
+        *files,
+    ]
     text = await block(workspace, *contexts)
     directory = ["directory", "file", "file", "tree"]
     assert names(text) == ["contexts", "file", "file", *directory, "tree", "cursor"]
@@ -351,7 +345,7 @@ async def test_a_web_page_is_its_text_and_one_of_this_machine_is_not_fetched_una
         await responder.respond(200, body, {"content-type": "text/html"})
 
     async with serve(page) as server:
-        contexts = [WebContext(url=f"{server.url}/{path}") for path in "aab"]
+        contexts = [m.WebContext(url=f"{server.url}/{path}") for path in "aab"]
         unasked = await built(workspace, contexts[0])
         assert "127.0.0.1, in a private network" in unasked.notes[0]
         assert paths == []

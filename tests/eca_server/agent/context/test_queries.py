@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_protocol.messages import (
-    ChatContext,
-    ChatQueryContextParams,
-    ChatQueryContextResponse,
-    DirectoryContext,
-    FileContext,
-    LinesRange,
-    RepoMapContext,
-)
+from eca_protocol import messages as m
 from eca_server.agent.context.queries import query_contexts
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.index import FileIndex
@@ -33,20 +25,20 @@ async def index_of(workspace: Workspace) -> AsyncIterator[FileIndex]:
 
 
 async def answer(
-    workspace: Workspace, query: str = "", *given: ChatContext, chat_id: str | None = None
-) -> ChatQueryContextResponse:
-    params = ChatQueryContextParams(chat_id=chat_id, query=query, contexts=given)
+    workspace: Workspace, query: str = "", *given: m.ChatContext, chat_id: str | None = None
+) -> m.ChatQueryContextResponse:
+    params = m.ChatQueryContextParams(chat_id=chat_id, query=query, contexts=given)
     async with index_of(workspace) as index:
         return await query_contexts(params, index=index, workspace=workspace)
 
 
-async def offered(workspace: Workspace, query: str = "", *given: ChatContext) -> list[str]:
+async def offered(workspace: Workspace, query: str = "", *given: m.ChatContext) -> list[str]:
     """Return the paths relative to the first root, directories with a final slash."""
     root = workspace.roots[0].path
     result = await answer(workspace, query, *given)
-    assert all(isinstance(each, FileContext | DirectoryContext) for each in result.contexts)
+    assert all(isinstance(each, m.FileContext | m.DirectoryContext) for each in result.contexts)
     return [
-        os.path.relpath(each.path, root) + "/" * isinstance(each, DirectoryContext)
+        os.path.relpath(each.path, root) + "/" * isinstance(each, m.DirectoryContext)
         for each in result.contexts
     ]
 
@@ -75,7 +67,7 @@ async def test_no_answer_has_more_than_200(project, workspace) -> None:
     paths = await offered(workspace)
     assert len(paths) == 200
     assert paths[0] == "./"
-    given = [FileContext(path=str(project / f"{number}")) for number in range(9)]
+    given = [m.FileContext(path=str(project / f"{number}")) for number in range(9)]
     assert len(await offered(workspace, "", *given)) == 200
 
 
@@ -90,12 +82,12 @@ async def test_a_query_narrows_the_list_best_first(files, workspace) -> None:
 async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, workspace) -> None:
     (files / "link").symlink_to(files / "src")
     given = [
-        FileContext(path=str(files / "link" / "main.py")),
-        DirectoryContext(path=f"{files}/src/"),
-        DirectoryContext(path=f"{files}/src/../"),
-        FileContext(path="readme.md"),
-        FileContext(path="a\0b"),
-        RepoMapContext(),
+        m.FileContext(path=str(files / "link" / "main.py")),
+        m.DirectoryContext(path=f"{files}/src/"),
+        m.DirectoryContext(path=f"{files}/src/../"),
+        m.FileContext(path="readme.md"),
+        m.FileContext(path="a\0b"),
+        m.RepoMapContext(),
     ]
     assert await offered(workspace, "", *given) == ["src/domain.py"]
 
@@ -106,7 +98,9 @@ async def test_a_path_lists_its_directory_without_names_that_could_not_be_writte
     assert await offered(workspace, "./src/") == ["src/domain.py", "src/main.py"]
     assert await offered(workspace, f"{files}/src/ma") == ["src/main.py"]
     Path(os.fsdecode(os.fsencode(files) + b"/main\xff")).write_text("")
-    some = FileContext(path=str(files / "src" / "main.py"), lines_range=LinesRange(start=1, end=2))
+    some = m.FileContext(
+        path=str(files / "src" / "main.py"), lines_range=m.LinesRange(start=1, end=2)
+    )
     assert await offered(workspace, "main", some) == ["src/main.py", "src/domain.py"]
 
 

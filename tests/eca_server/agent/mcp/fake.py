@@ -10,26 +10,16 @@ from typing import Any
 import attrs
 import trio
 
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    MCPTool,
-    Progress,
-    Prompt,
-    PromptResult,
-    Resource,
-    ResourceContents,
-    ResourceTemplate,
-    TextContent,
-    ToolResult,
-)
 from eca_server.agent.mcp.server import Server
 from eca_server.config.mcp_settings import MCPServer
 
-ECHO = MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
+ECHO = m.MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
 
 
-async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> PromptResult:
-    return PromptResult(messages=())
+async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> m.PromptResult:
+    return m.PromptResult(messages=())
 
 
 @attrs.define(slots=False, eq=False)
@@ -47,7 +37,7 @@ class FakeSession:
         roots_changes: number of notifications of changed roots.
     """
 
-    tools: tuple[MCPTool, ...] = (ECHO,)
+    tools: tuple[m.MCPTool, ...] = (ECHO,)
     instructions: str = ""
     ended: trio.Event = attrs.field(factory=trio.Event)
     error: MCPError | None = None
@@ -58,12 +48,12 @@ class FakeSession:
     listed: list[str] = attrs.field(factory=list)
     hangs: AbstractSet[str] = frozenset()
     answers: Callable[[str], Any] | None = None
-    progress: tuple[Progress, ...] = ()
-    prompts: tuple[Prompt, ...] = (Prompt(name="greet"),)
-    resources: tuple[Resource, ...] = (Resource(uri="file:///a", name="a"),)
-    templates: tuple[ResourceTemplate, ...] = ()
-    gives: Callable[[str, Mapping[str, str]], Awaitable[PromptResult]] = _gives_nothing
-    contents: dict[str, tuple[ResourceContents, ...]] = attrs.field(factory=dict)
+    progress: tuple[m.Progress, ...] = ()
+    prompts: tuple[m.Prompt, ...] = (m.Prompt(name="greet"),)
+    resources: tuple[m.Resource, ...] = (m.Resource(uri="file:///a", name="a"),)
+    templates: tuple[m.ResourceTemplate, ...] = ()
+    gives: Callable[[str, Mapping[str, str]], Awaitable[m.PromptResult]] = _gives_nothing
+    contents: dict[str, tuple[m.ResourceContents, ...]] = attrs.field(factory=dict)
     watched: set[str] = attrs.field(factory=set)
     roots_changes: int = 0
 
@@ -77,25 +67,25 @@ class FakeSession:
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
 
-    async def list_tools(self) -> tuple[MCPTool, ...]:
+    async def list_tools(self) -> tuple[m.MCPTool, ...]:
         await self._list("tools")
         return self.tools
 
-    async def list_prompts(self) -> tuple[Prompt, ...]:
+    async def list_prompts(self) -> tuple[m.Prompt, ...]:
         await self._list("prompts")
         return self.prompts
 
-    async def list_resources(self) -> tuple[Resource, ...]:
+    async def list_resources(self) -> tuple[m.Resource, ...]:
         await self._list("resources")
         return self.resources
 
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+    async def list_resource_templates(self) -> tuple[m.ResourceTemplate, ...]:
         return self.templates
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> m.PromptResult:
         return await self.gives(name, arguments)
 
-    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+    async def read_resource(self, uri: str) -> tuple[m.ResourceContents, ...]:
         await trio.lowlevel.checkpoint()
         if uri not in self.contents:
             raise MCPError("resources/read: not found", kind="refused")
@@ -113,20 +103,20 @@ class FakeSession:
         arguments: Mapping[str, Any],
         *,
         deadline: float,
-        on_progress: Callable[[Progress], None] = print,
-    ) -> ToolResult:
+        on_progress: Callable[[m.Progress], None] = print,
+    ) -> m.ToolResult:
         self.calls.append((name, arguments, deadline))
         try:
             for each in self.progress:
                 on_progress(each)
             await trio.lowlevel.checkpoint()
             if self.answers is not None:
-                result: ToolResult = await self.answers(name)
+                result: m.ToolResult = await self.answers(name)
                 return result
         except trio.Cancelled:
             self.cancelled.append(name)
             raise
-        return ToolResult(content=(TextContent(text=f"{name} was called"),))
+        return m.ToolResult(content=(m.TextContent(text=f"{name} was called"),))
 
 
 @attrs.define(slots=False, eq=False)
@@ -142,7 +132,7 @@ class Place:
         prepare: called with each new session first.
     """
 
-    tools: tuple[MCPTool, ...] = (ECHO,)
+    tools: tuple[m.MCPTool, ...] = (ECHO,)
     instructions: str = ""
     opening: float = 0.0
     gate: trio.Event | None = None

@@ -11,17 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp import readers
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.media import decode_base64, image_type
-from eca_server.agent.mcp.messages import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    ResourceContents,
-    ResourceLink,
-    TextContent,
-)
 from eca_server.agent.mcp.methods import TABLE
 from eca_server.agent.mcp.readers import read_initialized, read_tool, read_tool_result
 
@@ -44,8 +37,8 @@ def test_pictures_are_read_however_their_base64_is_spelled_and_invalid_ones_are_
         {"type": "image", "data": text, "mimeType": "image/jpeg"} for text in SPELLINGS + INVALID
     ]
     content = read_tool_result({"content": blocks}).content
-    picture = ImageContent(data=PNG, mime_type="image/png")
-    note = TextContent(text="(image that could not be read)")
+    picture = m.ImageContent(data=PNG, mime_type="image/png")
+    note = m.TextContent(text="(image that could not be read)")
     assert content == (picture,) * len(SPELLINGS) + (note,) * len(INVALID)
 
 
@@ -63,8 +56,8 @@ def test_pictures_are_detected_by_their_first_bytes():
 
 
 def resource(**members):
-    contents = ResourceContents(**members)
-    return EmbeddedResource(contents=contents)
+    contents = m.ResourceContents(**members)
+    return m.EmbeddedResource(contents=contents)
 
 
 EMBEDDED = {"uri": "a", "text": "t", "mimeType": "text/x"}
@@ -73,14 +66,17 @@ EMBEDDED = {"uri": "a", "text": "t", "mimeType": "text/x"}
 @pytest.mark.parametrize(
     ("block", "content"),
     [
-        ({"type": "text", "text": "a"}, TextContent(text="a")),
-        ({"type": "text", "text": {"a": 1}}, TextContent(text='{"a":1}')),
-        ("bare", TextContent(text="bare")),
-        ({"type": "hologram", "x": 1}, TextContent(text='{"type":"hologram","x":1}')),
-        ({"type": ["image"]}, TextContent(text='{"type":["image"]}')),
-        ({"type": "resource"}, TextContent(text='{"type":"resource"}')),
-        ({"type": "audio", "data": "AAE="}, AudioContent(data=b"\x00\x01", mime_type="audio/wav")),
-        ({"type": "resource_link", "uri": "x:a", "name": "a"}, ResourceLink(uri="x:a", name="a")),
+        ({"type": "text", "text": "a"}, m.TextContent(text="a")),
+        ({"type": "text", "text": {"a": 1}}, m.TextContent(text='{"a":1}')),
+        ("bare", m.TextContent(text="bare")),
+        ({"type": "hologram", "x": 1}, m.TextContent(text='{"type":"hologram","x":1}')),
+        ({"type": ["image"]}, m.TextContent(text='{"type":["image"]}')),
+        ({"type": "resource"}, m.TextContent(text='{"type":"resource"}')),
+        (
+            {"type": "audio", "data": "AAE="},
+            m.AudioContent(data=b"\x00\x01", mime_type="audio/wav"),
+        ),
+        ({"type": "resource_link", "uri": "x:a", "name": "a"}, m.ResourceLink(uri="x:a", name="a")),
         (
             {"type": "resource", "resource": EMBEDDED},
             resource(uri="a", text="t", mime_type="text/x"),
@@ -108,7 +104,7 @@ def test_only_true_and_a_result_of_an_unknown_shape_are_errors():
     for raw in ({}, None, 3, {"task": {"taskId": "1"}}, []):
         result = read_tool_result(raw)
         assert result.is_error
-        assert isinstance(result.content[0], TextContent)
+        assert isinstance(result.content[0], m.TextContent)
 
 
 def test_a_tools_schema_and_hints_are_unchanged():

@@ -1,12 +1,10 @@
-"""Sessions with servers that people run: `everything` and filesystem of npm, time and git of PyPI.
+"""Sessions with servers that people run: `everything` and filesystem of npm, time of PyPI.
 
 What one built on the official SDK does over HTTP is in `test_official_server.py`.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,14 +14,8 @@ import trio
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    EmbeddedResource,
-    ImageContent,
-    Progress,
-    ResourceLink,
-    TextContent,
-)
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
@@ -76,22 +68,22 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
 async def _every_content_arrives(session: Session) -> None:
     assert await call(session, "echo", message="h\xe9 \U0001f642") == "Echo: h\xe9 \U0001f642"
     image = await session.call_tool("get-tiny-image", {}, deadline=SECONDS)
-    (picture,) = [part for part in image.content if isinstance(part, ImageContent)]
+    (picture,) = [part for part in image.content if isinstance(part, m.ImageContent)]
     assert (picture.mime_type, picture.data[:4]) == ("image/png", b"\x89PNG")
     where = {"location": "Chicago"}
     weather = await session.call_tool("get-structured-content", where, deadline=SECONDS)
     assert isinstance(weather.structured, Mapping)
     assert weather.structured["conditions"]
     links = await session.call_tool("get-resource-links", {"count": 2}, deadline=SECONDS)
-    assert [type(part) for part in links.content].count(ResourceLink) == 2
+    assert [type(part) for part in links.content].count(m.ResourceLink) == 2
     asked_for = {"resourceType": "Text", "resourceId": 1}
     embedded = await session.call_tool("get-resource-reference", asked_for, deadline=SECONDS)
-    assert [type(part) for part in embedded.content].count(EmbeddedResource) == 1
+    assert [type(part) for part in embedded.content].count(m.EmbeddedResource) == 1
     assert "not found" in await refusal(session, "no-such-tool")
 
 
 async def _check_progress_and_cancellation(session: Session) -> None:
-    feed: list[Progress] = []
+    feed: list[m.Progress] = []
     with trio.CancelScope() as scope:
         for on_progress in (feed.append, lambda _: scope.cancel()):
             await session.call_tool(
@@ -109,7 +101,7 @@ async def _prompts_and_resources_are_given(session: Session) -> None:
     arguments = [(each.name, each.required) for each in prompts["args-prompt"].arguments]
     assert arguments == [("city", True), ("state", False)]
     (message,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
-    assert isinstance(message.content, TextContent)
+    assert isinstance(message.content, m.TextContent)
     assert "Ghent" in message.content.text
     with pytest.raises(MCPError, match="city") as raised:
         await session.get_prompt("args-prompt", {})
@@ -162,18 +154,3 @@ async def test_a_time_server_works_without_a_handshake():
         nowhere = {**asked, "target_timezone": "Nowhere"}
         assert "Nowhere" in await refusal(session, "convert_time", **nowhere)
         assert "no_such_tool" in await refusal(session, "no_such_tool")
-
-
-@pytest.mark.long
-async def test_git_reads_and_changes_a_repository_after_a_handshake(tmp_path: Path):
-    git = shutil.which("git")
-    assert git is not None
-    subprocess.run([git, "init", "-q", tmp_path], check=True)
-    (tmp_path / "a.txt").write_text("a\n")
-    path = str(tmp_path)
-    async with talking_to(of_pypi("mcp_server_git")) as session:
-        assert session.era.revision == "2025-11-25"
-        assert len(await session.list_tools()) >= 12
-        assert "a.txt" in await call(session, "git_status", repo_path=path)
-        await call(session, "git_add", repo_path=path, files=["a.txt"])
-        assert "+a" in await call(session, "git_diff_staged", repo_path=path)

@@ -11,17 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.agent.mcp.messages import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    MCPTool,
-    ResourceContents,
-    ResourceLink,
-    TextContent,
-    ToolHints,
-    ToolResult,
-)
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.names import MAX_LENGTH, tool_names
 from eca_server.agent.mcp.tools import MAX_PICTURES, CallTool, ServerTool, output_of, server_tool
 from eca_server.agent.tools.output import Cap
@@ -29,19 +19,19 @@ from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import ImagePart, TextPart
 
 CAP = Cap(lines=100, size=1_000)
-PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
+PNG = m.ImageContent(data=b"\x89PNG", mime_type="image/png")
 JPEG = b"\xff\xd8\xffa picture"
 
 
-async def answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
-    return ToolResult(content=(TextContent(text=f"{name} {sorted(arguments.items())}"),))
+async def answer(name: str, arguments: Mapping[str, Any]) -> m.ToolResult:
+    return m.ToolResult(content=(m.TextContent(text=f"{name} {sorted(arguments.items())}"),))
 
 
 def tool(call: CallTool = answer, **members: Any) -> ServerTool:
-    return server_tool("git", MCPTool(**{"name": "log", **members}), call, CAP)
+    return server_tool("git", m.MCPTool(**{"name": "log", **members}), call, CAP)
 
 
-def texts(result: ToolResult, cap: Cap = CAP) -> list[str]:
+def texts(result: m.ToolResult, cap: Cap = CAP) -> list[str]:
     parts = output_of(result, cap).parts
     return [part.text for part in parts if isinstance(part, TextPart)]
 
@@ -68,14 +58,14 @@ def test_a_tool_always_has_a_description_of_bounded_length():
 @pytest.mark.parametrize(
     ("hints", "effect", "warns"),
     [
-        (ToolHints(), "run", False),
-        (ToolHints(read_only=True), "run", False),
-        (ToolHints(read_only=True, destructive=False, open_world=True), "run", False),
-        (ToolHints(read_only=False), "write", False),
-        (ToolHints(destructive=True), "write", True),
-        (ToolHints(read_only=True, destructive=True), "run", True),
-        (ToolHints(open_world=True), "run", True),
-        (ToolHints(idempotent=True), "run", False),
+        (m.ToolHints(), "run", False),
+        (m.ToolHints(read_only=True), "run", False),
+        (m.ToolHints(read_only=True, destructive=False, open_world=True), "run", False),
+        (m.ToolHints(read_only=False), "write", False),
+        (m.ToolHints(destructive=True), "write", True),
+        (m.ToolHints(read_only=True, destructive=True), "run", True),
+        (m.ToolHints(open_world=True), "run", True),
+        (m.ToolHints(idempotent=True), "run", False),
     ],
 )
 async def test_a_servers_hints_can_only_tighten_approvals(hints, effect, warns):
@@ -86,18 +76,20 @@ async def test_a_servers_hints_can_only_tighten_approvals(hints, effect, warns):
 
 def test_every_kind_of_content_becomes_something_a_model_can_read():
     contents = (
-        TextContent(text="one"),
+        m.TextContent(text="one"),
         PNG,
-        AudioContent(data=b"123", mime_type="audio/wav"),
-        ResourceLink(uri="file:///a", name="a", description="A file."),
-        EmbeddedResource(contents=ResourceContents(uri="file:///b", text="b's text")),
-        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/png", blob=b"p")),
-        EmbeddedResource(contents=ResourceContents(uri="z:", mime_type="a/b", blob=JPEG)),
-        EmbeddedResource(contents=ResourceContents(uri="y:", mime_type="a/b", blob=b"1234")),
-        ImageContent(data=b"<svg/>", mime_type="image/svg+xml"),
-        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/bmp", blob=b"BM")),
+        m.AudioContent(data=b"123", mime_type="audio/wav"),
+        m.ResourceLink(uri="file:///a", name="a", description="A file."),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="file:///b", text="b's text")),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="x:", mime_type="image/png", blob=b"p")),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="z:", mime_type="a/b", blob=JPEG)),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="y:", mime_type="a/b", blob=b"1234")),
+        m.ImageContent(data=b"<svg/>", mime_type="image/svg+xml"),
+        m.EmbeddedResource(
+            contents=m.ResourceContents(uri="x:", mime_type="image/bmp", blob=b"BM")
+        ),
     )
-    assert output_of(ToolResult(content=contents), CAP).parts == (
+    assert output_of(m.ToolResult(content=contents), CAP).parts == (
         TextPart("one"),
         ImagePart(media_type="image/png", data=b"\x89PNG"),
         TextPart("(a sound of 3 bytes, audio/wav, was left out)"),
@@ -117,21 +109,21 @@ def test_every_kind_of_content_becomes_something_a_model_can_read():
     ("result", "text"),
     [
         ({"structured": {"a": 1}}, '{"a":1}'),
-        ({"structured": {"a": 1}, "content": (TextContent(text="a=1"),)}, "a=1"),
+        ({"structured": {"a": 1}, "content": (m.TextContent(text="a=1"),)}, "a=1"),
         ({}, "(no output)"),
-        ({"content": (TextContent(text=""),)}, "(no output)"),
+        ({"content": (m.TextContent(text=""),)}, "(no output)"),
         ({"is_error": True}, "The tool failed without a message."),
-        ({"content": (TextContent(text="a\ud83d"),)}, "a\N{REPLACEMENT CHARACTER}"),
+        ({"content": (m.TextContent(text="a\ud83d"),)}, "a\N{REPLACEMENT CHARACTER}"),
     ],
 )
 def test_a_result_is_never_empty(result, text):
-    assert texts(ToolResult(**result)) == [text]
-    assert output_of(ToolResult(**result), CAP).is_error is result.get("is_error", False)
+    assert texts(m.ToolResult(**result)) == [text]
+    assert output_of(m.ToolResult(**result), CAP).is_error is result.get("is_error", False)
 
 
 def test_pictures_are_few_and_not_too_large():
-    large = ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
-    output = output_of(ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
+    large = m.ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
+    output = output_of(m.ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
     assert len(pictures) == MAX_PICTURES - 1
     assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
@@ -140,17 +132,22 @@ def test_pictures_are_few_and_not_too_large():
 @pytest.mark.requirement("W-38a")
 @pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
 def test_a_result_beyond_the_limit_has_a_note(cap):
-    content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
-    (cut,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
+    content = (
+        m.TextContent(text="one"),
+        PNG,
+        m.TextContent(text="more"),
+        m.TextContent(text="still"),
+    )
+    (cut,) = texts(m.ToolResult(content=(m.TextContent(text="x" * 5_000),)))
     assert "bytes left out" in cut
-    first, *others = texts(ToolResult(content=content), cap)
+    first, *others = texts(m.ToolResult(content=content), cap)
     assert first == "... cut, 3 bytes left out ..."
     assert not set(others) & {"one", "more", "still"}
 
 
-@given(st.lists(st.text(max_size=400).map(lambda text: TextContent(text=text * 5)), max_size=20))
+@given(st.lists(st.text(max_size=400).map(lambda text: m.TextContent(text=text * 5)), max_size=20))
 def test_all_texts_together_stay_within_the_cap(content):
-    shown = texts(ToolResult(content=tuple(content)))
+    shown = texts(m.ToolResult(content=tuple(content)))
     assert sum(len(text.encode()) for text in shown) < CAP.size + 200
     json.dumps(shown)
 
