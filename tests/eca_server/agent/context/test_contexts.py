@@ -128,9 +128,8 @@ async def test_an_editor_s_mention_of_a_context_is_no_mention_of_its_own(
 
 
 async def test_a_mention_inside_is_read_once(project, workspace):
-    write(project / "a.py", "x = 1\n")
-    message = "see @a.py, again @./a.py"
-    text = await block(workspace, file(project / "a.py"), message=message)
+    context = file(write(project / "a.py", "x = 1\n"))
+    text = await block(workspace, context, message="see @a.py, again @./a.py")
     assert text.count("x = 1") == 1
 
 

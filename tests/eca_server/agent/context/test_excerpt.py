@@ -46,12 +46,6 @@ def test_lines_count_from_1_include_the_end_and_end_with_the_file(write, request
     assert excerpt_of(write(b"1\n2\n3\n4"), lines=lines(*requested)).text == text
 
 
-@pytest.mark.parametrize(("data", "last"), [(b"1\n2", 2), (b"1\n2\n", 2), (b"", 0)])
-def test_lines_past_the_end_are_reported(write, data, last):
-    with pytest.raises(LinesOutOfRange, match=f"expected a line up to {last}, the last one, got 3"):
-        excerpt_of(write(data), lines=lines(3, 5))
-
-
 @pytest.mark.parametrize(
     ("data", "options", "text", "left_out"),
     [
@@ -84,22 +78,31 @@ def test_a_huge_file_costs_what_is_asked_of_it(tmp_path):
     assert (excerpt.text, excerpt.left_out) == ("first\n", (1 << 30) - 6)
 
 
-def test_lines_too_far_into_a_file_are_not_looked_for(write, monkeypatch):
+TOO_LATE = "expected a line up to {}, the last one, got 3"
+
+
+@pytest.mark.parametrize(
+    ("data", "requested", "error", "why"),
+    [
+        (b"1\n2", (3, 5), LinesOutOfRange, TOO_LATE.format(2)),
+        (b"1\n2\n", (3, 5), LinesOutOfRange, TOO_LATE.format(2)),
+        (b"", (3, 5), LinesOutOfRange, TOO_LATE.format(0)),
+        (b"x" * (1 << 20), (9, 9), TooLarge, "line 9 is more than"),
+        (b"a\0b", None, NotText, "binary"),
+        (b"x" * (1 << 17) + b"\0", None, NotText, "binary"),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", None, NotText, "binary"),
+        (None, None, NotRegularFile, "a named pipe"),
+    ],
+    ids=range(8),
+)
+def test_what_cannot_be_read_is_refused(write, tmp_path, monkeypatch, data, requested, error, why):
     monkeypatch.setattr("eca_server.agent.context.excerpt._FARTHEST", 1 << 18)
-    with pytest.raises(TooLarge, match="line 9 is more than"):
-        excerpt_of(write(b"x" * (1 << 20)), lines=lines(9, 9))
-
-
-@pytest.mark.parametrize("data", [b"a\0b", b"x" * (1 << 17) + b"\0", b"\x89PNG\r\n\x1a\n\xff\xfe"])
-def test_what_is_no_text_is_refused(write, data):
-    with pytest.raises(NotText, match="binary"):
-        excerpt_of(write(data))
-
-
-def test_a_pipe_is_never_opened(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(NotRegularFile, match="a named pipe"):
-        excerpt_of(tmp_path / "pipe")
+    if data is None:
+        os.mkfifo(tmp_path / "file")
+    else:
+        write(data)
+    with pytest.raises(error, match=why):
+        excerpt_of(tmp_path / "file", lines=requested and lines(*requested))
 
 
 def test_reading_ends_where_the_checkpoint_says(write):

@@ -306,14 +306,11 @@ async def test_metadata_that_lies_or_lacks_something_ends_the_login(guarded, pla
     assert guarded.forms() == []
 
 
-async def test_a_server_without_metadata_is_its_own_authorization_server(guarded):
+async def test_without_metadata_or_with_a_configured_authorization(guarded):
+    error = await guarded.error(headers={"authorization": "Bearer wrong-1234"})
+    assert (error.kind, error.url) == ("start", None)  # no login is begun
     guarded.documents.clear()
     assert (await guarded.asks()).startswith(f"{guarded.server.at.url}/authorize?")
-
-
-async def test_no_login_is_begun_where_an_authorization_is_configured(guarded):
-    error = await guarded.error(headers={"authorization": "Bearer wrong-1234"})
-    assert (error.kind, error.url) == ("start", None)
 
 
 @pytest.mark.parametrize(

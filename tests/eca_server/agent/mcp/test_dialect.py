@@ -136,14 +136,10 @@ def test_a_common_mistake_is_noise_and_named(lines, hint):
     assert hint in decoding.noise[0][1]
 
 
-def test_a_line_that_is_too_long_is_reported_and_skipped():
+def test_a_line_that_is_too_long_is_skipped_and_the_last_line_needs_no_end():
     decoding = Decoding(3, max_line=1000)
     assert decoding.take(b'{"x":"' + b"y" * 2000 + b'"}\n' + ANSWER + b"\n") == [json.loads(ANSWER)]
     assert len(decoding.oversized) == 1
-
-
-def test_the_last_line_needs_no_end():
-    decoding = Decoding(3)
     assert decoding.take(ANSWER) == []
     assert decoding.reader.read(decoding.lines.feed_eof()) == [json.loads(ANSWER)]
     assert decoding.lines.closed

@@ -89,18 +89,14 @@ async def test_a_configured_transport_is_used_at_once_and_not_changed():
         assert "GET" not in old.server.kinds()
 
 
-async def test_messages_are_not_sent_to_a_different_origin():
+async def test_a_different_origin_is_not_used_and_a_url_of_neither_transport_gets_a_hint():
     async with old_server() as old, web_server() as other:
         old.place = f"{other.at.url}/message"
         error = await fails_to_start(old.url, transport="sse")
         assert other.seen == []
-    assert "different origin" in error.message
-
-
-async def test_a_url_of_neither_transport_fails_with_its_answer_and_a_hint():
-    async with web_server() as server:
-        server.on["initialize"] = lambda e: e.text(404, "<p>Not here")
-        error = await fails_to_start(server.url)
+        assert "different origin" in error.message
+        other.on["initialize"] = lambda e: e.text(404, "<p>Not here")
+        error = await fails_to_start(other.url)
     assert error.kind == "start"
     assert "status 404: Not here" in error.message
     assert "/mcp or /sse" in error.message
