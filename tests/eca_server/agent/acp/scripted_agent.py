@@ -142,21 +142,16 @@ class ScriptedAgent:
         await self.do_say(session, f"[{answer.outcome.option_id or answer.outcome.outcome}]")
 
     async def do_read(self, session: str, text: str) -> None:
-        await self._read(session, path=text)
-
-    async def _read(self, session: str, **what: Any) -> None:
-        params = m.ReadTextFileRequest(session_id=session, **what)
+        """`read PATH [FIRST COUNT]`: read the file, or these lines of it."""
+        path, *numbers = text.split()
+        line, limit = map(int, numbers) if numbers else (None, None)
+        params = m.ReadTextFileRequest(session_id=session, path=path, line=line, limit=limit)
         await self._try(session, "fs/read_text_file", params)
 
     async def do_write(self, session: str, text: str) -> None:
         path, _, content = text.partition(" ")
         params = m.WriteTextFileRequest(session_id=session, path=path, content=content)
         await self._try(session, "fs/write_text_file", params)
-
-    async def do_lines(self, session: str, text: str) -> None:
-        """`lines PATH FIRST COUNT`: read these lines."""
-        path, first, count = text.split()
-        await self._read(session, path=path, line=int(first), limit=int(count))
 
     async def do_flood(self, session: str, text: str) -> None:
         """`flood COUNT`: say so many times 1000 letters, as fast as they are read."""
@@ -185,23 +180,9 @@ class ScriptedAgent:
         await self.do_say(session, f"[{getattr(answer, 'content', 'done')}]")
         return answer
 
-    async def do_run(self, session: str, text: str) -> None:
+    async def do_run(self, session: str, text: str, cwd: str | None = None) -> None:
         """`run COMMAND`: run it in a terminal to its end, and say its output and status."""
-        await self._run(session, m.CreateTerminalRequest(session_id=session, command=text))
-
-    async def do_keep(self, session: str, text: str) -> None:
-        """`keep COMMAND`: start it in a terminal that is not released."""
-        params = m.CreateTerminalRequest(session_id=session, command=text)
-        await self._try(session, "terminal/create", params)
-
-    async def do_run_in(self, session: str, text: str) -> None:
-        """`run_in DIRECTORY COMMAND`: the same in a directory."""
-        where, _, command = text.partition(" ")
-        request = m.CreateTerminalRequest(session_id=session, command=command, cwd=where)
-        await self._run(session, request)
-
-    async def _run(self, session: str, params: m.CreateTerminalRequest) -> None:
-        created = await self._try(session, "terminal/create", params)
+        created = await self.do_keep(session, text, cwd)
         if created is None:
             return
         reference = m.TerminalReference(session_id=session, terminal_id=created.terminal_id)
@@ -211,6 +192,16 @@ class ScriptedAgent:
         await self.peer.call("terminal/release", reference)
         code = shown.exit_status.exit_code
         await self.do_say(session, f"[{shown.output.strip()} {code} {shown.truncated}]")
+
+    async def do_run_in(self, session: str, text: str) -> None:
+        """`run_in DIRECTORY COMMAND`: the same in a directory."""
+        where, _, command = text.partition(" ")
+        await self.do_run(session, command, where)
+
+    async def do_keep(self, session: str, text: str, cwd: str | None = None) -> Any:
+        """`keep COMMAND`: start it in a terminal that is not released."""
+        params = m.CreateTerminalRequest(session_id=session, command=text, cwd=cwd)
+        return await self._try(session, "terminal/create", params)
 
     async def do_plan(self, session: str, text: str) -> None:
         entries: list[dict[str, Any]] = [

@@ -148,7 +148,7 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path: P
     async with chatting(tmp_path) as (ours, _):
         inside = work / "a.txt"
         inside.write_bytes("a\x0cb\u2028c\r\nsecond\nthird\n".encode())
-        assert text(await turn(ours, f"lines {inside} 2 1")) == "[second\n]"
+        assert text(await turn(ours, f"read {inside} 2 1")) == "[second\n]"
         (work / "link").symlink_to(secret)
         for path in (secret, work / "link", work / ".." / "secret"):
             got = await turn(ours, f"read {path}", False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from eca_server.agent.context import instructions_files
 from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of, write
@@ -134,15 +135,13 @@ async def test_a_workspace_takes_no_space_from_the_users_rules(repository, user_
     assert "bytes of instructions is reached" in instructions.notes[-1]
 
 
-async def test_thousands_of_empty_files_are_not_all_read(repository, user_directory):
-    for number in range(21):
-        mentions = [f"@{number}/{each}.txt" for each in range(50)]
-        write(repository / f"{number}.md", " ".join(mentions))
-        for each in range(50):
-            write(repository / f"{number}" / f"{each}.txt", " ")
-    write(repository / "AGENTS.md", " ".join(f"@{number}.md" for number in range(21)))
+async def test_thousands_of_empty_files_are_not_all_read(repository, user_directory, monkeypatch):
+    monkeypatch.setattr(instructions_files, "_MOST_FILES", 40)
+    for number in range(45):
+        write(repository / f"{number}.md", " ")
+    write(repository / "AGENTS.md", " ".join(f"@{number}.md" for number in range(45)))
     instructions = await read(repository, user_directory)
-    assert instructions.notes[-1].endswith("the limit of 1000 files of instructions is reached.")
+    assert instructions.notes[-1].endswith("the limit of 40 files of instructions is reached.")
 
 
 async def test_a_link_is_read_if_it_stays_in_its_root_or_is_the_users_own(

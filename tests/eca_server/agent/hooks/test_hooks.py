@@ -115,6 +115,7 @@ def rule(**matchers: tuple[str, ...]) -> ApprovalRule:
         ({"write_file": rule()}, True),
         ({"eca__write_file": rule()}, True),
         ({"eca": rule()}, True),
+        ({"ECA": rule()}, True),
         ({"read_file": rule()}, False),
         ({"write_file": rule(path=(".*[.]py", ".*[.]clj"))}, True),
         ({"write_file": rule(path=(".*[.]clj",))}, False),

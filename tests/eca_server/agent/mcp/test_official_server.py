@@ -13,6 +13,8 @@ import trio
 from eca_server.agent.mcp.messages import Progress
 from tests.eca_server.agent.mcp.web import names_of_tools, session_at, text_of
 
+pytestmark = pytest.mark.long
+
 TRANSPORTS = {
     "handshake": ("/mcp", "auto"),
     "stateless": ("/mcp", "2026-07-28"),
@@ -38,7 +40,6 @@ def url(official: subprocess.Popen[str]) -> str:
     return f"http://127.0.0.1:{int(line_of(official))}"
 
 
-@pytest.mark.long(but=1)
 @pytest.mark.parametrize("name", TRANSPORTS)
 async def test_everything_is_used_stopped_and_announced(
     official: subprocess.Popen[str], url: str, name: str
