@@ -1,10 +1,10 @@
-"""Sessions with servers that people run: `everything` and filesystem of npm, time of PyPI.
-
-What one built on the official SDK does over HTTP is in `test_official_server.py`.
-"""
+"""Sessions with servers that people run: `everything` and filesystem of npm, time of PyPI."""
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
 from tests.eca_server.agent.mcp.scripted import talking_to
-from tests.eca_server.agent.mcp.web import text_of
+from tests.eca_server.agent.mcp.web import session_at, text_of
 from tests.node import node, node_modules
 
 SECONDS = 20.0
@@ -58,11 +58,34 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
         tools = {tool.name for tool in await session.list_tools()}
         assert {"echo", "get-roots-list", "get-tiny-image"} <= tools
         assert "simulate-research-query" not in tools  # it runs as a task only
-        await _every_content_arrives(session)
-        await _check_progress_and_cancellation(session)
-        await _prompts_and_resources_are_given(session)
+        await _use(session)
         assert uri_of(tmp_path) in await call(session, "get-roots-list")
     assert "Starting default" in log.last_lines()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
+async def test_everything_is_offered_over_http(transport: str, path: str):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = of_npm("everything", transport)
+    command = [settings.command or "", *settings.args]
+    environment = {**os.environ, "PORT": str(port)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while str(port) not in process.stderr.readline():
+            assert process.poll() is None
+        try:
+            async with session_at(f"http://127.0.0.1:{port}/{path}") as session:
+                await _use(session)
+        finally:
+            process.kill()
+
+
+async def _use(session: Session) -> None:
+    await _every_content_arrives(session)
+    await _check_progress_and_cancellation(session)
+    await _prompts_and_resources_are_given(session)
 
 
 async def _every_content_arrives(session: Session) -> None:
