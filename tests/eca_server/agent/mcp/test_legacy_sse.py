@@ -11,40 +11,30 @@ import trio
 
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.session import Session
+from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
-from tests.eca_server.agent.mcp.web import (
-    Exchange,
-    WebServer,
-    call,
-    fails_to_start,
-    session_at,
-    stop_a_call,
-    text_of,
-    until_left,
-    web_server,
-)
 
 
 class OldServer:
     """A server of the older transport, with one stream."""
 
-    def __init__(self, server: WebServer) -> None:
+    def __init__(self, server: web.WebServer) -> None:
         self.server = server
         self.url = f"{server.at.url}/sse"
-        self.stream: Exchange
+        self.stream: web.Exchange
         self.place = "/message?sessionId=1"
         self.silent = frozenset[str]()
         self.over = trio.Event()
         methods = [*DECENT, "notifications/initialized", "notifications/cancelled"]
         server.on = dict.fromkeys(methods, self.take) | {"GET": self.open}
 
-    async def open(self, exchange: Exchange) -> None:
+    async def open(self, exchange: web.Exchange) -> None:
         self.stream = exchange
         await exchange.begin_events()
         await exchange.event(self.place, event="endpoint")
         await self.over.wait()
 
-    async def take(self, exchange: Exchange) -> None:
+    async def take(self, exchange: web.Exchange) -> None:
         if exchange.request.path != "/message":
             await exchange.text(404, "<html>Cannot POST /sse</html>")
             return
@@ -58,21 +48,21 @@ class OldServer:
 
 @asynccontextmanager
 async def old_server() -> AsyncIterator[OldServer]:
-    async with web_server() as server:
+    async with web.web_server() as server:
         yield OldServer(server)
 
 
 @asynccontextmanager
 async def old_session() -> AsyncIterator[tuple[OldServer, Session]]:
-    async with old_server() as old, session_at(old.url, transport="sse") as session:
+    async with old_server() as old, web.session_at(old.url, transport="sse") as session:
         yield old, session
 
 
 async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server():
     async with old_server() as old:
-        async with session_at(old.url, headers={"X-Key": "k"}) as session:
+        async with web.session_at(old.url, headers={"X-Key": "k"}) as session:
             assert session.era.revision == "2024-11-05"
-            assert text_of(await call(session)) == "called"
+            assert web.text_of(await web.call(session)) == "called"
         first, *rest = old.server.seen
         assert (first.kind, first.request.path) == ("initialize", "/sse")
         assert rest[0].kind == "GET"
@@ -82,21 +72,21 @@ async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server(
 
 async def test_a_configured_transport_is_used_at_once_and_not_changed():
     async with old_session() as (old, session):
-        assert text_of(await call(session)) == "called"
+        assert web.text_of(await web.call(session)) == "called"
         assert old.server.kinds()[0] == "GET"
         old.server.seen.clear()
-        assert "status 404" in (await fails_to_start(old.url, transport="http")).message
+        assert "status 404" in (await web.fails_to_start(old.url, transport="http")).message
         assert "GET" not in old.server.kinds()
 
 
 async def test_a_different_origin_is_not_used_and_a_url_of_neither_transport_gets_a_hint():
-    async with old_server() as old, web_server() as other:
+    async with old_server() as old, web.web_server() as other:
         old.place = f"{other.at.url}/message"
-        error = await fails_to_start(old.url, transport="sse")
+        error = await web.fails_to_start(old.url, transport="sse")
         assert other.seen == []
         assert "different origin" in error.message
         other.on["initialize"] = lambda e: e.text(404, "<p>Not here")
-        error = await fails_to_start(other.url)
+        error = await web.fails_to_start(other.url)
     assert error.kind == "start"
     assert "status 404: Not here" in error.message
     assert "/mcp or /sse" in error.message
@@ -112,7 +102,7 @@ async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
             old.over.set()
 
         with pytest.raises(MCPError) as raised:
-            await call(session)
+            await web.call(session)
         assert raised.value.kind == "closed"
         assert "stream has ended" in raised.value.message
 
@@ -127,16 +117,16 @@ async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
 async def test_a_lost_call_fails_alone_and_is_not_repeated(answer: Any, words: str):
     async with old_session() as (old, session):
         old.server.on["tools/call"] = answer
-        assert words in text_of(await call(session))
+        assert words in web.text_of(await web.call(session))
         assert len(old.server.of("tools/call")) == 1
         old.server.on["tools/call"] = old.take
-        assert text_of(await call(session)) == "called"
+        assert web.text_of(await web.call(session)) == "called"
 
 
 async def test_a_call_that_is_stopped_is_cancelled():
     async with old_session() as (old, session):
         old.silent = frozenset({"tools/call"})
-        asked = await stop_a_call(old.server, session)
+        asked = await web.stop_a_call(old.server, session)
         (cancelled,) = await old.server.has_seen("notifications/cancelled")
     assert cancelled.message["params"]["requestId"] == asked.message["id"]
 
@@ -147,7 +137,7 @@ async def test_a_call_that_is_stopped_is_cancelled():
         ("GET", lambda e: e.text(401), "login"),
         ("GET", lambda e: e.text(200, "<p>hello", content_type="text/html"), "start"),
         ("GET", lambda e: e.responder.reset(), "start"),
-        ("initialize", until_left, "timeout"),
+        ("initialize", web.until_left, "timeout"),
     ],
 )
 async def test_a_stream_that_does_not_start_fails_with_the_reason(
@@ -155,7 +145,7 @@ async def test_a_stream_that_does_not_start_fails_with_the_reason(
 ):
     async with old_server() as old:
         old.server.on[what] = answer
-        error = await fails_to_start(
+        error = await web.fails_to_start(
             old.url, transport="sse", start_seconds=0.2 if kind == "timeout" else 5
         )
     assert error.kind == kind

@@ -9,18 +9,8 @@ from typing import Any
 import trio
 
 from eca_server.agent.mcp.session import Session
+from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted import STATELESS
-from tests.eca_server.agent.mcp.web import (
-    Exchange,
-    WebServer,
-    fails_to_start,
-    names_of_tools,
-    session_at,
-    stop_a_call,
-    text_of,
-    until_left,
-    web_server,
-)
 
 FOUND = {
     "supportedVersions": [STATELESS],
@@ -30,15 +20,17 @@ FOUND = {
 }
 
 
-async def refuses(exchange: Exchange) -> None:
+async def refuses(exchange: web.Exchange) -> None:
     data = {"supported": [STATELESS]}
     await exchange.error(400, -32022, "Unsupported protocol version", data=data)
 
 
 @asynccontextmanager
-async def stateless(revision: str = "auto", **on: Any) -> AsyncIterator[tuple[WebServer, Session]]:
+async def stateless(
+    revision: str = "auto", **on: Any
+) -> AsyncIterator[tuple[web.WebServer, Session]]:
     """Yield a server that refuses the handshake as such servers do, and a session with it."""
-    async with web_server() as server:
+    async with web.web_server() as server:
         server.session_id = None
         server.on |= {
             "initialize": refuses,
@@ -46,14 +38,14 @@ async def stateless(revision: str = "auto", **on: Any) -> AsyncIterator[tuple[We
             "subscriptions/listen": lambda e: e.error(404, -32601, "Method not found"),
             **{name.replace("_", "/"): answer for name, answer in on.items()},
         }
-        async with session_at(server.url, revision=revision) as session:
+        async with web.session_at(server.url, revision=revision) as session:
             yield server, session
 
 
 async def test_a_stateless_server_is_used_in_its_own_revision():
     async with stateless() as (server, session):
         assert session.era.revision == STATELESS
-        assert text_of(await session.call_tool("grüße", {}, deadline=5)) == "called"
+        assert web.text_of(await session.call_tool("grüße", {}, deadline=5)) == "called"
         await server.has_seen("subscriptions/listen")
     (call,) = server.of("tools/call")
     assert not {"GET", "DELETE", "notifications/initialized"} & set(server.kinds())
@@ -65,14 +57,14 @@ async def test_a_stateless_server_is_used_in_its_own_revision():
 
 
 async def test_a_server_that_refuses_its_own_revision_at_first_is_asked_once_more():
-    async def refuses_once(exchange: Exchange) -> None:
+    async def refuses_once(exchange: web.Exchange) -> None:
         exchange.server.on["server/discover"] = lambda e: e.json(e.result(FOUND))
         await refuses(exchange)
 
     async with stateless(STATELESS, server_discover=refuses_once) as (server, session):
         assert session.era.revision == STATELESS
         server.on["server/discover"] = refuses
-        assert "Unsupported" in (await fails_to_start(server.url)).message
+        assert "Unsupported" in (await web.fails_to_start(server.url)).message
     assert server.kinds().count("server/discover") == 3
 
 
@@ -132,7 +124,7 @@ async def test_tools_whose_headers_cannot_be_sent_are_left_out_alone(caplog):
     guilty = [tool_with(f"guilty{number}", **each) for number, each in enumerate(GUILTY)]
     tools = {"tools": [*guilty, innocent]}
     async with stateless(STATELESS, tools_list=lambda e: e.json(e.result(tools))) as (_, session):
-        assert await names_of_tools(session) == ["innocent"]
+        assert await web.names_of_tools(session) == ["innocent"]
     for tool in guilty:
         assert f"the tool '{tool['name']}' was left out" in caplog.text
 
@@ -140,7 +132,7 @@ async def test_tools_whose_headers_cannot_be_sent_are_left_out_alone(caplog):
 async def test_leaving_the_stream_is_the_cancellation():
     async with stateless(STATELESS) as (server, session):
         left = server.hold("tools/call")
-        await stop_a_call(server, session)
+        await web.stop_a_call(server, session)
         with trio.fail_after(5):
             await left.wait()
         await session.list_tools()
@@ -149,11 +141,11 @@ async def test_leaving_the_stream_is_the_cancellation():
 
 
 async def test_a_change_is_announced_on_the_stream_of_the_subscription():
-    async def listens(exchange: Exchange) -> None:
+    async def listens(exchange: web.Exchange) -> None:
         await exchange.begin_events()
         for name in ("subscriptions/acknowledged", "tools/list_changed"):
             await exchange.event({"jsonrpc": "2.0", "method": f"notifications/{name}"})
-        await until_left(exchange)
+        await web.until_left(exchange)
 
     changed = trio.Event()
     async with stateless(subscriptions_listen=listens) as (_, session):

@@ -10,34 +10,24 @@ import pytest
 import trio
 import trio.testing
 
+from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
-from tests.eca_server.agent.mcp.web import (
-    QUICK,
-    Exchange,
-    WebServer,
-    call,
-    names_of_tools,
-    serving,
-    stop_a_call,
-    text_of,
-    until_left,
-)
 
 OK = {"content": [{"type": "text", "text": "ok"}]}
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
-async def answers_in_events(exchange: Exchange) -> None:
+async def answers_in_events(exchange: web.Exchange) -> None:
     await exchange.begin_events()
     await exchange.event("", id="0")
     await exchange.event(exchange.result(OK))
-    await until_left(exchange)
+    await web.until_left(exchange)
 
 
 async def test_every_request_after_the_handshake_has_the_session_id():
     mine = {"X-Team": "red", "Content-Type": "text/plain", "Mcp-Session-Id": "mine", "Host": "else"}
-    async with serving(headers=mine) as (server, session):
-        assert text_of(await call(session)) == "called"
+    async with web.serving(headers=mine) as (server, session):
+        assert web.text_of(await web.call(session)) == "called"
         await server.has_seen("GET")
     first, *rest = server.seen
     assert first.kind == "initialize"
@@ -57,62 +47,62 @@ async def test_every_request_after_the_handshake_has_the_session_id():
 async def test_nothing_overtakes_the_notification_that_ends_the_handshake():
     overtakers: list[str] = []
 
-    async def slowly(exchange: Exchange) -> None:
+    async def slowly(exchange: web.Exchange) -> None:
         await trio.sleep(0.05)
         overtakers.extend(exchange.server.kinds()[2:])
         await exchange.text(202)
 
-    async with serving({"notifications/initialized": slowly}) as (_, session):
-        assert await names_of_tools(session) == ["echo"]
+    async with web.serving({"notifications/initialized": slowly}) as (_, session):
+        assert await web.names_of_tools(session) == ["echo"]
     assert overtakers == []
 
 
 async def test_an_answer_may_come_as_events_on_a_stream_that_is_left_soon_after_it():
     left = trio.Event()
 
-    async def answers(exchange: Exchange) -> None:
+    async def answers(exchange: web.Exchange) -> None:
         try:
             await answers_in_events(exchange)
         finally:
             left.set()
 
-    async with serving({"tools/call": answers}) as (_, session):
+    async with web.serving({"tools/call": answers}) as (_, session):
         with trio.fail_after(1):
-            assert text_of(await call(session)) == "ok"
-            assert text_of(await call(session)) == "ok"
+            assert web.text_of(await web.call(session)) == "ok"
+            assert web.text_of(await web.call(session)) == "ok"
         with trio.fail_after(5):
             await left.wait()
 
 
 async def test_a_server_may_ask_before_it_answers():
-    async def asks_first(exchange: Exchange) -> None:
+    async def asks_first(exchange: web.Exchange) -> None:
         await exchange.begin_events()
         await exchange.event({"jsonrpc": "2.0", "id": "r1", "method": "roots/list"})
         (answer,) = await exchange.server.has_seen("answer")
         assert answer.message == {"jsonrpc": "2.0", "id": "r1", "result": {"roots": []}}
         await exchange.event(exchange.result(OK))
 
-    async with serving({"tools/call": asks_first}) as (_, session):
-        assert text_of(await call(session)) == "ok"
+    async with web.serving({"tools/call": asks_first}) as (_, session):
+        assert web.text_of(await web.call(session)) == "ok"
 
 
 async def test_an_answer_may_arrive_on_the_stream_of_server_messages():
-    async def listens(exchange: Exchange) -> None:
+    async def listens(exchange: web.Exchange) -> None:
         await exchange.begin_events()
-        await until_left(exchange)
+        await web.until_left(exchange)
 
-    async def answers_there(exchange: Exchange) -> None:
+    async def answers_there(exchange: web.Exchange) -> None:
         await exchange.begin_events()
         await exchange.server.of("GET")[0].event(exchange.result(OK))
-        await until_left(exchange)
+        await web.until_left(exchange)
 
-    async with serving({"GET": listens, "tools/call": answers_there}) as (server, session):
+    async with web.serving({"GET": listens, "tools/call": answers_there}) as (server, session):
         await server.has_seen("GET")
-        assert text_of(await call(session)) == "ok"
+        assert web.text_of(await web.call(session)) == "ok"
 
 
 async def test_server_messages_are_received_and_their_stream_is_reopened():
-    async def says_once(exchange: Exchange) -> None:
+    async def says_once(exchange: web.Exchange) -> None:
         await exchange.begin_events()
         await exchange.event(CHANGED, id=str(len(exchange.server.of("GET"))))
 
@@ -124,7 +114,7 @@ async def test_server_messages_are_received_and_their_stream_is_reopened():
         if len(changes) == 2:
             twice.set()
 
-    async with serving({"GET": says_once}) as (server, session):
+    async with web.serving({"GET": says_once}) as (server, session):
         session.on_change = on_change
         with trio.fail_after(5):
             await twice.wait()
@@ -134,20 +124,20 @@ async def test_server_messages_are_received_and_their_stream_is_reopened():
 
 @pytest.mark.parametrize("status", [404, 405, 400, 501, None])
 async def test_a_server_need_not_have_anything_to_say_unasked(status):
-    async def refuses(exchange: Exchange) -> None:
-        await (until_left(exchange) if status is None else exchange.text(status))
+    async def refuses(exchange: web.Exchange) -> None:
+        await (web.until_left(exchange) if status is None else exchange.text(status))
 
-    timeouts = QUICK if status else attrs.evolve(QUICK, headers=0.1)
-    async with serving({"GET": refuses}, timeouts=timeouts) as (server, session):
+    timeouts = web.QUICK if status else attrs.evolve(web.QUICK, headers=0.1)
+    async with web.serving({"GET": refuses}, timeouts=timeouts) as (server, session):
         await server.has_seen("GET")
-        assert text_of(await call(session)) == "called"
+        assert web.text_of(await web.call(session)) == "called"
         assert status is None or len(server.of("GET")) == 1
 
 
 def breaks_off(*pieces: bytes) -> Any:
     """Return an answer that begins events, sends these bytes, and ends or is reset."""
 
-    async def answer(exchange: Exchange) -> None:
+    async def answer(exchange: web.Exchange) -> None:
         await exchange.begin_events()
         for piece in pieces:
             await exchange.responder.send(piece)
@@ -162,7 +152,7 @@ PRIMED = b"id: e7\nretry: 1\ndata:\n\n"
 
 @pytest.mark.parametrize("says_all_again", [False, True])
 async def test_a_stream_that_breaks_is_resumed_where_it_was(says_all_again):
-    async def continues(exchange: Exchange) -> None:
+    async def continues(exchange: web.Exchange) -> None:
         if "last-event-id" not in exchange.headers:
             await exchange.text(405)
             return
@@ -174,43 +164,43 @@ async def test_a_stream_that_breaks_is_resumed_where_it_was(says_all_again):
             await exchange.event(exchange.server.of("tools/call")[0].result(OK), id="e8")
 
     on = {"tools/call": breaks_off(PRIMED, b'data: {"half'), "GET": continues}
-    async with serving(on) as (server, session):
+    async with web.serving(on) as (server, session):
         await session.list_tools()
-        assert text_of(await call(session)) == "ok"
-        assert await names_of_tools(session) == ["echo"]
+        assert web.text_of(await web.call(session)) == "ok"
+        assert await web.names_of_tools(session) == ["echo"]
     assert "e7" in [e.headers.get("last-event-id") for e in server.of("GET")]
     assert len(server.of("tools/call")) == 1
 
 
 async def test_a_stream_that_brings_nothing_is_not_taken_up_for_ever():
-    async def primes(exchange: Exchange) -> None:
+    async def primes(exchange: web.Exchange) -> None:
         if "last-event-id" in exchange.headers:
             await breaks_off(PRIMED)(exchange)
         else:
             await exchange.text(405)
 
-    async with serving({"tools/call": breaks_off(PRIMED), "GET": primes}) as (server, session):
-        result = await call(session)
+    async with web.serving({"tools/call": breaks_off(PRIMED), "GET": primes}) as (server, session):
+        result = await web.call(session)
     again = [e for e in server.of("GET") if e.headers.get("last-event-id") == "e7"]
     assert result.is_error
-    assert "may have run" in text_of(result)
+    assert "may have run" in web.text_of(result)
     assert len(again) == 5
 
 
 @pytest.mark.parametrize("cut", [None, b": alive\n\n", b'data: {"jsonrpc":'])
 async def test_a_call_with_a_lost_answer_is_not_repeated(cut):
     answer = breaks_off(cut) if cut else lambda exchange: exchange.responder.reset()
-    async with serving({"tools/call": answer}) as (server, session):
+    async with web.serving({"tools/call": answer}) as (server, session):
         await session.list_tools()
-        result = await call(session)
-        assert await names_of_tools(session) == ["echo"]
+        result = await web.call(session)
+        assert await web.names_of_tools(session) == ["echo"]
     assert len(server.of("tools/call")) == 1
     assert result.is_error
-    assert "may have run" in text_of(result)
+    assert "may have run" in web.text_of(result)
 
 
 async def test_a_list_that_is_lost_and_a_busy_server_are_asked_again():
-    async def breaks_once(exchange: Exchange) -> None:
+    async def breaks_once(exchange: web.Exchange) -> None:
         attempt = len(exchange.server.of("tools/list"))
         if attempt == 1:
             await exchange.responder.reset()
@@ -219,21 +209,21 @@ async def test_a_list_that_is_lost_and_a_busy_server_are_asked_again():
         else:
             await exchange.server.be_decent(exchange)
 
-    async def busy_once(exchange: Exchange) -> None:
+    async def busy_once(exchange: web.Exchange) -> None:
         if len(exchange.server.of("tools/call")) == 1:
             await exchange.text(503, "busy", retry_after="0")
         else:
             await exchange.server.be_decent(exchange)
 
-    async with serving({"tools/list": breaks_once, "tools/call": busy_once}) as (_, session):
-        assert await names_of_tools(session) == ["echo"]
-        assert text_of(await call(session)) == "called"
+    async with web.serving({"tools/list": breaks_once, "tools/call": busy_once}) as (_, session):
+        assert await web.names_of_tools(session) == ["echo"]
+        assert web.text_of(await web.call(session)) == "called"
 
 
-def forget(server: WebServer, status: int, body: dict[str, Any] | None) -> None:
+def forget(server: web.WebServer, status: int, body: dict[str, Any] | None) -> None:
     """Let the server have forgotten its first session by the first call."""
 
-    async def by_session(exchange: Exchange) -> None:
+    async def by_session(exchange: web.Exchange) -> None:
         if exchange.headers.get("mcp-session-id") == "s2":
             await server.be_decent(exchange)
         else:
@@ -251,13 +241,13 @@ LOST = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "No v
 )
 async def test_a_forgotten_session_is_opened_again_once_and_the_calls_are_made(status, body):
     changes: list[str] = []
-    async with serving() as (server, session):
+    async with web.serving() as (server, session):
         session.on_change = changes.append
         forget(server, status, body)
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(call, session)
-            assert text_of(await call(session)) == "called"
+                nursery.start_soon(web.call, session)
+            assert web.text_of(await web.call(session)) == "called"
     assert len(server.of("initialize")) == 2
     assert "mcp-session-id" not in server.of("initialize")[1].headers
     assert len(server.of("notifications/initialized")) == 2
@@ -266,13 +256,13 @@ async def test_a_forgotten_session_is_opened_again_once_and_the_calls_are_made(s
 
 
 async def test_a_session_that_cannot_be_opened_again_is_not_tried_for_ever():
-    async with serving() as (server, session):
+    async with web.serving() as (server, session):
         server.on["tools/call"] = lambda exchange: exchange.text(404, "gone")
         server.on["initialize"] = lambda exchange: exchange.text(404, "gone")
-        result = await call(session)
+        result = await web.call(session)
     assert len(server.of("initialize")) == 2
     assert result.is_error
-    assert "status 404: gone" in text_of(result)
+    assert "status 404: gone" in web.text_of(result)
 
 
 @pytest.mark.parametrize(
@@ -292,11 +282,11 @@ async def test_a_session_that_cannot_be_opened_again_is_not_tried_for_ever():
     ],
 )
 async def test_an_invalid_answer_fails_the_call_at_once_with_the_reason(answer, words):
-    async with serving({"tools/call": answer}) as (server, session):
-        result = await call(session)
-        assert await names_of_tools(session) == ["echo"]
+    async with web.serving({"tools/call": answer}) as (server, session):
+        result = await web.call(session)
+        assert await web.names_of_tools(session) == ["echo"]
     assert result.is_error
-    assert words in text_of(result)
+    assert words in web.text_of(result)
     assert len(server.of("initialize")) == 1
 
 
@@ -312,20 +302,20 @@ async def test_an_invalid_answer_fails_the_call_at_once_with_the_reason(answer, 
     ],
 )
 async def test_an_answer_is_recognized_by_its_content_even_without_its_id(body, kind):
-    async def answers(exchange: Exchange) -> None:
+    async def answers(exchange: web.Exchange) -> None:
         text = body % (exchange.message["id"], json.dumps(OK))
         await exchange.text(200, text, content_type=kind)
 
-    async with serving({"tools/call": answers}) as (_, session):
-        assert text_of(await call(session)) == "ok"
+    async with web.serving({"tools/call": answers}) as (_, session):
+        assert web.text_of(await web.call(session)) == "ok"
 
 
 async def test_a_call_that_is_stopped_is_cancelled_and_its_stream_left():
-    async with serving() as (server, session):
+    async with web.serving() as (server, session):
         left = server.hold("tools/call")
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(call, session)
+                nursery.start_soon(web.call, session)
                 await trio.testing.wait_all_tasks_blocked()
                 scope.cancel()  # perhaps before it was sent
         await server.has_seen("notifications/cancelled")
@@ -333,25 +323,25 @@ async def test_a_call_that_is_stopped_is_cancelled_and_its_stream_left():
             with trio.fail_after(5):
                 await left.wait()
         left = server.hold("tools/call")
-        asked = await stop_a_call(server, session)
+        asked = await web.stop_a_call(server, session)
         *_, cancelled = await server.has_seen("notifications/cancelled", 2)
         assert cancelled.message["params"]["requestId"] == asked.message["id"]
         with trio.fail_after(5):
             await left.wait()
-        assert await names_of_tools(session) == ["echo"]
+        assert await web.names_of_tools(session) == ["echo"]
 
 
 async def test_a_batch_of_messages_is_taken_apart():
-    async def batch(exchange: Exchange) -> None:
+    async def batch(exchange: web.Exchange) -> None:
         await exchange.json([CHANGED, exchange.result(OK)])
 
-    async def speaks_march(exchange: Exchange) -> None:
+    async def speaks_march(exchange: web.Exchange) -> None:
         await exchange.json(exchange.result({**INFO, "protocolVersion": "2025-03-26"}))
 
     changes: list[str] = []
-    async with serving({"tools/call": batch, "initialize": speaks_march}) as (server, session):
+    async with web.serving({"tools/call": batch, "initialize": speaks_march}) as (server, session):
         session.on_change = changes.append
-        assert text_of(await call(session)) == "ok"
+        assert web.text_of(await web.call(session)) == "ok"
     assert "mcp-protocol-version" not in server.of("tools/call")[0].headers
     assert "DELETE" not in server.kinds()
     assert changes == ["tools"]
@@ -359,16 +349,16 @@ async def test_a_batch_of_messages_is_taken_apart():
 
 @pytest.mark.parametrize(("opened", "used"), [("s1", "s1"), (None, None), ("caf\xe9", None)])
 async def test_a_session_keeps_the_id_that_it_was_opened_with(opened, used):
-    async def introduces(exchange: Exchange) -> None:
+    async def introduces(exchange: web.Exchange) -> None:
         exchange.server.session_id = opened
         await exchange.server.be_decent(exchange)
 
-    async def renames(exchange: Exchange) -> None:
+    async def renames(exchange: web.Exchange) -> None:
         await exchange.json(exchange.result(DECENT["tools/list"]), mcp_session_id="another")
 
-    async with serving({"initialize": introduces, "tools/list": renames}) as (server, session):
+    async with web.serving({"initialize": introduces, "tools/list": renames}) as (server, session):
         await session.list_tools()
-        assert text_of(await call(session)) == "called"
+        assert web.text_of(await web.call(session)) == "called"
     ids = {exchange.headers.get("mcp-session-id") for exchange in server.seen[1:]}
     assert ids == {used}
     assert ("DELETE" in server.kinds()) is (used is not None)
