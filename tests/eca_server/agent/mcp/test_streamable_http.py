@@ -20,7 +20,7 @@ CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 async def answers_in_events(exchange: web.Exchange) -> None:
     await exchange.begin_events()
     await exchange.event("", id="0")
-    await exchange.event(exchange.result(OK))
+    await exchange.event(exchange.result(OK), event="message")
     await web.until_left(exchange)
 
 
