@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,9 +46,7 @@ def announced(ours: Editor) -> list[Any]:
     return [m["params"]["chat"] for m in ours.seen if m.get("method") == "config/updated"]
 
 
-async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(
-    tmp_path: Path,
-) -> None:
+async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(tmp_path):
     config = {"toolCall": {"outputTruncation": {"sizeKb": 1}}}
     async with chatting(tmp_path, config=config) as (ours, log):
         assert MODEL in announced(ours)[0]["models"]
@@ -75,9 +72,7 @@ async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(
         assert log.of("prompt")[1] == [[f"{running}\nsay x\n{done}\nsay y"]]
 
 
-async def test_its_environment_has_none_of_our_keys_and_no_agent_starts_another(
-    tmp_path: Path,
-) -> None:
+async def test_its_environment_has_none_of_our_keys_and_no_agent_starts_another(tmp_path):
     config = {"providers": {"mine": {"url": "http://localhost:1", "keyEnv": "MINE"}}}
     environ = {"ANTHROPIC_API_KEY": "sk-1", "MINE": "m", "OURS": "o"}
     async with chatting(tmp_path, config=config, environ=environ) as (ours, log):
@@ -91,7 +86,7 @@ async def test_its_environment_has_none_of_our_keys_and_no_agent_starts_another(
 
 
 @pytest.mark.parametrize("accept", [True, False])
-async def test_a_call_with_a_diff_asks_the_user(tmp_path: Path, accept: bool) -> None:
+async def test_a_call_with_a_diff_asks_the_user(tmp_path, accept):
     diffs = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
     call = ask(title="Edit a.txt", input={"x": 1}, diffs=diffs)
     done = tool(update=True, status="completed" if accept else "failed")
@@ -110,7 +105,7 @@ async def test_a_call_with_a_diff_asks_the_user(tmp_path: Path, accept: bool) ->
         assert log.of("prompt")[-1] == [["say again"]]
 
 
-async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
+async def test_plans_usage_title_and_modes(tmp_path):
     async with chatting(tmp_path, config={"chat": {"title": True}}) as (ours, log):
         got = await turn(ours, "plan one=completed two=in_progress\nusage 100 0.5\ntitle Robots")
         tasks = of_type(got, "toolCalled")[0]["details"]["tasks"]
@@ -129,9 +124,7 @@ async def test_plans_usage_title_and_modes(tmp_path: Path) -> None:
         assert log.of("mode") == [["plan"]]
 
 
-async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_has_one(
-    tmp_path: Path,
-) -> None:
+async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_has_one(tmp_path):
     async with chatting(tmp_path) as (ours, log):
         await ours.tell("chat/selectedModelChanged", {"model": MODEL})
         await ours.until(
@@ -142,7 +135,7 @@ async def test_a_selected_agent_is_started_for_its_modes_and_the_first_prompt_ha
         assert len(log.of("new")) == 1
 
 
-async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path: Path) -> None:
+async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path):
     work, secret = tmp_path / "work", tmp_path / "secret"
     secret.write_text("key")
     async with chatting(tmp_path) as (ours, _):
@@ -161,7 +154,7 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path: P
         assert "[failed: " in text(await turn(ours, f"read {work / 'none'}"))
 
 
-async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) -> None:
+async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path):
     file, other = tmp_path / "work" / "a.txt", tmp_path / "work" / "b.txt"
     call = ask(diffs=[[str(file), None, "new"]])
     async with chatting(tmp_path) as (ours, _):
@@ -170,7 +163,7 @@ async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path: Path) ->
         assert not other.exists()
 
 
-async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
+async def test_a_terminal_runs_under_the_policy(tmp_path):
     work, below = tmp_path / "work", tmp_path / "work" / "below"
     async with chatting(tmp_path) as (ours, _):
         assert "[out 3 False]" in text(await turn(ours, "run echo out; exit 3", True))
@@ -185,8 +178,8 @@ async def test_a_terminal_runs_under_the_policy(tmp_path: Path) -> None:
 
 
 async def test_a_trusted_chat_needs_no_answer_but_for_denials_and_released_terminals_make_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(terminals, "MOST_TERMINALS", 2)
     config: Any = {"toolCall": {"approval": {"deny": {f"{MODEL}__delete": {}}}}}
     script = f"{ask(kind='delete')}\n{ask('u', kind='execute', input={'command': 'make'})}"
@@ -199,7 +192,7 @@ async def test_a_trusted_chat_needs_no_answer_but_for_denials_and_released_termi
         assert "[3 0 False]" not in refused
 
 
-async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path):
     async with chatting(tmp_path) as (ours, log):
         begun = len(ours.seen)
         await begin(ours, "flood 3000")
@@ -213,7 +206,7 @@ async def test_a_flood_waits_for_a_client_that_does_not_read(tmp_path: Path) -> 
         assert len(text(since(ours, begun))) == 3_000_000
 
 
-async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: Path) -> None:
+async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path):
     async with chatting(tmp_path) as (ours, _):
         begun, shown = len(ours.seen), tmp_path / "shown"
         await begin(ours, f"{ask().replace('ask', 'leave', 1)}\nuntil {shown}\nsay done")
@@ -227,9 +220,7 @@ async def test_a_call_that_still_asks_when_the_agent_ends_is_rejected(tmp_path: 
 
 
 @pytest.mark.parametrize("offers", ["resume", "load", "nothing"])
-async def test_a_chat_looks_as_it_looked_after_a_restart_and_continues(
-    tmp_path: Path, offers: str
-) -> None:
+async def test_a_chat_looks_as_it_looked_after_a_restart_and_continues(tmp_path, offers):
     options: dict[str, Any] = {"is_stored": True, offers: True}
     diffs = [[str(tmp_path / "work" / "a.txt"), "old\n", "new\n"]]
     call = tool(title="Edit", kind="edit", input={"x": 1}, status="completed", diffs=diffs)
@@ -253,9 +244,7 @@ async def test_a_chat_looks_as_it_looked_after_a_restart_and_continues(
             assert texts == ["say more"]
 
 
-async def test_a_session_that_does_not_load_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_session_that_does_not_load_is_replaced(tmp_path, monkeypatch):
     async with chatting(tmp_path, is_stored=True, load=True) as (ours, log):
         await turn(ours, "say remembered")
     async with chatting(tmp_path, is_stored=True, load=True, slow="load") as (ours, log):
@@ -268,7 +257,7 @@ async def test_a_session_that_does_not_load_is_replaced(
         assert "remembered" in log.of("prompt")[-1][0][0]
 
 
-async def test_answers_of_a_different_model_and_a_rollback_are_sent_as_text(tmp_path: Path) -> None:
+async def test_answers_of_a_different_model_and_a_rollback_are_sent_as_text(tmp_path):
     async with chatting(tmp_path) as (ours, log):
         await turn(ours, "say first")
         await ours.turn("say by the simulator", model="simulator/script")
@@ -288,12 +277,9 @@ async def test_answers_of_a_different_model_and_a_rollback_are_sent_as_text(tmp_
 
 
 @pytest.mark.parametrize(
-    ("script", "reason"),
-    [("fail no luck", "no luck"), ("die gone for good", "gone for good")],
+    ("script", "reason"), [("fail no luck", "no luck"), ("die gone for good", "gone for good")]
 )
-async def test_a_failure_is_shown_and_the_next_prompt_works(
-    tmp_path: Path, script: str, reason: str
-) -> None:
+async def test_a_failure_is_shown_and_the_next_prompt_works(tmp_path, script, reason):
     async with chatting(tmp_path) as (ours, _):
         got = await turn(ours, f"say before\n{script}")
         assert reason in text(got)
@@ -301,7 +287,7 @@ async def test_a_failure_is_shown_and_the_next_prompt_works(
         assert text(await turn(ours, "say fine")).endswith("fine")
 
 
-async def test_an_agent_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+async def test_an_agent_that_cannot_be_used_says_why(tmp_path):
     async with chatting(tmp_path, login=True) as (ours, _):
         assert "Own login (run `" in text(await turn(ours, "say x"))
     async with editor_with(("no-such-agent",), tmp_path) as ours:
@@ -312,7 +298,7 @@ async def test_an_agent_that_cannot_be_used_says_why(tmp_path: Path) -> None:
         assert any("providers.robot.command: expected the command" in each for each in shown)
 
 
-async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path: Path) -> None:
+async def test_an_untrusted_workspace_cannot_add_an_agent(tmp_path):
     mark = tmp_path / "started"
     evil = {"evil": {"api": "acp", "command": ["touch", str(mark)]}}
     settings = tmp_path / "work" / ".eca" / "config.json"
@@ -351,9 +337,7 @@ RUNNING = tool(status="in_progress", input={})
     ],
     ids=["text", "thought", "permission", "call", "file"],
 )
-async def test_a_stop_is_sent_at_once_and_the_session_continues(
-    tmp_path: Path, script: str, before: dict[str, Any], ends: list[str]
-) -> None:
+async def test_a_stop_is_sent_at_once_and_the_session_continues(tmp_path, script, before, ends):
     async with chatting(tmp_path) as (ours, log):
         await begin(ours, script.replace("FOLDER", str(tmp_path / "work")))
         await ours.content(**before)
@@ -370,7 +354,7 @@ async def test_a_stop_is_sent_at_once_and_the_session_continues(
 
 
 @pytest.mark.parametrize("state", ["process", "session"])
-async def test_a_stop_before_the_session_ends_the_turn(tmp_path: Path, state: str) -> None:
+async def test_a_stop_before_the_session_ends_the_turn(tmp_path, state):
     async with chatting(tmp_path, slow=state) as (ours, log):
         await begin(ours, "say x")
         await log.wait_for("start" if state == "process" else "new")
@@ -378,7 +362,7 @@ async def test_a_stop_before_the_session_ends_the_turn(tmp_path: Path, state: st
         assert log.of("prompt") == []
 
 
-async def test_a_stop_ends_a_running_terminal(tmp_path: Path) -> None:
+async def test_a_stop_ends_a_running_terminal(tmp_path):
     pid_file = tmp_path / "work" / "pid"
     async with chatting(tmp_path) as (ours, log):
         await begin(ours, f"run echo $$ > {pid_file}; sleep 1000")
@@ -394,7 +378,7 @@ async def test_a_stop_ends_a_running_terminal(tmp_path: Path) -> None:
         assert text(await turn(ours, "say next")) == "next"
 
 
-async def test_the_agent_ends_with_the_connection(tmp_path: Path) -> None:
+async def test_the_agent_ends_with_the_connection(tmp_path):
     async with chatting(tmp_path) as (ours, log):
         await begin(ours, "say x\nwait")
         await ours.content("text", text="x")
@@ -404,7 +388,7 @@ async def test_the_agent_ends_with_the_connection(tmp_path: Path) -> None:
             os.kill(pid, 0)
 
 
-async def test_a_steer_follows_in_the_same_turn(tmp_path: Path) -> None:
+async def test_a_steer_follows_in_the_same_turn(tmp_path):
     async with chatting(tmp_path) as (ours, log):
         await begin(ours, ask())
         call = await ours.content("toolCallRun", manualApproval=True)
@@ -415,9 +399,7 @@ async def test_a_steer_follows_in_the_same_turn(tmp_path: Path) -> None:
         assert log.of("prompt")[1] == [["say steered"]]
 
 
-async def test_the_oldest_idle_sessions_are_closed_and_loaded_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_oldest_idle_sessions_are_closed_and_loaded_again(tmp_path, monkeypatch):
     monkeypatch.setattr(agents, "MOST_SESSIONS", 2)
     async with chatting(tmp_path, resume=True) as (ours, log):
         for chat in ("a", "b", "d"):
@@ -427,7 +409,7 @@ async def test_the_oldest_idle_sessions_are_closed_and_loaded_again(
         assert log.of("load") == [[closed]]
 
 
-async def test_an_agent_answers_as_a_subagent(tmp_path: Path) -> None:
+async def test_an_agent_answers_as_a_subagent(tmp_path):
     scout = {"mode": "subagent", "description": "Looks around.", "defaultModel": MODEL}
     config = {"agent": {"scout": scout}, "toolCall": {"approval": {"byDefault": "allow"}}}
     async with chatting(tmp_path, config=config) as (ours, _):

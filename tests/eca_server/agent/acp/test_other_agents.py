@@ -12,7 +12,7 @@ from tests.eca_server.agent.chat.editor import text
 OFFICIAL = Path(__file__).with_name("official_agent.py")
 
 
-async def test_an_agent_of_the_official_sdk_edits_a_file(tmp_path: Path) -> None:
+async def test_an_agent_of_the_official_sdk_edits_a_file(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("one\n")
     async with editor_with((sys.executable, str(OFFICIAL)), tmp_path) as ours:
@@ -26,7 +26,7 @@ async def test_an_agent_of_the_official_sdk_edits_a_file(tmp_path: Path) -> None
         assert [c["text"] for c in of_type(got, "reasonText")] == ["let me see"]
 
 
-async def test_our_own_bridge_is_an_agent(tmp_path: Path) -> None:
+async def test_our_own_bridge_is_an_agent(tmp_path):
     settings = '{"defaultModel": "simulator/script"}'
     variables = (f"HOME={tmp_path}", f"ECA_CONFIG={settings}")
     command = ("env", *variables, *fork_server.command(), "acp")

@@ -139,7 +139,7 @@ def load_file(
     )
 
 
-def test_each_value_has_the_last_source_that_set_it(tmp_path: Path) -> None:
+def test_each_value_has_the_last_source_that_set_it(tmp_path):
     options = {"chat": {"title": False}, "retry": {"maxRetries": 2}, "disabledTools": ["grep"]}
     text = '{"retry": {"maxRetries": 3, "baseDelayMs": 5}, "disabledTools": null}'
     lines = config.report(load_file(tmp_path, options, text=text), ()).splitlines()
@@ -152,14 +152,14 @@ def test_each_value_has_the_last_source_that_set_it(tmp_path: Path) -> None:
     assert "- ECA_CONFIG: not found" in lines
 
 
-def test_an_empty_configuration_is_named_as_such_and_problems_are_listed(tmp_path: Path) -> None:
+def test_an_empty_configuration_is_named_as_such_and_problems_are_listed(tmp_path):
     empty = config.report(load_file(tmp_path, {}), ())
     assert "No setting is configured." in empty.splitlines()
     text = config.report(load_file(tmp_path, {}, text='{\n"defaultModel": 1}'), ())
     assert f"- {tmp_path / 'config.json'}:2:1" in text
 
 
-def test_a_reference_is_shown_unresolved(tmp_path: Path) -> None:
+def test_a_reference_is_shown_unresolved(tmp_path):
     options = {
         "providers": {"p": {"key": "${env:SECRET}", "url": "http://${env:SECRET}/", "keyEnv": "N"}},
         "customTools": {"t": {"command": "curl -H ${env:SECRET}"}},
@@ -187,7 +187,7 @@ SECRET_PATHS = [
     st.sampled_from(["%s", "a ${env:A:} %s", "${env:A:%s}"]),
     st.booleans(),
 )
-def test_no_secret_is_shown(path: str, shape: str, nested: bool) -> None:
+def test_no_secret_is_shown(path, shape, nested):
     text = shape % KEY
     value: Any = [{"a": text}] if nested else text
     for name in reversed(path.split(".")):
@@ -196,7 +196,7 @@ def test_no_secret_is_shown(path: str, shape: str, nested: bool) -> None:
     assert KEY not in config.report(configuration, ())
 
 
-def test_a_value_cannot_leave_its_line_nor_show_a_key_in_use_nor_be_huge(tmp_path: Path) -> None:
+def test_a_value_cannot_leave_its_line_nor_show_a_key_in_use_nor_be_huge(tmp_path):
     options = {
         "welcomeMessage": f"a`b\n- `c`: d {KEY}",
         "defaultModel": "key/word",

@@ -48,7 +48,7 @@ def count(part: str | Section) -> tuple[int, int]:
 @example("< / \u200b ECA_contexts >")
 @example(Section(name="file", body=("<", "eca_file>")))
 @example(Section(name="web", attributes={"title": '"/>\n</eca_web>\n<eca_rule path="'}))
-def test_nothing_inside_can_pretend_to_be_the_frame(content: str | Section) -> None:
+def test_nothing_inside_can_pretend_to_be_the_frame(content: str | Section):
     section = Section(name="contexts", body=(content,))
     text = render([section])
     opened, closed = count(section)
@@ -60,13 +60,13 @@ def test_nothing_inside_can_pretend_to_be_the_frame(content: str | Section) -> N
 
 
 @given(st.text())
-def test_a_content_without_such_tags_stays_as_it_is(content: str) -> None:
+def test_a_content_without_such_tags_stays_as_it_is(content):
     assert render([Section(name="file", body=(content,))]) == (
         f"<eca_file>\n{content.removesuffix(chr(10))}\n</eca_file>"
     )
 
 
-def test_code_stays_as_it_is_and_an_invisible_character_hides_no_tag() -> None:
+def test_code_stays_as_it_is_and_an_invisible_character_hides_no_tag():
     code = "a < b && c > d; <Context.Provider></Context.Provider> &amp; &lt;eca_x"
     assert code in render([Section(name="file", body=(code,))])
     text = render([Section(name="file", body=("</e\u200bca\u2060_file>",))])
@@ -96,14 +96,12 @@ DEEP = [*(f"a/b/{number}" for number in range(9)), "c/d"]
     ],
     ids=["indented", "upper first", "cut", "one line"],
 )
-def test_a_tree_is_indented_folders_first_and_cut_with_a_mark(paths, limit, drawn) -> None:
+def test_a_tree_is_indented_folders_first_and_cut_with_a_mark(paths, limit, drawn):
     assert draw_tree(paths, limit=limit) == drawn
 
 
 @given(PATHS, st.integers(0, 30))
-def test_no_tree_has_more_entries_than_it_may_nor_less_than_fit(
-    paths: set[str], limit: int
-) -> None:
+def test_no_tree_has_more_entries_than_it_may_nor_less_than_fit(paths: set[str], limit):
     lines = draw_tree(paths, limit=limit).split("\n")
     shown = [line for line in lines if line and not line.startswith("...")]
     assert len(shown) <= limit

@@ -17,7 +17,7 @@ def text_of(source: str) -> str:
     return page_of(source).text
 
 
-def test_a_page_is_its_text_in_paragraphs() -> None:
+def test_a_page_is_its_text_in_paragraphs():
     page = page_of("""<!doctype html><html><head><title> The
       title </title><meta charset=utf-8></head>
       <body><h1>Head</h1><p>One   <b>two</b>
@@ -38,7 +38,7 @@ def test_a_page_is_its_text_in_paragraphs() -> None:
         "<noscript>x</noscript>",
     ],
 )
-def test_what_a_reader_does_not_see_is_dropped(dropped: str) -> None:
+def test_what_a_reader_does_not_see_is_dropped(dropped):
     assert text_of(f"a {dropped}b") == "a b"
 
 
@@ -74,7 +74,7 @@ def test_what_a_reader_does_not_see_is_dropped(dropped: str) -> None:
         ("<title>a", "a"),
     ],
 )
-def test_lists_code_links_and_broken_tags_become_text(source: str, text: str) -> None:
+def test_lists_code_links_and_broken_tags_become_text(source, text):
     assert text_of(source) == text
 
 
@@ -86,7 +86,7 @@ PIECES = [
 
 
 @pytest.mark.parametrize("piece", PIECES)
-def test_a_hostile_page_costs_linear_time(piece: str) -> None:
+def test_a_hostile_page_costs_linear_time(piece):
     source = piece * (60_000 // len(piece))
     started = time.process_time()
     page_of(source)
@@ -94,7 +94,7 @@ def test_a_hostile_page_costs_linear_time(piece: str) -> None:
     assert time.process_time() - started < 0.6
 
 
-def test_the_checkpoint_ends_a_long_page() -> None:
+def test_the_checkpoint_ends_a_long_page():
     class Stopped(Exception):
         pass
 
@@ -111,7 +111,7 @@ TAGS = st.sampled_from(
 
 
 @given(st.lists(TAGS | st.text(max_size=5)).map("".join))
-def test_no_page_is_an_error(source: str) -> None:
+def test_no_page_is_an_error(source):
     page = page_of(source)
     assert "\n\n\n" not in page.text
     assert "\n" not in page.title

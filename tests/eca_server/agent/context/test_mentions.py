@@ -50,13 +50,13 @@ def files(project: Path) -> Path:
         ("```\n@src/b.py\n```\n@a.py", ["a.py"]),
     ],
 )
-def test_a_path_after_an_at_sign_is_found(files, workspace, message, expected) -> None:
+def test_a_path_after_an_at_sign_is_found(files, workspace, message, expected):
     assert paths(message, workspace) == expected
 
 
 def test_absolute_paths_those_from_the_home_and_those_of_other_roots_are_found(
     files, workspace, tmp_path, monkeypatch
-) -> None:
+):
     monkeypatch.setenv("HOME", str(files.parent))
     assert paths(f"@{files}/a.py @~/project/src/b.py", workspace) == ["a.py", "src/b.py"]
     other = tmp_path / "other"
@@ -76,7 +76,7 @@ def test_absolute_paths_those_from_the_home_and_those_of_other_roots_are_found(
         ('@"src/with space.md":L2', (2, 2)),
     ],
 )
-def test_lines_may_follow_a_path(files, workspace, mention, lines) -> None:
+def test_lines_may_follow_a_path(files, workspace, mention, lines):
     (resolved,) = followed(mention, workspace)
     assert isinstance(resolved, ResolvedMention)
     assert resolved.lines == LinesRange(start=lines[0], end=lines[1])
@@ -99,7 +99,7 @@ def test_lines_may_follow_a_path(files, workspace, mention, lines) -> None:
     ],
     ids=range(11),
 )
-def test_an_at_sign_that_means_no_file_is_left_alone(files, workspace, message) -> None:
+def test_an_at_sign_that_means_no_file_is_left_alone(files, workspace, message):
     os.mkfifo(files / "pipe")
     assert [each for each in followed(message, workspace) if each is not None] == []
 
@@ -107,7 +107,7 @@ def test_an_at_sign_that_means_no_file_is_left_alone(files, workspace, message) 
 @pytest.mark.parametrize(
     "mention", ["@./missing.py", "@src/missing.py", "@missing/../missing.py", "@src/b.py:3"]
 )
-def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, mention) -> None:
+def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, mention):
     assert followed(mention, workspace) == [f"{mention} was not read: the file does not exist"]
 
 
@@ -115,9 +115,7 @@ def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, 
     "mention",
     ["@OUTSIDE/secret", "@../outside/secret", "@./link", "@folder/secret", "@link", "what in @~ ?"],
 )
-def test_a_mention_outside_the_roots_is_not_read(
-    project, outside, workspace, monkeypatch, mention
-) -> None:
+def test_a_mention_outside_the_roots_is_not_read(project, outside, workspace, monkeypatch, mention):
     monkeypatch.setenv("HOME", str(outside))
     (project / "link").symlink_to(outside / "secret")
     (project / "folder").symlink_to(outside)
@@ -131,13 +129,13 @@ def test_a_mention_outside_the_roots_is_not_read(
     assert "outside the workspace" in note
 
 
-def test_each_mention_counts_once_and_no_more_are_followed_than_asked_for() -> None:
+def test_each_mention_counts_once_and_no_more_are_followed_than_asked_for():
     assert [each.text for each in find_mentions("@a @b @a. @a", most=100)] == ["@a", "@b"]
     assert [each.text for each in find_mentions("@a @b @c", most=2)] == ["@a", "@b"]
 
 
 @pytest.mark.parametrize("piece", ["@", "@a", "@ ", "```\n", '@"', "~~~\n```\n", "@a:L1-", " @/"])
-def test_a_long_message_is_read_in_linear_time(piece: str) -> None:
+def test_a_long_message_is_read_in_linear_time(piece):
     started = time.process_time()
     find_mentions(piece * 30_000, most=30_000)
     assert time.process_time() - started < 0.6
@@ -146,7 +144,7 @@ def test_a_long_message_is_read_in_linear_time(piece: str) -> None:
 @given(
     pieces=st.lists(st.sampled_from(["@", "a", "/", ".", "..", "~", " ", '"', ":L1", "é", "\n"]))
 )
-def test_whatever_is_written_only_what_lies_in_a_root_is_found(pieces, tmp_path_factory) -> None:
+def test_whatever_is_written_only_what_lies_in_a_root_is_found(pieces, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "mentions"
     (folder / "a" / "a").mkdir(parents=True, exist_ok=True)
     workspace = Workspace([root_of(folder / "a")])

@@ -52,7 +52,7 @@ def files(project: Path) -> Path:
 
 
 @pytest.mark.requirement("CHAT-24")
-async def test_a_blank_query_gives_the_roots_then_the_rest(files, outside) -> None:
+async def test_a_blank_query_gives_the_roots_then_the_rest(files, outside):
     workspace = Workspace([root_of(files), root_of(outside)])
     for blank in ("", "  "):
         assert await offered(workspace, blank) == [
@@ -61,7 +61,7 @@ async def test_a_blank_query_gives_the_roots_then_the_rest(files, outside) -> No
         ]
 
 
-async def test_no_answer_has_more_than_200(project, workspace) -> None:
+async def test_no_answer_has_more_than_200(project, workspace):
     for number in range(260):
         (project / f"{number}").write_text("")
     paths = await offered(workspace)
@@ -72,14 +72,14 @@ async def test_no_answer_has_more_than_200(project, workspace) -> None:
 
 
 @pytest.mark.requirement("CHAT-25")
-async def test_a_query_narrows_the_list_best_first(files, workspace) -> None:
+async def test_a_query_narrows_the_list_best_first(files, workspace):
     assert await offered(workspace, "main") == ["src/main.py", "src/domain.py"]
     assert await offered(workspace, "rdme") == ["readme.md"]
     assert await offered(workspace, "nothing like it") == []
 
 
 @pytest.mark.requirement("CHAT-26")
-async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, workspace) -> None:
+async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, workspace):
     (files / "link").symlink_to(files / "src")
     given = [
         m.FileContext(path=str(files / "link" / "main.py")),
@@ -92,9 +92,7 @@ async def test_what_the_client_has_is_left_out_however_it_is_spelled(files, work
     assert await offered(workspace, "", *given) == ["src/domain.py"]
 
 
-async def test_a_path_lists_its_directory_without_names_that_could_not_be_written(
-    files, workspace
-) -> None:
+async def test_a_path_lists_its_directory_without_names_that_could_not_be_written(files, workspace):
     assert await offered(workspace, "./src/") == ["src/domain.py", "src/main.py"]
     assert await offered(workspace, f"{files}/src/ma") == ["src/main.py"]
     Path(os.fsdecode(os.fsencode(files) + b"/main\xff")).write_text("")
@@ -105,7 +103,7 @@ async def test_a_path_lists_its_directory_without_names_that_could_not_be_writte
 
 
 @pytest.mark.requirement("W-40e")
-async def test_the_chat_id_comes_back_if_it_was_given_also_without_a_folder() -> None:
+async def test_the_chat_id_comes_back_if_it_was_given_also_without_a_folder():
     for chat_id in (None, "c"):
         for query in ("", "x"):
             result = await answer(Workspace([]), query, chat_id=chat_id)

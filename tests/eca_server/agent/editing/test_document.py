@@ -65,8 +65,7 @@ def test_an_answer_is_cut_to_what_belongs_at_the_cursor(answer, expected):
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
-    [("2, 1))", "2,"), ("1))", ""), ("3 + ", "3 +"), ("len(x)", "len(x)")],
+    ("answer", "expected"), [("2, 1))", "2,"), ("1))", ""), ("3 + ", "3 +"), ("len(x)", "len(x)")]
 )
 def test_text_behind_the_cursor_is_not_repeated(answer, expected):
     assert trim_completion(answer, IN_CALL) == expected

@@ -99,7 +99,7 @@ def filtered(*pieces: bytes) -> bytes:
     st.lists(st.sampled_from([*SEQUENCES, b"text", b"\n", b"[0m", b"m", "é".encode(), b"\x1b"])),
     st.lists(st.integers(0, 200)),
 )
-def test_the_text_does_not_depend_on_the_chunks(parts: list[bytes], cuts: list[int]) -> None:
+def test_the_text_does_not_depend_on_the_chunks(parts, cuts):
     data = b"".join(parts)
     places = sorted({0, len(data), *(each for each in cuts if each < len(data))})
     pieces = [data[start:end] for start, end in itertools.pairwise(places)]
@@ -107,7 +107,7 @@ def test_the_text_does_not_depend_on_the_chunks(parts: list[bytes], cuts: list[i
     assert b"\x1b" not in filtered(data)
 
 
-def test_a_sequence_is_removed_and_an_incomplete_one_takes_no_more_than_its_line() -> None:
+def test_a_sequence_is_removed_and_an_incomplete_one_takes_no_more_than_its_line():
     for sequence in SEQUENCES:
         assert filtered(b"[1] a" + sequence + b"b\n") == b"[1] ab\n"
     assert filtered(b"a\x1b]0;never ended\nnext\n") == b"a\nnext\n"

@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import time
-from typing import Any
 
 import pytest
 import trio
@@ -36,9 +35,7 @@ OUTPUTS = [["repeat", 3000, ["line", "x" * 100]], ["repeat", 2000, ["stderr", "y
     ],
     ids=["decent", "flood", "deaf", "stubborn"],
 )
-async def test_a_server_ends_by_itself_or_is_terminated_or_killed(
-    script: dict[str, Any], least: float, most: float
-):
+async def test_a_server_ends_by_itself_or_is_terminated_or_killed(script, least, most):
     log = ServerLog("bad")
     script = {**script, "at_start": [["pid"], ["child", 60, {}], *script.get("at_start", [])]}
     async with session_with(script, log) as session:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import trio
@@ -114,7 +113,7 @@ async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
         (lambda e: e.responder.reset(), "may have run"),
     ],
 )
-async def test_a_lost_call_fails_alone_and_is_not_repeated(answer: Any, words: str):
+async def test_a_lost_call_fails_alone_and_is_not_repeated(answer, words):
     async with old_session() as (old, session):
         old.server.on["tools/call"] = answer
         assert words in web.text_of(await web.call(session))
@@ -140,9 +139,7 @@ async def test_a_call_that_is_stopped_is_cancelled():
         ("initialize", web.until_left, "timeout"),
     ],
 )
-async def test_a_stream_that_does_not_start_fails_with_the_reason(
-    what: str, answer: Any, kind: str
-):
+async def test_a_stream_that_does_not_start_fails_with_the_reason(what, answer, kind):
     async with old_server() as old:
         old.server.on[what] = answer
         error = await web.fails_to_start(

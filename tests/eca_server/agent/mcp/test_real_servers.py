@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 import trio
@@ -50,7 +49,7 @@ async def refusal(session: Session, name: str, **arguments: object) -> str:
     return str(result.content)
 
 
-async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
+async def test_everything_offers_all_kinds_of_things(tmp_path):
     roots, _ = parse_roots([WorkspaceFolder(name="here", uri=uri_of(tmp_path))])
     log = ServerLog("everything")
     async with talking_to(of_npm("everything", "stdio"), log, lambda: roots) as session:
@@ -65,7 +64,7 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
-async def test_everything_is_offered_over_http(transport: str, path: str):
+async def test_everything_is_offered_over_http(transport, path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = of_npm("everything", transport)
@@ -143,7 +142,7 @@ async def _prompts_and_resources_are_given(session: Session) -> None:
 
 
 @pytest.mark.long
-async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tmp_path: Path):
+async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tmp_path):
     root, other = tmp_path / "a root", tmp_path / "other"
     root.mkdir()
     other.mkdir()

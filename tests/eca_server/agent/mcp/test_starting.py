@@ -156,7 +156,7 @@ NEITHER = {"jsonrpc": "2.0", "id": "$id"}
     ],
     ids=["end", "refusal", "revision", "null", "text", "number", "neither", "noise", "late noise"],
 )
-async def test_a_handshake_that_fails_says_why(script: dict[str, Any], reasons: list[str]):
+async def test_a_handshake_that_fails_says_why(script, reasons):
     error = await fault_of(scripted(script))
     assert (error.kind == "closed") is ("exit code 7" in reasons)
     for reason in reasons:

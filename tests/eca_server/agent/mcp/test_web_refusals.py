@@ -79,9 +79,7 @@ async def test_a_login_that_ends_in_the_middle_or_is_wanted_of_a_notification_en
         assert session.error.kind == "login"
 
 
-async def test_a_refusal_shows_no_key_that_it_quotes_nor_a_part_at_its_cut(
-    caplog: pytest.LogCaptureFixture,
-):
+async def test_a_refusal_shows_no_key_that_it_quotes_nor_a_part_at_its_cut(caplog):
     caplog.set_level(logging.DEBUG)
     on = {"GET": lambda e: e.text(500, "bad header hunter2hunter2")}
     async with web.serving(on, headers=KEY) as (server, session):
