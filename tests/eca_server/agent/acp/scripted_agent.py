@@ -82,6 +82,7 @@ class ScriptedAgent:
 
     async def load(self, params: Any) -> m.SessionState:
         self.log("load", params.session_id)
+        assert isinstance(params, m.LoadSessionRequest) is bool(self.options.get("load"))
         if self.options.get("slow") == "load":
             await trio.sleep_forever()
         if self.options.get("load"):
