@@ -17,6 +17,7 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
 import select
 import shlex
 import signal
@@ -32,6 +33,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ECA = (sys.executable, "-P", "-m", "eca_server")
+MODULE = "--module"
 PACKAGES = (
     "agent",
     "cli",
@@ -77,12 +79,14 @@ def run(
         return subprocess.CompletedProcess(command, code, *texts)
 
 
-def command() -> tuple[str, ...]:
-    """Return the words that start a forked `eca-server`, without its arguments."""
+def command(program: str | None = None) -> tuple[str, ...]:
+    """Return the words that start a forked `eca-server`, or this module, without its arguments."""
     if sys.platform != "linux":
-        return ECA
+        return ECA if program is None else (sys.executable, "-m", program)
     _starter()
-    return sys.executable, "-I", "-S", str(REPOSITORY / "tests/eca_server/forked.py"), _address()
+    forked = str(REPOSITORY / "tests/eca_server/forked.py")
+    module = () if program is None else (MODULE, program)
+    return sys.executable, "-I", "-S", forked, _address(), *module
 
 
 def write_programs(folder: Path) -> None:
@@ -161,6 +165,7 @@ def _starter() -> socket.socket:
     theirs.close()
     listener.close()
     atexit.register(_stop, ours, process)
+    ours.recv(32)  # its imports are no part of any test's time
     return ours
 
 
@@ -232,7 +237,8 @@ def _fork_servers(orders: socket.socket, listener: socket.socket) -> bool:
         for fd in fds[:3]:
             os.close(fd)
         running[os.pidfd_open(pid)] = (pid, fds[3])
-        connection.send(str(pid).encode())
+        with contextlib.suppress(BrokenPipeError):  # the sender was killed
+            connection.send(str(pid).encode())
         if connection is not orders:
             connection.close()
 
@@ -245,10 +251,15 @@ if __name__ == "__main__":
     gc.freeze()
     connection = socket.socket(fileno=os.dup(0))
     listening = socket.socket(fileno=int(sys.argv[1]))
+    connection.send(b"ready")
     if _fork_servers(connection, listening):
         connection.detach()  # they are closed in a server
         listening.detach()
         try:
-            main()
+            if sys.argv[1:2] == [MODULE]:
+                del sys.argv[:2]
+                runpy.run_module(sys.argv[0], run_name="__main__")
+            else:
+                main()
         except SystemExit as end:
             _exit(end)

@@ -54,9 +54,8 @@ class ScriptedAgent:
         self.peer = open_peer(FdTransport(0, os.dup(1)), side="server", handlers=handlers)
 
     def log(self, *entry: Any) -> None:
-        if "log" in self.options:
-            with Path(self.options["log"]).open("ab") as file:
-                file.write(json.dumps(entry) + b"\n")
+        with Path(self.options["log"]).open("ab") as file:
+            file.write(json.dumps(entry) + b"\n")
 
     async def initialize(self, params: m.InitializeRequest) -> m.InitializeResponse:
         self.log("initialize", params.client_capabilities.terminal, dict(os.environ))
@@ -83,11 +82,11 @@ class ScriptedAgent:
 
     async def load(self, params: Any) -> m.SessionState:
         self.log("load", params.session_id)
+        assert isinstance(params, m.LoadSessionRequest) is bool(self.options.get("load"))
         if self.options.get("slow") == "load":
             await trio.sleep_forever()
         if self.options.get("load"):
-            chunk = m.AgentMessageChunk(content=m.TextContent(text="replayed"))
-            self.update(params.session_id, chunk)
+            await self.do_say(params.session_id, "replayed")
         return m.SessionState(modes=MODES)
 
     def close(self, params: m.SessionReference) -> m.Empty:
@@ -117,14 +116,11 @@ class ScriptedAgent:
                 await getattr(self, f"do_{name}")(params.session_id, rest)
             reason = "end_turn"
         if scope.cancelled_caught:
-            self.update(params.session_id, m.AgentMessageChunk(content=m.TextContent(text="late")))
+            await self.do_say(params.session_id, "late")
             if "late_mode" in self.options:
                 await self.do_mode(params.session_id, self.options["late_mode"])
                 self.log("late mode")
         return m.PromptResponse(stop_reason=reason)
-
-    async def call(self, method: str, params: Any) -> Any:
-        return await self.peer.call(method, params)
 
     async def do_say(self, session: str, text: str) -> None:
         self.update(session, m.AgentMessageChunk(content=m.TextContent(text=text)))
@@ -147,29 +143,23 @@ class ScriptedAgent:
 
     async def do_ask(self, session: str, text: str) -> None:
         """`ask JSON`: ask for a permission, and say the chosen option."""
-        change = _call(m.ToolCallChange, json.loads(text.encode()))
-        params = m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
+        params = _permission(session, text)
         with trio.CancelScope(shield=True):  # a cancelled prompt still gets an answer
-            answer = await self.call("session/request_permission", params)
+            answer = await self.peer.call("session/request_permission", params)
         self.log("permission", answer.outcome.outcome)
         await self.do_say(session, f"[{answer.outcome.option_id or answer.outcome.outcome}]")
 
     async def do_read(self, session: str, text: str) -> None:
-        params = m.ReadTextFileRequest(session_id=session, path=text)
+        """`read PATH [FIRST COUNT]`: read the file, or these lines of it."""
+        path, *numbers = text.split()
+        line, limit = map(int, numbers) if numbers else (None, None)
+        params = m.ReadTextFileRequest(session_id=session, path=path, line=line, limit=limit)
         await self._try(session, "fs/read_text_file", params)
 
     async def do_write(self, session: str, text: str) -> None:
         path, _, content = text.partition(" ")
         params = m.WriteTextFileRequest(session_id=session, path=path, content=content)
         await self._try(session, "fs/write_text_file", params)
-
-    async def do_lines(self, session: str, text: str) -> None:
-        """`lines PATH FIRST COUNT`: read these lines."""
-        path, first, count = text.split()
-        params = m.ReadTextFileRequest(
-            session_id=session, path=path, line=int(first), limit=int(count)
-        )
-        await self._try(session, "fs/read_text_file", params)
 
     async def do_flood(self, session: str, text: str) -> None:
         """`flood COUNT`: say so many times 1000 letters, as fast as they are read."""
@@ -181,9 +171,7 @@ class ScriptedAgent:
 
     async def do_leave(self, session: str, text: str) -> None:
         """`leave JSON`: ask for a permission, and do not wait for it."""
-        change = _call(m.ToolCallChange, json.loads(text.encode()))
-        params = m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
-        self.peer.start_call("session/request_permission", params)
+        self.peer.start_call("session/request_permission", _permission(session, text))
 
     async def do_until(self, session: str, text: str) -> None:
         """`until PATH`: wait until the file exists."""
@@ -192,7 +180,7 @@ class ScriptedAgent:
 
     async def _try(self, session: str, method: str, params: Any) -> Any:
         try:
-            answer = await self.call(method, params)
+            answer = await self.peer.call(method, params)
         except RPCError as error:
             self.log("failed", method, error.message)
             await self.do_say(session, f"[failed: {error.message}]")
@@ -200,40 +188,36 @@ class ScriptedAgent:
         await self.do_say(session, f"[{getattr(answer, 'content', 'done')}]")
         return answer
 
-    async def do_run(self, session: str, text: str) -> None:
+    async def do_run(self, session: str, text: str, cwd: str | None = None) -> None:
         """`run COMMAND`: run it in a terminal to its end, and say its output and status."""
-        await self._run(session, m.CreateTerminalRequest(session_id=session, command=text))
-
-    async def do_keep(self, session: str, text: str) -> None:
-        """`keep COMMAND`: start it in a terminal that is not released."""
-        params = m.CreateTerminalRequest(session_id=session, command=text)
-        await self._try(session, "terminal/create", params)
-
-    async def do_run_in(self, session: str, text: str) -> None:
-        """`run_in DIRECTORY COMMAND`: the same in a directory."""
-        where, _, command = text.partition(" ")
-        request = m.CreateTerminalRequest(session_id=session, command=command, cwd=where)
-        await self._run(session, request)
-
-    async def _run(self, session: str, params: m.CreateTerminalRequest) -> None:
-        created = await self._try(session, "terminal/create", params)
+        created = await self.do_keep(session, text, cwd)
         if created is None:
             return
         reference = m.TerminalReference(session_id=session, terminal_id=created.terminal_id)
         self.log("terminal", created.terminal_id)
-        await self.call("terminal/wait_for_exit", reference)
-        shown = await self.call("terminal/output", reference)
-        await self.call("terminal/release", reference)
+        await self.peer.call("terminal/wait_for_exit", reference)
+        shown = await self.peer.call("terminal/output", reference)
+        await self.peer.call("terminal/release", reference)
         code = shown.exit_status.exit_code
         await self.do_say(session, f"[{shown.output.strip()} {code} {shown.truncated}]")
 
+    async def do_run_in(self, session: str, text: str) -> None:
+        """`run_in DIRECTORY COMMAND`: the same in a directory."""
+        where, _, command = text.partition(" ")
+        await self.do_run(session, command, where)
+
+    async def do_keep(self, session: str, text: str, cwd: str | None = None) -> Any:
+        """`keep COMMAND`: start it in a terminal that is not released."""
+        params = m.CreateTerminalRequest(session_id=session, command=text, cwd=cwd)
+        return await self._try(session, "terminal/create", params)
+
     async def do_plan(self, session: str, text: str) -> None:
-        entries: list[m.PlanEntry] = []
-        for each in text.split():
-            content, _, status = each.partition("=")
-            members: dict[str, Any] = {"content": content, "status": status, "priority": "high"}
-            entries.append(m.PlanEntry(**members))
-        self.update(session, m.Plan(entries=tuple(entries)))
+        entries: list[dict[str, Any]] = [
+            {"content": content, "status": status}
+            for content, status in (each.split("=") for each in text.split())
+        ]
+        plan = m.Plan(entries=tuple(m.PlanEntry(priority="high", **each) for each in entries))
+        self.update(session, plan)
 
     async def do_usage(self, session: str, text: str) -> None:
         used, cost = text.split()
@@ -255,6 +239,11 @@ class ScriptedAgent:
         os._exit(3)
 
 
+def _permission(session: str, text: str) -> m.RequestPermissionRequest:
+    change = _call(m.ToolCallChange, json.loads(text.encode()))
+    return m.RequestPermissionRequest(session_id=session, tool_call=change, options=OPTIONS)
+
+
 def _call(cls: Any, given: dict[str, Any]) -> Any:
     content = tuple(
         m.DiffOfCall(path=path, old_text=old, new_text=new)
@@ -274,7 +263,7 @@ def _call(cls: Any, given: dict[str, Any]) -> Any:
 
 
 async def main() -> None:
-    agent = ScriptedAgent(json.loads(sys.argv[1].encode()) if len(sys.argv) > 1 else {})
+    agent = ScriptedAgent(json.loads(sys.argv[1].encode()))
     agent.log("start", os.getpid())
     async with agent.peer:
         await agent.peer.serve()

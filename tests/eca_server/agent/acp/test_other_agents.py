@@ -5,53 +5,34 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
-from eca_protocol.server.roots import uri_of
-from tests.eca_server.agent.acp.chatting import MODEL, approve, of_type, since, turn
-from tests.eca_server.agent.chat.current import CURRENT
-from tests.eca_server.agent.chat.editor import editor, text
-
-pytestmark = pytest.mark.trio
+from tests.eca_server import fork_server
+from tests.eca_server.agent.acp.chatting import editor_with, of_type, turn
+from tests.eca_server.agent.chat.editor import text
 
 OFFICIAL = Path(__file__).with_name("official_agent.py")
 
 
-async def test_an_agent_of_the_official_sdk_edits_a_file(tmp_path: Path) -> None:
+async def test_an_agent_of_the_official_sdk_edits_a_file(tmp_path):
     file = tmp_path / "a.txt"
     file.write_text("one\n")
-    command = [sys.executable, str(OFFICIAL)]
-    config = {"providers": {"robot": {"api": "acp", "command": command}}}
-    async with editor(config, started=False) as ours:
-        folders = [{"name": "w", "uri": uri_of(tmp_path)}]
-        await ours.start(capabilities=CURRENT, workspaceFolders=folders)
-        await ours.send(ours.prompt_request(str(file), model=MODEL))
-        call = await approve(ours)
-        assert call["details"]["diff"].splitlines()[-1] == "+more"
-        assert (await approve(ours))["arguments"]["command"] == f"cat {file}"
-        await ours.expect_finished()
-        got = since(ours, 0)
+    async with editor_with((sys.executable, str(OFFICIAL)), tmp_path) as ours:
+        got = await turn(ours, str(file), True, True)
+        edit, command = of_type(got, "toolCallRun")
+        assert edit["details"]["diff"].splitlines()[-1] == "+more"
+        assert command["arguments"]["command"] == f"cat {file}"
         assert file.read_text() == "one\nmore\n"
         assert of_type(got, "toolCalled")[-1]["outputs"][0]["text"] == "one\nmore\n"
         assert text(got) == "finished"
         assert [c["text"] for c in of_type(got, "reasonText")] == ["let me see"]
 
 
-async def test_our_own_bridge_is_an_agent(tmp_path: Path) -> None:
+async def test_our_own_bridge_is_an_agent(tmp_path):
     settings = '{"defaultModel": "simulator/script"}'
-    run = f"import os; os.environ.update(HOME={str(tmp_path)!r}, ECA_CONFIG={settings!r}); "
-    run += (
-        "import sys; sys.argv[1:] = ['acp']; import eca_server.__main__; eca_server.__main__.main()"
-    )
-    config = {"providers": {"robot": {"api": "acp", "command": [sys.executable, "-c", run]}}}
-    async with editor(config, started=False) as ours:
-        folders = [{"name": "w", "uri": uri_of(tmp_path)}]
-        await ours.start(capabilities=CURRENT, workspaceFolders=folders)
+    variables = (f"HOME={tmp_path}", f"ECA_CONFIG={settings}")
+    command = ("env", *variables, *fork_server.command(), "acp")
+    async with editor_with(command, tmp_path) as ours:
         assert text(await turn(ours, "think hm\nsay one two")) == "one two"
         new = tmp_path / "new.txt"
-        script = f'call eca_write_file {{"path": "{new}", "content": "x"}}'
-        await ours.send(ours.prompt_request(script, model=MODEL))
-        call = await approve(ours)
-        assert call["details"]["linesAdded"] == 1
-        await ours.expect_finished()
+        got = await turn(ours, f'call eca_write_file {{"path": "{new}", "content": "x"}}', True)
+        assert of_type(got, "toolCallRun")[0]["details"]["linesAdded"] == 1
         assert new.read_text() == "x"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import WorkspaceFolder
@@ -20,6 +20,7 @@ from eca_server.agent.commands.custom import (
     words_of,
 )
 from eca_server.workspace.boundary import Workspace
+from tests.eca_server.agent.context.conftest import write
 
 
 def command(text: str) -> CustomCommand:
@@ -42,11 +43,9 @@ def command(text: str) -> CustomCommand:
         (r"awk \$1 $1", "x", "awk $1 x"),
         (r"awk \$1", "x", "awk $1\n\nx"),
         ("$1 $2", "$2 $ARGS", "$2 $ARGS"),
-        (
-            "{{city}} in {{ units }}, {{city}}",
-            "'Sao Paulo' metric",
-            "Sao Paulo in metric, Sao Paulo",
-        ),
+        ("{{city}} in {{ units }}, {{city}}", "'Sao Paulo' C", "Sao Paulo in C, Sao Paulo"),
+        ("a=$1 b=$2", '""main branch"" x', "a=main branch b=x"),
+        ("a=$1 b=$2", '"" ""', "a= b="),
         ("{{a}}0 {{b}}", "x y z", "x0 y z"),
         ("{{a}}|{{b}}", "{{b}}", "{{b}}|"),
         ("$1 {{a}}", "x", "x {{a}}"),
@@ -66,9 +65,6 @@ def test_arguments_are_not_expanded_again(text, argument_text):
     assert command(f"{plain}$ARGS").expand(argument_text) == f"{plain}{argument_text}"
     assert command("<$1>").expand(argument_text) == f"<{(*words_of(argument_text), '')[0]}>"
     assert command(text).expand(argument_text) is not None
-
-
-def test_a_text_that_would_explode_is_refused():
     with pytest.raises(TooLong, match="expected at most"):
         command("$ARGS " * 10_000).expand("x" * 100_000)
 
@@ -82,11 +78,6 @@ def test_its_placeholders_are_its_described_arguments():
         "Replaces `$1` in the command.",
         "The whole text after the command's name.",
     ]
-
-
-def test_a_value_that_user_and_editor_both_put_in_quotes_is_one_argument():
-    assert command("a=$1 b=$2").expand('""main branch"" x') == "a=main branch b=x"
-    assert command("a=$1 b=$2").expand('"" ""') == "a= b="
 
 
 @pytest.mark.parametrize(
@@ -107,15 +98,17 @@ def test_the_description_is_that_of_the_front_matter_or_the_first_line(text, des
     assert (parsed.description, parsed.text) == (description, body)
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "---\ndescription: x\n---\n"])
-def test_a_file_without_text_is_no_command(text):
-    assert parse_command("name", text) is None
-
-
 @given(st.text())
-def test_any_text_is_read(text):
+@example("")
+@example("  \n")
+@example("---\ndescription: x\n---\n")
+def test_any_text_is_a_command_unless_it_is_blank(text):
     parsed = parse_command("name", text)
-    assert parsed is None or (parsed.text and parsed.description and "\n" not in parsed.description)
+    if parsed is not None:
+        assert parsed.text.strip()
+        assert parsed.description
+        assert "\n" not in parsed.description
+    assert (parsed is None) or "description: x\n---\n" not in text
 
 
 class Places:
@@ -126,11 +119,8 @@ class Places:
         self.first, self.second, self.user = folder / "first", folder / "second", folder / "user"
         for each in (self.first, self.second, self.user):
             each.mkdir()
-
-    def write(self, path: Path, text: str) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
+        self.own = self.user / "commands"
+        self.of_first = self.first / ".eca" / "commands"
 
     async def read(self, *configured: str, taken: tuple[str, ...] = ()) -> CommandList:
         folders = [WorkspaceFolder(uri=each.as_uri()) for each in (self.first, self.second)]
@@ -150,24 +140,20 @@ def texts(loaded: CommandList) -> dict[str, str]:
     return {each.name: each.text for each in loaded.commands}
 
 
-async def test_without_files_there_are_no_commands(places):
-    assert await places.read() == CommandList()
-
-
 async def test_no_command_of_a_project_shadows_the_user_s_own(places):
-    other = places.write(places.folder / "elsewhere" / "d.md", "configured")
+    other = write(places.folder / "elsewhere" / "d.md", "configured")
     for name in "abcd":
-        places.write(places.first / ".eca" / "commands" / f"{name}.md", "first")
-        places.write(places.first / "docs" / f"{name}.md", "configured inside")
+        write(places.of_first / f"{name}.md", "first")
+        write(places.first / "docs" / f"{name}.md", "configured inside")
     for name in "abc":
-        places.write(places.second / ".eca" / "commands" / f"{name}.md", "second")
+        write(places.second / ".eca" / "commands" / f"{name}.md", "second")
     for name in "ab":
-        places.write(other.with_name(f"{name}.md"), "configured")
-    places.write(places.user / "commands" / "a.md", "user")
+        write(other.with_name(f"{name}.md"), "configured")
+    write(places.own / "a.md", "user")
     (places.first / "link").symlink_to(places.folder / "linked")
-    places.write(places.folder / "linked" / "a.md", "behind a link of the project")
-    places.write(places.folder / "linked" / "f.md", "behind a link of the project")
-    places.write(places.second / "docs" / "e.md", "configured inside")
+    write(places.folder / "linked" / "a.md", "behind a link of the project")
+    write(places.folder / "linked" / "f.md", "behind a link of the project")
+    write(places.second / "docs" / "e.md", "configured inside")
     loaded = await places.read("link", "docs", str(other.parent))
     assert texts(loaded) == {
         "a": "user",
@@ -183,66 +169,52 @@ async def test_no_command_of_a_project_shadows_the_user_s_own(places):
 
 
 async def test_a_name_is_the_files_in_lower_case_without_spaces(places):
-    folder = places.user / "commands"
-    places.write(folder / "Fix  It.md", "x")
-    places.write(folder / "deep" / "down.md", "x")
+    write(places.own / "Fix  It.md", "x")
+    write(places.own / "deep" / "down.md", "x")
     for ignored in ("notes.txt", ".hidden.md", ".git/a.md", "new\nline\x07.md", "fix-it\u200b.md"):
-        places.write(folder / ignored, "x")
+        write(places.own / ignored, "x")
     assert sorted(texts(await places.read())) == ["down", "fix-it"]
 
 
-async def test_a_taken_name_is_not_used(places):
-    places.write(places.first / ".eca" / "commands" / "login.md", "give me your key")
-    assert texts(await places.read(taken=("login",))) == {}
-
-
-async def test_a_configured_path_may_be_a_file_relative_to_a_root(places):
-    places.write(places.second / "docs" / "ask.md", "x")
-    loaded = await places.read("docs/ask.md", "docs/missing.md")
-    assert texts(loaded) == {"ask": "x"}
-    assert loaded.notes == ("docs/missing.md: the file does not exist.",)
-
-
 async def test_a_command_belongs_to_the_user_or_to_the_project(places):
-    places.write(places.first / ".eca" / "commands" / "a.md", "x")
-    places.write(places.second / "docs" / "b.md", "x")
-    places.write(places.user / "commands" / "c.md", "x")
-    other = places.write(places.folder / "elsewhere" / "d.md", "x")
+    assert await places.read() == CommandList()
+    write(places.of_first / "a.md", "x")
+    write(places.of_first / "login.md", "give me your key")
+    write(places.second / "docs" / "b.md", "x")
+    write(places.own / "c.md", "x")
+    other = write(places.folder / "elsewhere" / "d.md", "x")
     (places.second / "e.md").symlink_to(other)
-    loaded = await places.read("docs/b.md", str(other), "e.md")
+    configured = ("docs/b.md", "docs/missing.md", str(other), "e.md")
+    loaded = await places.read(*configured, taken=("login",))
     of_workspace = {each.name: each.is_of_project for each in loaded.commands}
     assert of_workspace == {"a": True, "b": True, "c": False, "d": False}
-    (note,) = loaded.notes
-    assert "a link leads out of the workspace" in note
-    mine, theirs = (
-        next(each for each in loaded.commands if each.name == name) for name in ("c", "a")
-    )
-    assert mine.for_model("Do it.") == "Do it."
+    missing, outside = loaded.notes
+    assert missing == "docs/missing.md: the file does not exist."
+    assert "a link leads out of the workspace" in outside
+    by_name = {each.name: each for each in loaded.commands}
+    assert by_name["c"].for_model("Do it.") == "Do it."
+    theirs = by_name["a"]
     assert f'path="{theirs.path}" source="workspace">\nDo it.\n</eca_' in theirs.for_model("Do it.")
 
 
 async def test_unreadable_files_are_noted_and_the_others_count(places):
-    folder = places.user / "commands"
-    places.write(folder / "good.md", "x")
-    places.write(folder / "empty.md", "")
-    places.write(folder / "large.md", "x" * 70_000)
-    (folder / "binary.md").write_bytes(b"\0\xff")
-    os.mkfifo(folder / "pipe.md")
+    write(places.own / "good.md", "x")
+    write(places.own / "empty.md", "")
+    write(places.own / "large.md", "x" * 70_000)
+    (places.own / "binary.md").write_bytes(b"\0\xff")
+    os.mkfifo(places.own / "pipe.md")
     loaded = await places.read()
     assert texts(loaded) == {"good": "x"}
     assert len(loaded.notes) >= 3
 
 
 async def test_a_link_of_the_project_does_not_lead_out_of_it(places):
-    secret = places.write(places.folder / "secret.md", "secret")
-    folder = places.first / ".eca" / "commands"
-    folder.mkdir(parents=True)
-    (folder / "link.md").symlink_to(secret)
+    secret = write(places.folder / "secret.md", "secret")
+    places.of_first.mkdir(parents=True)
+    (places.of_first / "link.md").symlink_to(secret)
     (places.second / ".eca").mkdir()
     (places.second / ".eca" / "commands").symlink_to(places.folder)
-    loaded = await places.read()
-    assert texts(loaded) == {}
-    mine = places.user / "commands"
-    mine.mkdir()
-    (mine / "link.md").symlink_to(secret)
+    assert texts(await places.read()) == {}
+    places.own.mkdir()
+    (places.own / "link.md").symlink_to(secret)
     assert texts(await places.read()) == {"link": "secret"}

@@ -43,15 +43,14 @@ def test_a_blank_prompt_or_cancel_ends_the_wait(message):
     prompt = read(message, "openai")
     assert prompt is not None
     assert prompt.is_cancelled
-    assert prompt.masked_text == message
-    assert prompt.awaits_key_of is None
+    assert (prompt.masked_text, prompt.awaits_key_of) == (message, None)
 
 
-@pytest.mark.parametrize(
-    "message", ["/doctor", "/My2 x", "/repo-map-show", "what can you do?", "not now please"]
-)
-def test_another_command_or_a_sentence_ends_the_wait(message):
-    assert read(message, "openai") is None
+def test_another_command_or_a_sentence_ends_the_wait_and_without_one_a_prompt_is_a_prompt():
+    for message in ("/doctor", "/My2 x", "/repo-map-show", "what can you do?", "not now please"):
+        assert read(message, "openai") is None
+    for message in ("hello", "a /login openai", "/login/openai", KEY):
+        assert read(message) is None
 
 
 @pytest.mark.parametrize(
@@ -67,16 +66,10 @@ def test_a_key_ends_the_wait_and_so_does_its_command():
     for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
         prompt = read(message, awaited)
         assert prompt is not None
-        assert prompt.key == Secret(KEY)
-        assert prompt.awaits_key_of is None
+        assert (prompt.key, prompt.awaits_key_of) == (Secret(KEY), None)
     begun = read("/login openai", "My-Corp")
     assert begun is not None
     assert begun.awaits_key_of == "openai"
-
-
-@pytest.mark.parametrize("message", ["hello", "a /login openai", "/login/openai", KEY])
-def test_without_a_wait_a_prompt_is_a_prompt(message):
-    assert read(message) is None
 
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=60).filter(

@@ -23,6 +23,9 @@ def refusal(status: int, message: str) -> Reply:
     return Reply(status=status, body={"error": {"message": message}})
 
 
+WITHOUT_LIST = {"fetch_models": False, "models": {"m": ConfiguredModel()}}
+
+
 async def check(url: str | None, *, name: str = "p", **more: Any) -> CheckResult:
     fields: dict[str, Any] = {"url": url, "key": Secret(KEY), "api": "openai-chat", **more}
     config = Config(providers={name: Configured(**fields)})
@@ -33,48 +36,39 @@ async def check(url: str | None, *, name: str = "p", **more: Any) -> CheckResult
     return result
 
 
-async def test_a_list_of_models_is_proof_enough():
+async def test_a_list_of_models_or_an_answer_of_a_few_tokens_is_proof_enough():
     async with Provider([], models=["m", "n"]) as provider:
         result = await check(provider.url)
         assert provider.requests == []
     assert result.works
     assert result.message.startswith("works: lists 2 models after ")
-
-
-async def test_without_a_list_a_model_is_asked_for_a_few_tokens():
     async with Provider([reply("Hi")]) as provider:
-        result = await check(provider.url, fetch_models=False, models={"m": ConfiguredModel()})
+        result = await check(provider.url, **WITHOUT_LIST)
         (request,) = provider.requests
     assert result.works
     assert result.message.startswith("works: p/m answered after ")
     assert 16 in request.body.values()
 
 
-async def test_a_public_list_does_not_prove_the_key():
+async def test_a_wrong_key_is_reported_with_its_source_and_a_public_list_does_not_prove_it():
     async with Provider([refusal(401, f"no such key: {KEY}")], models=["m"]) as provider:
         models = {"m": ConfiguredModel()}
         result = await check(provider.url, name="openrouter", models=models)
     assert not result.works
     assert "the key was refused" in result.message
     assert "The key was found in providers.openrouter.key" in result.message
-
-
-async def test_a_wrong_key_is_reported_with_its_source():
     async with Provider([refusal(401, f"bad key {KEY}")]) as provider:
-        result = await check(provider.url, fetch_models=False, models={"m": ConfiguredModel()})
+        result = await check(provider.url, **WITHOUT_LIST)
     assert not result.works
     assert result.message.startswith("the key was refused: bad key *** (status 401")
     assert result.message.endswith("The key was found in providers.p.key.")
 
 
-async def test_an_unreachable_address_is_reported():
+async def test_an_unreachable_address_and_missing_settings_are_named():
     result = await check("http://127.0.0.1:1/v1")
     assert not result.works
     assert result.message.startswith("the provider cannot be reached: ")
     assert "The URL is http://127.0.0.1:1/v1, from providers.p.url." in result.message
-
-
-async def test_a_missing_setting_is_named_and_nothing_is_sent():
     result = await check(None, models={"m": ConfiguredModel()})
     assert not result.works
     assert "providers.p.url is not set" in result.message
@@ -86,13 +80,8 @@ async def test_all_are_checked_at_once_within_a_time_limit(monkeypatch):
     monkeypatch.setattr(provider_check, "SECONDS", 0.3)
     silent = Reply(before_headers=[hang()])
     async with Provider([silent, silent]) as provider, HTTPClient() as http:
-        each = Configured(
-            url=provider.url,
-            key=Secret(KEY),
-            api="openai-chat",
-            fetch_models=False,
-            models={"m": ConfiguredModel()},
-        )
+        fields: dict[str, Any] = {"url": provider.url, "key": Secret(KEY), **WITHOUT_LIST}
+        each = Configured(api="openai-chat", **fields)
         models = Models(Config(providers={"a": each, "b": each}), environ={}, http=http)
         with trio.fail_after(5):
             results = await check_providers(models)

@@ -11,15 +11,7 @@ from eca_server.agent.commands.custom import words_of
 from eca_server.agent.commands.prompt_messages import messages_of
 from eca_server.agent.commands.server_prompts import server_prompts
 from eca_server.agent.context.limits import Limits
-from eca_server.agent.mcp.messages import (
-    EmbeddedResource,
-    ImageContent,
-    Prompt,
-    PromptMessage,
-    PromptResult,
-    ResourceContents,
-    TextContent,
-)
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.server import Server
 from eca_server.models.history import FilePart, ImagePart, TextPart, repair
 from tests.eca_server.agent.mcp.fake import SETTINGS, Place
@@ -28,13 +20,13 @@ NAMES = st.text(st.sampled_from("aA:/- \nß*\u202e") | st.characters(), min_size
 PNG = b"\x89PNG\r\n\x1a\n"
 TEXTS = st.sampled_from(["", " ", "hello", "x" * 300_000])
 CONTENTS = st.one_of(
-    TEXTS.map(lambda text: TextContent(text=text)),
-    st.just(ImageContent(data=PNG, mime_type="image/png")),
-    st.builds(ResourceContents, uri=NAMES, text=TEXTS).map(
-        lambda each: EmbeddedResource(contents=each)
+    TEXTS.map(lambda text: m.TextContent(text=text)),
+    st.just(m.ImageContent(data=PNG, mime_type="image/png")),
+    st.builds(m.ResourceContents, uri=NAMES, text=TEXTS).map(
+        lambda each: m.EmbeddedResource(contents=each)
     ),
     st.sampled_from([PNG, b"%PDF-", b"\0", PNG + bytes(4_000_000)]).map(
-        lambda blob: EmbeddedResource(contents=ResourceContents(uri="memo://x", blob=blob))
+        lambda blob: m.EmbeddedResource(contents=m.ResourceContents(uri="memo://x", blob=blob))
     ),
 )
 
@@ -48,7 +40,7 @@ def test_every_prompt_has_a_name_that_a_user_can_type(offered):
                 for name, _ in offered
             ]
         for server, (_, names) in zip(servers, offered, strict=True):
-            server.prompts = tuple(Prompt(name=name) for name in names)
+            server.prompts = tuple(m.Prompt(name=name) for name in names)
         commands = server_prompts(servers, taken={"a:a"})
         assert [(each.server, each.prompt) for each in commands] == [
             (server, prompt) for server in servers for prompt in server.prompts
@@ -73,12 +65,12 @@ def test_the_last_argument_takes_the_whole_rest(text, limit):
 
 @given(
     st.lists(
-        st.builds(PromptMessage, role=st.sampled_from(["user", "assistant"]), content=CONTENTS)
+        st.builds(m.PromptMessage, role=st.sampled_from(["user", "assistant"]), content=CONTENTS)
     ),
     st.sampled_from(["", "more"]),
 )
 def test_any_prompt_becomes_a_bounded_history_that_every_api_takes(messages, more):
-    result = PromptResult(messages=tuple(messages))
+    result = m.PromptResult(messages=tuple(messages))
     history = messages_of(result, server="s", user_text="/s:p more", extra_text=more)
     if not history:
         return
@@ -95,17 +87,12 @@ def test_any_prompt_becomes_a_bounded_history_that_every_api_takes(messages, mor
     assert not more or history[-1].parts[-1] == TextPart(more)
 
 
-def test_an_empty_prompt_has_no_messages():
-    blank = PromptMessage(role="user", content=TextContent(text=" \n"))
-    assert (
-        messages_of(PromptResult(messages=(blank,)), server="s", user_text="/s:p", extra_text="x")
-        == ()
-    )
-
-
-def test_a_note_says_once_that_text_was_left_out():
-    block = PromptMessage(role="user", content=TextContent(text="x" * Limits().total))
-    (history,) = messages_of(PromptResult(messages=(block,) * 3), server="s", user_text="/s:p")
+def test_an_empty_prompt_has_no_messages_and_a_note_says_once_that_text_was_left_out():
+    blank = m.PromptMessage(role="user", content=m.TextContent(text=" \n"))
+    empty = m.PromptResult(messages=(blank,))
+    assert messages_of(empty, server="s", user_text="/s:p", extra_text="x") == ()
+    block = m.PromptMessage(role="user", content=m.TextContent(text="x" * Limits().total))
+    (history,) = messages_of(m.PromptResult(messages=(block,) * 3), server="s", user_text="/s:p")
     first, last = history.parts
     assert isinstance(first, TextPart)
     assert isinstance(last, TextPart)

@@ -14,6 +14,13 @@ def root_of(path: Path) -> Root:
     return Root(name=path.name, uri=path.as_uri(), path=path, real_path=path.resolve())
 
 
+def write(path: Path, text: str) -> Path:
+    """Write a file, and the directories to it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return the only root of `workspace`."""

@@ -23,6 +23,10 @@ def lines(start: int, end: int) -> LinesRange:
     return LinesRange(start=start, end=end)
 
 
+BORDER = "x" * ((1 << 16) - 1) + "é" * 10
+"""A text with a character at the border of the inspected bytes."""
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[bytes], Path]:
     def write(data: bytes) -> Path:
@@ -31,10 +35,6 @@ def write(tmp_path: Path) -> Callable[[bytes], Path]:
         return path
 
     return write
-
-
-def test_a_file_is_its_text(write):
-    assert excerpt_of(write(b"a\r\nb\n")) == Excerpt(text="a\nb\n")
 
 
 @pytest.mark.requirement("W-41d", "CTX-2")
@@ -46,26 +46,26 @@ def test_lines_count_from_1_include_the_end_and_end_with_the_file(write, request
     assert excerpt_of(write(b"1\n2\n3\n4"), lines=lines(*requested)).text == text
 
 
-@pytest.mark.parametrize(("data", "last"), [(b"1\n2", 2), (b"1\n2\n", 2), (b"", 0)])
-def test_lines_past_the_end_are_reported(write, data, last):
-    with pytest.raises(LinesOutOfRange, match=f"expected a line up to {last}, the last one, got 3"):
-        excerpt_of(write(data), lines=lines(3, 5))
-
-
-def test_what_exceeds_the_limit_is_cut_at_the_end_of_a_line_and_counted_in_bytes(write):
-    excerpt = excerpt_of(write(b"12345678\n" * 10), size=20)
-    assert excerpt.text == "12345678\n12345678\n"
-    assert excerpt.marked.endswith("\n... cut, 72 bytes left out ...")
-
-
-def test_a_file_of_one_long_line_is_cut_inside_it_but_in_no_character(write):
-    excerpt = excerpt_of(write("é".encode() * 50), size=21)
-    assert excerpt == Excerpt(text="é" * 10, left_out=80)
-
-
-def test_lines_beyond_the_limit_are_cut_too(write):
-    excerpt = excerpt_of(write(b"12345678\n" * 10), size=20, lines=lines(2, 9))
-    assert excerpt == Excerpt(text="12345678\n" * 2, left_out=54)
+@pytest.mark.parametrize(
+    ("data", "options", "text", "left_out"),
+    [
+        (b"a\r\nb\n", {}, "a\nb\n", 0),
+        (b"12345678\n" * 10, {"size": 20}, "12345678\n" * 2, 72),
+        ("é".encode() * 50, {"size": 21}, "é" * 10, 80),
+        (b"12345678\n" * 10, {"size": 20, "lines": lines(2, 9)}, "12345678\n" * 2, 54),
+        ("zwölf\n".encode("utf-8-sig"), {}, "zwölf\n", 0),
+        ("zwölf\n".encode("utf-16"), {}, "zwölf\n", 0),
+        ("zwölf\n".encode("latin-1"), {}, "zwölf\n", 0),
+        (BORDER.encode(), {}, BORDER, 0),
+    ],
+    ids=["text", "cut", "long line", "lines", "utf-8-sig", "utf-16", "latin-1", "border"],
+)
+def test_a_file_is_its_text_cut_at_the_end_of_a_line_or_of_a_character(
+    write, data, options, text, left_out
+):
+    excerpt = excerpt_of(write(data), **options)
+    assert excerpt == Excerpt(text=text, left_out=left_out)
+    assert excerpt.marked.endswith("\n... cut, 72 bytes left out ...") is (left_out == 72)
 
 
 def test_a_huge_file_costs_what_is_asked_of_it(tmp_path):
@@ -78,32 +78,31 @@ def test_a_huge_file_costs_what_is_asked_of_it(tmp_path):
     assert (excerpt.text, excerpt.left_out) == ("first\n", (1 << 30) - 6)
 
 
-def test_lines_too_far_into_a_file_are_not_looked_for(write, monkeypatch):
+TOO_LATE = "expected a line up to {}, the last one, got 3"
+
+
+@pytest.mark.parametrize(
+    ("data", "requested", "error", "why"),
+    [
+        (b"1\n2", (3, 5), LinesOutOfRange, TOO_LATE.format(2)),
+        (b"1\n2\n", (3, 5), LinesOutOfRange, TOO_LATE.format(2)),
+        (b"", (3, 5), LinesOutOfRange, TOO_LATE.format(0)),
+        (b"x" * (1 << 20), (9, 9), TooLarge, "line 9 is more than"),
+        (b"a\0b", None, NotText, "binary"),
+        (b"x" * (1 << 17) + b"\0", None, NotText, "binary"),
+        (b"\x89PNG\r\n\x1a\n\xff\xfe", None, NotText, "binary"),
+        (None, None, NotRegularFile, "a named pipe"),
+    ],
+    ids=range(8),
+)
+def test_what_cannot_be_read_is_refused(write, tmp_path, monkeypatch, data, requested, error, why):
     monkeypatch.setattr("eca_server.agent.context.excerpt._FARTHEST", 1 << 18)
-    with pytest.raises(TooLarge, match="line 9 is more than"):
-        excerpt_of(write(b"x" * (1 << 20)), lines=lines(9, 9))
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])
-def test_other_encodings_are_read(write, encoding):
-    assert excerpt_of(write("zwölf\n".encode(encoding))).text == "zwölf\n"
-
-
-def test_a_character_at_the_border_of_the_inspected_bytes_is_no_error(write):
-    text = "x" * ((1 << 16) - 1) + "é" * 10
-    assert excerpt_of(write(text.encode())).text == text
-
-
-@pytest.mark.parametrize("data", [b"a\0b", b"x" * (1 << 17) + b"\0", b"\x89PNG\r\n\x1a\n\xff\xfe"])
-def test_what_is_no_text_is_refused(write, data):
-    with pytest.raises(NotText, match="binary"):
-        excerpt_of(write(data))
-
-
-def test_a_pipe_is_never_opened(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(NotRegularFile, match="a named pipe"):
-        excerpt_of(tmp_path / "pipe")
+    if data is None:
+        os.mkfifo(tmp_path / "file")
+    else:
+        write(data)
+    with pytest.raises(error, match=why):
+        excerpt_of(tmp_path / "file", lines=requested and lines(*requested))
 
 
 def test_reading_ends_where_the_checkpoint_says(write):

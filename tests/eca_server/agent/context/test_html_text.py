@@ -17,26 +17,13 @@ def text_of(source: str) -> str:
     return page_of(source).text
 
 
-def test_a_page_is_its_text_in_paragraphs() -> None:
-    source = """<!doctype html><html><head><title> The
+def test_a_page_is_its_text_in_paragraphs():
+    page = page_of("""<!doctype html><html><head><title> The
       title </title><meta charset=utf-8></head>
       <body><h1>Head</h1><p>One   <b>two</b>
-      three.<p>Four<br>five &amp; &eacute;&#33;</body></html>"""
-    page = page_of(source)
+      three.<p>Four<br>five &amp; &eacute;&#33;</body></html>""")
     assert page.title == "The title"
     assert page.text == "# Head\n\nOne two three.\n\nFour\nfive & é!"
-
-
-def test_lists_tables_and_pictures_become_text() -> None:
-    assert text_of("<ul><li>a<li>b</ul>") == "- a\n- b"
-    assert text_of("<table><tr><th>a<td>b</td></tr><tr><td>c</table>") == "| a | b\n| c"
-    assert text_of("<p>see <img src=x alt='a cat'>") == "see a cat"
-
-
-def test_code_keeps_its_spaces() -> None:
-    assert text_of("<pre>if x:\n    <b>y</b> &lt; 1\n\n\tz</pre>after") == (
-        "```\nif x:\n    y < 1\n\n\tz\n```\n\nafter"
-    )
 
 
 @pytest.mark.parametrize(
@@ -51,13 +38,20 @@ def test_code_keeps_its_spaces() -> None:
         "<noscript>x</noscript>",
     ],
 )
-def test_what_a_reader_does_not_see_is_dropped(dropped: str) -> None:
+def test_what_a_reader_does_not_see_is_dropped(dropped):
     assert text_of(f"a {dropped}b") == "a b"
 
 
 @pytest.mark.parametrize(
-    ("link", "text"),
+    ("source", "text"),
     [
+        ("<ul><li>a<li>b</ul>", "- a\n- b"),
+        ("<table><tr><th>a<td>b</td></tr><tr><td>c</table>", "| a | b\n| c"),
+        ("<p>see <img src=x alt='a cat'>", "see a cat"),
+        (
+            "<pre>if x:\n    <b>y</b> &lt; 1\n\n\tz</pre>after",
+            "```\nif x:\n    y < 1\n\n\tz\n```\n\nafter",
+        ),
         ('<a href="/a?b=1&amp;c">there</a>', "[there](https://example.org/a?b=1&c)"),
         ("<a class=x href=page.html>there</a>", "[there](https://example.org/docs/page.html)"),
         ("<a href='#top'>there</a>", "there"),
@@ -69,15 +63,6 @@ def test_what_a_reader_does_not_see_is_dropped(dropped: str) -> None:
         ("<a href='/x'><b>the</b> <i>re</i></a>!", "[the re](https://example.org/x)!"),
         ("see <a href='/x'> it </a>now", "see [it](https://example.org/x) now"),
         ("<a href='/x'></a>", ""),
-    ],
-)
-def test_a_link_is_left_as_text(link: str, text: str) -> None:
-    assert text_of(link) == text
-
-
-@pytest.mark.parametrize(
-    ("broken", "text"),
-    [
         ("a < b <3 c", "a < b <3 c"),
         ("a<p", "a"),
         ("a<!-- b", "a"),
@@ -89,44 +74,27 @@ def test_a_link_is_left_as_text(link: str, text: str) -> None:
         ("<title>a", "a"),
     ],
 )
-def test_a_broken_page_gives_what_can_be_read(broken: str, text: str) -> None:
-    assert text_of(broken) == text
+def test_lists_code_links_and_broken_tags_become_text(source, text):
+    assert text_of(source) == text
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "<",
-        "<!--",
-        "<a",
-        "<a ='",
-        '<a href="',
-        "<script>",
-        "</script",
-        "<a href=/x>",
-        "<pre>",
-        "<title>",
-        "= ",
-        "&",
-        "&#",
-        " ",
-        "<![CDATA[",
-        "<p>\n",
-        "<a href    ",
-        "</a>",
-        "<svg></svg>",
-        "<a href=/x>y</a>",
-    ],
-)
-def test_a_hostile_page_costs_linear_time(piece: str) -> None:
-    source = piece * (200_000 // len(piece))
+PIECES = [
+    *("<", "<!--", "<a", "<a ='", '<a href="', "<script>", "</script", "<a href=/x>", "<pre>"),
+    *("<title>", "= ", "&", "&#", " ", "<![CDATA[", "<p>\n", "<a href    ", "</a>"),
+    *("<svg></svg>", "<a href=/x>y</a>"),
+]
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_hostile_page_costs_linear_time(piece):
+    source = piece * (60_000 // len(piece))
     started = time.process_time()
     page_of(source)
     page_of("<a " + source)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 0.6
 
 
-def test_the_checkpoint_ends_a_long_page() -> None:
+def test_the_checkpoint_ends_a_long_page():
     class Stopped(Exception):
         pass
 
@@ -143,7 +111,7 @@ TAGS = st.sampled_from(
 
 
 @given(st.lists(TAGS | st.text(max_size=5)).map("".join))
-def test_no_page_is_an_error(source: str) -> None:
+def test_no_page_is_an_error(source):
     page = page_of(source)
     assert "\n\n\n" not in page.text
     assert "\n" not in page.title

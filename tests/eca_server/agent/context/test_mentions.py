@@ -14,10 +14,6 @@ from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.context.conftest import root_of
 
 
-def texts(message: str) -> list[str]:
-    return [each.text for each in find_mentions(message, most=100)]
-
-
 def followed(message: str, workspace: Workspace) -> list[ResolvedMention | str | None]:
     return [resolve_mention(each, workspace) for each in find_mentions(message, most=100)]
 
@@ -51,43 +47,39 @@ def files(project: Path) -> Path:
         ('@"src/with space.md"', ["src/with space.md"]),
         ("@src/c.py.", ["src/c.py."]),
         ("@src/../a.py", ["a.py"]),
+        ("```\n@src/b.py\n```\n@a.py", ["a.py"]),
     ],
 )
-def test_a_path_after_an_at_sign_is_found(files, workspace, message, expected) -> None:
+def test_a_path_after_an_at_sign_is_found(files, workspace, message, expected):
     assert paths(message, workspace) == expected
 
 
-def test_absolute_paths_and_those_from_the_home_are_found(files, workspace, monkeypatch) -> None:
+def test_absolute_paths_those_from_the_home_and_those_of_other_roots_are_found(
+    files, workspace, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HOME", str(files.parent))
     assert paths(f"@{files}/a.py @~/project/src/b.py", workspace) == ["a.py", "src/b.py"]
-
-
-def test_every_root_is_looked_in(files, tmp_path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    workspace = Workspace([root_of(other), root_of(files)])
-    (mention,) = followed("@src/b.py", workspace)
+    (mention,) = followed("@src/b.py", Workspace([root_of(other), root_of(files)]))
     assert isinstance(mention, ResolvedMention)
     assert mention.place.path == files / "src/b.py"
 
 
 @pytest.mark.parametrize(
-    ("suffix", "lines"),
-    [(":L3-L9", (3, 9)), (":L3-9", (3, 9)), (":L3", (3, 3)), (":L3-L9.", (3, 9)), (":3", None)],
+    ("mention", "lines"),
+    [
+        ("@src/b.py:L3-L9", (3, 9)),
+        ("@src/b.py:L3-9", (3, 9)),
+        ("@src/b.py:L3", (3, 3)),
+        ("@src/b.py:L3-L9.", (3, 9)),
+        ('@"src/with space.md":L2', (2, 2)),
+    ],
 )
-def test_lines_may_follow_a_path(files, workspace, suffix, lines) -> None:
-    (mention,) = followed(f"@src/b.py{suffix}", workspace)
-    if lines is None:
-        assert mention == "@src/b.py:3 was not read: the file does not exist"
-    else:
-        assert isinstance(mention, ResolvedMention)
-        assert mention.lines == LinesRange(start=lines[0], end=lines[1])
-
-
-def test_lines_may_follow_a_quoted_path(files, workspace) -> None:
-    (mention,) = followed('@"src/with space.md":L2', workspace)
-    assert isinstance(mention, ResolvedMention)
-    assert mention.lines == LinesRange(start=2, end=2)
+def test_lines_may_follow_a_path(files, workspace, mention, lines):
+    (resolved,) = followed(mention, workspace)
+    assert isinstance(resolved, ResolvedMention)
+    assert resolved.lines == LinesRange(start=lines[0], end=lines[1])
 
 
 @pytest.mark.parametrize(
@@ -102,80 +94,57 @@ def test_lines_may_follow_a_quoted_path(files, workspace) -> None:
         "~~~\n@src/b.py",
         "a @ b @@ c @",
         "@",
+        "@pipe",
+        f'@"nul\0" @{"x" * 5_000} @{"x" * 300}/y @\udcff/x',
     ],
+    ids=range(11),
 )
-def test_an_at_sign_that_means_no_file_is_left_alone(files, workspace, message) -> None:
+def test_an_at_sign_that_means_no_file_is_left_alone(files, workspace, message):
+    os.mkfifo(files / "pipe")
     assert [each for each in followed(message, workspace) if each is not None] == []
 
 
-def test_text_after_a_fence_is_text_again(files, workspace) -> None:
-    assert paths("```\n@src/b.py\n```\n@a.py", workspace) == ["a.py"]
-
-
-@pytest.mark.parametrize("mention", ["@./missing.py", "@src/missing.py", "@missing/../missing.py"])
-def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, mention) -> None:
+@pytest.mark.parametrize(
+    "mention", ["@./missing.py", "@src/missing.py", "@missing/../missing.py", "@src/b.py:3"]
+)
+def test_a_missing_file_is_reported_where_its_folder_is_there(files, workspace, mention):
     assert followed(mention, workspace) == [f"{mention} was not read: the file does not exist"]
 
 
-@pytest.mark.parametrize("how", ["absolute", "dots", "link", "linked folder", "bare link"])
-def test_a_mention_outside_the_roots_is_not_read(project, outside, workspace, how) -> None:
+@pytest.mark.parametrize(
+    "mention",
+    ["@OUTSIDE/secret", "@../outside/secret", "@./link", "@folder/secret", "@link", "what in @~ ?"],
+)
+def test_a_mention_outside_the_roots_is_not_read(project, outside, workspace, monkeypatch, mention):
+    monkeypatch.setenv("HOME", str(outside))
     (project / "link").symlink_to(outside / "secret")
     (project / "folder").symlink_to(outside)
-    mention = {
-        "absolute": f"@{outside}/secret",
-        "dots": "@../outside/secret",
-        "link": "@./link",
-        "linked folder": "@folder/secret",
-        "bare link": "@link",
-    }[how]
+    mention = mention.replace("OUTSIDE", str(outside))
     (note,) = followed(mention, workspace)
     assert isinstance(note, str)
-    assert "outside the workspace" in note
-
-
-def test_the_home_is_outside(files, workspace, outside, monkeypatch) -> None:
-    monkeypatch.setenv("HOME", str(outside))
-    (note,) = followed("what is in @~ ?", workspace)
-    assert isinstance(note, str)
-    assert note.startswith("@~ was not read: it is outside")
-
-
-def test_without_a_folder_everything_is_outside(outside) -> None:
+    assert "was not read: it is outside the workspace" in note
+    assert followed("@secret", Workspace([])) == [None]
     (note,) = followed(f"@{outside}/secret", Workspace([]))
     assert isinstance(note, str)
     assert "outside the workspace" in note
-    assert followed("@secret", Workspace([])) == [None]
 
 
-def test_what_is_no_path_at_all_is_left_alone(workspace) -> None:
-    message = f'@"nul\0" @{"x" * 5_000} @{"x" * 300}/y @\udcff/x'
-    assert set(followed(message, workspace)) == {None}
-
-
-def test_a_pipe_alone_is_no_file(project, workspace) -> None:
-    os.mkfifo(project / "pipe")
-    assert followed("@pipe", workspace) == [None]
-
-
-def test_no_more_mentions_are_followed_than_asked_for() -> None:
+def test_each_mention_counts_once_and_no_more_are_followed_than_asked_for():
+    assert [each.text for each in find_mentions("@a @b @a. @a", most=100)] == ["@a", "@b"]
     assert [each.text for each in find_mentions("@a @b @c", most=2)] == ["@a", "@b"]
 
 
-def test_each_mention_counts_once() -> None:
-    assert texts("@a @b @a. @a") == ["@a", "@b"]
-
-
 @pytest.mark.parametrize("piece", ["@", "@a", "@ ", "```\n", '@"', "~~~\n```\n", "@a:L1-", " @/"])
-def test_a_long_message_is_read_in_linear_time(piece: str) -> None:
+def test_a_long_message_is_read_in_linear_time(piece):
     started = time.process_time()
-    find_mentions(piece * 100_000, most=100_000)
-    assert time.process_time() - started < 2
+    find_mentions(piece * 30_000, most=30_000)
+    assert time.process_time() - started < 0.6
 
 
 @given(
     pieces=st.lists(st.sampled_from(["@", "a", "/", ".", "..", "~", " ", '"', ":L1", "é", "\n"]))
 )
-def test_whatever_is_written_only_what_lies_in_a_root_is_found(pieces, tmp_path_factory) -> None:
+def test_whatever_is_written_only_what_lies_in_a_root_is_found(pieces, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "mentions"
     (folder / "a" / "a").mkdir(parents=True, exist_ok=True)
     workspace = Workspace([root_of(folder / "a")])

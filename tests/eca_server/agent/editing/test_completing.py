@@ -1,4 +1,4 @@
-"""Completions while the user types: one request, answered in time or not at all."""
+"""Completions while the user types: one request at a time, answered in time or not at all."""
 
 from __future__ import annotations
 
@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eca_protocol.testing.provider import Provider, Reply, reply, text, wait
 from eca_server.agent.editing import completing
+from eca_server.agent.editing.document import split_at
+from eca_server.models.backend import ModelInfo, Request
+from eca_server.models.events import Event, Finished, Started, TextDelta
+from eca_server.models.facts import Capabilities
+from eca_server.models.history import Origin
+from eca_server.models.models import Model
+from eca_server.models.retry import RetryPolicy
 from tests.eca_server.agent.chat.current import current, refused
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
 
@@ -45,27 +54,28 @@ async def typing(*script: Reply, **config: Any) -> AsyncIterator[tuple[Provider,
         yield provider, ours
 
 
+async def item_at(ours: Editor, params: dict[str, Any]) -> dict[str, Any]:
+    [item] = (await ours.ask("completion/inline", params))["items"]
+    return item
+
+
+ON_SCRIPT = {"completion": {"model": SCRIPT}}
+
+
 async def test_the_answer_is_an_item_at_the_cursor_for_the_same_version():
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         params = at_end("# hello\nsay 1 + x", 7)
         place = params["position"]
-        [item] = (await ours.ask("completion/inline", params))["items"]
-        assert item == {"text": "1 + x", "docVersion": 7, "range": {"start": place, "end": place}}
-
-
-async def test_an_item_that_begins_as_its_line_does_has_the_line_from_its_beginning():
-    async with current({"completion": {"model": SCRIPT}}) as ours:
-        params = at_end("say says")
-        [item] = (await ours.ask("completion/inline", params))["items"]
+        between = {"start": place, "end": place}
+        item = await item_at(ours, params)
+        assert item == {"text": "1 + x", "docVersion": 7, "range": between}
+        item = await item_at(ours, at_end("say says"))  # it begins as its line does
         assert item["text"] == "say sayssays"
         assert item["range"]["start"] == {"line": 1, "character": 1}
-
-
-async def test_today_s_spelling_of_emacs_is_read_in_its_edition():
-    params = at_end("say x")
-    renamed = {"doc-text": params["docText"], "doc-version": 3, "position": params["position"]}
-    async with editor({"completion": {"model": SCRIPT}}) as ours:
-        [item] = (await ours.ask("completion/inline", renamed))["items"]
+    async with editor(ON_SCRIPT) as ours:  # today's spelling of Emacs, in its edition
+        params = at_end("say x")
+        renamed = {"doc-text": params["docText"], "doc-version": 3, "position": params["position"]}
+        item = await item_at(ours, renamed)
         assert (item["text"], item["docVersion"]) == ("x", 3)
 
 
@@ -93,14 +103,14 @@ async def test_what_is_being_typed_is_not_asked_for_again():
 
 
 async def test_nothing_is_offered_when_the_model_is_late(autojump_clock):
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         began = trio.current_time()
         assert await complete(ours, "wait forever") == []
         assert trio.current_time() - began == pytest.approx(completing.TIMEOUT, abs=0.1)
 
 
 async def test_only_what_the_user_has_to_set_right_is_shown_and_once():
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         for document in ("fail overloaded a", "fail quota b", "fail quota c", "cut", "crash_"):
             await complete(ours, document)
         [message] = shown(ours)
@@ -116,7 +126,7 @@ async def test_only_what_the_user_has_to_set_right_is_shown_and_once():
 
 
 async def test_a_model_that_fails_again_and_again_is_named_once(autojump_clock):
-    async with current({"completion": {"model": SCRIPT}}) as ours:
+    async with current(ON_SCRIPT) as ours:
         for document in ("fail overloaded a", "say x", "fail overloaded b", "wait forever"):
             await complete(ours, document)
         assert shown(ours) == []
@@ -215,3 +225,81 @@ async def test_the_simulator_completes_nothing_unless_the_user_has_chosen_it():
         assert await complete(ours, "z") != []
     async with current({"defaultModel": ECHO}) as ours:
         assert await complete(ours, "z") != []
+
+
+SLACK = 1e-6
+CLOSING = completing.PAUSE * 3
+"""Seconds that a connection takes to close."""
+
+
+class Slow:
+    """A slow backend; `most` is the maximum of concurrent requests."""
+
+    origin = Origin(api="test", provider="test", model="slow")
+    capabilities = Capabilities()
+
+    def __init__(self, seconds: list[float]) -> None:
+        self._seconds = iter(seconds)
+        self.running = self.most = 0
+
+    @asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[Event]]:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            yield self._events()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(CLOSING)
+            self.running -= 1
+
+    async def _events(self) -> AsyncIterator[Event]:
+        yield Started()
+        await trio.sleep(next(self._seconds))
+        yield TextDelta("offered")
+        yield Finished(reason="stop")
+
+    async def models(self) -> list[ModelInfo]:
+        return []
+
+
+TYPED = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.01, completing.PAUSE / 2, completing.PAUSE * 2, 1.0]),
+        st.sampled_from([0.0, 0.05, 0.5, completing.TIMEOUT * 2]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(TYPED)
+def test_the_newest_alone_is_asked_for_and_everyone_is_answered(typed):
+    backend = Slow([seconds for _, seconds in typed])
+    answers: dict[int, tuple[float, str]] = {}
+    came: dict[int, float] = {}
+
+    async def complete(number: int, completions: completing.Completions, request: Any) -> None:
+        document = split_at(f"{number}x\n", line=1, character=3)
+        model = Model(backend, RetryPolicy())
+        text = await completions.complete(request, document, model, None)
+        answers[number] = trio.current_time(), text
+
+    async def main() -> None:
+        completions = completing.Completions(lambda words: None)
+        async with trio.open_nursery() as nursery:
+            for number, (pause, _) in enumerate(typed):
+                await trio.sleep(pause)
+                came[number] = trio.current_time()
+                nursery.start_soon(complete, number, completions, completions.begin())
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert backend.most == 1
+    assert len(answers) == len(typed)
+    for number, (when, offer) in answers.items():
+        assert when - came[number] <= completing.TIMEOUT + CLOSING + SLACK
+        newer = came.get(number + 1)
+        if newer is not None and when > newer + SLACK:
+            assert offer == ""
+            assert when - newer <= CLOSING + SLACK

@@ -1,4 +1,4 @@
-"""The cursor in a document, and the completion in a model's answer."""
+"""The cursor in a document, the text around it, and the completion in a model's answer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from eca_server.agent.editing.document import (
     split_at,
     trim_completion,
 )
+from eca_server.agent.editing.surroundings import Surroundings, around
 
 TEXT = "def f(a):\n    return \n\nprint(f(1))\n"
 
@@ -31,13 +32,10 @@ def test_a_document_is_split_at_the_cursor(line, character, before, after):
         assert (document.length, document.rest) == (len(before), len(after))
 
 
-@pytest.mark.parametrize(("line", "character"), [(0, 1), (1, 0), (6, 1), (-1, 1)])
-def test_a_place_that_is_not_there_is_refused(line, character):
-    with pytest.raises(InvalidPosition, match="expected"):
-        split_at(TEXT, line=line, character=character)
-
-
-def test_of_a_long_document_the_nearest_counts():
+def test_a_place_that_is_not_there_is_refused_and_of_a_long_document_the_nearest_counts():
+    for line, character in ((0, 1), (1, 0), (6, 1), (-1, 1)):
+        with pytest.raises(InvalidPosition, match="expected"):
+            split_at(TEXT, line=line, character=character)
     document = split_at("x" * 50_000 + "\n" + "y" * 50_000, line=2, character=1)
     assert len(document.before) == MOST_BEFORE
     assert (document.length, document.rest) == (50_001, 50_000)
@@ -66,14 +64,31 @@ def test_an_answer_is_cut_to_what_belongs_at_the_cursor(answer, expected):
     assert extract_completion(answer, AT_RETURN) == expected
 
 
-def test_text_behind_the_cursor_is_not_repeated():
-    assert trim_completion("2, 1))", IN_CALL) == "2,"
-    assert trim_completion("1))", IN_CALL) == ""
-    assert trim_completion("3 + ", IN_CALL) == "3 +"
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("2, 1))", "2,"), ("1))", ""), ("3 + ", "3 +"), ("len(x)", "len(x)")]
+)
+def test_text_behind_the_cursor_is_not_repeated(answer, expected):
+    assert trim_completion(answer, IN_CALL) == expected
 
 
-def test_a_bracket_that_the_text_opens_is_closed_in_it():
+@pytest.mark.parametrize("answer", ["len(x)", "len(x))", "x)"])
+def test_a_bracket_that_the_text_opens_is_closed_in_it(answer):
     in_pair = split_at("print()\n", line=1, character=7)
-    assert trim_completion("len(x)", in_pair) == "len(x)"
-    assert trim_completion("len(x))", in_pair) == "len(x)"
-    assert trim_completion("x)", in_pair) == "x"
+    assert trim_completion(answer, in_pair) == ("len(x)" if "len" in answer else "x")
+
+
+CONTENT = "".join(f"{number}\nx\n" for number in range(10))
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "most_lines", "expected"),
+    [
+        (CONTENT, 6, 4, Surroundings("x\n2\n", "3\nx\n")),
+        (CONTENT, 99, 2, Surroundings("0\n", "1\n")),
+        ("a\nb\nc\nx\n", 4, 3, Surroundings("a\nb\nc\n", "")),
+        ("x\na\nb\n", 1, 2, Surroundings("", "a\nb\n")),
+        ("changed since", 1, 9, Surroundings()),
+    ],
+)
+def test_a_selection_is_found_where_it_begins(content, line, most_lines, expected):
+    assert around(content, "x\n", line=line, most_lines=most_lines) == expected

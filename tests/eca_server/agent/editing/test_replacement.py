@@ -67,24 +67,20 @@ BEFORE, AFTER = "import the_zen\n\ndef f():\n", "\nprint(f(), the_zen)\n"
     ],
 )
 def test_what_is_around_the_new_text_is_reported_at_the_end(answered, expected):
-    replacement = Replacement(INNER)
+    assert corrected(INNER, answered, BEFORE, AFTER) == expected
+
+
+def corrected(selected, answered, *around):
+    replacement = Replacement(selected)
     replacement.feed(answered)
     replacement.close()
-    assert replacement.corrected(BEFORE, AFTER) == expected
+    return replacement.corrected(*around)
 
 
-def test_a_block_is_not_sought_for_ever():
-    replacement = Replacement(INNER)
-    replacement.feed("Here:\n" + "```py\n" * 20_000)
-    replacement.close()
-    assert replacement.corrected().count("```py") == 20_000
-
-
-def test_what_a_selection_has_in_common_with_its_surroundings_stays():
-    replacement = Replacement("x = compute(1)\ny\n")
-    replacement.feed("x = compute(1)\nz")
-    replacement.close()
-    assert replacement.corrected("x = compute(1)\n", "}\n") == "x = compute(1)\nz\n"
+def test_common_text_stays_and_a_block_is_not_sought_for_ever():
+    before = "x = compute(1)\n"
+    assert corrected(f"{before}y\n", f"{before}z", before, "}\n") == f"{before}z\n"
+    assert corrected(INNER, "Here:\n" + "```py\n" * 20_000).count("```py") == 20_000
 
 
 TEXTS = st.text(st.sampled_from("a`~ \t\n\r-"), max_size=24)

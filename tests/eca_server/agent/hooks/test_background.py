@@ -17,6 +17,7 @@ from eca_server.agent.hooks.hooks import Hooks
 from eca_server.agent.hooks.outcome import parse_outcome
 from eca_server.config.hook_settings import Hook
 
+quiet = trio.testing.wait_all_tasks_blocked
 EVENTS = ("sessionStart", "sessionEnd", "chatEnd", "chatStatusChanged")
 HOOKS = Hooks(
     hooks={event: Hook(type=event) for event in EVENTS},
@@ -54,33 +55,35 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     return log
 
 
+async def fire(background: BackgroundHooks, event: Any, chat: str = "c", **payload: Any) -> None:
+    background.fire(HOOKS, event, payload, chat)
+    await quiet()
+
+
 async def test_only_the_newest_pending_status_is_reported_and_none_twice(log, nursery):
     background = BackgroundHooks(nursery, pytest.fail)
     for state in (1, 2, 1):
-        background.fire(HOOKS, "chatStatusChanged", {"state": state}, "c")
-        await trio.testing.wait_all_tasks_blocked()
+        await fire(background, "chatStatusChanged", state=state)
     first, log.end = log.end, trio.Event()
     first.set()
-    await trio.testing.wait_all_tasks_blocked()
+    await quiet()
     assert log.events == [("chatStatusChanged", 1)]
     for state in (2, 3, 4):
-        background.fire(HOOKS, "chatStatusChanged", {"state": state}, "c")
-        await trio.testing.wait_all_tasks_blocked()
+        await fire(background, "chatStatusChanged", state=state)
     background.fire(HOOKS, "chatEnd", {"chat": "c"}, "c")
     log.end.set()
-    await trio.testing.wait_all_tasks_blocked()
+    await quiet()
     assert log.events[1:] == [("chatStatusChanged", 2), ("chatStatusChanged", 4), ("chatEnd", "c")]
 
 
 async def test_a_status_is_reported_again_for_a_chat_with_the_id_of_a_deleted_one(log, nursery):
-    background, runs = BackgroundHooks(nursery, pytest.fail), {"status": "running"}
+    background = BackgroundHooks(nursery, pytest.fail)
     for _ in range(2):
-        background.fire(HOOKS, "chatStatusChanged", runs, "c")
-        await trio.testing.wait_all_tasks_blocked()
+        await fire(background, "chatStatusChanged", status="running")
         background.fire(HOOKS, "chatStatusChanged", {"status": "stopping"}, "c")
         background.forget("c")
         log.end.set()
-        await trio.testing.wait_all_tasks_blocked()
+        await quiet()
     background.forget("c")
     assert log.events == [("chatStatusChanged", "running")] * 2
 
@@ -90,15 +93,15 @@ async def test_few_chats_run_hooks_at_once_and_all_after_session_start(log, nurs
     background.fire(HOOKS, "sessionStart", {})
     for number in range(MAX_CHATS + 1):
         background.fire(HOOKS, "chatEnd", {}, f"c{number}")
-    await trio.testing.wait_all_tasks_blocked()
+    await quiet()
     assert log.events == [("sessionStart",)]
     starts, log.end = log.end, trio.Event()
     starts.set()
     await background.wait("sessionStart")
-    await trio.testing.wait_all_tasks_blocked()
+    await quiet()
     assert log.running == MAX_CHATS
     log.end.set()
-    await trio.testing.wait_all_tasks_blocked()
+    await quiet()
     assert len(log.events) == MAX_CHATS + 2
 
 
@@ -110,19 +113,15 @@ async def test_a_failing_hook_is_named_once_and_an_internal_error_stops_no_other
     log.status = 2
     log.end.set()
     for state in (1, 2):
-        background.fire(HOOKS, "chatStatusChanged", {"state": state}, "c")
-        await trio.testing.wait_all_tasks_blocked()
+        await fire(background, "chatStatusChanged", state=state)
     assert warned == ["The hook chatStatusChanged failed: exit code 2"]
     log.stderr = "x" * 60_000
-    background.fire(HOOKS, "chatEnd", {}, "c")
-    await trio.testing.wait_all_tasks_blocked()
+    await fire(background, "chatEnd")
     assert "57952 bytes left out" in warned[1]
     with monkeypatch.context() as patched:
         patched.setattr(Hooks, "fire", lambda *_: 1 / 0)
-        background.fire(HOOKS, "chatStatusChanged", {"state": 3}, "c")
-        await trio.testing.wait_all_tasks_blocked()
-    background.fire(HOOKS, "chatStatusChanged", {"state": 4}, "c")
-    await trio.testing.wait_all_tasks_blocked()
+        await fire(background, "chatStatusChanged", state=3)
+    await fire(background, "chatStatusChanged", state=4)
     assert log.events[-1] == ("chatStatusChanged", 4)
 
 
@@ -132,7 +131,7 @@ async def test_session_end_hooks_run_last(log, nursery):
     background.fire(HOOKS, "sessionStart", {})
     nursery.start_soon(background.close, HOOKS, {})
     for events in (["sessionStart"], ["chatEnd"], ["sessionEnd"]):
-        await trio.testing.wait_all_tasks_blocked()
+        await quiet()
         assert [event for (event,) in log.events] == events
         log.events.clear()
         end, log.end = log.end, trio.Event()
@@ -150,5 +149,5 @@ async def test_at_the_sessions_end_hooks_have_a_second_and_none_starts_after_it(
     assert (sorted(log.events), log.running) == ([("sessionEnd",), ("sessionStart",)], 0)
     background.fire(HOOKS, "chatEnd", {}, "c")
     await background.close(HOOKS, {})
-    await trio.testing.wait_all_tasks_blocked()
+    await quiet()
     assert len(log.events) == 2

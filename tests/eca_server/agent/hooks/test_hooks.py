@@ -24,86 +24,57 @@ from tests.eca_server.processes import assert_gone
 HERE = {"PATH": os.environ["PATH"]}
 
 
+DEEP = '{"updatedInput": {"a": %s}}' % ("[" * 100 + "]" * 100)
+IGNORED = "its output is ignored: "
+
+
+def wrote(text: str, **more: Any) -> ActionResult:
+    return ActionResult(status=0, stdout=text, **more)
+
+
 @pytest.mark.parametrize(
-    ("event", "result", "expected"),
+    ("event", "result", "output", "problem"),
     [
-        ("preRequest", ActionResult(status=0, stdout="plain words"), Outcome()),
-        (
-            "preRequest",
-            ActionResult(status=2, stdout='{"continue": false}', stderr=" no\n"),
-            (True, "no"),
-        ),
-        ("chatStart", ActionResult(status=2, stderr="no"), "no"),
-        ("preRequest", ActionResult(status=1, stdout='{"continue": false}'), "exit code 1"),
-        ("preRequest", ActionResult(status=-9, stderr="x"), "x"),
-        ("preRequest", ActionResult(status=-11), "ended by signal 11"),
-        (
-            "chatStart",
-            ActionResult(status=0, stdout='{"additionalContext": "c"}'),
-            {"additionalContext": "c"},
-        ),
-        (
-            "preToolCall",
-            ActionResult(status=0, stdout=' {"approval": "deny"}'),
-            {"approval": "deny"},
-        ),
-        (
-            "preToolCall",
-            ActionResult(status=0, stdout='{"approval": "yes"}'),
-            ["approval: expected allow"],
-        ),
-        (
-            "preToolCall",
-            ActionResult(status=0, stdout='{"updatedInput": []}'),
-            ["updatedInput: expected an"],
-        ),
-        (
-            "preToolCall",
-            ActionResult(status=0, stdout='{"updatedInput": {"a": %s}}' % ("[" * 100 + "]" * 100)),
-            ["updatedInput: expected at most 100 levels"],
-        ),
-        (
-            "preToolCall",
-            ActionResult(status=0, stdout='{"followUp": "x"}'),
-            ["followUp: ignored, preToolCall does not support"],
-        ),
-        ("preToolCall", ActionResult(status=0, stdout='{"mine": 1}'), Outcome()),
-        (
-            "preToolCall",
-            ActionResult(status=0, stdout='{"approval": '),
-            ["its output is ignored: expected a JSON object"],
-        ),
-        (
-            "postToolCall",
-            ActionResult(status=0, stdout='{"a', is_cut=True),
-            ["its output is ignored: it wrote more than"],
-        ),
-        ("preCompact", ActionResult(status=2, stderr="no"), (True, "no")),
-        ("postCompact", ActionResult(status=2, stderr="no"), "no"),
-        ("subagentStart", ActionResult(status=2, stderr="no"), "no"),
-        ("sessionEnd", ActionResult(status=2, stderr="no"), "no"),
-        (
-            "chatStatusChanged",
-            ActionResult(status=0, stdout='{"systemMessage": "x"}'),
-            ["systemMessage: ignored, chatStatusChanged does not"],
-        ),
+        ("preRequest", wrote("plain words"), {}, None),
+        ("chatStart", wrote('{"additionalContext": "c"}'), {"additionalContext": "c"}, None),
+        ("preToolCall", wrote(' {"approval": "deny"}'), {"approval": "deny"}, None),
+        ("preToolCall", wrote('{"mine": 1}'), {}, None),
+        ("preToolCall", wrote('{"approval": "yes"}'), {}, "approval: expected allow"),
+        ("preToolCall", wrote('{"updatedInput": []}'), {}, "updatedInput: expected an"),
+        ("preToolCall", wrote(DEEP), {}, "updatedInput: expected at most 100 levels"),
+        ("preToolCall", wrote('{"followUp": "x"}'), {}, "followUp: ignored, preToolCall does not"),
+        ("preToolCall", wrote('{"approval": '), {}, f"{IGNORED}expected a JSON object"),
+        ("postToolCall", wrote('{"a', is_cut=True), {}, f"{IGNORED}it wrote more than"),
+        ("chatStatusChanged", wrote('{"systemMessage": "x"}'), {}, "systemMessage: ignored, chatS"),
     ],
 )
-def test_an_exit_code_and_output_have_one_outcome(event, result, expected):
+def test_an_output_has_one_outcome(event, result, output, problem):
     outcome = parse_outcome(event, result)
-    match expected:
-        case Outcome():
-            assert outcome == expected
-        case (True, why):
-            assert outcome == Outcome(blocks=True, why=why)
-            assert (outcome.approval, outcome.stops) == ("deny", False)
-        case str():
-            assert outcome == Outcome(fails=True, why=expected)
-        case dict():
-            assert (outcome.output, outcome.problems) == (expected, ())
-        case [begins]:
-            assert outcome.output == {}
-            assert outcome.problems[0].startswith(begins)
+    assert outcome == Outcome(output=output, problems=outcome.problems)
+    assert bool(outcome.problems) is (problem is not None)
+    assert all(each.startswith(problem) for each in outcome.problems)
+
+
+@pytest.mark.parametrize(
+    ("event", "status", "stderr", "why", "blocks"),
+    [
+        ("preRequest", 2, " no\n", "no", True),
+        ("preCompact", 2, "no", "no", True),
+        ("chatStart", 2, "no", "no", False),
+        ("postCompact", 2, "no", "no", False),
+        ("subagentStart", 2, "no", "no", False),
+        ("sessionEnd", 2, "no", "no", False),
+        ("preRequest", 1, "", "exit code 1", False),
+        ("preRequest", -9, "x", "x", False),
+        ("preRequest", -11, "", "ended by signal 11", False),
+    ],
+)
+def test_an_exit_code_blocks_or_fails(event, status, stderr, why, blocks):
+    result = ActionResult(status=status, stdout='{"continue": false}', stderr=stderr)
+    outcome = parse_outcome(event, result)
+    assert outcome == Outcome(blocks=blocks, fails=not blocks, why=why)
+    assert not outcome.stops
+    assert outcome.approval == ("deny" if blocks else None)
 
 
 _VALUES = st.none() | st.booleans() | st.text(max_size=3) | st.dictionaries(st.text(), st.none())
@@ -144,6 +115,7 @@ def rule(**matchers: tuple[str, ...]) -> ApprovalRule:
         ({"write_file": rule()}, True),
         ({"eca__write_file": rule()}, True),
         ({"eca": rule()}, True),
+        ({"ECA": rule()}, True),
         ({"read_file": rule()}, False),
         ({"write_file": rule(path=(".*[.]py", ".*[.]clj"))}, True),
         ({"write_file": rule(path=(".*[.]clj",))}, False),
@@ -159,51 +131,38 @@ def test_a_matcher_selects_the_calls_that_run_a_hook(matcher, matches):
     assert not matches_event(hook, "postToolCall", call)
 
 
-@pytest.mark.parametrize(
-    ("matcher", "matches"),
-    [(None, True), ("auto", True), ("manual", False), ("a.*", False), ({"auto": rule()}, True)],
-)
-def test_a_matcher_selects_the_compactions_that_run_a_hook(matcher, matches):
-    hook = Hook(type="preCompact", matcher=matcher)
-    assert matches_event(hook, "preCompact", triggered="auto") is matches
-
-
-def test_a_failed_call_runs_only_hooks_with_run_on_error():
+def test_compactions_and_failed_calls_run_only_the_hooks_for_them():
+    for matcher, matches in (
+        *((None, True), ("auto", True), ("manual", False), ("a.*", False)),
+        ({"auto": rule()}, True),
+    ):
+        hook = Hook(type="preCompact", matcher=matcher)
+        assert matches_event(hook, "preCompact", triggered="auto") is matches
     call = ToolCallEvent(server="eca", tool="grep", arguments={}, failed=True)
     assert not matches_event(Hook(type="postToolCall"), "postToolCall", call)
     assert matches_event(Hook(type="postToolCall", run_on_error=True), "postToolCall", call)
 
 
-async def run_shell(
-    shell: str, payload: bytes = b"{}", timeout: float = 5, **more: Any
+async def run(
+    payload: bytes = b"{}", timeout: float = 5, directory: Path = Path("/"), **members: Any
 ) -> ActionResult:
-    action = HookAction(shell=shell, **more)
-    where = Path("/")
-    return await run_action(action, payload, directory=where, environment=HERE, timeout=timeout)
+    action = HookAction(**members)
+    return await run_action(action, payload, directory=directory, environment=HERE, timeout=timeout)
 
 
 async def test_an_action_reads_its_stdin_and_returns_its_result(tmp_path):
-    assert await run_shell("cat; echo why >&2; exit 2", b'{"a": 1}') == ActionResult(
+    assert await run(b'{"a": 1}', shell="cat; echo why >&2; exit 2") == ActionResult(
         status=2, stdout='{"a": 1}', stderr="why\n"
     )
-    assert (await run_shell("exit 3", b"x" * 1_000_000)).status == 3
+    assert (await run(b"x" * 1_000_000, shell="exit 3")).status == 3
     file = tmp_path / "hook.sh"
     file.write_text("#!/bin/sh\necho $0")
     for mode in (0o600, 0o700):
         file.chmod(mode)
-        result = await run_action(
-            HookAction(file=str(file)), b"{}", directory=tmp_path, environment=HERE, timeout=5
-        )
-        assert result == ActionResult(status=0, stdout=f"{file}\n")
-    assert "expected either" in (await run_shell("true", file="x")).stderr
-    missing = await run_action(
-        HookAction(shell="true"), b"", directory=tmp_path / "no", environment=HERE, timeout=5
-    )
-    assert "cannot start" in missing.stderr
-    no_name = await run_action(
-        HookAction(file="a\0"), b"", directory=tmp_path, environment=HERE, timeout=5
-    )
-    assert "embedded null" in no_name.stderr
+        assert await run(file=str(file)) == ActionResult(status=0, stdout=f"{file}\n")
+    assert "expected either" in (await run(shell="true", file="x")).stderr
+    assert "cannot start" in (await run(shell="true", directory=tmp_path / "no")).stderr
+    assert "embedded null" in (await run(file="a\0")).stderr
 
 
 async def test_a_hanging_action_is_killed_in_time_with_its_children(tmp_path, mock_clock):
@@ -211,11 +170,11 @@ async def test_a_hanging_action_is_killed_in_time_with_its_children(tmp_path, mo
     os.mkfifo(ready)
     result: list[ActionResult] = []
 
-    async def run() -> None:
-        result.append(await run_shell(f"sleep 60 & echo $! > {ready}; wait", timeout=5))
+    async def hang() -> None:
+        result.append(await run(shell=f"sleep 60 & echo $! > {ready}; wait"))
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(run)
+        nursery.start_soon(hang)
         pid = int(await trio.to_thread.run_sync(ready.read_text, abandon_on_cancel=True))
         mock_clock.jump(5)
     assert result == [ActionResult(status=1, stderr="timed out after 5 s and was killed")]
@@ -224,7 +183,7 @@ async def test_a_hanging_action_is_killed_in_time_with_its_children(tmp_path, mo
 
 @pytest.mark.requirement("W-38")
 async def test_a_bounded_part_of_an_actions_output_is_stored():
-    result = await run_shell("yes | head -c 200000; yes | head -c 70000 >&2", timeout=60)
+    result = await run(shell="yes | head -c 200000; yes | head -c 70000 >&2", timeout=60)
     assert (result.status, result.is_cut) == (0, True)
     assert result.stdout == "y\n" * 32 * 1024 + "\n... cut, 134464 bytes left out ..."
     assert result.stderr == "y\n" * 32 * 1024 + "\n... cut, 4464 bytes left out ..."
@@ -249,17 +208,19 @@ class Reporter:
         self.shown.append(("said", text))
 
 
-async def test_a_hook_matches_the_arguments_that_another_hook_wrote():
-    def hook(shell: str, matcher: Any = None) -> Hook:
-        return Hook(type="preToolCall", actions=(HookAction(shell=shell),), matcher=matcher)
+def hooks_of(**hooks: Hook) -> Hooks:
+    return Hooks(hooks=hooks, directory=Path("/"), environment=HERE, common_payload={"cwd": "/"})
 
-    selectors = {"read_file": rule(path=("secrets/.*",))}
+
+def hook(event: str, *shells: str, **more: Any) -> Hook:
+    return Hook(type=event, actions=tuple(HookAction(shell=each) for each in shells), **more)
+
+
+async def test_a_hook_matches_the_arguments_that_another_hook_wrote():
     moves = """echo '{"updatedInput": {"path": "secrets/a"}}'"""
-    hooks = Hooks(
-        hooks={"moves": hook(moves), "none": hook("exit 2", selectors)},
-        directory=Path("/"),
-        environment=HERE,
-        common_payload={},
+    selectors = {"read_file": rule(path=("secrets/.*",))}
+    hooks = hooks_of(
+        moves=hook("preToolCall", moves), none=hook("preToolCall", "exit 2", matcher=selectors)
     )
     arguments = {"path": "a"}
     call = ToolCallEvent(server="eca", tool="read_file", arguments=arguments)
@@ -269,21 +230,14 @@ async def test_a_hook_matches_the_arguments_that_another_hook_wrote():
 
 
 async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_rest():
-    def hook(*shells: str, **more: Any) -> Hook:
-        actions = tuple(HookAction(shell=each) for each in shells)
-        return Hook(type="preRequest", actions=actions, **more)
-
+    stops = """cat >&2; echo '{"continue": false, "stopReason": "r"}'"""
+    replaces = """echo '{"replacedPrompt": "new", "systemMessage": "hi"}'"""
     reporter = Reporter()
-    hooks = Hooks(
-        hooks={
-            "d": hook("echo never"),
-            "c": hook("""cat >&2; echo '{"continue": false, "stopReason": "r"}'""", visible=False),
-            "b": hook("exit 7", visible=False),
-            "a": hook("""echo '{"replacedPrompt": "new", "systemMessage": "hi"}'""", "echo plain"),
-        },
-        directory=Path("/"),
-        environment=HERE,
-        common_payload={"cwd": "/"},
+    hooks = hooks_of(
+        d=hook("preRequest", "echo never"),
+        c=hook("preRequest", stops, visible=False),
+        b=hook("preRequest", "exit 7", visible=False),
+        a=hook("preRequest", replaces, "echo plain"),
     )
     with trio.fail_after(20):
         results = await hooks.fire("preRequest", {"prompt": "old"}, reporter)

@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from eca_protocol.errors import StartFailed
+from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs import jobs as jobs_module
 from eca_server.agent.jobs.job import Job
 from eca_server.agent.jobs.jobs import JobRefused, Jobs
@@ -58,9 +59,7 @@ def texts(job: Job) -> list[str]:
         ("echo a; kill -9 $$", "failed", 137),
     ],
 )
-async def test_a_job_that_ends_by_itself_has_a_status_and_an_exit_code(
-    command: str, status: str, code: int
-) -> None:
+async def test_a_job_that_ends_by_itself_has_a_status_and_an_exit_code(command, status, code):
     async with running_jobs() as running:
         job = running.start(command)
         assert (job.id, job.status, job.exit_code) == ("job-1", "running", None)
@@ -71,7 +70,7 @@ async def test_a_job_that_ends_by_itself_has_a_status_and_an_exit_code(
         assert running.jobs.unreported("another") == []
 
 
-async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing() -> None:
+async def test_a_job_that_is_killed_may_clean_up_and_leaves_nothing():
     async with running_jobs() as running:
         job = running.start("trap 'echo bye; exit' TERM; sleep 60 & echo $!; wait")
         while not texts(job):
@@ -93,7 +92,7 @@ Path("said").write_text("bye" if sigtimedwait([SIGTERM], 0.03) is None else "hur
 """
 
 
-async def test_a_job_with_redirected_outputs_has_time_to_end(tmp_path: Path) -> None:
+async def test_a_job_with_redirected_outputs_has_time_to_end(tmp_path):
     async with running_jobs() as running:
         script = shlex.join([sys.executable, "-I", "-S", "-c", WAITS_FOR_A_SECOND_SIGNAL])
         job = running.start(f"cd {tmp_path}; exec {script} >log 2>&1")
@@ -104,9 +103,7 @@ async def test_a_job_with_redirected_outputs_has_time_to_end(tmp_path: Path) -> 
         assert (tmp_path / "said").read_text() == "bye"
 
 
-async def test_a_job_that_cannot_be_read_is_killed_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_job_that_cannot_be_read_is_killed_alone(monkeypatch):
     async with running_jobs() as running:
         job = running.start("trap 'echo bye; exit' TERM; echo $$; while :; do sleep 0.01; done")
         read: list[bytes] = []
@@ -121,7 +118,7 @@ async def test_a_job_that_cannot_be_read_is_killed_alone(
         assert_gone({int(read[0])})
 
 
-async def test_the_last_output_of_a_job_does_not_wait_for_flooding_jobs() -> None:
+async def test_the_last_output_of_a_job_does_not_wait_for_flooding_jobs():
     with trio.fail_after(20):
         child = start_shell("/bin/sh", "echo bye", directory=Path("/"), environment=ENVIRONMENT)
         flood = trio.Lock()
@@ -131,7 +128,7 @@ async def test_the_last_output_of_a_job_does_not_wait_for_flooding_jobs() -> Non
         assert (job.status, texts(job)) == ("completed", ["bye"])
 
 
-async def test_changes_are_announced_at_once_not_too_often_and_the_last_always() -> None:
+async def test_changes_are_announced_at_once_not_too_often_and_the_last_always():
     async with running_jobs() as running:
         begun = trio.current_time()
         jobs = [running.start("exit 1") for _ in range(5)]
@@ -146,7 +143,7 @@ async def test_changes_are_announced_at_once_not_too_often_and_the_last_always()
         )
 
 
-async def test_running_and_stored_ended_jobs_are_limited() -> None:
+async def test_running_and_stored_ended_jobs_are_limited():
     async with running_jobs(max_running=2, max_ended=1) as running:
         first, second = running.start("sleep 60"), running.start("sleep 60")
         with pytest.raises(JobRefused, match="2 jobs are running"):
@@ -160,7 +157,7 @@ async def test_running_and_stored_ended_jobs_are_limited() -> None:
             running.start("true", shell="/nowhere")
 
 
-async def test_all_jobs_end_at_once_with_the_connection_even_if_they_ignore_sigterm() -> None:
+async def test_all_jobs_end_at_once_with_the_connection_even_if_they_ignore_sigterm():
     async with running_jobs() as running:
         jobs = [
             running.start("trap '' TERM; echo up; while :; do sleep 0.05; done") for _ in range(8)
@@ -175,3 +172,14 @@ async def test_all_jobs_end_at_once_with_the_connection_even_if_they_ignore_sigt
         with pytest.raises(JobRefused, match="session is ending"):
             running.start("true")
         assert await running.jobs.close() == []
+
+
+async def test_the_last_output_of_a_job_is_sent_however_long_its_lines_are():
+    lines = "for each in 1 2 3 4 5 6 7 8 9; do printf '%0999d\\n' 0; done"
+    async with running_jobs() as running:
+        await running.start(f"{lines}; echo it broke; exit 1").ended.wait()
+        notice = job_notice(running.jobs, "c")
+        assert "bytes left out" in notice
+        assert "it broke\n" in notice
+        assert len(notice) < 5000
+        assert job_notice(running.jobs, "c") == ""

@@ -1,7 +1,8 @@
-"""The stored output of a job: bounded, in order, with the number of missing bytes."""
+"""The stored output of a job: bounded, in order, counted, without escape sequences."""
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_server.agent.jobs import output as output_module
+from eca_server.agent.jobs.escapes import EscapeFilter
 from eca_server.agent.jobs.output import MAX_LINE_BYTES, MAX_LINES, JobOutput, Page, Stream
 
 STREAMS: list[Stream] = ["stdout", "stderr"]
@@ -80,3 +82,34 @@ def test_a_flood_costs_little_time(data):
         output.write("stdout", data)
     assert time.process_time() - begun < 1
     assert len(output.last(10**9)) <= MAX_LINES + 1
+
+
+SEQUENCES = [
+    *(b"\x1b[31;1m", b"\x1b[0m", b"\x1b[2K", b"\x1b[?25l", b"\x1b]0;title\x07"),
+    *(b"\x1b]8;;https://e.test\x1b\\", b"\x1bP1$r\x1b\\", b"\x1b(B", b"\x1b=", b"\x1b7"),
+]
+
+
+def filtered(*pieces: bytes) -> bytes:
+    escapes = EscapeFilter()
+    return b"".join(escapes.feed(each) for each in pieces)
+
+
+@given(
+    st.lists(st.sampled_from([*SEQUENCES, b"text", b"\n", b"[0m", b"m", "é".encode(), b"\x1b"])),
+    st.lists(st.integers(0, 200)),
+)
+def test_the_text_does_not_depend_on_the_chunks(parts, cuts):
+    data = b"".join(parts)
+    places = sorted({0, len(data), *(each for each in cuts if each < len(data))})
+    pieces = [data[start:end] for start, end in itertools.pairwise(places)]
+    assert filtered(*pieces) == filtered(data)
+    assert b"\x1b" not in filtered(data)
+
+
+def test_a_sequence_is_removed_and_an_incomplete_one_takes_no_more_than_its_line():
+    for sequence in SEQUENCES:
+        assert filtered(b"[1] a" + sequence + b"b\n") == b"[1] ab\n"
+    assert filtered(b"a\x1b]0;never ended\nnext\n") == b"a\nnext\n"
+    flood = filtered(b"\x1b]0;", *[b"x" * 1000] * 100)
+    assert 90_000 < len(flood) < 100_000

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 import trio
 
 from eca_protocol.http import HTTPClient
@@ -33,30 +32,18 @@ CONTEXT: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT"
 REVISION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "auto")
 
 
-@attrs.define
-class User:
-    """A user who approves every login."""
+async def log_in(http: HTTPClient, page: str, has_logged_in: trio.Event) -> None:
+    """Open the page as a user who approves every login, and go where it sends the browser.
 
-    http: HTTPClient
-    _has_logged_in: trio.Event = attrs.field(factory=trio.Event)
-
-    def on_login(self) -> None:
-        """Hear that it was worth it."""
-        self._has_logged_in.set()
-
-    async def log_in(self, page: str) -> None:
-        """Open the page, and go where it sends the browser.
-
-        Raises:
-            trio.TooSlowError: no login comes of it.
-        """
-        self._has_logged_in = trio.Event()
-        async with self.http.stream("GET", page) as response:
-            there = response.headers["location"]
-        async with self.http.stream("GET", there):
-            pass
-        with trio.fail_after(2):
-            await self._has_logged_in.wait()
+    Raises:
+        trio.TooSlowError: no login comes of it.
+    """
+    async with http.stream("GET", page) as response:
+        there = response.headers["location"]
+    async with http.stream("GET", there):
+        pass
+    with trio.fail_after(2):
+        await has_logged_in.wait()
 
 
 async def work(session: Session) -> None:
@@ -91,10 +78,12 @@ def _arguments(tool: MCPTool, first: MCPTool) -> dict[str, Any]:
 
 async def main(url: str) -> None:
     """Come to a session as often as a login is wanted."""
+    secret = CONTEXT.get("client_secret")
+    revision = REVISION if REVISION in ERAS else "auto"
+    settings = ServerSettings(name="suite", url=url, revision=revision)
+    has_logged_in = trio.Event()
     with tempfile.TemporaryDirectory() as home:
         async with trio.open_nursery() as nursery, HTTPClient() as http:
-            user = User(http)
-            secret = CONTEXT.get("client_secret")
             login = Login(
                 url,
                 http=http,
@@ -102,21 +91,12 @@ async def main(url: str) -> None:
                 nursery=nursery,
                 client_id=CONTEXT.get("client_id"),
                 client_secret=Secret(secret) if secret else None,
-                on_login=user.on_login,
+                on_login=lambda: has_logged_in.set(),  # noqa: PLW0108 - the event changes
             )
-            settings = ServerSettings(
-                name="suite", url=url, revision=REVISION if REVISION in ERAS else "auto"
-            )
+            how = {"environment": {}, "roots": tuple, "log": ServerLog("suite")}
             for _ in range(MOST_LOGINS):
                 try:
-                    async with connect(
-                        settings,
-                        environment={},
-                        roots=tuple,
-                        log=ServerLog("suite"),
-                        http=http,
-                        login=login,
-                    ) as session:
+                    async with connect(settings, http=http, login=login, **how) as session:
                         await work(session)
                     break
                 except* MCPError as faults:
@@ -124,7 +104,8 @@ async def main(url: str) -> None:
                     print(f"{error.kind}: {error}", file=sys.stderr)
                     if error.url is None:
                         raise
-                    await user.log_in(error.url)
+                    has_logged_in = trio.Event()
+                    await log_in(http, error.url, has_logged_in)
             nursery.cancel_scope.cancel()
 
 

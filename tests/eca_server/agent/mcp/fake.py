@@ -7,61 +7,55 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+import attrs
 import trio
 
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    MCPTool,
-    Progress,
-    Prompt,
-    PromptResult,
-    Resource,
-    ResourceContents,
-    ResourceTemplate,
-    TextContent,
-    ToolResult,
-)
 from eca_server.agent.mcp.server import Server
 from eca_server.config.mcp_settings import MCPServer
 
-ECHO = MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
+ECHO = m.MCPTool(name="echo", description="Says it again.", input_schema={"type": "object"})
 
 
+async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> m.PromptResult:
+    return m.PromptResult(messages=())
+
+
+@attrs.define(slots=False, eq=False)
 class FakeSession:
     """See `eca_server.agent.mcp.session.Session`.
 
     Attributes:
         calls: the tool calls: name, arguments, deadline.
         cancelled: names of the tools whose call was cancelled.
-        listed: the requested lists.
+        listed: the requested lists; those in `hangs` never come.
         answers: awaited in place of each call's answer, if set.
-        prompts: its prompts; `resources` and `templates` likewise.
         gives: makes the answer to a prompt, from its name and arguments; it may raise.
         contents: the contents of resources, by URI; others are refused.
         watched: the watched resources.
         roots_changes: number of notifications of changed roots.
     """
 
-    def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
-        self.tools = tools
-        self.instructions = instructions
-        self.ended = trio.Event()
-        self.error: MCPError | None = None
-        self.on_change: Callable[[Any], None] = lambda _: None
-        self.calls: list[tuple[str, Mapping[str, Any], float]] = []
-        self.cancelled: list[str] = []
-        self.listed: list[str] = []
-        self.answers: Callable[[str], Any] | None = None
-        self.hangs: set[str] = set()
-        self.progress: tuple[Progress, ...] = ()
-        self.prompts: tuple[Prompt, ...] = (Prompt(name="greet"),)
-        self.resources: tuple[Resource, ...] = (Resource(uri="file:///a", name="a"),)
-        self.templates: tuple[ResourceTemplate, ...] = ()
-        self.gives: Callable[[str, Mapping[str, str]], Awaitable[PromptResult]] = _gives_nothing
-        self.contents: dict[str, tuple[ResourceContents, ...]] = {}
-        self.on_update: Callable[[str], None] = lambda _: None
-        self.watched: set[str] = set()
-        self.roots_changes = 0
+    tools: tuple[m.MCPTool, ...] = (ECHO,)
+    instructions: str = ""
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    error: MCPError | None = None
+    on_change: Callable[[Any], None] = print
+    on_update: Callable[[str], None] = print
+    calls: list[tuple[str, Mapping[str, Any], float]] = attrs.field(factory=list)
+    cancelled: list[str] = attrs.field(factory=list)
+    listed: list[str] = attrs.field(factory=list)
+    hangs: AbstractSet[str] = frozenset()
+    answers: Callable[[str], Any] | None = None
+    progress: tuple[m.Progress, ...] = ()
+    prompts: tuple[m.Prompt, ...] = (m.Prompt(name="greet"),)
+    resources: tuple[m.Resource, ...] = (m.Resource(uri="file:///a", name="a"),)
+    templates: tuple[m.ResourceTemplate, ...] = ()
+    gives: Callable[[str, Mapping[str, str]], Awaitable[m.PromptResult]] = _gives_nothing
+    contents: dict[str, tuple[m.ResourceContents, ...]] = attrs.field(factory=dict)
+    watched: set[str] = attrs.field(factory=set)
+    roots_changes: int = 0
 
     def end(self, text: str = "exit code 1", kind: Any = "closed") -> None:
         self.error = MCPError(text, kind=kind)
@@ -73,25 +67,25 @@ class FakeSession:
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
 
-    async def list_tools(self) -> tuple[MCPTool, ...]:
+    async def list_tools(self) -> tuple[m.MCPTool, ...]:
         await self._list("tools")
         return self.tools
 
-    async def list_prompts(self) -> tuple[Prompt, ...]:
+    async def list_prompts(self) -> tuple[m.Prompt, ...]:
         await self._list("prompts")
         return self.prompts
 
-    async def list_resources(self) -> tuple[Resource, ...]:
+    async def list_resources(self) -> tuple[m.Resource, ...]:
         await self._list("resources")
         return self.resources
 
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
+    async def list_resource_templates(self) -> tuple[m.ResourceTemplate, ...]:
         return self.templates
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> m.PromptResult:
         return await self.gives(name, arguments)
 
-    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
+    async def read_resource(self, uri: str) -> tuple[m.ResourceContents, ...]:
         await trio.lowlevel.checkpoint()
         if uri not in self.contents:
             raise MCPError("resources/read: not found", kind="refused")
@@ -109,27 +103,23 @@ class FakeSession:
         arguments: Mapping[str, Any],
         *,
         deadline: float,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> ToolResult:
+        on_progress: Callable[[m.Progress], None] = print,
+    ) -> m.ToolResult:
         self.calls.append((name, arguments, deadline))
         try:
             for each in self.progress:
-                assert on_progress is not None
                 on_progress(each)
             await trio.lowlevel.checkpoint()
             if self.answers is not None:
-                result: ToolResult = await self.answers(name)
+                result: m.ToolResult = await self.answers(name)
                 return result
         except trio.Cancelled:
             self.cancelled.append(name)
             raise
-        return ToolResult(content=(TextContent(text=f"{name} was called"),))
+        return m.ToolResult(content=(m.TextContent(text=f"{name} was called"),))
 
 
-async def _gives_nothing(name: str, arguments: Mapping[str, str]) -> PromptResult:
-    return PromptResult(messages=())
-
-
+@attrs.define(slots=False, eq=False)
 class Place:
     """Makes fake sessions.
 
@@ -142,17 +132,16 @@ class Place:
         prepare: called with each new session first.
     """
 
-    def __init__(self, tools: tuple[MCPTool, ...] = (ECHO,), instructions: str = "") -> None:
-        self.tools = tools
-        self.instructions = instructions
-        self.sessions: list[FakeSession] = []
-        self.opening = 0.0
-        self.gate: trio.Event | None = None
-        self.closing = 0.0
-        self.refuses: Exception | None = None
-        self.prepare: Callable[[FakeSession], None] = lambda _: None
-        self.attempts = 0
-        self.open = 0
+    tools: tuple[m.MCPTool, ...] = (ECHO,)
+    instructions: str = ""
+    opening: float = 0.0
+    gate: trio.Event | None = None
+    closing: float = 0.0
+    refuses: Exception | None = None
+    prepare: Callable[[FakeSession], Any] = id
+    sessions: list[FakeSession] = attrs.field(factory=list)
+    attempts: int = 0
+    open: int = 0
 
     @property
     def session(self) -> FakeSession:

@@ -18,6 +18,7 @@ from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
 
+STATELESS = "2026-07-28"
 SERVER = Path(__file__).with_name("scripted_server.py")
 
 
@@ -48,6 +49,17 @@ async def session_with(
         yield session
 
 
+@contextlib.asynccontextmanager
+async def stateless_session(
+    on: dict[str, Any], log: ServerLog | None = None, **capabilities: Any
+) -> AsyncIterator[Session]:
+    """Open a session without a handshake, with a server that follows a script."""
+    found = {"supportedVersions": [STATELESS], "capabilities": {"tools": {}, **capabilities}}
+    script = {"on": {"server/discover": [["result", found]], **on}}
+    async with session_with(script, log, revision=STATELESS) as session:
+        yield session
+
+
 async def is_gone(pid: int, within: float = 5.0) -> bool:
     """Return whether a process has ended, or ends in time."""
     until = time.monotonic() + within
@@ -65,7 +77,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-def child_of(log: ServerLog) -> int:
-    """Return the process id of the grandchild that the server has logged."""
-    words = next(line for line in log.last_lines(20).splitlines() if line.startswith("child "))
-    return int(words.removeprefix("child "))
+def pid_in(log: ServerLog, which: str = "child") -> int:
+    """Return the process id of the server, or of its child, that the server has logged."""
+    lines = log.last_lines(20).splitlines()
+    return int(next(line for line in lines if line.startswith(f"{which} ")).split()[1])

@@ -65,9 +65,8 @@ class Server:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
-    def say(self, value):
-        text = json.dumps(value).replace('"$id"', json.dumps(self.message.get("id")))
-        self.write(text.encode() + b"\n")
+    def do_say(self, value):
+        self.do_line(json.dumps(value))
 
     def run(self, steps):
         for name, *given in steps:
@@ -86,9 +85,6 @@ class Server:
                 self.do_error(-32601, f"no {method}")
         self.run(self.script.get("at_end", []))
 
-    def do_say(self, value):
-        self.say(value)
-
     def do_sleep(self, seconds):
         time.sleep(seconds)
 
@@ -96,14 +92,14 @@ class Server:
         self.run(steps)
 
     def do_answer_that(self, value):
-        self.say({"jsonrpc": "2.0", "id": self.answer["id"], "result": value})
+        self.do_say({"jsonrpc": "2.0", "id": self.answer["id"], "result": value})
 
     def do_result(self, value):
-        self.say({"jsonrpc": "2.0", "id": "$id", "result": value})
+        self.do_say({"jsonrpc": "2.0", "id": "$id", "result": value})
 
     def do_error(self, code, text, data=None):
         error = {"code": code, "message": text, "data": data}
-        self.say({"jsonrpc": "2.0", "id": "$id", "error": error})
+        self.do_say({"jsonrpc": "2.0", "id": "$id", "error": error})
 
     def do_line(self, text):
         self.write(text.replace('"$id"', json.dumps(self.message.get("id"))).encode() + b"\n")
@@ -122,16 +118,14 @@ class Server:
     def do_big(self, length):
         self.do_result({"content": [{"type": "text", "text": "x" * length}]})
 
-    def do_read_until(self, method):
-        while (message := self.read()) is not None and message.get("method") != method:
-            pass
+    def do_read_until(self, method, wanted=None):
+        while (message := self.read()) is not None:
+            if message.get("method") == method and wanted in (None, message.get("id")):
+                break
         self.answer = message
 
     def do_read_answer(self, wanted):
-        while (message := self.read()) is not None:
-            if "method" not in message and message.get("id") == wanted:
-                break
-        self.answer = message
+        self.do_read_until(None, wanted)
 
     def do_echo_message(self):
         self.do_stderr(json.dumps(self.message))

@@ -78,15 +78,12 @@ def test_a_slightly_wrong_message_is_repaired(line):
     assert not decoding.noise
 
 
-def test_bytes_that_are_no_utf_8_are_replaced():
-    [message] = Decoding(3).take(b'{"jsonrpc":"2.0","id":3,"result":{"text":"caf\xe9"}}\n')
-    assert message["result"] == {"text": "caf\ufffd"}
-
-
-def test_a_lone_surrogate_is_replaced():
+def test_bytes_that_are_no_utf_8_and_lone_surrogates_are_replaced():
     decoding = Decoding(3)
-    [message] = decoding.take(b'{"jsonrpc":"2.0","id":3,"result":{"text":"\\ud83d"}}\n')
-    json.dumps(message["result"]["text"], ensure_ascii=False)
+    for text in (b"caf\xe9", b"\\ud83d"):
+        line = b'{"jsonrpc":"2.0","id":3,"result":{"text":"%b"}}\n' % text
+        [message] = decoding.take(line)
+        assert "\ufffd" in message["result"]["text"]
     assert not decoding.noise
 
 
@@ -96,72 +93,53 @@ def test_an_error_without_id_is_for_the_only_pending_call():
     assert Decoding(7, 8).take(error)[0]["id"] is None
 
 
-@pytest.mark.parametrize("text", [b"NaN", b"Infinity", b"[" * 200 + b"]" * 200])
-def test_an_answer_that_is_no_json_fails_the_call_that_it_names(text):
-    line = b'{"jsonrpc":"2.0","id":3,"result":{"value":' + text + b"}}\n"
-    decoding = Decoding(3)
-    [message] = decoding.take(line)
-    assert message["id"] == 3
-    assert "cannot be read" in message["error"]["message"]
-    assert Decoding(4).take(line) == []
+MANY = b"[]," * 500_001
+VALUES = "at most 1,000,000 values"
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("line", "why"),
     [
-        b'{"jsonrpc":"2.0","id":3,"result":[%b1]}',
-        b'{"id": 3, "result":[%b1]}',
-        b'{"result":[%b1], "jsonrpc": "2.0", "id" : 3 } ',
+        (b'{"jsonrpc":"2.0","id":3,"result":{"value":NaN}}', "cannot be read"),
+        (b'{"jsonrpc":"2.0","id":3,"result":{"value":Infinity}}', "cannot be read"),
+        (b'{"jsonrpc":"2.0","id":3,"result":' + b"[" * 200 + b"]" * 200 + b"}", "cannot be read"),
+        (b'{"jsonrpc":"2.0","id":3,"result":[' + MANY + b"1]}", VALUES),
+        (b'{"id": 3, "result":[' + MANY + b"1]}", VALUES),
+        (b'{"result":[' + MANY + b'1], "jsonrpc": "2.0", "id" : 3 } ', VALUES),
+        (b'{"jsonrpc":"2.0","id":3}', "neither a result nor an error"),
     ],
+    ids=range(7),
 )
-def test_an_answer_of_very_many_values_fails_its_call(answer):
-    decoding = Decoding(3, 4, max_line=2**24)
-    (answer,) = decoding.take(answer % (b"[]," * 500_001) + b"\n")
-    assert answer["id"] == 3
-    assert "at most 1,000,000 values" in answer["error"]["message"]
-
-
-def test_very_many_values_that_answer_no_call_are_noise():
-    decoding = Decoding(3, max_line=2**24)
-    for text in (b'{"method":"x","params":[%b1]}', b"[%b1]", b'{"id":5,"result":[%b1]}'):
-        assert decoding.take(text % (b"[]," * 500_001) + b"\n") == []
-    assert len(decoding.noise) == 3
-
-
-def test_an_answer_of_neither_kind_fails_its_call():
-    [message] = Decoding(3).take(b'{"jsonrpc":"2.0","id":3}\n')
-    assert "neither a result nor an error" in message["error"]["message"]
+def test_an_answer_that_is_none_fails_the_call_that_it_names_and_is_noise_for_others(line, why):
+    [message] = Decoding(3, max_line=2**24).take(line + b"\n")
+    assert message["id"] == 3
+    assert why in message["error"]["message"]
+    if b"result" in line:
+        assert Decoding(4, max_line=2**24).take(line + b"\n") == []
 
 
 @pytest.mark.parametrize(
     ("lines", "hint"),
-    [(b"{\n", "several lines"), (ANSWER + ANSWER + b"\n", "two messages in one line")],
+    [
+        (b"{\n", "several lines"),
+        (ANSWER + ANSWER + b"\n", "two messages in one line"),
+        (b'{"jsonrpc":"2.0","id":3,"method":"initialize","params":{}}\n', "docker run -t"),
+        (b'{"method":"x","params":[' + MANY + b"1]}\n", "1,000,000 values"),
+        (b"[" + MANY + b"1]\n", "1,000,000 values"),
+        (b"[" * 100_000 + b"\n", ""),
+    ],
+    ids=range(6),
 )
-def test_a_common_mistake_is_named(lines, hint):
-    decoding = Decoding(3)
-    assert decoding.take(lines) == []
+def test_a_common_mistake_is_noise_and_named(lines, hint):
+    decoding = Decoding(3, max_line=2**24)
+    assert decoding.take(lines + ANSWER + b"\n") == [json.loads(ANSWER)]
     assert hint in decoding.noise[0][1]
 
 
-def test_our_own_messages_that_come_back_are_noise_with_a_hint():
-    decoding = Decoding(1)
-    assert decoding.take(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n') == []
-    assert "docker run -t" in decoding.noise[0][1]
-
-
-def test_nesting_without_end_is_noise():
-    decoding = Decoding(3)
-    assert decoding.take(b"[" * 100_000 + b"\n" + ANSWER + b"\n") == [json.loads(ANSWER)]
-
-
-def test_a_line_that_is_too_long_is_reported_and_skipped():
+def test_a_line_that_is_too_long_is_skipped_and_the_last_line_needs_no_end():
     decoding = Decoding(3, max_line=1000)
     assert decoding.take(b'{"x":"' + b"y" * 2000 + b'"}\n' + ANSWER + b"\n") == [json.loads(ANSWER)]
     assert len(decoding.oversized) == 1
-
-
-def test_the_last_line_needs_no_end():
-    decoding = Decoding(3)
     assert decoding.take(ANSWER) == []
     assert decoding.reader.read(decoding.lines.feed_eof()) == [json.loads(ANSWER)]
     assert decoding.lines.closed

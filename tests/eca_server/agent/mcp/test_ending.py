@@ -1,85 +1,67 @@
-"""Ends of servers: no process is left, and pending calls fail."""
+"""Ends of servers, and their other output: no process is left, pending calls fail."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import subprocess
-import sys
 import time
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eca_protocol.guard import NAME
 from eca_server.agent.mcp import stdio
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import CLOSE_SECONDS
-from eca_server.agent.mcp.messages import TextContent
-from eca_server.agent.mcp.server_log import ServerLog
-from tests.eca_server.agent.mcp.scripted import child_of, is_gone, session_with
+from eca_server.agent.mcp.server_log import TAIL, ServerLog
+from tests.eca_server.agent.mcp.scripted import is_gone, pid_in, session_with
+from tests.eca_server.agent.mcp.web import call, text_of
+
+AFTER_STDIN = stdio.LADDER.after_stdin
+OUTPUTS = [["repeat", 3000, ["line", "x" * 100]], ["repeat", 2000, ["stderr", "y" * 100]]]
 
 
-def pid_of(log: ServerLog) -> int:
-    """Return the process id that the server's script has logged."""
-    words = next(line for line in log.last_lines(20).splitlines() if line.startswith("pid "))
-    return int(words.removeprefix("pid "))
-
-
-async def test_a_decent_server_leaves_when_its_input_ends():
+@pytest.mark.parametrize(
+    ("script", "least", "most"),
+    [
+        ({"at_end": [["stderr", "bye"]]}, 0, AFTER_STDIN),
+        ({"at_end": OUTPUTS}, 0, AFTER_STDIN),
+        ({"at_start": [["pid"]], "at_end": [["hang"]]}, 0.7, 1.3),
+        ({"at_start": [["pid"], ["ignore_term"]], "at_end": [["hang"]]}, 1.2, 2),
+    ],
+    ids=["decent", "flood", "deaf", "stubborn"],
+)
+async def test_a_server_ends_by_itself_or_is_terminated_or_killed(script, least, most):
     log = ServerLog("bad")
-    async with session_with({"at_start": [["pid"]], "at_end": [["stderr", "bye"]]}, log):
+    script = {**script, "at_start": [["pid"], ["child", 60, {}], *script.get("at_start", [])]}
+    async with session_with(script, log) as session:
+        await session.ping()
+        server, child = pid_in(log, "pid"), pid_in(log)
+        assert not await is_gone(child, within=0)
         started = time.monotonic()
-    assert time.monotonic() - started < stdio.LADDER.after_stdin
-    assert log.last_lines().endswith("bye")
-    assert await is_gone(pid_of(log))
-
-
-async def test_a_server_that_ignores_the_end_of_its_input_is_terminated():
-    log = ServerLog("bad")
-    async with session_with({"at_start": [["pid"]], "at_end": [["hang"]]}, log):
-        started = time.monotonic()
-    assert 0.7 < time.monotonic() - started < 1.3
-    assert await is_gone(pid_of(log))
-
-
-async def test_a_server_that_ignores_everything_is_killed_within_the_ladder():
-    log = ServerLog("bad")
-    script = {"at_start": [["pid"], ["ignore_term"]], "at_end": [["hang"]]}
-    async with session_with(script, log):
-        started = time.monotonic()
-    assert 1.2 < time.monotonic() - started < 2
-    assert await is_gone(pid_of(log))
-
-
-async def test_a_server_that_floods_while_it_ends_is_not_stuck_on_its_pipes():
-    script = {
-        "at_end": [["repeat", 3000, ["line", "x" * 100]], ["repeat", 2000, ["stderr", "y" * 100]]]
-    }
-    async with session_with(script):
-        started = time.monotonic()
-    assert time.monotonic() - started < stdio.LADDER.after_stdin
-
-
-async def test_a_grandchild_is_ended_with_the_server():
-    log = ServerLog("bad")
-    async with session_with({"at_start": [["child", 60, {}]]}, log):
-        assert not await is_gone(child_of(log), within=0)
-    assert await is_gone(child_of(log))
+    assert least <= time.monotonic() - started < most
+    assert await is_gone(server)
+    assert await is_gone(child)
+    if ["stderr", "bye"] in script["at_end"]:
+        assert log.last_lines().endswith("bye")
 
 
 async def test_a_crash_ends_pending_calls_with_the_signals_name_and_the_last_lines():
     script = {"on": {"tools/call": [["stderr", "assertion failed"], ["kill"]]}}
     async with session_with(script) as session:
         with pytest.raises(MCPError) as raised:
-            await session.call_tool("echo", {}, deadline=30)
+            await call(session)
         assert raised.value.kind == "closed"
         assert "SIGKILL" in raised.value.message
         assert "assertion failed" in raised.value.message
         await session.ended.wait()
         assert session.error is not None
         with pytest.raises(MCPError):
-            await session.call_tool("echo", {}, deadline=30)
+            await call(session)
 
 
 async def test_a_crash_is_seen_while_a_grandchild_holds_the_pipes():
@@ -88,93 +70,52 @@ async def test_a_crash_is_seen_while_a_grandchild_holds_the_pipes():
     try:
         async with session_with(script, log) as session:
             with trio.fail_after(5), pytest.raises(MCPError, match="exit code 4"):
-                await session.call_tool("echo", {}, deadline=30)
+                await call(session, deadline=30)
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(child_of(log), 9)
+            os.kill(pid_in(log), 9)
 
 
 async def test_a_server_that_closes_its_output_is_over():
-    script = {"on": {"tools/call": [["close_stdout"], ["hang"]]}}
-    async with session_with(script) as session:
+    async with session_with({"on": {"tools/call": [["close_stdout"], ["hang"]]}}) as session:
         with pytest.raises(MCPError, match="closed its output"):
-            await session.call_tool("echo", {}, deadline=30)
+            await call(session, deadline=30)
 
 
 async def test_a_server_that_closes_its_input_may_still_answer(tmp_path):
     answer = {"content": [{"type": "text", "text": "late"}]}
-    told = tmp_path / "told"
-    steps = [["close_stdin"], ["stderr", "deaf"], ["wait_for", str(told)], ["result", answer]]
+    sent = tmp_path / "sent"
+    steps = [["close_stdin"], ["stderr", "deaf"], ["wait_for", str(sent)], ["result", answer]]
     log = ServerLog("bad")
     script = {"on": {"tools/call": [*steps, ["hang"]]}}
     async with session_with(script, log) as session, trio.open_nursery() as nursery:
 
         @nursery.start_soon
-        async def tell_it_what_it_cannot_hear() -> None:
+        async def send_what_it_cannot_hear() -> None:
             while "deaf" not in log.last_lines():
                 await trio.sleep(0.01)
             session.roots_changed()
             await session.peer.transport.drain()
-            told.touch()
+            sent.touch()
 
-        result = await session.call_tool("echo", {}, deadline=10)
-        assert result.content == (TextContent(text="late"),)
+        assert text_of(await call(session, deadline=10)) == "late"
 
 
 async def test_a_server_that_does_not_read_is_abandoned(monkeypatch):
     monkeypatch.setattr(stdio, "_WRITE", 0.2)
-    script = {"on": {"notifications/initialized": [["hang"]]}}
-    async with session_with(script) as session:
+    async with session_with({"on": {"notifications/initialized": [["hang"]]}}) as session:
         with pytest.raises(MCPError, match="has not read its input"):
             await session.call_tool("echo", {"text": "x" * 2_000_000}, deadline=30)
 
 
-KILLED = """
-import os, signal, sys, trio
-from tests.eca_server.agent.mcp.scripted import session_with
-from eca_server.agent.mcp.messages import TextContent
-from eca_server.agent.mcp.server_log import ServerLog
-
-async def main():
-    log = ServerLog("bad")
-    script = {"at_start": [["pid"], ["ignore_term"], ["child", 60, {}]], "at_end": [["hang"]]}
-    async with session_with(script, log):
-        while "child" not in log.last_lines():  # what it says on stderr comes when it comes
-            await trio.sleep(0.01)
-        print(log.last_lines(), flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-trio.run(main)
-"""
-
-
-async def test_nothing_is_left_after_we_were_killed_ourselves():
-    ours = await trio.run_process(
-        [sys.executable, "-c", KILLED], capture_stdout=True, check=False, env={**os.environ}
-    )
-    assert ours.returncode == -9
-    words = dict(line.split() for line in ours.stdout.decode().splitlines())
-    assert await is_gone(int(words["pid"]))
-    assert await is_gone(int(words["child"]))
-
-
-async def test_the_watcher_leaves_with_the_server():
-    async with session_with():
-        assert len(watchers()) == 1
-    assert watchers() == []
-
-
 def watchers() -> list[str]:
     """The watchers that are children of this process."""
-    found = subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())],
-        capture_output=True,
-        check=False,
-    )
-    return [line for line in found.stdout.decode().splitlines() if NAME in line]
+    ps = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())]
+    shown = subprocess.run(ps, capture_output=True, check=False)
+    return [line for line in shown.stdout.decode().splitlines() if NAME in line]
 
 
-async def test_ten_servers_stop_at_once_within_a_second():
+async def test_ten_servers_stop_at_once_within_a_second_and_their_watcher_leaves():
     stop = trio.Event()
 
     async def one(*, task_status: trio.TaskStatus[None]) -> None:
@@ -185,12 +126,73 @@ async def test_ten_servers_stop_at_once_within_a_second():
     async with trio.open_nursery() as nursery:
         for _ in range(10):
             await nursery.start(one)
+        assert len(watchers()) == 1
         started = time.monotonic()
         stop.set()
     assert time.monotonic() - started < 1
+    assert watchers() == []
 
 
 async def test_the_ladder_leaves_time_for_the_rest_of_a_shutdown():
     ladder = stdio.LADDER
     in_all = ladder.after_stdin + ladder.after_term + ladder.after_kill
     assert in_all < CLOSE_SECONDS <= 1.8
+
+
+def test_the_last_lines_are_stored_with_the_end_of_an_incomplete_one():
+    log = ServerLog("s")
+    log.feed(b"one\r\ntwo\n\nthr")
+    log.feed(b"ee\nfour")
+    assert log.last_lines(3) == "two\nthree\nfour"
+    assert log.last_lines(3, length=6) == "...\nfour"
+    for _ in range(10):
+        log.feed(b"x" * TAIL)
+    log.feed(b"the end")
+    assert log.last_lines().endswith("the end")
+    assert len(log._rest) <= TAIL
+
+
+@given(st.lists(st.binary(max_size=200), max_size=30))
+def test_for_any_output_the_memory_is_bounded_and_the_last_lines_are_a_text(pieces):
+    log = ServerLog("s")
+    for piece in pieces:
+        log.feed(piece * 500)
+    assert log._size + len(log._rest) <= 2 * TAIL
+    assert isinstance(log.last_lines(), str)
+
+
+def test_a_flood_is_counted_and_left_out(caplog, monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
+    log = ServerLog("s")
+    log.feed(b"line\n" * 1000)
+    assert len(caplog.records) == 100
+    now = 101.0
+    log.feed(b"after\n")
+    messages = [record.getMessage() for record in caplog.records[-2:]]
+    assert messages == ["s: 900 lines were not logged", "s: after"]
+
+
+def test_a_cut_text_has_no_half_of_a_word_at_the_cut(caplog):
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
+    log = ServerLog("s")
+    log.feed(b"words " * 160 + b"my key is sk-" + b"0123456789" * 10 + b" of it\n")
+    assert "0123" not in caplog.records[-1].getMessage()
+    assert "0123" not in log.last_lines(length=60)
+    assert log.last_lines(length=60).endswith("... of it")
+
+
+def test_a_note_names_the_server_and_a_warning_is_given_once(caplog):
+    caplog.set_level(logging.DEBUG, "eca_server.agent.mcp")
+    log = ServerLog("s")
+    for _ in range(3):
+        log.warn_once("it prints")
+    log.note("a note", level=logging.DEBUG)
+    log.note("a note", level=logging.INFO)
+    records = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert records == [
+        (logging.WARNING, "s: it prints"),
+        (logging.DEBUG, "s: a note"),
+        (logging.INFO, "s: a note"),
+    ]

@@ -4,43 +4,36 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 import trio
 
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import TextContent
+from eca_server.agent.mcp.session import Session
+from tests.eca_server.agent.mcp import web
 from tests.eca_server.agent.mcp.scripted_server import DECENT, INFO
-from tests.eca_server.agent.mcp.web import (
-    Exchange,
-    WebServer,
-    fails_to_start,
-    session_at,
-    until_left,
-    web_server,
-)
 
 
 class OldServer:
     """A server of the older transport, with one stream."""
 
-    def __init__(self, server: WebServer) -> None:
+    def __init__(self, server: web.WebServer) -> None:
         self.server = server
-        self.stream: Exchange
+        self.url = f"{server.at.url}/sse"
+        self.stream: web.Exchange
         self.place = "/message?sessionId=1"
         self.silent = frozenset[str]()
         self.over = trio.Event()
         methods = [*DECENT, "notifications/initialized", "notifications/cancelled"]
         server.on = dict.fromkeys(methods, self.take) | {"GET": self.open}
 
-    async def open(self, exchange: Exchange) -> None:
+    async def open(self, exchange: web.Exchange) -> None:
         self.stream = exchange
         await exchange.begin_events()
         await exchange.event(self.place, event="endpoint")
         await self.over.wait()
 
-    async def take(self, exchange: Exchange) -> None:
+    async def take(self, exchange: web.Exchange) -> None:
         if exchange.request.path != "/message":
             await exchange.text(404, "<html>Cannot POST /sse</html>")
             return
@@ -54,23 +47,21 @@ class OldServer:
 
 @asynccontextmanager
 async def old_server() -> AsyncIterator[OldServer]:
-    async with web_server() as server:
+    async with web.web_server() as server:
         yield OldServer(server)
 
 
-async def text_of_a_call(session: Any) -> str:
-    result = await session.call_tool("echo", {}, deadline=5)
-    (part,) = result.content
-    assert isinstance(part, TextContent)
-    return part.text
+@asynccontextmanager
+async def old_session() -> AsyncIterator[tuple[OldServer, Session]]:
+    async with old_server() as old, web.session_at(old.url, transport="sse") as session:
+        yield old, session
 
 
 async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server():
     async with old_server() as old:
-        headers = {"X-Key": "k"}
-        async with session_at(f"{old.server.at.url}/sse", headers=headers) as session:
+        async with web.session_at(old.url, headers={"X-Key": "k"}) as session:
             assert session.era.revision == "2024-11-05"
-            assert await text_of_a_call(session) == "called"
+            assert web.text_of(await web.call(session)) == "called"
         first, *rest = old.server.seen
         assert (first.kind, first.request.path) == ("initialize", "/sse")
         assert rest[0].kind == "GET"
@@ -78,107 +69,80 @@ async def test_a_url_that_refuses_the_first_message_is_tried_as_an_older_server(
         assert {e.request.target for e in rest[1:]} == {"/message?sessionId=1"}
 
 
-async def test_a_configured_older_transport_is_used_at_once():
-    async with old_server() as old:
-        async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
-            assert await text_of_a_call(session) == "called"
+async def test_a_configured_transport_is_used_at_once_and_not_changed():
+    async with old_session() as (old, session):
+        assert web.text_of(await web.call(session)) == "called"
         assert old.server.kinds()[0] == "GET"
+        old.server.seen.clear()
+        assert "status 404" in (await web.fails_to_start(old.url, transport="http")).message
+        assert "GET" not in old.server.kinds()
 
 
-async def test_messages_are_not_sent_to_a_different_origin():
-    async with old_server() as old, web_server() as other:
+async def test_a_different_origin_is_not_used_and_a_url_of_neither_transport_gets_a_hint():
+    async with old_server() as old, web.web_server() as other:
         old.place = f"{other.at.url}/message"
-        error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse")
+        error = await web.fails_to_start(old.url, transport="sse")
         assert other.seen == []
-    assert "different origin" in error.message
-
-
-async def test_a_url_of_neither_transport_fails_with_its_answer_and_a_hint():
-    async with web_server() as server:
-        server.on["initialize"] = lambda e: e.text(404, "<p>Not here")
-        error = await fails_to_start(server.url)
+        assert "different origin" in error.message
+        other.on["initialize"] = lambda e: e.text(404, "<p>Not here")
+        error = await web.fails_to_start(other.url)
     assert error.kind == "start"
     assert "status 404: Not here" in error.message
     assert "/mcp or /sse" in error.message
 
 
-async def test_a_configured_transport_is_not_changed():
-    async with old_server() as old:
-        error = await fails_to_start(f"{old.server.at.url}/sse", transport="http")
-        assert "GET" not in old.server.kinds()
-    assert "status 404" in error.message
-
-
 async def test_the_end_of_the_stream_ends_the_session_and_pending_calls():
-    async with old_server() as old:
+    async with old_session() as (old, session), trio.open_nursery() as nursery:
         old.silent = frozenset({"tools/call"})
-        async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
 
-            async def ends() -> None:
-                await old.server.has_seen("tools/call")
-                old.over.set()
+        @nursery.start_soon
+        async def end() -> None:
+            await old.server.has_seen("tools/call")
+            old.over.set()
 
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(ends)
-                with pytest.raises(MCPError) as raised:
-                    await text_of_a_call(session)
-            assert raised.value.kind == "closed"
-            assert "stream has ended" in raised.value.message
-
-
-async def test_a_message_that_is_not_taken_fails_its_request_alone():
-    async with (
-        old_server() as old,
-        session_at(f"{old.server.at.url}/sse", transport="sse") as session,
-    ):
-        old.server.on["tools/call"] = lambda e: e.text(500, "no room")
-        assert "status 500: no room" in await text_of_a_call(session)
-        old.server.on["tools/call"] = old.take
-        assert await text_of_a_call(session) == "called"
-
-
-async def test_a_lost_call_fails_alone_and_is_not_repeated():
-    async with (
-        old_server() as old,
-        session_at(f"{old.server.at.url}/sse", transport="sse") as session,
-    ):
-        old.server.on["tools/call"] = lambda e: e.responder.reset()
-        assert "may have run" in await text_of_a_call(session)
-        assert len(old.server.of("tools/call")) == 1
-        old.server.on["tools/call"] = old.take
-        assert await text_of_a_call(session) == "called"
-
-
-async def test_a_call_that_is_stopped_is_cancelled():
-    async with old_server() as old:
-        old.silent = frozenset({"tools/call"})
-        async with session_at(f"{old.server.at.url}/sse", transport="sse") as session:
-            with trio.CancelScope() as scope:
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(text_of_a_call, session)
-                    (asked,) = await old.server.has_seen("tools/call")
-                    scope.cancel()
-            (told,) = await old.server.has_seen("notifications/cancelled")
-    assert told.message["params"]["requestId"] == asked.message["id"]
+        with pytest.raises(MCPError) as raised:
+            await web.call(session)
+        assert raised.value.kind == "closed"
+        assert "stream has ended" in raised.value.message
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("answer", "words"),
     [
-        (lambda e: e.text(401), "login"),
-        (lambda e: e.text(200, "<p>hello", content_type="text/html"), "start"),
-        (lambda e: e.responder.reset(), "start"),
+        (lambda e: e.text(500, "no room"), "status 500: no room"),
+        (lambda e: e.responder.reset(), "may have run"),
     ],
 )
-async def test_a_stream_that_does_not_start_fails_with_the_reason(answer: Any, kind: str):
-    async with web_server() as server:
-        server.on["GET"] = answer
-        error = await fails_to_start(server.url, transport="sse")
-    assert error.kind == kind
+async def test_a_lost_call_fails_alone_and_is_not_repeated(answer, words):
+    async with old_session() as (old, session):
+        old.server.on["tools/call"] = answer
+        assert words in web.text_of(await web.call(session))
+        assert len(old.server.of("tools/call")) == 1
+        old.server.on["tools/call"] = old.take
+        assert web.text_of(await web.call(session)) == "called"
 
 
-async def test_a_server_that_never_accepts_a_message_is_abandoned():
+async def test_a_call_that_is_stopped_is_cancelled():
+    async with old_session() as (old, session):
+        old.silent = frozenset({"tools/call"})
+        asked = await web.stop_a_call(old.server, session)
+        (cancelled,) = await old.server.has_seen("notifications/cancelled")
+    assert cancelled.message["params"]["requestId"] == asked.message["id"]
+
+
+@pytest.mark.parametrize(
+    ("what", "answer", "kind"),
+    [
+        ("GET", lambda e: e.text(401), "login"),
+        ("GET", lambda e: e.text(200, "<p>hello", content_type="text/html"), "start"),
+        ("GET", lambda e: e.responder.reset(), "start"),
+        ("initialize", web.until_left, "timeout"),
+    ],
+)
+async def test_a_stream_that_does_not_start_fails_with_the_reason(what, answer, kind):
     async with old_server() as old:
-        old.server.on["initialize"] = until_left
-        error = await fails_to_start(f"{old.server.at.url}/sse", transport="sse", start_seconds=0.2)
-    assert error.kind == "timeout"
+        old.server.on[what] = answer
+        error = await web.fails_to_start(
+            old.url, transport="sse", start_seconds=0.2 if kind == "timeout" else 5
+        )
+    assert error.kind == kind

@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp import readers
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.media import decode_base64, image_type
-from eca_server.agent.mcp.messages import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    TextContent,
-)
 from eca_server.agent.mcp.methods import TABLE
 from eca_server.agent.mcp.readers import read_initialized, read_tool, read_tool_result
 
@@ -28,26 +22,24 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\x00\xff\xfe" * 5
 ENCODED = base64.b64encode(PNG).decode()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        ENCODED,
-        ENCODED.rstrip("="),
-        base64.urlsafe_b64encode(PNG).decode(),
-        f"data:image/png;base64,{ENCODED}",
-        "\n".join(ENCODED[n : n + 8] for n in range(0, len(ENCODED), 8)),
-    ],
-)
-def test_pictures_are_read_however_their_base64_is_spelled(text):
-    block = {"type": "image", "data": text, "mimeType": "image/jpeg"}
-    [image] = read_tool_result({"content": [block]}).content
-    assert image == ImageContent(data=PNG, mime_type="image/png")
+SPELLINGS = [
+    ENCODED,
+    ENCODED.rstrip("="),
+    base64.urlsafe_b64encode(PNG).decode(),
+    f"data:image/png;base64,{ENCODED}",
+    "\n".join(ENCODED[n : n + 8] for n in range(0, len(ENCODED), 8)),
+]
+INVALID = ["", "*no base64*", "a", None, 3, "data:image/png;base64,"]
 
 
-@pytest.mark.parametrize("data", ["", "*no base64*", "a", None, 3, "data:image/png;base64,"])
-def test_an_invalid_picture_is_a_note(data):
-    [note] = read_tool_result({"content": [{"type": "image", "data": data}]}).content
-    assert note == TextContent(text="(image that could not be read)")
+def test_pictures_are_read_however_their_base64_is_spelled_and_invalid_ones_are_notes():
+    blocks = [
+        {"type": "image", "data": text, "mimeType": "image/jpeg"} for text in SPELLINGS + INVALID
+    ]
+    content = read_tool_result({"content": blocks}).content
+    picture = m.ImageContent(data=PNG, mime_type="image/png")
+    note = m.TextContent(text="(image that could not be read)")
+    assert content == (picture,) * len(SPELLINGS) + (note,) * len(INVALID)
 
 
 @given(st.binary(min_size=1))
@@ -56,33 +48,42 @@ def test_every_base64_gives_its_bytes(data):
     assert decode_base64(base64.urlsafe_b64encode(data).decode().rstrip("=")) == data
 
 
-@pytest.mark.parametrize(
-    ("start", "found"),
-    [
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF\x00\x00\x00\x00WEBP", "image/webp"),
-        (b"RIFF\x00\x00\x00\x00WAVE", None),
-        (b"<svg", None),
-    ],
-)
-def test_pictures_are_detected_by_their_first_bytes(start, found):
-    assert image_type(start) == found
+def test_pictures_are_detected_by_their_first_bytes():
+    assert image_type(b"\xff\xd8\xff\xe0") == "image/jpeg"
+    assert image_type(b"GIF89a") == "image/gif"
+    assert image_type(b"RIFF\0\0\0\0WEBP") == "image/webp"
+    assert image_type(b"RIFF\0\0\0\0WAVE") is image_type(b"<svg") is None
+
+
+def resource(**members):
+    contents = m.ResourceContents(**members)
+    return m.EmbeddedResource(contents=contents)
+
+
+EMBEDDED = {"uri": "a", "text": "t", "mimeType": "text/x"}
 
 
 @pytest.mark.parametrize(
     ("block", "content"),
     [
-        ({"type": "text", "text": "a"}, TextContent(text="a")),
-        ({"type": "text", "text": {"a": 1}}, TextContent(text='{"a":1}')),
-        ("bare", TextContent(text="bare")),
-        ({"type": "hologram", "x": 1}, TextContent(text='{"type":"hologram","x":1}')),
-        ({"type": ["image"]}, TextContent(text='{"type":["image"]}')),
-        ({"type": "resource"}, TextContent(text='{"type":"resource"}')),
-        ({"type": "audio", "data": "AAE="}, AudioContent(data=b"\x00\x01", mime_type="audio/wav")),
+        ({"type": "text", "text": "a"}, m.TextContent(text="a")),
+        ({"type": "text", "text": {"a": 1}}, m.TextContent(text='{"a":1}')),
+        ("bare", m.TextContent(text="bare")),
+        ({"type": "hologram", "x": 1}, m.TextContent(text='{"type":"hologram","x":1}')),
+        ({"type": ["image"]}, m.TextContent(text='{"type":["image"]}')),
+        ({"type": "resource"}, m.TextContent(text='{"type":"resource"}')),
         (
-            {"type": "resource_link", "uri": "file:///a", "name": "a"},
-            ResourceLink(uri="file:///a", name="a"),
+            {"type": "audio", "data": "AAE="},
+            m.AudioContent(data=b"\x00\x01", mime_type="audio/wav"),
+        ),
+        ({"type": "resource_link", "uri": "x:a", "name": "a"}, m.ResourceLink(uri="x:a", name="a")),
+        (
+            {"type": "resource", "resource": EMBEDDED},
+            resource(uri="a", text="t", mime_type="text/x"),
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "b", "blob": "AAE="}},
+            resource(uri="b", blob=b"\x00\x01"),
         ),
     ],
 )
@@ -91,47 +92,25 @@ def test_content_of_every_kind(block, content):
     assert read_tool_result({"content": block}).content == (content,)
 
 
-def test_an_embedded_resource_is_a_text_or_bytes():
-    blocks = [
-        {"type": "resource", "resource": {"uri": "a", "text": "t", "mimeType": "text/x"}},
-        {"type": "resource", "resource": {"uri": "b", "blob": "AAE="}},
-    ]
-    text, blob = read_tool_result({"content": blocks}).content
-    assert isinstance(text, EmbeddedResource)
-    assert isinstance(blob, EmbeddedResource)
-    assert (text.contents.text, text.contents.mime_type) == ("t", "text/x")
-    assert (blob.contents.text, blob.contents.blob) == (None, b"\x00\x01")
-
-
 def test_a_structured_result_needs_no_content_and_keeps_its_keys():
     result = read_tool_result({"structuredContent": {"snake_key": None, "camelKey": 1}})
     assert result.structured == {"snake_key": None, "camelKey": 1}
-    assert result.content == ()
-    assert not result.is_error
+    assert (result.content, result.is_error) == ((), False)
 
 
-@pytest.mark.parametrize("raw", [{}, None, 3, {"task": {"taskId": "1"}}, []])
-def test_a_result_of_an_unknown_shape_is_an_error_with_its_json(raw):
-    result = read_tool_result(raw)
-    assert result.is_error
-    assert isinstance(result.content[0], TextContent)
-
-
-@pytest.mark.parametrize("flag", [None, "true", 1, False])
-def test_only_true_is_an_error(flag):
-    assert not read_tool_result({"content": [], "isError": flag}).is_error
-    assert read_tool_result({"content": [], "isError": True}).is_error
+def test_only_true_and_a_result_of_an_unknown_shape_are_errors():
+    for flag in (None, "true", 1, False, True):
+        assert read_tool_result({"content": [], "isError": flag}).is_error is (flag is True)
+    for raw in ({}, None, 3, {"task": {"taskId": "1"}}, []):
+        result = read_tool_result(raw)
+        assert result.is_error
+        assert isinstance(result.content[0], m.TextContent)
 
 
 def test_a_tools_schema_and_hints_are_unchanged():
     schema = {"type": "object", "properties": {"a_b": {"x-y": 1}}, "$defs": {}}
-    tool = read_tool(
-        {
-            "name": "t",
-            "inputSchema": schema,
-            "annotations": {"readOnlyHint": True, "destructiveHint": "no", "title": "T"},
-        }
-    )
+    annotations = {"readOnlyHint": True, "destructiveHint": "no", "title": "T"}
+    tool = read_tool({"name": "t", "inputSchema": schema, "annotations": annotations})
     assert tool.input_schema == schema
     assert (tool.hints.read_only, tool.hints.destructive) == (True, None)
     assert tool.title == "T"
@@ -183,13 +162,8 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
     template = readers.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
     link = {**told, "type": "resource_link", "uri": "x://y"}
     [linked] = read_tool_result({"content": [link]}).content
-    server = read_initialized(
-        {
-            "protocolVersion": "2025-11-25",
-            "instructions": NAME,
-            "serverInfo": {**told, "version": NAME},
-        }
-    )
+    info = {"instructions": NAME, "serverInfo": {**told, "version": NAME}}
+    server = read_initialized({"protocolVersion": "2025-11-25", **info})
     assert tool.wire_name == prompt.wire_name == prompt.arguments[0].wire_name == NAME
     for found in (tool, prompt, resource, template, linked, server):
         values = attrs.asdict(found, filter=lambda field, _: field.name != "wire_name")
@@ -226,54 +200,23 @@ def test_visible_characters_stay(name, text):
 
 
 KEYS = [
-    "tools",
-    "name",
-    "inputSchema",
-    "content",
-    "type",
-    "text",
-    "data",
-    "resource",
-    "uri",
-    "nextCursor",
-    "prompts",
-    "arguments",
-    "messages",
-    "role",
-    "resources",
-    "resourceTemplates",
-    "uriTemplate",
-    "contents",
-    "blob",
-    "protocolVersion",
-    "supportedVersions",
-    "capabilities",
-    "serverInfo",
-    "instructions",
-    "_meta",
-    "progressToken",
-    "progress",
-    "total",
-    "message",
-    "level",
-    "annotations",
-    "execution",
+    *("tools", "name", "inputSchema", "content", "type", "text", "data", "resource", "uri"),
+    *("nextCursor", "prompts", "arguments", "messages", "role", "resources", "resourceTemplates"),
+    *("uriTemplate", "contents", "blob", "protocolVersion", "supportedVersions", "capabilities"),
+    *("serverInfo", "instructions", "_meta", "progressToken", "progress", "total", "message"),
+    *("level", "annotations", "execution"),
 ]
-
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6)
+)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=6),
+    LEAVES,
     lambda inner: (
         st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)
     ),
     max_leaves=15,
 )
-READERS = [
-    reader for method in TABLE for reader in (method.params, method.result) if reader is not None
-]
+READERS = [each for method in TABLE for each in (method.params, method.result) if each is not None]
 
 
 @given(st.sampled_from(READERS), JSON)

@@ -1,33 +1,25 @@
-"""Sessions with servers that people run: `everything` and filesystem of npm, time and git of PyPI.
-
-What one built on the official SDK does over HTTP is in `test_official_server.py`.
-"""
+"""Sessions with servers that people run: `everything` and filesystem of npm, time of PyPI."""
 
 from __future__ import annotations
 
-import shutil
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 import trio
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
+from eca_server.agent.mcp import messages as m
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    EmbeddedResource,
-    ImageContent,
-    Progress,
-    ResourceLink,
-    TextContent,
-)
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
 from tests.eca_server.agent.mcp.scripted import talking_to
+from tests.eca_server.agent.mcp.web import session_at, text_of
 from tests.node import node, node_modules
 
 SECONDS = 20.0
@@ -46,9 +38,8 @@ def of_pypi(module: str, revision: str = "auto") -> ServerSettings:
 async def call(session: Session, name: str, **arguments: object) -> str:
     """The text of a result."""
     result = await session.call_tool(name, arguments, deadline=SECONDS)
-    texts = [part.text for part in result.content if isinstance(part, TextContent)]
-    assert not result.is_error, texts
-    return "\n".join(texts)
+    assert not result.is_error, result
+    return text_of(result)
 
 
 async def refusal(session: Session, name: str, **arguments: object) -> str:
@@ -58,7 +49,7 @@ async def refusal(session: Session, name: str, **arguments: object) -> str:
     return str(result.content)
 
 
-async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
+async def test_everything_offers_all_kinds_of_things(tmp_path):
     roots, _ = parse_roots([WorkspaceFolder(name="here", uri=uri_of(tmp_path))])
     log = ServerLog("everything")
     async with talking_to(of_npm("everything", "stdio"), log, lambda: roots) as session:
@@ -66,69 +57,79 @@ async def test_everything_offers_all_kinds_of_things(tmp_path: Path):
         tools = {tool.name for tool in await session.list_tools()}
         assert {"echo", "get-roots-list", "get-tiny-image"} <= tools
         assert "simulate-research-query" not in tools  # it runs as a task only
-        await _every_content_arrives(session)
-        await _check_progress_and_cancellation(session)
-        await _prompts_are_given_with_their_arguments(session)
-        await _resources_are_read(session)
+        await _use(session)
         assert uri_of(tmp_path) in await call(session, "get-roots-list")
     assert "Starting default" in log.last_lines()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "mcp"), ("sse", "sse")])
+async def test_everything_is_offered_over_http(transport, path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = of_npm("everything", transport)
+    command = [settings.command or "", *settings.args]
+    environment = {**os.environ, "PORT": str(port)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while str(port) not in process.stderr.readline():
+            assert process.poll() is None
+        try:
+            async with session_at(f"http://127.0.0.1:{port}/{path}") as session:
+                await _use(session)
+        finally:
+            process.kill()
+
+
+async def _use(session: Session) -> None:
+    await _every_content_arrives(session)
+    await _check_progress_and_cancellation(session)
+    await _prompts_and_resources_are_given(session)
 
 
 async def _every_content_arrives(session: Session) -> None:
     assert await call(session, "echo", message="h\xe9 \U0001f642") == "Echo: h\xe9 \U0001f642"
     image = await session.call_tool("get-tiny-image", {}, deadline=SECONDS)
-    (picture,) = [part for part in image.content if isinstance(part, ImageContent)]
-    assert picture.mime_type == "image/png"
-    assert picture.data.startswith(b"\x89PNG")
-    weather = await session.call_tool(
-        "get-structured-content", {"location": "Chicago"}, deadline=SECONDS
-    )
+    (picture,) = [part for part in image.content if isinstance(part, m.ImageContent)]
+    assert (picture.mime_type, picture.data[:4]) == ("image/png", b"\x89PNG")
+    where = {"location": "Chicago"}
+    weather = await session.call_tool("get-structured-content", where, deadline=SECONDS)
     assert isinstance(weather.structured, Mapping)
     assert weather.structured["conditions"]
     links = await session.call_tool("get-resource-links", {"count": 2}, deadline=SECONDS)
-    uris = [part.uri for part in links.content if isinstance(part, ResourceLink)]
-    assert len(uris) == 2
+    assert [type(part) for part in links.content].count(m.ResourceLink) == 2
     asked_for = {"resourceType": "Text", "resourceId": 1}
     embedded = await session.call_tool("get-resource-reference", asked_for, deadline=SECONDS)
-    assert [type(part) for part in embedded.content].count(EmbeddedResource) == 1
+    assert [type(part) for part in embedded.content].count(m.EmbeddedResource) == 1
     assert "not found" in await refusal(session, "no-such-tool")
 
 
 async def _check_progress_and_cancellation(session: Session) -> None:
-    feed: list[Progress] = []
-    short = {"duration": 0.1, "steps": 2}
-    await session.call_tool(
-        "trigger-long-running-operation", short, deadline=SECONDS, on_progress=feed.append
-    )
-    assert (feed[0].progress, feed[0].total) == (1, 2)
+    feed: list[m.Progress] = []
     with trio.CancelScope() as scope:
-        await session.call_tool(
-            "trigger-long-running-operation",
-            short,
-            deadline=SECONDS,
-            on_progress=lambda _: scope.cancel(),
-        )
+        for on_progress in (feed.append, lambda _: scope.cancel()):
+            await session.call_tool(
+                "trigger-long-running-operation",
+                {"duration": 0.1, "steps": 2},
+                deadline=SECONDS,
+                on_progress=on_progress,
+            )
+    assert (feed[0].progress, feed[0].total) == (1, 2)
     assert scope.cancelled_caught
 
 
-async def _prompts_are_given_with_their_arguments(session: Session) -> None:
+async def _prompts_and_resources_are_given(session: Session) -> None:
     prompts = {prompt.name: prompt for prompt in await session.list_prompts()}
-    assert [(a.name, a.required) for a in prompts["args-prompt"].arguments] == [
-        ("city", True),
-        ("state", False),
-    ]
-    (said,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
-    assert isinstance(said.content, TextContent)
-    assert "Ghent" in said.content.text
+    arguments = [(each.name, each.required) for each in prompts["args-prompt"].arguments]
+    assert arguments == [("city", True), ("state", False)]
+    (message,) = (await session.get_prompt("args-prompt", {"city": "Ghent"})).messages
+    assert isinstance(message.content, m.TextContent)
+    assert "Ghent" in message.content.text
     with pytest.raises(MCPError, match="city") as raised:
         await session.get_prompt("args-prompt", {})
     assert raised.value.kind == "refused"
-
-
-async def _resources_are_read(session: Session) -> None:
-    resources = {resource.uri for resource in await session.list_resources()}
     features = "demo://resource/static/document/features.md"
-    assert features in resources
+    assert features in {resource.uri for resource in await session.list_resources()}
     (contents,) = await session.read_resource(features)
     assert contents.text is not None
     assert contents.text.startswith("#")
@@ -141,7 +142,7 @@ async def _resources_are_read(session: Session) -> None:
 
 
 @pytest.mark.long
-async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tmp_path: Path):
+async def test_filesystem_works_inside_our_roots_whatever_it_was_started_with(tmp_path):
     root, other = tmp_path / "a root", tmp_path / "other"
     root.mkdir()
     other.mkdir()
@@ -175,17 +176,3 @@ async def test_a_time_server_works_without_a_handshake():
         nowhere = {**asked, "target_timezone": "Nowhere"}
         assert "Nowhere" in await refusal(session, "convert_time", **nowhere)
         assert "no_such_tool" in await refusal(session, "no_such_tool")
-
-
-async def test_git_reads_and_changes_a_repository_after_a_handshake(tmp_path: Path):
-    git = shutil.which("git")
-    assert git is not None
-    subprocess.run([git, "init", "-q", tmp_path], check=True)
-    (tmp_path / "a.txt").write_text("a\n")
-    path = str(tmp_path)
-    async with talking_to(of_pypi("mcp_server_git")) as session:
-        assert session.era.revision == "2025-11-25"
-        assert len(await session.list_tools()) >= 12
-        assert "a.txt" in await call(session, "git_status", repo_path=path)
-        await call(session, "git_add", repo_path=path, files=["a.txt"])
-        assert "+a" in await call(session, "git_diff_staged", repo_path=path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from typing import Any
 
@@ -16,124 +17,107 @@ from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
 from eca_server.agent.mcp import session as session_module
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import Progress, TextContent, ToolResult
+from eca_server.agent.mcp.keep_alive import PING_SECONDS, RETRY_SECONDS, keep_alive
+from eca_server.agent.mcp.messages import Progress
 from eca_server.agent.mcp.server_log import ServerLog
-from eca_server.agent.mcp.stdio import StdioTransport
-from tests.eca_server.agent.mcp.scripted import scripted, session_with, talking_to
+from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
+from tests.eca_server.agent.mcp.scripted import (
+    scripted,
+    session_with,
+    stateless_session,
+    talking_to,
+)
 from tests.eca_server.agent.mcp.scripted_server import INFO
-from tests.eca_server.agent.mcp.web import text_of
+from tests.eca_server.agent.mcp.web import call, serving, text_of
 
+MOST_BYTES = 8192
+"""Bytes of a server that may be dealt with in one step of the loop."""
 OK = {"content": [{"type": "text", "text": "ok"}]}
-ASKED = {"jsonrpc": "2.0", "id": 1}
+DONE = ["result", OK]
 
 
-def on_call(*steps: Any) -> dict[str, Any]:
-    return {"on": {"tools/call": [*steps]}}
+def on_call(*steps: Any, **others: Any) -> dict[str, Any]:
+    return {"on": {"tools/call": [*steps], **others}}
 
 
-async def call(session: Any, **options: Any) -> ToolResult:
-    given = {"deadline": 20, **options}
-    result: ToolResult = await session.call_tool("echo", {"a key": 1}, **given)
-    return result
+def notification(name: str, **params: Any) -> list[Any]:
+    """Return the step that writes a notification."""
+    return ["say", {"jsonrpc": "2.0", "method": f"notifications/{name}", "params": params}]
+
+
+def request(request_id: Any, method: str) -> list[Any]:
+    """Return the steps of a request to us whose answer is logged."""
+    asked = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {}}
+    return [["say", asked], ["read_answer", request_id], ["echo_answer"]]
+
+
+def logged(log: ServerLog) -> list[Any]:
+    """Return the messages that a server has logged."""
+    return [json.loads(line) for line in log.last_lines(20, 20_000).splitlines()]
 
 
 async def test_a_call_carries_its_arguments_untouched_and_a_token():
     log = ServerLog("bad")
-    async with session_with(on_call(["echo_message"], ["result", OK]), log) as session:
+    async with session_with(on_call(["echo_message"], DONE), log) as session:
         assert text_of(await call(session)) == "ok"
-    params = json.loads(log.last_lines())["params"]
-    assert params["name"] == "echo"
-    assert params["arguments"] == {"a key": 1}
-    assert isinstance(params["_meta"]["progressToken"], int)
-
-
-async def test_a_lone_surrogate_in_an_argument_is_replaced():
-    log = ServerLog("bad")
-    async with session_with(on_call(["echo_message"], ["result", OK]), log) as session:
         await session.call_tool("echo", {"text": "\ud83d"}, deadline=20)
-    assert json.loads(log.last_lines())["params"]["arguments"] == {"text": "\ufffd"}
-
-
-async def test_arguments_that_are_not_json_are_refused_and_the_session_continues():
-    async with session_with() as session:
         with pytest.raises(MCPError) as raised:
             await session.call_tool("echo", {"value": math.nan}, deadline=20)
         assert raised.value.kind == "refused"
-        assert text_of(await call(session)) == "called"
-
-
-async def test_an_error_is_a_result_that_the_model_reads():
-    async with session_with(on_call(["error", -32602, "unknown tool: echo"])) as session:
-        result = await call(session)
-    assert result.is_error
-    assert text_of(result) == "unknown tool: echo"
-
-
-async def test_lines_that_are_no_messages_are_passed_over():
-    steps = (["line", "tool says hello"], ["line", '{"level":30}'], ["raw", "caf\xe9\r\n\n"])
-    async with session_with(on_call(*steps, ["result", OK])) as session:
         assert text_of(await call(session)) == "ok"
+    first, second, _ = (message["params"] for message in logged(log))
+    assert (first["name"], first["arguments"]) == ("echo", {"a key": 1})
+    assert isinstance(first["_meta"]["progressToken"], int)
+    assert second["arguments"] == {"text": "\ufffd"}
 
 
-async def test_noise_is_never_answered():
-    log = ServerLog("bad")
-    steps = (["line", "{broken"], ["line", "[1]"], ["line", "7"], ["result", OK])
-    script = {"on": {"tools/call": [*steps], "ping": [["echo_message"], ["result", {}]]}}
-    async with session_with(script, log) as session:
-        await call(session)
-        await session.ping()
-    assert json.loads(log.last_lines())["method"] == "ping"
+def answer(**members: Any) -> list[Any]:
+    return ["say", {"jsonrpc": "2.0", "id": "$id", **members}]
 
 
-async def test_answers_to_unknown_requests_and_second_answers_are_dropped():
-    stray = {"jsonrpc": "2.0", "id": 999, "result": {}}
-    steps = (["say", stray], ["result", OK], ["result", OK], ["error", 1, "again"])
-    async with session_with(on_call(*steps)) as session:
-        assert text_of(await call(session)) == "ok"
-        assert text_of(await call(session)) == "ok"
-
-
-async def test_an_id_that_changed_its_type_is_still_ours():
-    line = '{"jsonrpc":"2.0","id":"%s","result":{"content":"ok"}}'
-    async with session_with(on_call(["line", line % 2])) as session:
-        assert text_of(await call(session)) == "ok"
+FAILURE = {"code": 1, "message": "not fine"}
+NOISE = [["line", "hello"], ["line", '{"level":30}'], ["raw", "caf\xe9\r\n\n"]]
+NOISE += [["line", "{broken"], ["line", "[1]"], ["line", "7"]]
+STRAY = answer(result={}, id=999)
+FLOOD = ["repeat", 5000, notification("message", data="x")]
+UNKNOWN_FLOOD = ["repeat", 5000, notification("unheard/of")]
+NAN = ["line", '{"jsonrpc":"2.0","id":"$id","result":{"content":[NaN]}}']
 
 
 @pytest.mark.parametrize(
-    ("error", "text"), [(None, "fine"), ({"code": 1, "message": "not fine"}, "not fine")]
+    ("steps", "text", "is_error"),
+    [
+        ([["error", -32602, "unknown tool: echo"]], "unknown tool: echo", True),
+        ([*NOISE, DONE], "ok", False),
+        ([STRAY, DONE, DONE, ["error", 1, "again"]], "ok", False),
+        ([["line", '{"jsonrpc":"2.0","id":"2","result":{"content":"ok"}}']], "ok", False),
+        ([answer(result=OK, error=None)], "ok", False),
+        ([answer(result=OK, error=FAILURE)], "not fine", True),
+        ([answer(id=None, error=FAILURE)], "not fine", True),
+        ([NAN], "cannot be read", True),
+        ([notification("cancelled", requestId=99, reason="none"), DONE], "ok", False),
+        ([FLOOD, UNKNOWN_FLOOD, DONE], "ok", False),
+        ([["repeat", 20_000, ["stderr", "x" * 200]], DONE], "ok", False),
+    ],
 )
-async def test_an_error_beside_a_result_counts_unless_it_is_null(error, text):
-    result = {"content": [{"type": "text", "text": "fine"}]}
-    answer = {"jsonrpc": "2.0", "id": "$id", "result": result, "error": error}
-    async with session_with({"on": {"tools/call": [["say", answer]]}}) as session:
-        result = await session.call_tool("echo", {}, deadline=5)
-    assert result.content == (TextContent(text=text),)
-    assert result.is_error == bool(error)
-
-
-async def test_an_error_without_an_id_fails_the_only_call():
-    steps = ["say", {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "what?"}}]
-    async with session_with(on_call(steps)) as session:
-        assert text_of(await call(session)) == "what?"
-
-
-async def test_an_answer_that_is_no_json_fails_its_call_alone():
-    steps = (["line", '{"jsonrpc":"2.0","id":"$id","result":{"content":[NaN]}}'],)
-    async with session_with(on_call(*steps)) as session:
-        result = await call(session)
-        assert result.is_error
-        assert "cannot be read" in text_of(result)
+async def test_odd_answers_of_a_call_and_what_is_around_them(steps, text, is_error):
+    log = ServerLog("bad")
+    script = on_call(*steps, ping=[["echo_message"], ["result", {}]])
+    async with session_with(script, log) as session:
+        result = await call(session, deadline=20)
+        assert text in text_of(result)
+        assert result.is_error is is_error
         await session.ping()
+        assert await session.list_tools()
+    if ["line", "{broken"] in steps:  # noise is never answered
+        assert [message["method"] for message in logged(log)] == ["ping"]
 
 
-async def test_a_result_of_ten_megabytes_comes_whole_and_soon():
+async def test_a_long_message_comes_whole_and_soon_and_fails_its_call_beyond_the_limit(monkeypatch):
     started = time.monotonic()
     async with session_with(on_call(["big", 10_000_000])) as session:
-        assert len(text_of(await call(session))) == 10_000_000
+        assert len(text_of(await call(session, deadline=20))) == 10_000_000
     assert time.monotonic() - started < 5
-
-
-async def test_a_message_that_is_too_long_fails_pending_calls_only(monkeypatch):
     short = Framing(decoder=lambda: LineDecoder(max_line=50_000), encode=encode_line)
     monkeypatch.setattr(StdioTransport, "framing", short)
     async with session_with(on_call(["big", 100_000])) as session:
@@ -143,20 +127,24 @@ async def test_a_message_that_is_too_long_fails_pending_calls_only(monkeypatch):
         assert await session.list_tools()
 
 
-async def test_a_flood_on_the_error_output_blocks_nothing():
-    flood = ["repeat", 20_000, ["stderr", "x" * 200]]
-    log = ServerLog("bad")
-    async with session_with(on_call(flood, ["result", OK]), log) as session:
-        assert text_of(await call(session)) == "ok"
-    assert set(log.last_lines(1)) == {"x"}  # the end of the session may cut the last line
-
-
-async def test_a_flood_of_notifications_delays_no_answer():
-    note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x"}}
-    told = {"jsonrpc": "2.0", "method": "notifications/unheard/of", "params": {}}
-    flood = ["repeat", 5000, ["say", note]], ["repeat", 5000, ["say", told]]
-    async with session_with(on_call(*flood, ["result", OK])) as session:
-        assert text_of(await call(session)) == "ok"
+async def test_a_flood_comes_in_slices_with_a_checkpoint_before_each_and_nothing_is_lost(
+    monkeypatch, tmp_path, nursery
+):
+    lines = '{"jsonrpc":"2.0","method":"notifications/message"}\n' * 200
+    flood = [["repeat", 9, ["stderr", lines]], ["repeat", 9, ["raw", lines]], ["hang"]]
+    log, errors, slices = ServerLog("bad"), [], []
+    monkeypatch.setattr(log, "feed", errors.append)
+    settings = scripted({"at_start": flood})
+    transport = start_stdio(settings, environment=dict(os.environ), directory=tmp_path, log=log)
+    nursery.start_soon(transport.watch)
+    with trio.fail_after(30):
+        while len(b"".join(slices)) < len(lines) * 9:
+            with trio.testing.assert_checkpoints():
+                slices.append(await transport.receive())
+    await transport.aclose()
+    assert b"".join(slices).decode() == lines * 9
+    assert b"".join(errors).decode() == f"{lines}\n" * 9
+    assert max(map(len, slices + errors)) <= MOST_BYTES
 
 
 async def test_half_a_line_costs_the_call_its_deadline_and_the_end_is_clean():
@@ -167,104 +155,10 @@ async def test_half_a_line_costs_the_call_its_deadline_and_the_end_is_clean():
     assert "0.2 s" in raised.value.message
 
 
-async def test_an_abandoned_call_is_cancelled_at_the_server():
+async def test_calls_run_up_to_a_number_and_abandoned_ones_are_cancelled_at_the_server():
     log = ServerLog("bad")
-    script = {
-        "on": {"tools/call": [["stderr", "running"]], "notifications/cancelled": [["echo_message"]]}
-    }
-    async with session_with(script, log) as session, trio.open_nursery() as nursery:
-        nursery.start_soon(call, session)
-        while "running" not in log.last_lines():
-            await trio.sleep(0.01)
-        nursery.cancel_scope.cancel()
-    cancelled = json.loads(log.last_lines(1))
-    assert cancelled == {
-        "jsonrpc": "2.0",
-        "method": "notifications/cancelled",
-        "params": {"requestId": 2},
-    }
-
-
-async def test_a_late_answer_to_a_cancelled_call_is_swallowed():
-    script = {
-        "on": {
-            "tools/call": [
-                ["read_until", "notifications/cancelled"],
-                ["error", 0, "Request cancelled"],
-            ]
-        }
-    }
-    async with session_with(script) as session:
-        with pytest.raises(MCPError):
-            await call(session, deadline=0.1)
-        await session.ping()
-        assert await session.list_tools()
-
-
-PROGRESS = {
-    "jsonrpc": "2.0",
-    "method": "notifications/progress",
-    "params": {"progressToken": 1, "progress": 1, "total": 2, "message": "half"},
-}
-
-
-async def test_progress_is_reported():
-    told: list[Progress] = []
-    async with session_with(on_call(["say", PROGRESS], ["result", OK])) as session:
-        await call(session, on_progress=told.append)
-    assert told == [Progress(token=1, progress=1, total=2, message="half")]
-
-
-async def test_progress_gives_a_call_new_patience():
-    steps = []
-    for _ in range(8):
-        steps += [["sleep", 0.1], ["say", PROGRESS]]
-    async with session_with(on_call(*steps, ["result", OK])) as session:
-        assert text_of(await call(session, deadline=0.5)) == "ok"
-
-
-@pytest.mark.long
-async def test_progress_without_end_does_not_hold_a_call_for_ever(monkeypatch):
-    monkeypatch.setattr(session_module, "MAX_CALL_SECONDS", 0.5)
-    forever = ["repeat", 200, ["both", ["say", PROGRESS], ["sleep", 0.02]]]
-    async with session_with(on_call(forever)) as session:
-        started = time.monotonic()
-        with pytest.raises(MCPError):
-            await call(session, deadline=0.3)
-        assert 0.4 < time.monotonic() - started < 2
-
-
-@pytest.mark.parametrize(
-    "params",
-    [
-        {},
-        {"progressToken": 77, "progress": 1},
-        {"progressToken": "1", "progress": 1},
-        {"progressToken": 1, "progress": "much"},
-        {"progressToken": 1, "progress": -1},
-        {"progressToken": [1], "progress": 1},
-        {"progressToken": 1, "progress": 10**400},
-    ],
-)
-async def test_progress_of_nothing_or_of_nonsense_is_ignored(params):
-    told: list[Progress] = []
-    odd = {**PROGRESS, "params": params}
-    async with session_with(on_call(["say", odd], ["result", OK])) as session:
-        assert text_of(await call(session, on_progress=told.append)) == "ok"
-    assert told == []
-
-
-async def test_a_flood_of_progress_is_thinned_out():
-    told: list[Progress] = []
-    flood = ["repeat", 3000, ["say", PROGRESS]]
-    async with session_with(on_call(flood, ["result", OK])) as session:
-        await call(session, on_progress=told.append)
-    assert 1 <= len(told) < 100
-
-
-async def test_no_more_than_eight_calls_run_at_once():
-    log = ServerLog("bad")
-    script = {"on": {"tools/call": [["stderr", "running"]]}}
+    cancelled = [["echo_message"]]
+    script = on_call(["stderr", "running"], **{"notifications/cancelled": cancelled})
     async with session_with(script, log) as session, trio.open_nursery() as nursery:
         for _ in range(12):
             nursery.start_soon(call, session)
@@ -273,6 +167,60 @@ async def test_no_more_than_eight_calls_run_at_once():
         await session.ping()
         assert log.last_lines(20).count("running") == 8
         nursery.cancel_scope.cancel()
+    messages = map(json.loads, log.last_lines(8, 2_000).splitlines())
+    ids = {each["params"]["requestId"] for each in messages if each["method"].endswith("cancelled")}
+    assert ids == {*range(2, 10)}
+
+
+async def test_a_late_answer_to_a_cancelled_call_is_swallowed():
+    late = [["read_until", "notifications/cancelled"], ["error", 0, "Request cancelled"]]
+    async with session_with(on_call(*late)) as session:
+        with pytest.raises(MCPError):
+            await call(session, deadline=0.1)
+        await session.ping()
+        assert await session.list_tools()
+
+
+PROGRESS = notification("progress", progressToken=1, progress=1, total=2, message="half")
+NO_PROGRESS: list[dict[str, Any]] = [
+    {},
+    {"progressToken": 77, "progress": 1},
+    {"progressToken": "1", "progress": 1},
+    {"progressToken": 1, "progress": "much"},
+    {"progressToken": 1, "progress": -1},
+    {"progressToken": [1], "progress": 1},
+    {"progressToken": 1, "progress": 10**400},
+]
+
+
+async def test_progress_is_reported_and_gives_a_call_new_patience():
+    reports: list[Progress] = []
+    steps = [["sleep", 0.1], PROGRESS] * 8
+    async with session_with(on_call(*steps, DONE)) as session:
+        assert text_of(await call(session, deadline=0.5, on_progress=reports.append)) == "ok"
+    assert reports[0] == Progress(token=1, progress=1, total=2, message="half")
+
+
+@pytest.mark.long
+async def test_progress_without_end_does_not_hold_a_call_for_ever(monkeypatch):
+    monkeypatch.setattr(session_module, "MAX_CALL_SECONDS", 0.5)
+    forever = ["repeat", 200, ["both", PROGRESS, ["sleep", 0.02]]]
+    async with session_with(on_call(forever)) as session:
+        started = time.monotonic()
+        with pytest.raises(MCPError):
+            await call(session, deadline=0.3)
+        assert 0.4 < time.monotonic() - started < 2
+
+
+async def test_a_flood_of_progress_is_thinned_out_and_nonsense_is_ignored():
+    reports: list[Progress] = []
+    odd = [notification("progress", **params) for params in NO_PROGRESS]
+    async with session_with(on_call(*odd, DONE)) as session:
+        assert text_of(await call(session, on_progress=reports.append)) == "ok"
+    assert reports == []
+    async with session_with(on_call(["repeat", 3000, PROGRESS], DONE)) as session:
+        await call(session, on_progress=reports.append)
+    assert 1 <= len(reports) < 100
 
 
 async def test_roots_are_given_also_before_the_handshake_is_answered(tmp_path):
@@ -280,76 +228,49 @@ async def test_roots_are_given_also_before_the_handshake_is_answered(tmp_path):
     folder.mkdir()
     roots, _ = parse_roots([WorkspaceFolder(name="mine", uri=uri_of(folder))])
     log = ServerLog("bad")
-    ask = {**ASKED, "method": "roots/list"}
-    steps = [["say", ask], ["read_answer", 1], ["echo_answer"], ["result", INFO]]
-    settings = scripted({"on": {"initialize": [*steps]}})
-    async with talking_to(settings, log, lambda: roots):
-        pass
-    answer = json.loads(log.last_lines())
-    assert answer["result"] == {"roots": [{"uri": uri_of(folder), "name": "mine"}]}
-    assert "%20" in answer["result"]["roots"][0]["uri"]
-
-
-async def test_a_change_of_roots_is_announced():
-    log = ServerLog("bad")
-    script = {"on": {"notifications/roots/list_changed": [["stderr", "changed"]]}}
-    async with session_with(script, log) as session:
+    changed = "notifications/roots/list_changed"
+    steps = [*request(1, "roots/list"), ["result", INFO]]
+    settings = scripted({"on": {"initialize": steps, changed: [["echo_message"]]}})
+    async with talking_to(settings, log, lambda: roots) as session:
         session.roots_changed()
         await session.ping()
-    assert log.last_lines() == "changed"
+    given, announced = logged(log)
+    assert given["result"] == {"roots": [{"uri": uri_of(folder), "name": "mine"}]}
+    assert "%20" in given["result"]["roots"][0]["uri"]
+    assert announced["method"] == changed
 
 
-@pytest.mark.parametrize("request_id", [0, 1, 2, "", "2"])
-async def test_a_request_inside_our_call_is_answered_under_its_own_id(request_id):
+IDS = [0, 1, 2, "", "2"]
+UNDECLARED = ["elicitation/create", "sampling/createMessage", "tasks/list", "no/such"]
+
+
+async def test_a_request_inside_our_call_is_answered_at_once_under_its_own_id():
     log = ServerLog("bad")
-    ask = {"jsonrpc": "2.0", "id": request_id, "method": "ping"}
-    steps = (["say", ask], ["read_answer", request_id], ["echo_answer"], ["result", OK])
-    async with session_with(on_call(*steps), log) as session:
+    pings = [step for each in IDS for step in request(each, "ping")]
+    refused = [step for method in UNDECLARED for step in request(1, method)]
+    async with session_with(on_call(*pings, *refused, DONE), log) as session:
         assert text_of(await call(session)) == "ok"
-    assert json.loads(log.last_lines()) == {"jsonrpc": "2.0", "id": request_id, "result": {}}
+    answers = logged(log)
+    assert answers[:5] == [{"jsonrpc": "2.0", "id": each, "result": {}} for each in IDS]
+    errors = [each["error"] for each in answers[5:]]
+    for error, method in zip(errors, UNDECLARED, strict=True):
+        assert error["code"] == -32601
+        assert method in error["message"]
 
 
-@pytest.mark.parametrize(
-    "method", ["elicitation/create", "sampling/createMessage", "tasks/list", "no/such"]
-)
-async def test_undeclared_requests_are_refused_at_once(method):
-    log = ServerLog("bad")
-    ask = {**ASKED, "method": method, "params": {}}
-    steps = (["say", ask], ["read_answer", 1], ["echo_answer"], ["result", OK])
-    async with session_with(on_call(*steps), log) as session:
-        await call(session)
-    error = json.loads(log.last_lines())["error"]
-    assert error["code"] == -32601
-    assert method in error["message"]
+async def test_a_changed_list_is_announced_even_to_a_failing_listener():
+    kinds = ["tools", "tools", "prompts", "resources"]
+    steps = [notification(f"{kind}/list_changed") for kind in kinds]
+    changes: list[str] = []
 
+    def listen(kind: str) -> None:
+        changes.append(kind)
+        raise ZeroDivisionError
 
-async def test_their_cancelled_request_gets_no_answer():
-    log = ServerLog("bad")
-    cancel = {
-        "jsonrpc": "2.0",
-        "method": "notifications/cancelled",
-        "params": {"requestId": 99, "reason": "none"},
-    }
-    script = {"on": {"tools/call": [["say", cancel], ["result", OK]], "": []}}
-    async with session_with(script, log) as session:
+    async with session_with(on_call(*steps, DONE)) as session:
+        session.on_change = listen
         assert text_of(await call(session)) == "ok"
-
-
-@pytest.mark.parametrize("what", ["tools", "prompts", "resources"])
-async def test_a_changed_list_is_announced_and_can_be_read_again(what):
-    changed = {"jsonrpc": "2.0", "method": f"notifications/{what}/list_changed"}
-    async with session_with(on_call(["say", changed], ["say", changed], ["result", OK])) as session:
-        feed = []
-        session.on_change = feed.append
-        await call(session)
-        assert feed == [what, what]
-
-
-async def test_a_failing_listener_does_no_harm():
-    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
-    async with session_with(on_call(["say", changed], ["result", OK])) as session:
-        session.on_change = lambda _: 1 / 0
-        assert text_of(await call(session)) == "ok"
+    assert changes == kinds
 
 
 async def test_a_stateless_servers_question_for_roots_is_answered_in_a_new_request():
@@ -358,116 +279,162 @@ async def test_a_stateless_servers_question_for_roots_is_answered_in_a_new_reque
         "inputRequests": {"where": {"method": "roots/list", "params": {}}},
         "requestState": "opaque",
     }
+    complete = ["answer_that", {"resultType": "complete", **OK}]
+    steps = [["result", question], ["read_until", "tools/call"], ["echo_answer"], complete]
     log = ServerLog("bad")
-    discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-    script = {
-        "on": {
-            "server/discover": [["result", discovered]],
-            "tools/call": [
-                ["result", question],
-                ["read_until", "tools/call"],
-                ["echo_answer"],
-                ["answer_that", {"resultType": "complete", **OK}],
-            ],
-        }
-    }
-    async with session_with(script, log, revision="2026-07-28") as session:
+    async with stateless_session({"tools/call": steps}, log) as session:
         assert text_of(await call(session)) == "ok"
-    asked = json.loads(log.last_lines())
+    (asked,) = logged(log)
     assert asked["params"]["inputResponses"] == {"where": {"roots": []}}
     assert asked["params"]["requestState"] == "opaque"
     assert asked["params"]["arguments"] == {"a key": 1}
 
 
+ELICITS = {"inputRequests": {"q": {"method": "elicitation/create"}}}
+
+
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        (
-            {
-                "resultType": "input_required",
-                "inputRequests": {"q": {"method": "elicitation/create"}},
-            },
-            "elicitation/create",
-        ),
+        ({"resultType": "input_required", **ELICITS}, "elicitation/create"),
         ({"resultType": "input_required", "requestState": "again"}, "8 questions"),
         ({"resultType": "task", "taskId": "1"}, "unknown kind"),
     ],
 )
 async def test_an_unanswerable_question_of_a_stateless_server_is_an_error(result, words):
-    discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-    script = {
-        "on": {"server/discover": [["result", discovered]], "tools/call": [["result", result]]}
-    }
-    async with session_with(script, revision="2026-07-28") as session:
+    async with stateless_session({"tools/call": [["result", result]]}) as session:
         with pytest.raises(MCPError, match=words):
             await call(session)
 
 
-async def test_a_stateless_server_announces_changes_if_it_can():
-    changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
-    discovered = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-    script = {
-        "on": {
-            "server/discover": [["result", discovered]],
-            "tools/call": [["say", changed], ["result", OK]],
-            "subscriptions/listen": [["echo_message"]],
-        }
-    }
+async def test_a_stateless_server_announces_changes_of_lists_and_of_watched_resources():
+    changed = notification("tools/list_changed")
+    on = {"tools/call": [changed, DONE], "subscriptions/listen": [["echo_message"]]}
     log = ServerLog("bad")
-    async with session_with(script, log, revision="2026-07-28") as session:
-        feed = []
-        session.on_change = feed.append
+    async with stateless_session(on, log, resources={"subscribe": True}) as session:
+        changes: list[str] = []
+        session.on_change = changes.append
         await call(session)
-        assert feed == ["tools"]
-    wanted = json.loads(log.last_lines())["params"]["notifications"]
-    assert wanted["toolsListChanged"] is True
+        assert changes == ["tools"]
+        await session.watch({"memo://1"})
+        await trio.testing.wait_all_tasks_blocked()
+        await call(session)
+    first, *_, last = (message["params"]["notifications"] for message in logged(log))
+    assert first["toolsListChanged"] is True
+    assert last["resourceSubscriptions"] == ["memo://1"]
 
 
 async def test_changes_of_resources_are_announced_if_the_server_can():
-    updated = {
-        "jsonrpc": "2.0",
-        "method": "notifications/resources/updated",
-        "params": {"uri": "memo://1"},
-    }
-    declared = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {"tools": {}, "resources": {"subscribe": True}},
-    }
-    script = {
-        "on": {
-            "initialize": [["result", declared]],
-            "resources/subscribe": [["echo_message"], ["result", {}], ["say", updated]],
-        }
+    updated = notification("resources/updated", uri="memo://1")
+    can = {"tools": {}, "resources": {"subscribe": True}}
+    on = {
+        "initialize": [["result", {**INFO, "capabilities": can}]],
+        "resources/subscribe": [["echo_message"], ["result", {}], updated],
     }
     log = ServerLog("bad")
-    async with session_with(script, log) as session:
-        feed = []
-        session.on_update = feed.append
+    async with session_with({"on": on}, log) as session:
+        updates: list[str] = []
+        session.on_update = updates.append
         await session.watch({"memo://1"})
         await session.watch({"memo://1"})
         await call(session)
-        assert feed == ["memo://1"]
-    assert log.last_lines().count("resources/subscribe") == 1
+        assert updates == ["memo://1"]
+    assert len(logged(log)) == 1
     async with session_with() as session:
         await session.watch({"memo://1"})  # it would be refused if it were asked for
 
 
-async def test_a_stateless_subscription_is_renewed_for_more_resources():
-    discovered = {
-        "supportedVersions": ["2026-07-28"],
-        "capabilities": {"tools": {}, "resources": {"subscribe": True}},
-    }
-    script = {
-        "on": {
-            "server/discover": [["result", discovered]],
-            "subscriptions/listen": [["echo_message"]],
-        }
-    }
-    log = ServerLog("bad")
-    async with session_with(script, log, revision="2026-07-28") as session:
-        await call(session)
-        await session.watch({"memo://1"})
-        await trio.testing.wait_all_tasks_blocked()
-        await call(session)
-    last = json.loads(log.last_lines().splitlines()[-1])
-    assert last["params"]["notifications"]["resourceSubscriptions"] == ["memo://1"]
+class Watched:
+    """A server that answers pings as a test says: `ok`, or the kind of a fault."""
+
+    def __init__(self, *answers: str) -> None:
+        self.suspect = trio.Event()
+        self.is_busy = False
+        self.answers = list(answers)
+        self.pinged: list[float] = []
+        self.given_up: tuple[float, MCPError] | None = None
+
+    async def ping(self, seconds: float) -> None:
+        self.pinged.append(trio.current_time())
+        answer: Any = self.answers.pop(0) if self.answers else "ok"
+        if answer == "timeout":
+            await trio.sleep(seconds)
+        if answer != "ok":
+            raise MCPError("no", kind=answer)
+
+    def give_up(self, error: MCPError) -> None:
+        self.given_up = trio.current_time(), error
+
+
+@pytest.mark.parametrize(
+    ("answers", "pings", "ends"),
+    [
+        (["ok"], [30, 60, 90], None),
+        (["refused"], [30, 60, 90], None),
+        (["timeout", "ok"], [30, 30 + PING_SECONDS + RETRY_SECONDS], None),
+        (["timeout", "timeout"], [30, 90], 90 + PING_SECONDS),
+    ],
+)
+async def test_a_session_ends_only_after_two_unanswered_pings(autojump_clock, answers, pings, ends):
+    watched = Watched(*answers)
+    begun = trio.current_time()
+    with trio.move_on_after(105):
+        await keep_alive(watched, 30)
+    assert [round(at - begun) for at in watched.pinged] == pings
+    if ends is None:
+        assert watched.given_up is None
+    else:
+        assert watched.given_up is not None
+        at, error = watched.given_up
+        assert (round(at - begun), error.kind) == (ends, "closed")
+
+
+async def test_a_busy_server_is_not_pinged_and_a_call_that_begins_while_a_ping_waits_is_no_death(
+    autojump_clock,
+):
+    class Calling(Watched):
+        async def ping(self, seconds: float) -> None:
+            try:
+                await super().ping(seconds)
+            finally:
+                self.is_busy = len(self.pinged) == 2
+
+    watched = Calling("timeout", "timeout")
+    for is_busy, pings in ((True, 0), (False, 2)):
+        watched.is_busy = is_busy
+        with trio.move_on_after(1000):
+            await keep_alive(watched, 30)
+        assert len(watched.pinged) == pings
+        assert watched.given_up is None
+
+
+async def test_a_program_is_asked_only_when_a_call_was_not_answered(autojump_clock, nursery):
+    watched = Watched()
+    nursery.start_soon(keep_alive, watched, math.inf)
+    await trio.sleep(10_000)
+    assert watched.pinged == []
+    watched.suspect.set()
+    await trio.sleep(1)
+    assert len(watched.pinged) == 1
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_remote_server_is_pinged():
+    async with serving(keep_alive_seconds=0.02) as (server, _):
+        await server.has_seen("ping", 2)
+
+
+async def test_a_call_without_an_answer_makes_a_server_suspect():
+    pinged = trio.Event()
+    changed = ["say", {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
+    script = {"on": {"tools/call": [], "ping": [changed, ["result", {}]]}}
+    async with session_with(script) as session:
+        session.on_change = lambda _: pinged.set()
+        with pytest.raises(MCPError, match="no answer"):
+            await session.call_tool("echo", {}, deadline=0.02)
+        with trio.fail_after(5):
+            await pinged.wait()
+        session.give_up(MCPError("enough", kind="closed"))
+        with trio.fail_after(5):
+            await session.ended.wait()
+    assert str(session.error) == "enough"

@@ -1,7 +1,8 @@
-"""From settings to a session: what is asked first, and what a user reads when it fails."""
+"""From settings to a session: revisions, what is asked first, what a user reads when it fails."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -11,24 +12,26 @@ from typing import Any
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots, uri_of
-from eca_server.agent.mcp.eras import ERAS
+from eca_server.agent.mcp.eras import ERAS, OFFERED, era_of, header_value, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.methods import CLIENT
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
 from tests.eca_server.agent.mcp.scripted import (
-    child_of,
+    STATELESS,
     is_gone,
+    pid_in,
     scripted,
     session_with,
     talking_to,
 )
 from tests.eca_server.agent.mcp.scripted_server import INFO
 
-STATELESS = "2026-07-28"
 INTRODUCTION = json.dumps({"jsonrpc": "2.0", "id": "$id", "result": INFO})
 
 
@@ -40,160 +43,124 @@ async def fault_of(settings: ServerSettings, log: ServerLog | None = None) -> MC
     return raised.value
 
 
-async def test_a_session_knows_the_server_and_the_revision():
-    async with session_with() as session:
-        assert session.info.name == "scripted"
-        assert session.instructions == "Be scripted."
-        assert session.era is ERAS["2025-11-25"]
+def on_initialize(*steps: Any) -> dict[str, Any]:
+    return {"on": {"initialize": [*steps]}}
 
 
 async def test_the_handshake_names_the_client_its_capabilities_and_its_end():
-    script = {
-        "on": {
-            "initialize": [["echo_message"], ["result", INFO]],
-            "notifications/initialized": [["echo_message"]],
-        }
-    }
+    script = on_initialize(["echo_message"], ["result", INFO])
+    script["on"]["notifications/initialized"] = [["echo_message"]]
     log = ServerLog("bad")
     async with session_with(script, log) as session:
+        assert (session.info.name, session.instructions) == ("scripted", "Be scripted.")
         await session.ping()
-    asked, told = map(json.loads, log.last_lines(10, 10_000).splitlines())
+    asked, announced = map(json.loads, log.last_lines(10, 10_000).splitlines())
     assert asked["params"] == {
         "protocolVersion": "2025-11-25",
         "capabilities": {"roots": {"listChanged": True}},
         "clientInfo": dict(CLIENT),
     }
-    assert told == {"jsonrpc": "2.0", "method": "notifications/initialized"}
-
-
-async def test_the_client_sends_its_version():
+    assert announced == {"jsonrpc": "2.0", "method": "notifications/initialized"}
     project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
     assert CLIENT["version"] == project["version"]
 
 
 @pytest.mark.parametrize("revision", [name for name, era in ERAS.items() if not era.stateless])
 async def test_every_revision_with_a_handshake_is_spoken(revision):
-    answer = {**INFO, "protocolVersion": revision}
-    async with session_with({"on": {"initialize": [["result", answer]]}}) as session:
+    answer = {"protocolVersion": revision, "capabilities": None, "serverInfo": {"name": None}}
+    async with session_with(on_initialize(["result", answer])) as session:
         assert session.era is ERAS[revision]
+        assert session.info.name == ""
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
+        assert await session.list_prompts() == ()
 
 
-async def test_an_unknown_revision_is_named_with_ours():
-    answer = {**INFO, "protocolVersion": "1999-01-01"}
-    error = await fault_of(scripted({"on": {"initialize": [["result", answer]]}}))
-    assert "1999-01-01" in error.message
-    assert "2025-11-25" in error.message
-
-
-async def test_a_missing_program_is_named_with_the_path_that_was_searched(tmp_path):
-    folders = [str(tmp_path), *(f"/programs/{number}" for number in range(100))]
-    path = {"PATH": os.pathsep.join(folders)}
-    error = await fault_of(ServerSettings(name="bad", command="no-such-program", env=path))
-    assert error.kind == "start"
-    assert "no-such-program" in error.message
-    assert f"({tmp_path}, /programs/0, " in error.message
-    assert "and 95 more)" in error.message
-
-
-async def test_the_program_is_looked_up_on_the_servers_own_path(tmp_path):
-    (tmp_path / "my-server").symlink_to(sys.executable)
-    settings = scripted(command="my-server", env={"PATH": str(tmp_path)})
-    async with talking_to(settings) as session:
-        assert session.info.name == "scripted"
-
-
-async def test_a_program_that_is_no_program_is_refused(tmp_path):
+async def test_a_program_that_cannot_be_started_is_named_with_the_reason(tmp_path):
+    path = os.pathsep.join([str(tmp_path), *(f"/programs/{number}" for number in range(100))])
     file = tmp_path / "server"
     file.write_text("#!/bin/sh\n")
-    error = await fault_of(ServerSettings(name="bad", command=str(file)))
-    assert error.kind == "start"
-    assert str(file) in error.message
+    searched = ["no-such-program", f"({tmp_path}, /programs/0, ", "and 95 more)"]
+    rows: list[tuple[dict[str, Any], list[str]]] = [
+        ({"command": "no-such-program", "env": {"PATH": path}}, searched),
+        ({"command": str(file)}, [str(file)]),
+        ({"command": "no-such-npx -y server"}, ["`args`"]),
+        ({"command": sys.executable, "directory": tmp_path / "gone"}, ["directory"]),
+    ]
+    for settings, reasons in rows:
+        error = await fault_of(ServerSettings(name="bad", **settings))
+        assert error.kind == "start"
+        assert all(reason in error.message for reason in reasons), error.message
 
 
-async def test_a_relative_program_is_looked_for_in_the_servers_directory(tmp_path):
+async def test_a_program_is_looked_for_on_the_servers_own_path_and_in_its_directory(tmp_path):
     (tmp_path / "my-server").symlink_to(sys.executable)
-    settings = scripted(command="./my-server", directory=tmp_path)
-    async with talking_to(settings) as session:
-        assert session.info.name == "scripted"
+    for settings in (
+        scripted(command="my-server", env={"PATH": str(tmp_path)}),
+        scripted(command="./my-server", directory=tmp_path),
+    ):
+        async with talking_to(settings) as session:
+            assert session.info.name == "scripted"
 
 
-async def test_a_missing_directory_and_a_missing_program_have_different_errors(tmp_path):
-    error = await fault_of(scripted(directory=tmp_path / "gone"))
-    assert error.kind == "start"
-    assert "directory" in error.message
-
-
-async def test_arguments_inside_the_command_get_a_hint():
-    error = await fault_of(ServerSettings(name="bad", command="no-such-npx -y server"))
-    assert "`args`" in error.message
-
-
-async def test_a_variable_of_null_is_removed_and_others_are_set(monkeypatch):
+async def test_a_server_runs_with_its_variables_in_its_first_root_or_its_directory(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("UNWANTED", "1")
+    root = tmp_path / "a root"
+    root.mkdir()
+    roots, _ = parse_roots([WorkspaceFolder(name="r", uri=uri_of(root))])
+    script = {"at_start": [["environment", "UNWANTED"], ["environment", "WANTED"], ["where"]]}
     log = ServerLog("bad")
-    settings = scripted(
-        {"at_start": [["environment", "UNWANTED"], ["environment", "WANTED"]]},
-        env={"UNWANTED": None, "WANTED": "yes"},
-    )
-    async with talking_to(settings, log):
-        pass
-    assert log.last_lines().splitlines() == ["UNWANTED=None", "WANTED='yes'"]
+    env = {"UNWANTED": None, "WANTED": "yes"}
+    for settings in (scripted(script, env=env), scripted(script, env=env, directory=tmp_path)):
+        async with talking_to(settings, log, lambda: roots):
+            pass
+    variables = ["UNWANTED=None", "WANTED='yes'"]
+    lines = log.last_lines(6).splitlines()
+    assert lines == [*variables, str(root), *variables, str(tmp_path)]
 
 
-async def test_a_server_that_ends_at_once_shows_its_code_and_its_last_lines():
-    error = await fault_of(scripted({"at_start": [["stderr", "bad arguments"], ["exit", 7]]}))
-    assert error.kind == "closed"
-    assert "exit code 7" in error.message
-    assert "bad arguments" in error.message
-
-
-async def test_a_server_that_never_answers_is_killed():
+async def test_a_server_that_never_answers_is_killed_or_its_start_cancelled(tmp_path):
     log = ServerLog("bad")
     steps = [["stderr", "downloading"], ["child", 60, {}], ["hang"]]
-    error = await fault_of(scripted({"at_start": steps}, start_seconds=0.3), log)
+    error = await fault_of(scripted({"at_start": steps}, start_seconds=0.5), log)
     assert error.kind == "timeout"
-    assert "0.3 s" in error.message
+    assert "0.5 s" in error.message
     assert "downloading" in error.message
-    assert await is_gone(child_of(log))
-
-
-async def test_npx_that_may_be_asking_gets_a_hint(tmp_path):
-    (tmp_path / "npx").symlink_to(sys.executable)
+    assert await is_gone(pid_in(log))
+    (tmp_path / "npx").symlink_to(sys.executable)  # which may be asking its user
     settings = scripted({"at_start": [["hang"]]}, command=str(tmp_path / "npx"), start_seconds=0.2)
     assert "`-y`" in (await fault_of(settings)).message
-
-
-async def test_a_start_can_be_cancelled():
     with trio.move_on_after(0.2) as patience:
         async with session_with({"at_start": [["hang"]]}):
             pass
     assert patience.cancelled_caught
 
 
-async def test_a_refused_handshake_fails_with_the_servers_message():
-    error = await fault_of(scripted({"on": {"initialize": [["error", -32000, "no licence"]]}}))
-    assert "no licence" in error.message
+UNKNOWN = {**INFO, "protocolVersion": "1999-01-01"}
+NEITHER = {"jsonrpc": "2.0", "id": "$id"}
 
 
-@pytest.mark.parametrize("answer", [{}, None, [], "yes", {"protocolVersion": 7}])
-async def test_an_answer_without_a_revision_is_no_handshake(answer):
-    error = await fault_of(scripted({"on": {"initialize": [["result", answer]]}}))
-    assert "protocolVersion" in error.message
-
-
-async def test_an_answer_of_neither_kind_fails_the_handshake_at_once():
-    script = {"on": {"initialize": [["say", {"jsonrpc": "2.0", "id": "$id"}]]}}
+@pytest.mark.parametrize(
+    ("script", "reasons"),
+    [
+        ({"at_start": [["stderr", "bad arguments"], ["exit", 7]]}, ["exit code 7", "bad argu"]),
+        (on_initialize(["error", -32000, "no licence"]), ["no licence"]),
+        (on_initialize(["result", UNKNOWN]), ["1999-01-01", "2025-11-25"]),
+        (on_initialize(["result", None]), ["protocolVersion"]),
+        (on_initialize(["result", "yes"]), ["protocolVersion"]),
+        (on_initialize(["result", {"protocolVersion": 7}]), ["protocolVersion"]),
+        (on_initialize(["say", NEITHER]), ["neither a result nor an error"]),
+        ({"at_start": [["repeat", 2000, ["line", "npm notice"]]]}, ["1000 lines"]),
+        (on_initialize(["line", "npm notice\n" * 2000 + INTRODUCTION]), ["1000 lines"]),
+    ],
+    ids=["end", "refusal", "revision", "null", "text", "number", "neither", "noise", "late noise"],
+)
+async def test_a_handshake_that_fails_says_why(script, reasons):
     error = await fault_of(scripted(script))
-    assert "neither a result nor an error" in error.message
-
-
-async def test_a_server_without_server_info_is_accepted():
-    answer = {"protocolVersion": "2025-06-18", "capabilities": None, "serverInfo": {"name": None}}
-    async with session_with({"on": {"initialize": [["result", answer]]}}) as session:
-        assert session.info.name == ""
-        assert [tool.name for tool in await session.list_tools()] == ["echo"]
-        assert await session.list_prompts() == ()
+    assert (error.kind == "closed") is ("exit code 7" in reasons)
+    for reason in reasons:
+        assert reason in error.message, error.message
 
 
 DISCOVERED = {
@@ -203,79 +170,69 @@ DISCOVERED = {
     "resultType": "complete",
     "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "modern"}},
 }
+REFUSAL = ["error", -32022, "no handshakes", {"supported": [STATELESS]}]
 STATELESS_SCRIPT = {
-    "on": {
-        "initialize": [["error", -32022, "no handshakes", {"supported": [STATELESS]}]],
-        "server/discover": [["result", DISCOVERED]],
-        "tools/list": [["echo_message"], ["result", {"tools": [{"name": "late"}]}]],
-    }
+    "initialize": [REFUSAL],
+    "server/discover": [["result", DISCOVERED]],
+    "tools/list": [["echo_message"], ["result", {"tools": [{"name": "late"}]}]],
 }
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
-        ["error", -32022, "no handshakes", {"supported": [STATELESS]}],
+        REFUSAL,
         ["error", -32022, "no handshakes"],
         ["error", -32601, "unknown method initialize"],
         ["error", -32600, f"this server speaks {STATELESS} only"],
     ],
 )
 async def test_a_refusal_that_names_a_stateless_revision_is_followed_in_a_new_process(refusal):
-    on = {**STATELESS_SCRIPT["on"], "initialize": [refusal, ["stderr", "was asked"]]}
+    on = {**STATELESS_SCRIPT, "initialize": [refusal, ["stderr", "was asked"]]}
     log = ServerLog("bad")
     async with session_with({"on": on}, log) as session:
         assert session.era is ERAS[STATELESS]
         assert session.info.name == "modern"
         assert [tool.name for tool in await session.list_tools()] == ["late"]
-    said = log.last_lines(10, 10_000).splitlines()
-    assert said[0] == "was asked"
-    meta = json.loads(said[-1])["params"]["_meta"]
+    lines = log.last_lines(10, 10_000).splitlines()
+    assert lines[0] == "was asked"
+    meta = json.loads(lines[-1])["params"]["_meta"]
     assert meta["io.modelcontextprotocol/protocolVersion"] == STATELESS
     assert meta["io.modelcontextprotocol/clientInfo"] == dict(CLIENT)
     assert meta["io.modelcontextprotocol/clientCapabilities"] == {"roots": {}}
 
 
-async def test_a_server_that_is_to_be_legacy_is_never_spoken_to_without_a_handshake():
-    error = await fault_of(scripted(STATELESS_SCRIPT, revision="legacy"))
-    assert "no handshakes" in error.message
-
-
-async def test_a_configured_stateless_revision_is_spoken_from_the_first_line():
-    script = {"on": {**STATELESS_SCRIPT["on"], "initialize": [["exit", 9]]}}
-    async with session_with(script, revision=STATELESS) as session:
+async def test_a_configured_revision_is_spoken_from_the_first_line_or_not_at_all():
+    on = {**STATELESS_SCRIPT, "initialize": [["exit", 9]]}
+    async with session_with({"on": on}, revision=STATELESS) as session:
         assert session.era.stateless
         await session.ping()
-
-
-async def test_a_stateless_server_of_other_revisions_is_refused():
-    answer = {**DISCOVERED, "supportedVersions": ["2031-01-01"]}
-    script = {"on": {"server/discover": [["result", answer]]}}
-    error = await fault_of(scripted(script, revision=STATELESS))
+    error = await fault_of(scripted({"on": STATELESS_SCRIPT}, revision="legacy"))
+    assert "no handshakes" in error.message
+    of_others = {"server/discover": [["result", {"supportedVersions": ["2031-01-01"]}]]}
+    error = await fault_of(scripted({"on": of_others}, revision=STATELESS))
     assert "2031-01-01" in error.message
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        {"at_start": [["repeat", 2000, ["line", "npm notice"]]]},
-        {"on": {"initialize": [["line", "npm notice\n" * 2000 + INTRODUCTION]]}},
-    ],
-    ids=["before anything else", "in one breath with an answer"],
-)
-async def test_noise_without_end_is_no_server(script: dict[str, Any]):
-    error = await fault_of(scripted(script))
-    assert "1000 lines" in error.message, error.message
+def test_every_published_revision_is_spoken_and_the_newest_handshake_is_offered():
+    assert list(ERAS) == ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
+    assert [name for name, era in ERAS.items() if era.stateless] == ["2026-07-28"]
+    assert max(name for name, era in ERAS.items() if not era.stateless) == OFFERED
+    for name in (None, 3, "2026", ["2025-11-25"], "DRAFT"):
+        assert era_of(name) is None
+    assert newest_stateless(["2025-11-25", "2026-07-28", "2031-01-01"]) is ERAS["2026-07-28"]
+    assert newest_stateless(["2025-11-25"]) is None
+    assert newest_stateless("2026-07-28") is None
 
 
-async def test_a_server_runs_in_its_first_root_and_elsewhere_if_configured(tmp_path):
-    root = tmp_path / "a root"
-    root.mkdir()
-    roots, _ = parse_roots([WorkspaceFolder(name="r", uri=uri_of(root))])
-    log = ServerLog("bad")
-    async with talking_to(scripted({"at_start": [["where"]]}), log, lambda: roots):
-        pass
-    elsewhere = scripted({"at_start": [["where"]]}, directory=tmp_path)
-    async with talking_to(elsewhere, log, lambda: roots):
-        pass
-    assert log.last_lines().splitlines() == [str(root), str(tmp_path)]
+@given(st.text())
+def test_every_text_fits_into_a_header_and_comes_back(text):
+    value = header_value(text)
+    assert value.isascii()
+    assert value == value.strip()
+    assert value.isprintable()
+    if value.startswith("=?base64?"):
+        encoded = value.removeprefix("=?base64?").removesuffix("?=")
+        assert base64.b64decode(encoded) == text.encode("utf-8", "replace")
+    else:
+        assert value == text

@@ -1,5 +1,8 @@
+"""The tools of MCP servers for a model: their names, their calls and their results."""
+
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,38 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import json
-from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.messages import (
-    AudioContent,
-    EmbeddedResource,
-    ImageContent,
-    MCPTool,
-    ResourceContents,
-    ResourceLink,
-    TextContent,
-    ToolHints,
-    ToolResult,
-)
+from eca_server.agent.mcp import messages as m
+from eca_server.agent.mcp.names import MAX_LENGTH, tool_names
 from eca_server.agent.mcp.tools import MAX_PICTURES, CallTool, ServerTool, output_of, server_tool
 from eca_server.agent.tools.output import Cap
-from eca_server.agent.tools.tool import ToolError
 from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import ImagePart, TextPart
 
 CAP = Cap(lines=100, size=1_000)
-PNG = ImageContent(data=b"\x89PNG", mime_type="image/png")
+PNG = m.ImageContent(data=b"\x89PNG", mime_type="image/png")
 JPEG = b"\xff\xd8\xffa picture"
 
 
-async def answer(name: str, arguments: Mapping[str, Any]) -> ToolResult:
-    return ToolResult(content=(TextContent(text=f"{name} {sorted(arguments.items())}"),))
+async def answer(name: str, arguments: Mapping[str, Any]) -> m.ToolResult:
+    return m.ToolResult(content=(m.TextContent(text=f"{name} {sorted(arguments.items())}"),))
 
 
 def tool(call: CallTool = answer, **members: Any) -> ServerTool:
-    return server_tool("git", MCPTool(**{"name": "log", **members}), call, CAP)
+    return server_tool("git", m.MCPTool(**{"name": "log", **members}), call, CAP)
 
 
-def texts(result: ToolResult, cap: Cap = CAP) -> list[str]:
+def texts(result: m.ToolResult, cap: Cap = CAP) -> list[str]:
     parts = output_of(result, cap).parts
     return [part.text for part in parts if isinstance(part, TextPart)]
 
@@ -56,42 +48,24 @@ async def test_a_call_reaches_the_server_under_its_own_names():
     assert (await prepared.run()).parts == (TextPart("l\u2066og []"),)
 
 
-async def test_an_ended_server_is_an_error_of_the_call():
-    async def gone(name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        raise MCPError("exit code 1", kind="closed")
-
-    prepared = await tool(gone).prepare({})
-    with pytest.raises(ToolError, match="MCP server git did not run the tool: exit code 1"):
-        await prepared.run()
-
-
-@pytest.mark.parametrize(
-    ("members", "description"),
-    [
-        ({"description": "Shows it."}, "Shows it."),
-        ({"title": "The log"}, "The log"),
-        ({}, "The tool log of git."),
-    ],
-)
-def test_a_tool_always_has_a_description(members, description):
-    assert tool(**members).description == description
-
-
-def test_a_long_description_is_cut():
+def test_a_tool_always_has_a_description_of_bounded_length():
+    assert tool(description="Shows it.").description == "Shows it."
+    assert tool(title="The log").description == "The log"
+    assert tool().description == "The tool log of git."
     assert len(tool(description="x" * 10_000).description) < 4_200
 
 
 @pytest.mark.parametrize(
     ("hints", "effect", "warns"),
     [
-        (ToolHints(), "run", False),
-        (ToolHints(read_only=True), "run", False),
-        (ToolHints(read_only=True, destructive=False, open_world=True), "run", False),
-        (ToolHints(read_only=False), "write", False),
-        (ToolHints(destructive=True), "write", True),
-        (ToolHints(read_only=True, destructive=True), "run", True),
-        (ToolHints(open_world=True), "run", True),
-        (ToolHints(idempotent=True), "run", False),
+        (m.ToolHints(), "run", False),
+        (m.ToolHints(read_only=True), "run", False),
+        (m.ToolHints(read_only=True, destructive=False, open_world=True), "run", False),
+        (m.ToolHints(read_only=False), "write", False),
+        (m.ToolHints(destructive=True), "write", True),
+        (m.ToolHints(read_only=True, destructive=True), "run", True),
+        (m.ToolHints(open_world=True), "run", True),
+        (m.ToolHints(idempotent=True), "run", False),
     ],
 )
 async def test_a_servers_hints_can_only_tighten_approvals(hints, effect, warns):
@@ -102,18 +76,20 @@ async def test_a_servers_hints_can_only_tighten_approvals(hints, effect, warns):
 
 def test_every_kind_of_content_becomes_something_a_model_can_read():
     contents = (
-        TextContent(text="one"),
+        m.TextContent(text="one"),
         PNG,
-        AudioContent(data=b"123", mime_type="audio/wav"),
-        ResourceLink(uri="file:///a", name="a", description="A file."),
-        EmbeddedResource(contents=ResourceContents(uri="file:///b", text="b's text")),
-        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/png", blob=b"p")),
-        EmbeddedResource(contents=ResourceContents(uri="z:", mime_type="a/b", blob=JPEG)),
-        EmbeddedResource(contents=ResourceContents(uri="y:", mime_type="a/b", blob=b"1234")),
-        ImageContent(data=b"<svg/>", mime_type="image/svg+xml"),
-        EmbeddedResource(contents=ResourceContents(uri="x:", mime_type="image/bmp", blob=b"BM")),
+        m.AudioContent(data=b"123", mime_type="audio/wav"),
+        m.ResourceLink(uri="file:///a", name="a", description="A file."),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="file:///b", text="b's text")),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="x:", mime_type="image/png", blob=b"p")),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="z:", mime_type="a/b", blob=JPEG)),
+        m.EmbeddedResource(contents=m.ResourceContents(uri="y:", mime_type="a/b", blob=b"1234")),
+        m.ImageContent(data=b"<svg/>", mime_type="image/svg+xml"),
+        m.EmbeddedResource(
+            contents=m.ResourceContents(uri="x:", mime_type="image/bmp", blob=b"BM")
+        ),
     )
-    assert output_of(ToolResult(content=contents), CAP).parts == (
+    assert output_of(m.ToolResult(content=contents), CAP).parts == (
         TextPart("one"),
         ImagePart(media_type="image/png", data=b"\x89PNG"),
         TextPart("(a sound of 3 bytes, audio/wav, was left out)"),
@@ -129,51 +105,98 @@ def test_every_kind_of_content_becomes_something_a_model_can_read():
     )
 
 
-def test_a_structured_result_is_given_where_there_is_no_text():
-    assert texts(ToolResult(structured={"a": 1})) == ['{"a":1}']
-    assert texts(ToolResult(structured={"a": 1}, content=(TextContent(text="a=1"),))) == ["a=1"]
-
-
-def test_a_result_is_never_empty():
-    assert texts(ToolResult()) == ["(no output)"]
-    assert texts(ToolResult(is_error=True)) == ["The tool failed without a message."]
-    assert texts(ToolResult(content=(TextContent(text=""),))) == ["(no output)"]
-
-
-def test_an_error_is_one():
-    assert output_of(ToolResult(is_error=True), CAP).is_error
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ({"structured": {"a": 1}}, '{"a":1}'),
+        ({"structured": {"a": 1}, "content": (m.TextContent(text="a=1"),)}, "a=1"),
+        ({}, "(no output)"),
+        ({"content": (m.TextContent(text=""),)}, "(no output)"),
+        ({"is_error": True}, "The tool failed without a message."),
+        ({"content": (m.TextContent(text="a\ud83d"),)}, "a\N{REPLACEMENT CHARACTER}"),
+    ],
+)
+def test_a_result_is_never_empty(result, text):
+    assert texts(m.ToolResult(**result)) == [text]
+    assert output_of(m.ToolResult(**result), CAP).is_error is result.get("is_error", False)
 
 
 def test_pictures_are_few_and_not_too_large():
-    large = ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
-    output = output_of(ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
+    large = m.ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
+    output = output_of(m.ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
     assert len(pictures) == MAX_PICTURES - 1
     assert sum("left out" in part.text for part in output.parts if isinstance(part, TextPart)) == 4
 
 
-def test_a_cut_result_has_a_note():
-    (shown,) = texts(ToolResult(content=(TextContent(text="x" * 5_000),)))
-    assert "bytes left out" in shown
-
-
 @pytest.mark.requirement("W-38a")
 @pytest.mark.parametrize("cap", [Cap(lines=100, size=0), Cap(lines=0, size=1_000)])
 def test_a_result_beyond_the_limit_has_a_note(cap):
-    content = (TextContent(text="one"), PNG, TextContent(text="more"), TextContent(text="still"))
-    first, *others = texts(ToolResult(content=content), cap)
+    content = (
+        m.TextContent(text="one"),
+        PNG,
+        m.TextContent(text="more"),
+        m.TextContent(text="still"),
+    )
+    (cut,) = texts(m.ToolResult(content=(m.TextContent(text="x" * 5_000),)))
+    assert "bytes left out" in cut
+    first, *others = texts(m.ToolResult(content=content), cap)
     assert first == "... cut, 3 bytes left out ..."
     assert not set(others) & {"one", "more", "still"}
 
 
-@given(st.lists(st.text(max_size=400).map(lambda text: TextContent(text=text * 5)), max_size=20))
+@given(st.lists(st.text(max_size=400).map(lambda text: m.TextContent(text=text * 5)), max_size=20))
 def test_all_texts_together_stay_within_the_cap(content):
-    shown = texts(ToolResult(content=tuple(content)))
+    shown = texts(m.ToolResult(content=tuple(content)))
     assert sum(len(text.encode()) for text in shown) < CAP.size + 200
     json.dumps(shown)
 
 
-def test_halves_of_characters_are_replaced():
-    assert texts(ToolResult(content=(TextContent(text="a\ud83d"),))) == [
-        "a\N{REPLACEMENT CHARACTER}"
-    ]
+LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+PARTS = st.text(max_size=90) | st.from_regex(r"[a-b_.]{1,4}", fullmatch=True)
+
+
+@pytest.mark.requirement("W-37")
+@given(st.lists(st.tuples(PARTS, PARTS), unique=True, max_size=20), st.sets(PARTS, max_size=3))
+def test_every_name_is_legal_and_there_once(keys, taken):
+    names = tool_names(keys, taken)
+    assert list(names) == keys
+    assert len(set(names.values())) == len(keys)
+    assert taken.isdisjoint(names.values())
+    assert all(LEGAL.fullmatch(name) for name in names.values())
+
+
+@given(st.lists(st.tuples(PARTS, PARTS), unique=True, min_size=1, max_size=9))
+def test_a_changed_name_does_not_depend_on_other_tools(keys):
+    names = tool_names(keys)
+    for key in keys:
+        alone = tool_names([key])[key]
+        if alone != f"{key[0]}__{key[1]}":
+            assert names[key] == alone
+        assert tool_names(reversed(keys))[key] == names[key]
+
+
+@pytest.mark.parametrize(
+    ("server", "tool", "holds"),
+    [
+        ("my server", "read/file", ["my_server", "read_file"]),
+        ("s" * 80, "read_file", ["ssss", "read_file"]),
+        ("github", "t" * 100, ["github", "tttt"]),
+        ("s" * 80, "t" * 80, ["s" * 23, "t" * 30]),
+        ("1st", "x", ["1st", "x"]),
+        ("-", "é", ["__"]),
+    ],
+)
+def test_an_illegal_name_keeps_its_legal_characters(server, tool, holds):
+    (name,) = tool_names([(server, tool)]).values()
+    assert len(name) <= MAX_LENGTH
+    assert all(part in name for part in holds)
+    assert re.search(r"_[0-9a-f]{8}$", name)
+
+
+def test_two_that_would_have_one_name_get_two_and_a_taken_name_is_not_given():
+    names = tool_names([("a", "b__c"), ("a__b", "c"), ("a", "d"), ("a", "e")], {"a__e"})
+    assert names["a", "d"] == "a__d"
+    assert names["a", "e"] != "a__e"
+    assert names["a", "b__c"] != names["a__b", "c"]
+    assert all(name.startswith("a__b__c_") for name in list(names.values())[:2])

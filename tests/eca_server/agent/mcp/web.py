@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-import anyio
 import pytest
 import trio
 
@@ -24,8 +24,6 @@ from eca_server.agent.mcp.session import Session
 from eca_server.agent.mcp.settings import ServerSettings
 from tests.eca_server.agent.mcp.scripted_server import DECENT
 
-JSON = {"content-type": "application/json"}
-EVENTS = {"content-type": "text/event-stream"}
 QUICK = Timeouts(
     notice=2, headers=2, linger=0.02, reconnect=0.01, longest_reconnect=0.05, retry=(0.01, 0.02)
 )
@@ -36,7 +34,8 @@ Answer = Callable[["Exchange"], Awaitable[None]]
 class Exchange:
     """One request that a server has to answer."""
 
-    def __init__(self, request: HTTPRequest, responder: Responder) -> None:
+    def __init__(self, request: HTTPRequest, responder: Responder, server: WebServer) -> None:
+        self.server = server
         self.request = request
         self.responder = responder
         self.headers = request.headers
@@ -53,8 +52,7 @@ class Exchange:
         return {"jsonrpc": "2.0", "id": self.message["id"], "result": value}
 
     async def json(self, value: Any, status: int = 200, **headers: str) -> None:
-        names = {name.replace("_", "-"): text for name, text in headers.items()}
-        await self.responder.respond(status, json.dumps(value).encode(), JSON | names)
+        await self.text(status, json.dumps(value), content_type="application/json", **headers)
 
     async def error(self, status: int, code: int, text: str, **more: Any) -> None:
         error = {"code": code, "message": text, **more}
@@ -64,9 +62,8 @@ class Exchange:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         await self.responder.respond(status, text.encode(), names)
 
-    async def begin_events(self, **headers: str) -> None:
-        names = {name.replace("_", "-"): value for name, value in headers.items()}
-        await self.responder.start(200, EVENTS | names)
+    async def begin_events(self) -> None:
+        await self.responder.start(200, {"content-type": "text/event-stream"})
 
     async def event(self, value: Any, **fields: str) -> None:
         data = value if isinstance(value, str) else json.dumps(value)
@@ -101,12 +98,26 @@ class WebServer:
         return self.of(kind)
 
     async def handle(self, request: HTTPRequest, responder: Responder) -> None:
-        exchange = Exchange(request, responder)
+        exchange = Exchange(request, responder, self)
         self.seen.append(exchange)
         self._news.set()
         self._news = trio.Event()
         answer = self.on.get(exchange.kind)
         await (answer(exchange) if answer else self.be_decent(exchange))
+
+    def hold(self, kind: str) -> trio.Event:
+        """Hold exchanges of a kind until their client leaves, which the event says."""
+        left = trio.Event()
+
+        async def holds(exchange: Exchange) -> None:
+            try:
+                await exchange.begin_events()
+                await trio.sleep_forever()
+            finally:
+                left.set()
+
+        self.on[kind] = holds
+        return left
 
     async def be_decent(self, exchange: Exchange) -> None:
         kind = exchange.kind
@@ -143,7 +154,6 @@ async def session_at(
     **changes: Any,
 ) -> AsyncIterator[Session]:
     """A session with a server at a URL, in little time."""
-
     settings = ServerSettings(name="web", url=url, **changes)
     async with connect(
         settings,
@@ -157,9 +167,24 @@ async def session_at(
         yield session
 
 
+@contextlib.asynccontextmanager
+async def serving(
+    on: Mapping[str, Answer] = MappingProxyType({}), **options: Any
+) -> AsyncIterator[tuple[WebServer, Session]]:
+    """Yield a server and a session with it; `on` is what it does otherwise."""
+    async with web_server() as server:
+        server.on |= on
+        async with session_at(server.url, **options) as session:
+            yield server, session
+
+
 async def until_left(exchange: Exchange) -> None:
     """Hold an exchange open until its client leaves."""
-    await anyio.sleep_forever()
+    await trio.sleep_forever()
+
+
+async def names_of_tools(session: Session) -> list[str]:
+    return [tool.name for tool in await session.list_tools()]
 
 
 async def fails_to_start(url: str, **changes: Any) -> MCPError:
@@ -173,6 +198,17 @@ async def fails_to_start(url: str, **changes: Any) -> MCPError:
 def text_of(result: ToolResult) -> str:
     """The texts of a result."""
     return "".join(part.text for part in result.content if isinstance(part, TextContent))
+
+
+async def stop_a_call(server: WebServer, session: Session) -> Exchange:
+    """Call a tool, and stop the call when the server has seen it."""
+    calls = len(server.of("tools/call"))
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call, session)
+            await server.has_seen("tools/call", calls + 1)
+            scope.cancel()
+    return server.of("tools/call")[-1]
 
 
 async def call(session: Session, **options: Any) -> ToolResult:
