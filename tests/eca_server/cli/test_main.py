@@ -359,6 +359,19 @@ def test_a_starter_configuration_is_written_once_and_is_valid(
     assert file.read_text("utf-8") == "mine"
 
 
+def test_a_starter_configuration_that_finds_no_space_leaves_no_file(tmp_path: Path) -> None:
+    command = 'ulimit -f 0; exec "$0" -P -m eca_server config init'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "could not write" in done.stderr) == (1, True)
+    assert list((tmp_path / ".config/eca").iterdir()) == []
+
+
 def test_the_text_of_a_pipe_is_the_context_of_the_message(tmp_path: Path) -> None:
     with provider_in_thread([reply("Fine")]) as provider:
         providers = {"p": {"url": provider.url, "key": "planted-key-1", "models": {"m": {}}}}

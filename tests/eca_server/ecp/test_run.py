@@ -177,6 +177,20 @@ def test_a_starter_is_written_once_and_passes(tmp_path):
     assert (done_again.returncode, "--force" in done_again.stderr) == (1, True)
 
 
+def test_a_starter_that_finds_no_space_replaces_nothing(tmp_path):
+    (tmp_path / "agent.py").write_text("mine")
+    command = 'ulimit -f 0; exec "$0" -P -m eca_server ecp init --force "$1"'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, tmp_path],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("agent.py", "mine")]
+
+
 def test_a_starter_that_no_manifest_could_name_leaves_nothing(tmp_path):
     done = ecp("init", tmp_path / "x\udcff")  # a name that is not UTF-8
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
