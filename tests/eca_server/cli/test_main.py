@@ -303,10 +303,18 @@ def test_a_configuration_that_cannot_work_fails_doctor_and_chat(
     assert "eca-server doctor" in done.stderr
 
 
+LONG = f"/{'x' * 300}"
+"""The path of a file that cannot be looked at."""
+
 IGNORED: dict[str, Any] = {
     "defaultAgent": "agnt",
     "customTools": {"read_file": {"command": "x", "description": "x"}},
-    "hooks": {"h": {"type": "preToolCall", "actions": [{"file": "/no/such"}, {"shell": "x"}, {}]}},
+    "hooks": {
+        "h": {
+            "type": "preToolCall",
+            "actions": [{"file": "/no/such"}, {"shell": "x"}, {}, {"file": LONG}],
+        }
+    },
     "mcpServers": {"broken": {"command": "no-such-program"}},
 }
 
@@ -320,13 +328,14 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "customTools: The custom tool 'read_file' was left out",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",
+        f"hooks.h.actions[3]: there is no file '{LONG}'",
         "mcpServers: broken: failed: the command 'no-such-program' cannot be started",
     ]
     for warning, text in zip(values["warnings"], expected, strict=True):
         assert warning.startswith(f"configuration: {text}")
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps(IGNORED))
     assert (done.returncode, done.stderr) == (0, "")
-    assert all(text in done.stdout for text in (*expected[:4], expected[4].partition(": ")[2]))
+    assert all(text in done.stdout for text in (*expected[:5], expected[5].partition(": ")[2]))
 
 
 def test_doctor_warns_of_no_setting_that_has_an_effect(tmp_path: Path) -> None:

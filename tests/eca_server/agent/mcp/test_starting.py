@@ -122,6 +122,8 @@ async def test_a_missing_directory_and_a_missing_program_have_different_errors(t
     error = await fault_of(scripted(directory=tmp_path / "gone"))
     assert error.kind == "start"
     assert "directory" in error.message
+    error = await fault_of(scripted(directory=tmp_path / ("x" * 300)))
+    assert "its directory cannot be used (File name too long)" in error.message
 
 
 async def test_arguments_inside_the_command_get_a_hint():
