@@ -386,6 +386,21 @@ class TestFailures:
         assert "broken handler" in caplog.text
         assert "params: expected an object" in caplog.text
 
+    async def test_a_handler_that_cannot_be_looked_up_fails_only_its_request(self):
+        class Broken(dict[str, Any]):
+            def get(self, name: str, default: Any = None) -> Any:
+                if name == "log":
+                    raise OSError("no descriptor is free")
+                return super().get(name, default)
+
+        handlers = Broken(add=lambda _: "alive", log=lambda _: None)
+        async with conversation(handlers) as (_, wire):
+            await wire.send(notification(), request(1))
+            assert await wire.receive() == success(1, "alive")
+            handlers.get = None  # type: ignore[method-assign]
+            await wire.send(request(2))
+            assert code_of(await wire.receive()) == (2, INTERNAL)
+
     async def test_a_notification_handler_that_would_wait_is_reported(self, caplog):
         waiting = Waiting()
         async with conversation({"log": waiting, "add": lambda _: None}) as (_, wire):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.models.discovery import Discovery
 from tests.eca_server.agent.chat.editor import Editor, editor
 
 KEY = "sk-not-a-real-key-0123456789"
@@ -213,3 +215,16 @@ async def test_without_the_option_no_user_is_asked():
     ):
         await ours.turn("hi", model="simulator/echo")
     assert there.other_requests == []
+
+
+async def test_a_backend_that_cannot_be_imported_ends_only_the_discovery(tmp_path, monkeypatch):
+    asked = trio.Event()
+
+    async def ask(*_: Any) -> bool:
+        asked.set()
+        raise OSError(errno.EMFILE, "Too many open files", "backend.py")
+
+    monkeypatch.setattr(Discovery, "ask", ask)
+    async with discovering(tmp_path, p=provider("http://127.0.0.1:9")) as ours:
+        await asked.wait()
+        await ours.turn("hi", model="simulator/echo")
