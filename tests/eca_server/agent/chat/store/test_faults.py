@@ -93,7 +93,7 @@ def a_link_to_nothing(path: Path) -> None:
     ],
 )
 async def test_an_obstacle_is_reported_once(
-    path: Path, obstacle: Callable[[Path], None], words: str
+    path: Path, obstacle: Callable[[Path], None], words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     obstacle(path)
     async with opened(path) as ours:
@@ -106,6 +106,7 @@ async def test_an_obstacle_is_reported_once(
         (problem,) = ours.problems
         assert words in problem
         assert not await ours.store.close()
+    assert len(caplog.messages) == 1, caplog.messages
 
 
 async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: Path) -> None:
