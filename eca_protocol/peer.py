@@ -106,6 +106,13 @@ def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> N
             raise LocalProtocolError(f"a {side} receives no method {name!r}{hint}")
 
 
+def _handler_of(handlers: Mapping[str, Handler], name: str) -> Handler:
+    handler = handlers.get(name)  # a mapping of the program's may fail
+    if handler is None:
+        raise RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
+    return handler
+
+
 class Peer:
     """One side of a connection; enter it with `async with`, then call `serve()`.
 
@@ -339,12 +346,8 @@ class Peer:
 
     def _run_request(self, event: RequestReceived) -> None:
         name, request_id = event.method.name, event.id
-        handler = self._handlers.get(name)
-        if handler is None:
-            unsupported = RPCError(ErrorCode.METHOD_NOT_FOUND, f"unsupported method: {name}")
-            self._refuse(request_id, unsupported, name)
-            return
         try:
+            handler = _handler_of(self._handlers, name)
             params = self.codec.decode_params(name, event.params)
         except Exception as error:  # noqa: BLE001 - every request is answered
             if isinstance(error, RemoteProtocolError):

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from eca_server.config.directories import user_directory
+from eca_server.config.directories import make_private_directory, user_directory
 from eca_server.printable import printable_line
 
 STARTER = """\
@@ -40,10 +40,14 @@ def write_starter(environ: Mapping[str, str]) -> int:
     file = user_directory(environ) / "config.json"
     shown = printable_line(str(file))
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_directory(file.parent)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(STARTER)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+                out.write(STARTER)
+        except OSError:
+            file.unlink()  # otherwise it stays empty, also when the disk has space again
+            raise
     except FileExistsError:
         sys.stderr.write(f"eca-server: {shown} exists and stays as it is\n")
         return 1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from eca_protocol import platforms
+from eca_server.config.private_file import replace_file
 
 
 def home_directory(environ: Mapping[str, str]) -> Path:
@@ -50,9 +49,26 @@ def make_data_directory(directory: Path) -> None:
     Raises:
         OSError: the directory cannot be created.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private_directory(directory)
     rules = directory / ".gitignore"
-    with suppress(FileExistsError):
-        descriptor = os.open(rules, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write("*\n")
+    try:
+        is_written = rules.stat().st_size > 0  # a full disk has left empty ones
+    except FileNotFoundError:
+        is_written = False
+    if not is_written:
+        replace_file(rules, b"*\n")
+
+
+def make_private_directory(directory: Path) -> None:
+    """Create a directory and its parents, as far as missing, readable by the user alone.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    try:
+        directory.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        if directory.parent == directory:
+            raise
+        make_private_directory(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)

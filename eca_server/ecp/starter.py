@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from eca_server.workbench.report_files import write_file
+
 _AGENT: Final = '''\
 """An example agent: it repeats its input and reports a tool call."""
 
@@ -69,6 +71,6 @@ def write_starter(directory: Path, *, force: bool) -> tuple[Path, Path]:
             if file.exists():
                 raise FileExistsError(f"{file} exists; --force replaces it")
     quoted = target.replace("'", "''")
-    agent.write_text(_AGENT, "utf-8")
-    manifest.write_text(_MANIFEST % f"'{quoted}'", "utf-8")
+    write_file(agent, _AGENT)
+    write_file(manifest, _MANIFEST % f"'{quoted}'")
     return agent, manifest

@@ -320,6 +320,22 @@ async def test_only_what_a_handler_means_as_its_answer_is_one(outcome, error):
         assert "theirs" not in answer["error"]["message"]
 
 
+async def test_a_handler_that_cannot_be_looked_up_fails_only_its_request():
+    class Broken(dict[str, Any]):
+        def get(self, name: str, default: Any = None) -> Any:
+            if name == "log":
+                raise OSError("no descriptor is free")
+            return super().get(name, default)
+
+    handlers = Broken(add=lambda _: "alive", log=lambda _: None)
+    async with conversation(handlers) as (_, wire):
+        await wire.send(notification(), request(1))
+        assert await wire.receive() == success(1, "alive")
+        handlers.get = None  # type: ignore[method-assign]
+        await wire.send(request(2))
+        assert code_of(await wire.receive()) == (2, INTERNAL)
+
+
 async def test_a_failing_notification_is_logged_and_wrong_params_of_a_request_are_refused(caplog):
     def fail(_: Any) -> Any:
         raise ValueError("broken handler")

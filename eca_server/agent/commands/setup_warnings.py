@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from eca_server.agent.chat.subagents import SPAWN_TOOL
 from eca_server.agent.skills.tool import SKILL_TOOL
@@ -57,5 +57,5 @@ def _of_actions(hook: Hook) -> Iterator[tuple[int, str]]:
     for number, action in enumerate(hook.actions):
         if (action.shell is None) == (action.file is None):
             yield number, "expected either `shell` or `file`"
-        elif action.file is not None and not Path(action.file).is_file():
+        elif action.file is not None and not os.path.isfile(action.file):  # noqa: PTH113 - no OSError
             yield number, f"there is no file {str(action.file)!r}"

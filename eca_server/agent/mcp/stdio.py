@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import signal
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -65,8 +66,8 @@ def start_stdio(
             full.pop(name, None)
         else:
             full[name] = value
-    if not directory.is_dir():
-        raise MCPError(f"its directory does not exist: {directory}", kind="start")
+    if problem := _problem_of(directory):
+        raise MCPError(f"its directory {problem}: {directory}", kind="start")
     program = _find(settings, full.get("PATH", os.defpath), directory)
     try:
         child = spawn(
@@ -75,6 +76,17 @@ def start_stdio(
     except StartFailed as error:
         raise MCPError(str(error), kind="start") from error
     return StdioTransport(child, log)
+
+
+def _problem_of(directory: Path) -> str | None:
+    """Return the reason why a program cannot start in a directory, or None."""
+    try:
+        is_directory = stat.S_ISDIR(directory.stat().st_mode)
+    except FileNotFoundError:
+        return "does not exist"
+    except OSError as error:
+        return f"cannot be used ({error.strerror})"
+    return None if is_directory else "is a file"
 
 
 def _find(settings: ServerSettings, path: str, directory: Path) -> str:

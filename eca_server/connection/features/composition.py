@@ -6,6 +6,7 @@ and its package imported, at its first use.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from eca_server.agent.chat.outlet import Outlet
     from eca_server.connection.features.editing import Editing
     from eca_server.connection.features.mcp import MCPServers
+
+_log = logging.getLogger("eca_server")
 
 MOST_SUBAGENTS: Final = 8
 """Limit of concurrent subagents in all chats; further ones wait."""
@@ -98,14 +101,18 @@ class Composition:
             stop()
         problems: list[str] = []
 
-        async def close(part: Callable[[], Awaitable[Sequence[str]]]) -> None:
-            problems.extend(await part())
+        async def close(part: Callable[[], Awaitable[Sequence[str] | None]]) -> None:
+            try:
+                problems.extend(await part() or ())
+            except Exception as fault:  # noqa: BLE001 - an error must not stop the others
+                _log.error("a part could not be closed", exc_info=fault)
+                problems.append(f"internal error: {type(fault).__name__}; see the log")
 
         async with trio.open_nursery() as closing:
             closing.start_soon(partial(self.host.peer.cancel_requests, seconds=1.0, but="shutdown"))
             if self.editing.made is not None:
-                closing.start_soon(self.editing.made.rewrites.close)
-            closing.start_soon(self.hooks.end_session)
+                closing.start_soon(close, self.editing.made.rewrites.close)
+            closing.start_soon(close, self.hooks.end_session)
             for part in (self.mcp.made, self.acp.made, self.jobs, self.chats.made):
                 if part is not None:
                     closing.start_soon(close, part.close)

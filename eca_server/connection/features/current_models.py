@@ -5,6 +5,7 @@ Invariant of the discovery: the client and its turns never wait for it (W-11).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -22,6 +23,8 @@ from eca_server.models.credentials.lookup import child_environment
 from eca_server.models.discovery import Discovery
 from eca_server.models.listings import Endpoint
 from eca_server.models.models import Models
+
+_log = logging.getLogger("eca_server.models")
 
 
 class CurrentModels:
@@ -97,7 +100,12 @@ class CurrentModels:
 
     async def _learn(self, ask: Callable[[], Awaitable[bool]]) -> None:
         """Request models; use the result if it changed."""
-        if await ask():
+        try:
+            has_changed = await ask()
+        except OSError as error:  # the modules of a backend cannot be opened
+            _log.warning("models cannot be listed: %s", error)
+            return
+        if has_changed:
             self._models.reset()
             self.on_discovery()
 

@@ -247,10 +247,18 @@ def test_a_configuration_that_cannot_work_fails_doctor_and_chat(
     assert "eca-server doctor" in done.stderr
 
 
+LONG = f"/{'x' * 300}"
+"""The path of a file that cannot be looked at."""
+
 IGNORED: dict[str, Any] = {
     "defaultAgent": "agnt",
     "customTools": {"read_file": {"command": "x", "description": "x"}},
-    "hooks": {"h": {"type": "preToolCall", "actions": [{"file": "/no/such"}, {"shell": "x"}, {}]}},
+    "hooks": {
+        "h": {
+            "type": "preToolCall",
+            "actions": [{"file": "/no/such"}, {"shell": "x"}, {}, {"file": LONG}],
+        }
+    },
     "mcpServers": {"broken": {"command": "no-such-program"}},
 }
 
@@ -264,13 +272,14 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "customTools: The custom tool 'read_file' was left out",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",
+        f"hooks.h.actions[3]: there is no file '{LONG}'",
         "mcpServers: broken: failed: the command 'no-such-program' cannot be started",
     ]
     for warning, text in zip(values["warnings"], expected, strict=True):
         assert warning.startswith(f"configuration: {text}")
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps(IGNORED))
     assert (done.returncode, done.stderr) == (0, "")
-    assert all(text in done.stdout for text in (*expected[:4], expected[4].partition(": ")[2]))
+    assert all(text in done.stdout for text in (*expected[:5], expected[5].partition(": ")[2]))
 
 
 def test_a_starter_configuration_is_written_once_and_is_valid(
@@ -289,6 +298,19 @@ def test_a_starter_configuration_is_written_once_and_is_valid(
     assert run(["config", "init"]) == 1
     assert "exists and stays as it is" in capsys.readouterr().err
     assert file.read_text("utf-8") == "mine"
+
+
+def test_a_starter_configuration_that_finds_no_space_leaves_no_file(tmp_path: Path) -> None:
+    command = 'ulimit -f 0; exec "$0" -P -m eca_server config init'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "could not write" in done.stderr) == (1, True)
+    assert list((tmp_path / ".config/eca").iterdir()) == []
 
 
 def test_the_text_of_a_pipe_is_the_context_of_the_message(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pwd
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -168,3 +170,26 @@ def test_our_data_is_private_and_in_no_listing_of_the_home(tmp_path):
     (tmp_path / "mine").touch()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert list(list_files(tmp_path, limit=10)) == ["mine"]
+    (folder / ".gitignore").write_text("")  # as servers before left it on a full disk
+    make_data_directory(folder)
+    assert list(list_files(tmp_path, limit=10)) == ["mine"]
+
+
+def test_a_full_disk_leaves_no_empty_file_that_hides_nothing(tmp_path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="full"):
+        make_data_directory(tmp_path / "data")
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_parents_that_are_missing_are_private(tmp_path):
+    before = os.umask(0)
+    try:
+        make_data_directory(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    for folder in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700

@@ -174,6 +174,20 @@ def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):
     assert (again.returncode, "--force" in again.stderr) == (1, True)
 
 
+def test_a_starter_that_finds_no_space_replaces_nothing(tmp_path):
+    (tmp_path / "agent.py").write_text("mine")
+    command = 'ulimit -f 0; exec "$0" -P -m eca_server ecp init --force "$1"'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, tmp_path],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("agent.py", "mine")]
+
+
 @pytest.mark.long
 def test_an_agent_is_checked_for_conformance(tmp_path):
     manifest(tmp_path, "good")

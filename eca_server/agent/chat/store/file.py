@@ -69,6 +69,7 @@ class ChatFile:
         self._on_problem = on_problem
         self._reported: set[str] = set()
         self._reported_error = False
+        self._logged_reason: str | None = None
         self._presence: Presence | None = None
         self._connection: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
@@ -232,10 +233,12 @@ class ChatFile:
                 self._leave_replaced()
             if self._connection is None:
                 self._open()
-            return action()
+            result = action()
         except BaseException:
             self._drop()
             raise
+        self._logged_reason = None
+        return result
 
     def _is_replaced(self) -> bool:
         """Return whether the path does not lead to the open file, which SQLite does not notice."""
@@ -325,7 +328,9 @@ class ChatFile:
 
     def _report(self, fault: BaseException) -> None:
         reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
-        _log.warning("%s: %s", self.path, reason)
+        if reason != self._logged_reason:  # each write tries again
+            self._logged_reason = reason
+            _log.warning("%s: %s", self.path, reason)
         if not self._reported_error:
             self._reported_error = True
             self._on_problem(

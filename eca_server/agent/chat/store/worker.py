@@ -207,7 +207,7 @@ class Worker:
     def _serve(self) -> None:
         """Run the thread: do the queued work."""
         try:
-            from eca_server.agent.chat.store.file import ChatFile  # noqa: PLC0415 - it costs start time
+            make_file = self._import()
         except ImportError as fault:  # an interpreter may have been built without SQLite
             self._in_trio(
                 self._on_problem, f"Chats are not stored, and stay only in memory: {fault}."
@@ -215,7 +215,7 @@ class Worker:
             while (call := self._calls.get()) is not None:
                 self._in_trio(self._finish, call, None)
             return
-        file = ChatFile(self._path, lambda text: self._in_trio(self._on_problem, text))
+        file = make_file(self._path, lambda text: self._in_trio(self._on_problem, text))
         emptied = time.monotonic()  # the log, or it was tried
         pause = self.limits.idle
         while True:
@@ -240,6 +240,17 @@ class Worker:
             if time.monotonic() - emptied > self.limits.log:  # never idle
                 file.empty_log()
                 emptied = time.monotonic()
+
+    def _import(self) -> type[ChatFile]:
+        """Import the class, once a file can be opened: descriptors may be used up for a while."""
+        while True:
+            try:
+                from eca_server.agent.chat.store.file import ChatFile  # noqa: PLC0415 - it costs start time
+            except OSError as fault:
+                _log.warning("%s: %s", self._path, fault.strerror)
+                time.sleep(self.limits.write)
+            else:
+                return ChatFile
 
     def _finish(self, call: Call[Result], result: Result) -> None:
         self._queued_bytes -= call.size

@@ -84,7 +84,8 @@ async def test_a_program_that_cannot_be_started_is_named_with_the_reason(tmp_pat
         ({"command": "no-such-program", "env": {"PATH": path}}, searched),
         ({"command": str(file)}, [str(file)]),
         ({"command": "no-such-npx -y server"}, ["`args`"]),
-        ({"command": sys.executable, "directory": tmp_path / "gone"}, ["directory"]),
+        ({"command": sys.executable, "directory": tmp_path / "gone"}, ["directory does not exist"]),
+        ({"command": sys.executable, "directory": tmp_path / ("x" * 300)}, ["File name too long"]),
     ]
     for settings, reasons in rows:
         error = await fault_of(ServerSettings(name="bad", **settings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.models.discovery import Discovery
 from tests.eca_server.agent.chat.editor import Editor, editor
 
 KEY = "sk-not-a-real-key-0123456789"
@@ -178,3 +180,16 @@ async def test_what_models_can_do_and_cost_is_looked_up_and_nothing_waits_for_it
                 await trio.lowlevel.checkpoint()
             told = told_of(await ours.turn("hi", model="openai/gpt-5"))
     assert told == ({"context": 70000, "output": 5}, "10.00")
+
+
+async def test_a_backend_that_cannot_be_imported_ends_only_the_discovery(tmp_path, monkeypatch):
+    asked = trio.Event()
+
+    async def ask(*_: Any) -> bool:
+        asked.set()
+        raise OSError(errno.EMFILE, "Too many open files", "backend.py")
+
+    monkeypatch.setattr(Discovery, "ask", ask)
+    async with discovering(tmp_path, p=provider("http://127.0.0.1:9")) as ours:
+        await asked.wait()
+        await ours.turn("hi", model="simulator/echo")

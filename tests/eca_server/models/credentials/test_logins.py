@@ -132,6 +132,7 @@ def test_a_login_that_cannot_be_written_changes_nothing_and_shows_no_key(logins,
 
 
 def test_a_key_that_a_killed_server_was_writing_is_gone_after_the_next_change(logins):
+    logins.store("openai", Secret("a good one"))
     code = (
         "import os, signal\n"
         "from eca_server.models.credentials.logins import Logins, Secret\n"

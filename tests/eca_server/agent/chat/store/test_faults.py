@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -84,7 +85,7 @@ def a_link_to_nothing(path: Path) -> None:
     ],
 )
 async def test_an_obstacle_is_reported_once(
-    path: Path, obstacle: Callable[[Path], None], words: str
+    path: Path, obstacle: Callable[[Path], None], words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     obstacle(path)
     async with opened(path) as ours:
@@ -97,6 +98,7 @@ async def test_an_obstacle_is_reported_once(
         (problem,) = ours.problems
         assert words in problem
         assert not await ours.store.close()
+    assert len(caplog.messages) == 1, caplog.messages
 
 
 async def test_what_could_not_be_written_is_written_in_order_once_it_can(path: Path) -> None:
@@ -395,3 +397,23 @@ async def test_an_interpreter_without_sqlite_is_reported_once(
         (problem,) = ours.problems
         assert "sqlite3" in problem
         assert not await ours.store.close()
+
+
+async def test_modules_that_cannot_be_opened_for_a_while_cost_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "eca_server.agent.chat.store.file"
+    refusals = [OSError(errno.EMFILE, "Too many open files")] * 2
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == module and refusals:
+                raise refusals.pop()
+
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    async with opened(path, write=0.02, late=30.0) as ours:
+        await ours.store.append("c", WORKSPACE, said("a"))
+        assert await ours.texts("c") == ["a"]
+        assert not refusals
