@@ -15,12 +15,13 @@ import stat
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TextIO, TypeAlias, TypeVar
 
 import attrs
 
 from eca_protocol import platforms
 
+_Opener: TypeAlias = Callable[[str, int], int]
 _Report = TypeVar("_Report")
 
 _STREAMS: Final = {"/dev/stdout": 1, "/dev/stderr": 2}
@@ -98,43 +99,61 @@ def check_file(file: Path) -> None:
         raise OutputsInvalid(f"{file}: the folder {file.parent} is not writable")
 
 
-def write_file(file: Path, text: str) -> None:
+def write_file(file: Path, text: str, *, is_private: bool = False) -> None:
     """Write a report, atomically where possible.
 
     A replaced file keeps its mode. These are written in place: `/dev/stdout` and the like, to which
     the report is appended; a pipe or a device; a file behind a link, or in a read-only directory.
 
+    `is_private`: the file can be read by the user alone.
+
     Raises:
         OSError: the file cannot be written.
     """
+    opener = _private_opener if is_private else None
     number = _descriptor(file)
     if number is not None:
         if sys.stdout is not None:
             sys.stdout.flush()
         _write_in_place(number, text)
     elif _is_pipe_or_device(file) or _stays(file):
-        _write_in_place(file, text)
+        _write_in_place(file, text, opener)
     else:
         try:
-            _replace(file, text)
+            _replace(file, text, opener)
         except OSError as error:
             if error.errno not in _NOT_REPLACED:
                 raise
-            _write_in_place(file, text)
+            _write_in_place(file, text, opener)
 
 
-def _write_in_place(file: Path | int, text: str) -> None:
-    closes = not isinstance(file, int)
-    with open(file, "w", encoding="utf-8", errors="replace", newline="\n", closefd=closes) as out:
+def _write_in_place(file: Path | int, text: str, opener: _Opener | None = None) -> None:
+    with _open(file, "w", opener) as out:
         out.write(text)
 
 
-def _replace(file: Path, text: str) -> None:
+def _open(file: Path | int, mode: Literal["w", "x"], opener: _Opener | None) -> TextIO:
+    closes = not isinstance(file, int)
+    return open(
+        file, mode, encoding="utf-8", errors="replace", newline="\n", closefd=closes, opener=opener
+    )
+
+
+def _private_opener(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        with contextlib.suppress(PermissionError):  # the file of another user, writable for us
+            platforms.set_mode(descriptor, 0o600)
+    return descriptor
+
+
+def _replace(file: Path, text: str, opener: _Opener | None) -> None:
     temporary = file.with_name(f".{file.name[:40]}.{secrets.token_hex(8)}")
     try:
-        with temporary.open("x", encoding="utf-8", errors="replace", newline="\n") as out:
+        with _open(temporary, "x", opener) as out:
             with contextlib.suppress(FileNotFoundError):
-                platforms.set_mode(out.fileno(), stat.S_IMODE(file.stat().st_mode))
+                if opener is None:
+                    platforms.set_mode(out.fileno(), stat.S_IMODE(file.stat().st_mode))
             out.write(text)
             out.flush()
             os.fsync(out.fileno())

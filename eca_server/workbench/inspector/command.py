@@ -11,7 +11,6 @@ import contextlib
 import functools
 import html
 import os
-import stat
 import sys
 import tempfile
 import webbrowser
@@ -31,6 +30,7 @@ from eca_server.system.signals import until_a_signal
 from eca_server.workbench.inspector.inspection import Inspection
 from eca_server.workbench.inspector.page import render_file_page
 from eca_server.workbench.inspector.serving import LIMITS, Feed, Site
+from eca_server.workbench.report_files import write_file
 from eca_server.workbench.tap import masker
 
 _CHUNK: Final = 2**18
@@ -66,8 +66,7 @@ def write_page(transcript: Path, out: Path) -> int:
     if (last := inspection.end(may_continue=may_continue)) is not None:
         parts.append(last)
     page = render_file_page(transcript.name, parts)
-    with open(out, "wb", opener=_private_opener) as written:
-        written.write(page.encode("utf-8", "replace"))
+    write_file(out, page, is_private=True)
     if inspection.fault is not None:
         _say(f"inspect: {inspection.fault}")
     return 0
@@ -182,14 +181,6 @@ def _redirect_file(address: str) -> Iterator[Path]:
 
 async def _open_browser(redirect: Path) -> None:
     await trio.to_thread.run_sync(webbrowser.open, redirect.as_uri(), abandon_on_cancel=True)
-
-
-def _private_opener(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags, 0o600)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        with contextlib.suppress(PermissionError):  # the file of another user, writable for us
-            platforms.set_mode(descriptor, 0o600)
-    return descriptor
 
 
 def _say(text: str) -> None:

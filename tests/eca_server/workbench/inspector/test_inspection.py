@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,22 @@ def test_a_page_is_readable_by_its_user_only_and_not_written_over_its_transcript
     assert write_page(record, tmp_path / "none.html") == 2
     assert ":1: expected a transcript, got" in capsys.readouterr().err
     assert not (tmp_path / "none.html").exists()
+
+
+def test_a_full_disk_leaves_the_page_that_is_there(tmp_path, monkeypatch):
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    record, out = tmp_path / "r.jsonl", tmp_path / "r.html"
+    record.write_bytes(RECORD)
+    out.write_text("before")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_page(record, out)
+    assert {each: each.read_bytes() for each in tmp_path.iterdir()} == {
+        record: RECORD,
+        out: b"before",
+    }
 
 
 EXIT = line("client", {"method": "exit"})
