@@ -219,35 +219,32 @@ def system_texts(ours: Editor, chat: str = "c") -> list[str]:
     ]
 
 
-async def test_an_answer_without_anything_for_the_user_is_named():
+async def test_an_answer_without_anything_for_the_user_is_named(ours):
     empty = ("empty", "think of it", "say  ", "call eca_directory_tree {}\nempty")
-    async with editor() as ours:
-        for script in (*empty, "say some", "draw ff0000", "finish content_filter"):
-            await ours.turn(script, script, model=SCRIPT)
-            notes = [each for each in system_texts(ours, script) if each.startswith(EMPTY)]
-            assert len(notes) == (script in empty)
+    for script in (*empty, "say some", "draw ff0000", "finish content_filter"):
+        await ours.turn(script, script, model=SCRIPT)
+        notes = [each for each in system_texts(ours, script) if each.startswith(EMPTY)]
+        assert len(notes) == (script in empty)
 
 
-async def test_an_unknown_agent_is_named_once_in_a_chat():
-    async with current() as ours:
-        for agent in ("nope", "nope", "code", "agent", "plan"):
-            await ours.turn("say a", model=SCRIPT, agent=agent)
-        [note] = system_texts(ours)
-        assert note.startswith(
-            "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
-        )
-        assert "`plan`" in note
-        await ours.tell("chat/selectedAgentChanged", {"chatId": "d", "agent": "gone"})
-        await ours.turn("say d", "d", model=SCRIPT)
-        assert ["`gone`" in each for each in system_texts(ours, "d")] == [True]
+async def test_an_unknown_agent_is_named_once_in_a_chat(client):
+    for agent in ("nope", "nope", "code", "agent", "plan"):
+        await client.turn("say a", model=SCRIPT, agent=agent)
+    [note] = system_texts(client)
+    assert note.startswith(
+        "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
+    )
+    assert "`plan`" in note
+    await client.tell("chat/selectedAgentChanged", {"chatId": "d", "agent": "gone"})
+    await client.turn("say d", "d", model=SCRIPT)
+    assert ["`gone`" in each for each in system_texts(client, "d")] == [True]
 
 
-async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ():
-    async with editor() as ours:
-        assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))
-        assert f"Selected model: {ECHO}\n" in text(await ours.turn("/doctor", model=ECHO))
-        assert "`/context` shows the size of the next request" in text(await ours.turn("/costs"))
-        assert "`/costs` shows the sum of all requests" in text(await ours.turn("/context"))
+async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ(ours):
+    assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))
+    assert f"Selected model: {ECHO}\n" in text(await ours.turn("/doctor", model=ECHO))
+    assert "`/context` shows the size of the next request" in text(await ours.turn("/costs"))
+    assert "`/costs` shows the sum of all requests" in text(await ours.turn("/context"))
 
 
 @pytest.mark.requirement("W-35")

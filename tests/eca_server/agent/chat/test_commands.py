@@ -36,23 +36,21 @@ NAMES = [command.name for command in COMMANDS]
         ("/nope", "There is no command `/nope`. Available commands: `/init`, `/login`, "),
     ],
 )
-async def test_a_command_is_a_turn_with_an_echo_and_one_finished(prompt, expected):
-    async with editor() as ours:
-        received = await ours.turn(prompt)
-        assert types(received) == ["progress", "text", "finished"]
-        assert received[1]["text"] == prompt
-        assert expected in text(received[2:])
-        roles = [role for role, content in contents(ours.seen) if content["type"] == "text"]
-        assert roles == ["user", "system"]
-        assert not ours.connection.chats.open("c").history
-        assert text((await ours.turn("next", model=ECHO))[2:]) == "next"
+async def test_a_command_is_a_turn_with_an_echo_and_one_finished(ours, prompt, expected):
+    received = await ours.turn(prompt)
+    assert types(received) == ["progress", "text", "finished"]
+    assert received[1]["text"] == prompt
+    assert expected in text(received[2:])
+    roles = [role for role, content in contents(ours.seen) if content["type"] == "text"]
+    assert roles == ["user", "system"]
+    assert not ours.connection.chats.open("c").history
+    assert text((await ours.turn("next", model=ECHO))[2:]) == "next"
 
 
 @pytest.mark.requirement("CHAT-30", "CHAT-3")
-async def test_a_path_is_a_prompt():
-    async with editor() as ours:
-        for prompt in ("/usr/bin/x is slow", "/a/", "/", "//x", "a /doctor", "1/2"):
-            assert text((await ours.turn(prompt, model=ECHO))[2:]) == prompt
+async def test_a_path_is_a_prompt(ours):
+    for prompt in ("/usr/bin/x is slow", "/a/", "/", "//x", "a /doctor", "1/2"):
+        assert text((await ours.turn(prompt, model=ECHO))[2:]) == prompt
 
 
 @pytest.mark.requirement("CHAT-28", "W-40b")
@@ -67,10 +65,9 @@ async def test_a_path_is_a_prompt():
         ("nothing like it", []),
     ],
 )
-async def test_commands_match_by_name_or_description(query, names):
-    async with editor() as ours:
-        answer = await ours.ask("chat/queryCommands", {"query": query})
-        named = await ours.ask("chat/queryCommands", {"query": query, "chatId": "c"})
+async def test_commands_match_by_name_or_description(ours, query, names):
+    answer = await ours.ask("chat/queryCommands", {"query": query})
+    named = await ours.ask("chat/queryCommands", {"query": query, "chatId": "c"})
     assert [each["name"] for each in answer["commands"]] == names
     assert "chatId" not in answer
     assert named == {**answer, "chatId": "c"}
@@ -83,13 +80,12 @@ async def test_commands_match_by_name_or_description(query, names):
 
 
 @pytest.mark.requirement("CHAT-29")
-async def test_queries_are_answered_while_a_turn_runs():
-    async with editor() as ours:
-        await ours.hang()
-        given = {"query": "x", "contexts": [{"type": "repoMap"}]}
-        assert await ours.ask("chat/queryContext", given) == {"contexts": []}
-        assert (await ours.ask("chat/queryCommands", {"query": "doc"}))["commands"]
-        await ours.expect_stopped()
+async def test_queries_are_answered_while_a_turn_runs(ours):
+    await ours.hang()
+    given = {"query": "x", "contexts": [{"type": "repoMap"}]}
+    assert await ours.ask("chat/queryContext", given) == {"contexts": []}
+    assert (await ours.ask("chat/queryCommands", {"query": "doc"}))["commands"]
+    await ours.expect_stopped()
 
 
 @asynccontextmanager

@@ -19,28 +19,26 @@ from tests.eca_server.agent.chat.editor import (
 )
 
 
-async def test_a_model_is_selected_by_a_command_for_its_chat_alone():
-    async with current() as ours:
-        assert f"* {ECHO}\n" in text(await ours.turn("/model", model=ECHO))
-        await ours.turn("/model SCRIPT", model=ECHO)
-        selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
-        assert ours.notified("config/updated")[1:] == [{"chatId": "c", "chat": selected}]
-        assert (await ours.prompt("say a"))["model"] == SCRIPT
-        await ours.expect_finished()
-        assert (await ours.prompt("say a", "other"))["model"] == ECHO
-        await ours.expect_finished("other")
-        assert "No model's name contains 'nope'" in text(await ours.turn("/model nope"))
-        assert (await ours.prompt("say b"))["model"] == SCRIPT
-        await ours.expect_finished()
+async def test_a_model_is_selected_by_a_command_for_its_chat_alone(client):
+    assert f"* {ECHO}\n" in text(await client.turn("/model", model=ECHO))
+    await client.turn("/model SCRIPT", model=ECHO)
+    selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
+    assert client.notified("config/updated")[1:] == [{"chatId": "c", "chat": selected}]
+    assert (await client.prompt("say a"))["model"] == SCRIPT
+    await client.expect_finished()
+    assert (await client.prompt("say a", "other"))["model"] == ECHO
+    await client.expect_finished("other")
+    assert "No model's name contains 'nope'" in text(await client.turn("/model nope"))
+    assert (await client.prompt("say b"))["model"] == SCRIPT
+    await client.expect_finished()
 
 
 @pytest.mark.requirement("W-28")
-async def test_a_client_with_one_selection_has_the_model_selected_everywhere():
-    async with editor() as ours:
-        await ours.turn(f"/model {SCRIPT}", model=ECHO)
-        assert ours.notified("config/updated")[1:] == [{"chat": {"selectModel": SCRIPT}}]
-        assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
-        await ours.expect_finished("other")
+async def test_a_client_with_one_selection_has_the_model_selected_everywhere(ours):
+    await ours.turn(f"/model {SCRIPT}", model=ECHO)
+    assert ours.notified("config/updated")[1:] == [{"chat": {"selectModel": SCRIPT}}]
+    assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
+    await ours.expect_finished("other")
 
 
 async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():

@@ -325,11 +325,10 @@ async def test_the_user_compacts_a_chat_and_says_how():
     assert words.endswith("two")
 
 
-async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too():
-    async with editor() as ours:
-        found = await ours.ask("chat/queryCommands", {"query": "compact"})
-        [command] = found["commands"]
-        assert [each["name"] for each in command["arguments"]] == ["instructions"]
-        await ours.turn("hello there", model=ECHO)
-        assert COMPACTED in text(await ours.turn("/compact", model=ECHO))
-        assert text((await ours.turn("on", model=ECHO))[2:]) == "on"
+async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too(ours):
+    found = await ours.ask("chat/queryCommands", {"query": "compact"})
+    [command] = found["commands"]
+    assert [each["name"] for each in command["arguments"]] == ["instructions"]
+    await ours.turn("hello there", model=ECHO)
+    assert COMPACTED in text(await ours.turn("/compact", model=ECHO))
+    assert text((await ours.turn("on", model=ECHO))[2:]) == "on"

@@ -23,7 +23,7 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 from tests.eca_server.agent.chat.current import current, since
-from tests.eca_server.agent.chat.editor import SCRIPT, editor, text
+from tests.eca_server.agent.chat.editor import SCRIPT, text
 
 UPSTREAM = r"""
 {:eca/version "0.155.1", :eca/export-version 1, :exported-at 1700000000000,
@@ -197,16 +197,15 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
         assert len((await ours.ask("chat/list"))["chats"]) == 3
 
 
-async def test_older_editions_import_into_the_chat_at_hand(tmp_path: Path) -> None:
+async def test_older_editions_import_into_the_chat_at_hand(ours, tmp_path: Path):
     path = tmp_path / "chat.edn"
     path.write_text(UPSTREAM)
-    async with editor() as ours:
-        await ours.turn("before")
-        told = text(await ours.turn(f"/import {path}"))
-        assert "Added 2 messages to this chat" in told  # a summary, and what followed it
-        sent = ours.connection.chats.open("c").history.model_context
-        assert ["before" in str(sent), "short" in str(sent)] == [True, True]
-        left_out = "Left out, since only the server that wrote them can read them: "
-        assert f"{left_out}1 tool_call_output, 1 serv" in told
-        assert "anthropic/claude, is not available here" in told
-        assert ours.notified("chat/opened") == []
+    await ours.turn("before")
+    told = text(await ours.turn(f"/import {path}"))
+    assert "Added 2 messages to this chat" in told  # a summary, and what followed it
+    sent = ours.connection.chats.open("c").history.model_context
+    assert ["before" in str(sent), "short" in str(sent)] == [True, True]
+    left_out = "Left out, since only the server that wrote them can read them: "
+    assert f"{left_out}1 tool_call_output, 1 serv" in told
+    assert "anthropic/claude, is not available here" in told
+    assert ours.notified("chat/opened") == []

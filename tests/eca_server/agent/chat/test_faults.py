@@ -73,31 +73,29 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn():
 
 
 @pytest.mark.requirement("W-21d")
-async def test_each_class_of_error_is_explained(autojump_clock):
-    async with editor() as ours:
-        for kind in get_args(ErrorKind):
-            received = await ours.turn(f"fail {kind} the provider says so", kind, model=SCRIPT)
-            assert "the provider says so" in told(received)
-            assert "simulator/script" in told(received)
-            texts = [role for role, each in contents(ours.seen, kind) if each["type"] == "text"]
-            assert {*texts} == {"user", "system"}
-            await assert_goes_on(ours, kind)
+async def test_each_class_of_error_is_explained(ours, autojump_clock):
+    for kind in get_args(ErrorKind):
+        received = await ours.turn(f"fail {kind} the provider says so", kind, model=SCRIPT)
+        assert "the provider says so" in told(received)
+        assert "simulator/script" in told(received)
+        texts = [role for role, each in contents(ours.seen, kind) if each["type"] == "text"]
+        assert {*texts} == {"user", "system"}
+        await assert_goes_on(ours, kind)
 
 
-async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(autojump_clock):
-    async with editor() as ours:
-        for script, words in (
-            ("say some\nfail overloaded stop", "stop"),
-            ("think hm\nfail auth stop", "stop"),
-            ("say some\ncut", "broke off"),
-            ("cut", "broke off"),
-            ("say some\ncrash", "See the server's log for details."),
-            ("crash", "See the server's log for details."),
-        ):
-            received = await ours.turn(script, model=SCRIPT)
-            assert ("some" in [each.get("text") for each in received]) == ("say some" in script)
-            assert words in told(received)
-            await assert_goes_on(ours)
+async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(ours, autojump_clock):
+    for script, words in (
+        ("say some\nfail overloaded stop", "stop"),
+        ("think hm\nfail auth stop", "stop"),
+        ("say some\ncut", "broke off"),
+        ("cut", "broke off"),
+        ("say some\ncrash", "See the server's log for details."),
+        ("crash", "See the server's log for details."),
+    ):
+        received = await ours.turn(script, model=SCRIPT)
+        assert ("some" in [each.get("text") for each in received]) == ("say some" in script)
+        assert words in told(received)
+        await assert_goes_on(ours)
 
 
 @pytest.mark.parametrize("lost", ["usage", "last words", "history"])
@@ -186,20 +184,19 @@ async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_s
 
 
 @pytest.mark.requirement("W-30c")
-async def test_arguments_that_no_message_could_hold_are_unreadable():
+async def test_arguments_that_no_message_could_hold_are_unreadable(ours):
     def nested(levels: int) -> str:
         inner = "[" * (levels - 1) + "]" * (levels - 1)
         return f'call eca_grep {{"pattern": "x", "more": {inner}}}'
 
-    async with editor() as ours:
-        for levels, is_read in ((MAX_NESTING, True), (MAX_NESTING + 1, False), (127, False)):
-            received = await ours.turn(nested(levels), model=SCRIPT)
-            [run] = [each for each in received if each["type"] == "toolCallRun"]
-            assert bool(run["arguments"]) is is_read
-            [called] = [each for each in received if each["type"] == "toolCalled"]
-            unreadable = "expected at most 100 levels of nesting" in called["outputs"][0]["text"]
-            assert unreadable is not is_read
-        await assert_goes_on(ours)
+    for levels, is_read in ((MAX_NESTING, True), (MAX_NESTING + 1, False), (127, False)):
+        received = await ours.turn(nested(levels), model=SCRIPT)
+        [run] = [each for each in received if each["type"] == "toolCallRun"]
+        assert bool(run["arguments"]) is is_read
+        [called] = [each for each in received if each["type"] == "toolCalled"]
+        unreadable = "expected at most 100 levels of nesting" in called["outputs"][0]["text"]
+        assert unreadable is not is_read
+    await assert_goes_on(ours)
 
 
 DELTAS = 200_000

@@ -178,9 +178,8 @@ async def test_a_chat_has_so_many_files_and_a_failing_disk_costs_links(tmp_path,
     assert broken.link("c", kept[0]) is None
 
 
-async def test_an_answer_holds_only_so_many_pictures():
-    async with current() as ours:
-        received = await ours.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
+async def test_an_answer_holds_only_so_many_pictures(client):
+    received = await client.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
     assert [each["type"] for each in received].count("image") == MOST_PICTURES
     [said] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
     assert said.startswith(f"The answer contained {MOST_PICTURES + 2} pictures")
@@ -242,13 +241,12 @@ def urls(received: list) -> list[str]:
 
 
 @pytest.mark.requirement("W-26c")
-async def test_a_source_is_shown_and_linked_once_in_a_turn() -> None:
+async def test_a_source_is_shown_and_linked_once_in_a_turn(ours):
     script = f"say a\ncite {PAGE} A\nsay b\ncite {PAGE} A"
-    async with editor() as ours:
-        for _ in range(2):
-            received = await ours.turn(script, model=SCRIPT)
-            assert urls(received) == [PAGE]
-            assert text(received[2:]) == f"a [A]({PAGE})b"
+    for _ in range(2):
+        received = await ours.turn(script, model=SCRIPT)
+        assert urls(received) == [PAGE]
+        assert text(received[2:]) == f"a [A]({PAGE})b"
 
 
 @pytest.mark.requirement("W-26c")
@@ -262,9 +260,8 @@ async def test_a_source_is_shown_and_linked_once_in_a_turn() -> None:
     ],
     ids=["a text that has the link", "what is no page", "odd characters"],
 )  # fmt: skip
-async def test_a_link_is_one_and_only_for_a_page_on_the_web(script, found, shown) -> None:
-    async with editor() as ours:
-        received = await ours.turn(script, model=SCRIPT)
+async def test_a_link_is_one_and_only_for_a_page_on_the_web(ours, script, found, shown):
+    received = await ours.turn(script, model=SCRIPT)
     assert urls(received) == found
     assert text(received[2:]).strip() == shown
 

@@ -12,7 +12,6 @@ from eca_protocol.testing.provider import Provider, Reply, reply, reset, wait
 from eca_server.models.history import CompactionPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, session, today
-from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
@@ -104,19 +103,18 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 
-async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing() -> None:
-    async with current() as ours:
-        await steer(ours, "nobody listens")
-        await ours.turn("one", model=ECHO)
-        await steer(ours, "too late")
-        await ours.send(
-            ours.prompt_request("say a\nwait 0.01\nsay b", model=SCRIPT),
-            notification("chat/promptSteer", {"chatId": "c", "message": "no"}),
-            notification("chat/promptSteerRemove", {"chatId": "c"}),
-            notification("chat/promptSteerRemove", {"chatId": "nobody's"}),
-        )
-        await ours.expect_finished()
-        assert text(ours.contents()) == "oneonesay a\nwait 0.01\nsay bab"
+async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing(client):
+    await steer(client, "nobody listens")
+    await client.turn("one", model=ECHO)
+    await steer(client, "too late")
+    await client.send(
+        client.prompt_request("say a\nwait 0.01\nsay b", model=SCRIPT),
+        notification("chat/promptSteer", {"chatId": "c", "message": "no"}),
+        notification("chat/promptSteerRemove", {"chatId": "c"}),
+        notification("chat/promptSteerRemove", {"chatId": "nobody's"}),
+    )
+    await client.expect_finished()
+    assert text(client.contents()) == "oneonesay a\nwait 0.01\nsay bab"
 
 
 @asynccontextmanager

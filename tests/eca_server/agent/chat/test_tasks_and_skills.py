@@ -325,17 +325,16 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
 
 
 @pytest.mark.requirement("W-23b")
-async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing() -> None:
+async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
     script = f"call eca_ask_user {json.dumps(QUESTION)}\nsay never"
-    async with current() as ours:
-        await ours.prompt(script, model="simulator/script")
-        asked = await question(ours)
-        await ours.expect_stopped()
-        ended = of_calls(ours)[-1]
-        assert (ended["type"], ended["error"]) == ("toolCalled", True)
-        await answer(ours, asked, result={"answer": "this", "cancelled": False})
-        await ours.turn("say later", model="simulator/script")
-        assert finishes(ours.contents()) == 2
+    await client.prompt(script, model="simulator/script")
+    asked = await question(client)
+    await client.expect_stopped()
+    ended = of_calls(client)[-1]
+    assert (ended["type"], ended["error"]) == ("toolCalled", True)
+    await answer(client, asked, result={"answer": "this", "cancelled": False})
+    await client.turn("say later", model="simulator/script")
+    assert finishes(client.contents()) == 2
 
 
 async def test_a_client_that_shows_no_questions_is_not_asked() -> None:
