@@ -320,13 +320,6 @@ async def test_a_call_that_waits_is_reported_though_another_one_runs(tmp_path):
         assert "Calling tool" not in said
 
 
-async def test_clients_of_older_editions_are_offered_no_subagents():
-    async with current({"agent": SCOUT}, capabilities={}) as ours:
-        received = await ours.turn(spawn("say hi"), model=SCRIPT)
-        assert "There is no tool" in str(received)
-        assert not of_children(ours)
-
-
 async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path, folder):
     file = folder / "new"
     async with current({"agent": SCOUT}, data=tmp_path, folder=folder) as ours:

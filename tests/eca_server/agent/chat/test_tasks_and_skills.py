@@ -21,6 +21,7 @@ from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResul
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, finishes, text
+from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 
 PLAN = {
     "op": "plan",
@@ -68,12 +69,6 @@ async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opene
         assert [each["details"] for each in again[1:]] == [started["details"], done["details"]]
         (read,) = of_tasks(await ours.turn(line(op="read"), model=SCRIPT))
         assert read["details"] == done["details"]
-
-
-async def test_an_older_client_has_no_list():
-    async with current(capabilities={}) as ours:
-        received = await ours.turn(line(**PLAN), model=SCRIPT)
-        assert "There is no tool" in str(received)
 
 
 @pytest.mark.parametrize(
@@ -337,10 +332,13 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
     assert finishes(client.contents()) == 2
 
 
-async def test_a_client_that_shows_no_questions_is_not_asked() -> None:
-    async with current(capabilities={"codeAssistant": {"chatCapabilities": {}}}) as ours:
-        await ours.turn('call eca_ask_user {"question": "?"}', model="simulator/script")
-        assert "There is no tool 'eca_ask_user'" in outputs(ours)[0]
+@pytest.mark.parametrize(
+    "made", [line(**PLAN), 'call eca_ask_user {"question": "?"}', spawn("say hi")]
+)
+async def test_a_client_that_cannot_show_it_has_no_such_tool(made):
+    async with current({"agent": SCOUT}, capabilities={"codeAssistant": {}}) as ours:
+        await ours.turn(made, model=SCRIPT)
+        assert "There is no tool" in outputs(ours)[0]
 
 
 async def test_the_first_request_holds_no_file_that_a_repository_names_outside_it(tmp_path):
