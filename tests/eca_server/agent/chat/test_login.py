@@ -133,19 +133,18 @@ async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_pat
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.parametrize(
-    "end", ["cancel", "", "stop", "clear", "delete", "/costs", "what is this?"]
-)
-async def test_a_login_is_given_up(end, tmp_path):
+async def test_a_login_is_given_up(tmp_path):
     async with chatting(tmp_path) as ours:
-        await ours.turn("/login p")
-        if end == "stop":
-            await ours.stop()
-        elif end in ("clear", "delete"):
-            await ours.ask(f"chat/{end}", {"chatId": "c", "messages": True})
-        else:
-            assert (await ours.turn(end, model=ECHO))[1]["text"] == end
-        assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
+        for end in ("cancel", "", "/costs", "what is this?", "stop", "clear", "delete"):
+            chat = f"chat {end}"
+            await ours.turn("/login p", chat)
+            if end == "stop":
+                await ours.stop(chat)
+            elif end in ("clear", "delete"):
+                await ours.ask(f"chat/{end}", {"chatId": chat, "messages": True})
+            else:
+                assert (await ours.turn(end, chat, model=ECHO))[1]["text"] == end
+            assert text((await ours.turn("word", chat, model=ECHO))[2:]) == "word"
     assert stored(tmp_path) == {}
 
 

@@ -211,25 +211,22 @@ async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(tmp_path,
         assert len(places["git"].session.calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
+async def test_what_cannot_be_called_or_found_is_reported(tmp_path, tools, places):
+    rows = [
         (call("git__nothing"), "There is no tool 'git__nothing'. Find tools with search_tools."),
         (call(), "branch is missing"),
         (call(branch="a", force=True), 'unknown: "force" (supported: branch)'),
         (call("git__log"), "Not available: disabledTools"),
         (("eca_search_tools", {"query": "zzz"}), "No tool matches."),
         (("eca_search_tools", {"query": "log"}), "No tool matches."),
-    ],
-    ids=["unknown", "missing", "unsupported", "disabled", "nothing found", "disabled one"],
-)
-async def test_what_cannot_be_called_or_found_is_reported(tmp_path, tools, places, made, said):
+    ]
+    made = calls(*(each for each, _ in rows))
     config = {"mcpToolSearch": True, "disabledTools": ["git__log"], **ALLOW}
-    async with session(tmp_path, calls(made), **config) as (ours, provider):
+    async with session(tmp_path, made, **config) as (ours, provider):
         await ours.turn("go")
-        assert of_calls(ours)[-1]["error"] is True
-        [result] = results(provider)
-        assert said in result
+        assert [each["error"] for each in ours.contents(kind="toolCalled")] == [True] * len(rows)
+        for result, (_, said) in zip(results(provider), rows, strict=True):
+            assert said in result
         assert places["git"].session.calls == []
 
 

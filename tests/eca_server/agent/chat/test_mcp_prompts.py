@@ -185,31 +185,25 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
 
 
 @pytest.mark.requirement("CHAT-31", "W-20a")
-@pytest.mark.parametrize(
-    ("typed", "gives", "reason"),
-    [
-        ("/git:commit", _is_empty,
-            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit"),
-        ("/git:commit x", _refuses,
-            "the MCP server git refused the prompt: prompts/get: not today"),
-        ("/git:commit x", _is_empty, "returned an empty prompt"),
-        ("/git:nope", _is_empty, "There is no command `/git:nope`. Available commands: `/init`"),
-        ("/off:commit x", _is_empty, "These MCP servers do not run: off (disabled)"),
-    ],
-)  # fmt: skip
-async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock, typed, gives, reason):
-    def prepare(made: FakeSession) -> None:
-        made.prompts, made.gives = (COMMIT,), gives
-
-    places["git"].prepare = prepare
+async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock):
+    offers(places["git"], COMMIT)
+    missing = "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit"
     env = {"env": {"TOKEN": "not-a-real-secret-0123"}}
     servers = {"git": {**GIT["git"], **env}, "off": {"command": "x", "disabled": True}}
     async with running(servers) as ours:
-        received = await ours.turn(typed)
-        assert reason in refusal(received)
-        assert "not-a-real-secret" not in text(received)
-        assert finishes(received) == 1
-        assert not ours.connection.chats.open("c").history
+        for typed, gives, reason in (
+            ("/git:commit", _is_empty, missing),
+            ("/git:commit x", _refuses, "the MCP server git refused the prompt: prompts/get: not"),
+            ("/git:commit x", _is_empty, "returned an empty prompt"),
+            ("/git:nope", None, "There is no command `/git:nope`. Available commands: `/init`"),
+            ("/off:commit x", None, "These MCP servers do not run: off (disabled)"),
+        ):
+            places["git"].session.gives = gives
+            received = await ours.turn(typed)
+            assert reason in refusal(received)
+            assert "not-a-real-secret" not in text(received)
+            assert finishes(received) == 1
+            assert not ours.connection.chats.open("c").history
 
 
 async def test_a_server_that_is_slow_or_dies_holds_no_prompt(places, autojump_clock):
