@@ -23,7 +23,7 @@ from tests.eca_server.agent.chat.agent_session import (
     session,
     today,
 )
-from tests.eca_server.agent.chat.editor import Editor, finishes
+from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.session_model import check_history
 from tests.eca_server.processes import assert_gone
 
@@ -254,7 +254,7 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_
         received = await ours.turn("go")
         assert len(provider.requests) == 3
         assert any("failed 3 times" in str(each.get("text")) for each in received)
-        assert finishes(received) == 1
+        assert received.finishes == 1
     at_once = calls(*[("eca_read_file", {"path": "gone"})] * 4)
     async with session(tmp_path, at_once) as (ours, provider):
         await ours.turn("go")

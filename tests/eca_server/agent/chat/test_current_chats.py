@@ -16,7 +16,7 @@ from eca_server.models.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents, editor, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents, editor
 
 
 async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping(
@@ -213,7 +213,7 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
         await ours.turn("hi", "nobody's", model=ECHO)
         assert since(ours, begun)[0] == ("chat/opened", {"chatId": "nobody's"})
         await ours.turn("two", model=ECHO)
-        assert text(ours.contents()[-4:]) == "two"
+        assert ours.contents()[-4:].text == "two"
         assert [str(each.parts[0].text) for each in chat.history] == ["two", "two"]
         assert chat.usage.tokens > 0
         assert chat.title is None
@@ -234,7 +234,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
             ours.prompt_request("three", model=ECHO),
         )
         await ours.expect_finished()
-        assert text(ours.contents()) == "threethree"
+        assert ours.contents().text == "threethree"
         assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
     async with current(data=tmp_path) as ours:
         assert (await ours.ask("chat/list"))["chats"][0]["title"] == "three"

@@ -30,7 +30,6 @@ from tests.eca_server.agent.chat.editor import (
     editor,
     finishes,
     provider_config,
-    text,
     types,
 )
 from tests.eca_server.stranger import Stranger, content_of, frame, message, text_of
@@ -48,7 +47,7 @@ def told(received: list[Content]) -> str:
 
 async def assert_goes_on(ours: Editor, chat: str = "c") -> None:
     received = await ours.turn("go on", chat, model=ECHO)
-    assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
+    assert received.types == ["progress", "text", "progress", "text", "usage", "finished"]
 
 
 @pytest.mark.requirement("W-21e", "W-21f")
@@ -67,7 +66,7 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn():
             assert answer == {"chatId": "c", "model": model, "status": "prompting"}
             await ours.expect_finished()
             received = ours.contents()[begun:]
-            assert types(received) == ["progress", "text", "finished"]
+            assert received.types == ["progress", "text", "finished"]
             assert words in told(received)
             await assert_goes_on(ours)
 
@@ -122,7 +121,7 @@ async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch
             else:
                 await ours.prompt("say a", model=SCRIPT)
             await ours.expect_finished()
-        assert finishes(ours.contents()) == 1
+        assert ours.contents().finishes == 1
         assert [each.levelname for each in caplog.records] == ["ERROR"]
         await assert_goes_on(ours)
 
@@ -168,9 +167,9 @@ async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(url, setti
             assert f"{key}: expected a url" in shown["params"]["message"]
             [updated] = ours.notified("config/updated")
             assert updated["chat"]["models"] == ["p/m", *SIMULATED]
-            assert "Good day" in text(await ours.turn("hi", model="p/m"))
+            assert "Good day" in (await ours.turn("hi", model="p/m")).text
             assert "the url of odd: expected a url" in told(await ours.turn("hi", model="odd/m"))
-            assert f"{key}: expected a url" in text(await ours.turn("/doctor"))
+            assert f"{key}: expected a url" in (await ours.turn("/doctor")).text
             await assert_goes_on(ours)
 
 

@@ -33,7 +33,7 @@ from tests.eca_server.agent.chat.agent_session import (
     results,
     session,
 )
-from tests.eca_server.agent.chat.editor import Content, Editor, finishes
+from tests.eca_server.agent.chat.editor import Content, Editor
 from tests.eca_server.agent.chat.store.keeping import before_images
 from tests.eca_server.agent.chat.test_rollback import tree
 
@@ -280,7 +280,7 @@ async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path):
         await ours.expect_stopped()
         rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
         assert [each["reason"] for each in rejected] == ["user-choice"] * 2
-        assert finishes(ours.contents()) == 1
+        assert ours.contents().finishes == 1
     assert tree(tmp_path) == {}
 
 

@@ -14,7 +14,7 @@ from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.store.store import Store
 from eca_server.config import lock
 from tests.eca_server.agent.chat.current import current, reopened, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, provider_config, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, provider_config
 from tests.eca_server.agent.chat.test_rollback import (
     not_rolled_back,
     rolled_back,
@@ -114,7 +114,7 @@ async def test_the_second_of_two_rollbacks_forgets_too(tmp_path, folder, monkeyp
         await said(second, "say and on")
     async with current(data=tmp_path, folder=folder) as third:
         await third.ask("chat/open", {"chatId": "c"})
-        replayed = text(third.contents())
+        replayed = third.contents().text
         assert "and on" in replayed
         assert "secret 1" not in replayed
         assert "secret 2" not in replayed
@@ -141,11 +141,11 @@ async def test_a_turn_whose_prompt_the_other_server_removes_is_not_stored(tmp_pa
             await first.expect_finished()
             [warning] = first.notified("$/showMessage")
             assert "The rest of this turn is not stored" in warning["message"]
-            assert "twoend" in text(first.contents())
+            assert "twoend" in first.contents().text
         async with current(config, data=tmp_path, folder=folder) as later:
             found = (await later.ask("chat/open", {"chatId": "c"}))["found"]
             assert found == (action != "delete")
-            assert text(later.contents()) == ("say oneone" if action == "rollback" else "")
+            assert later.contents().text == ("say oneone" if action == "rollback" else "")
 
 
 async def echoed(ours: Editor, text: str, **params: Any) -> str:

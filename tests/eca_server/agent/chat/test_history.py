@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.testing.provider import (
-    Reply,
-    close,
-    finish,
-    hang,
-    reasoning,
-    reply,
-    wait,
-)
+from eca_protocol.testing.provider import Reply, close, finish, hang, reasoning, reply, wait
 from eca_server.agent.chat.compaction import transcript
 from eca_server.agent.chat.history import History, UnknownMessage
 from eca_server.agent.chat.pages import Page, page_of
@@ -44,7 +36,6 @@ from eca_server.models.history import (
     effective_history,
 )
 from tests.eca_server.agent.chat.agent_session import conversation, older
-from tests.eca_server.agent.chat.editor import text
 from tests.eca_server.models.test_history import histories
 
 REFUSED = Reply(status=400, body={"error": {"message": "no"}})
@@ -56,7 +47,7 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
     async with older(*(reply(f"answer {n}") for n in range(turns))) as (ours, provider):
         for number in range(turns):
             received = await ours.turn(f"prompt {number}\n")
-            assert text(received[2:]) == f"answer {number}"
+            assert received.answer == f"answer {number}"
         bodies = [request.body["messages"] for request in provider.requests]
     for earlier, later in itertools.pairwise(bodies):
         assert later[: len(earlier)] == earlier

@@ -11,7 +11,7 @@ from eca_protocol.testing.provider import reply, wait
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import conversation, today
 from tests.eca_server.agent.chat.current import current, refused, since, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, finishes, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor
 
 
 def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> 
         await inline_turn(ours, "more", sourceChatId="c")
         later = [*before, ("assistant", "two"), ("user", "more")]
         assert conversation(provider) == later
-        assert text(ours.contents()) == "firstone"
+        assert ours.contents().text == "firstone"
         assert await kinds(ours) == {"c": None, "i": "inline"}
 
 
@@ -71,7 +71,7 @@ async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
         assert "why?" in str(conversation(provider)[2:])
         provider.open("go")
         await ours.expect_finished()
-        assert text(ours.contents()) == "firstonesecondab"
+        assert ours.contents().text == "firstonesecondab"
 
 
 @pytest.mark.parametrize("source", [{}, {"sourceChatId": "c"}])
@@ -80,10 +80,10 @@ async def test_a_stop_in_the_same_read_ends_it(client, source: dict[str, str]):
     asked = inline(client, "say two", model=SCRIPT, **source)
     await client.send(asked, notification("chat/promptStop", {"chatId": "i"}))
     assert (await client.answer(asked))["status"] == "prompting"
-    if not finishes(client.contents("i")):
+    if not client.contents("i").finishes:
         await client.expect_finished("i")
-    assert "two" not in text(client.contents("i")).replace("say two", "")
-    assert finishes(client.contents("i")) == 1
+    assert "two" not in client.contents("i").text.replace("say two", "")
+    assert client.contents("i").finishes == 1
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_without_a_source_or_an_id(client):
     assert key not in str(client.seen)
     asked, _ = await inline_turn(client, "one", "x" * 300, model=ECHO)
     assert asked["status"] == "prompting"
-    assert "one" in text(client.contents("x" * 300))
+    assert "one" in client.contents("x" * 300).text
 
 
 async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ async def test_a_second_prompt_in_the_same_read_waits_for_the_first(client):
     both = [inline(client, f"say {n}", model=SCRIPT, sourceChatId="c") for n in ("two", "three")]
     await client.send(*both)
     await client.expect_finished("i", times=2)
-    assert text(client.contents("i")) == "say twotwosay threethree"
+    assert client.contents("i").text == "say twotwosay threethree"
     assert len(client.connection.chats.open("i").history) == 6
 
 

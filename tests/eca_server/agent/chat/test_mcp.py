@@ -19,7 +19,7 @@ from eca_server.connection.features import mcp
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, order, results
 from tests.eca_server.agent.chat.editor import ECHO as ECHO_MODEL
-from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text, types
+from tests.eca_server.agent.chat.editor import SCRIPT
 from tests.eca_server.agent.chat.mcp_session import (
     GIT,
     URL,
@@ -237,7 +237,7 @@ async def test_a_stop_works_while_a_server_is_called_and_reaches_it(places, auto
         await ours.expect_stopped()
         assert trio.current_time() - begun < 0.5
         assert of_calls(ours)[-1]["error"] is True
-        assert finishes(ours.contents()) == 1
+        assert ours.contents().finishes == 1
         assert places["git"].session.cancelled == ["echo"]
         assert await ours.later() == []
         assert statuses(ours, "git") == ["starting", "running"]
@@ -272,7 +272,7 @@ async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(place
         assert 1.9 < trio.current_time() - begun < 2.2
         progress = [each["text"] for each in first if each["type"] == "progress"]
         assert "Waiting for MCP servers: slow, mute" in progress
-        assert "Still starting, and not in this turn: mute." in text(first)
+        assert "Still starting, and not in this turn: mute." in first.text
         assert [name for name, *_ in places["slow"].session.calls] == ["echo"]
         begun = trio.current_time()
         second = await ours.turn("two", model=ECHO_MODEL)
@@ -289,7 +289,7 @@ async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(places
         received = await ours.turn("one", model=ECHO_MODEL)
         assert trio.current_time() - begun < 2.2
         named = ", ".join(names[:10])
-        assert f"Still starting, and not in this turn: {named} and 3 more." in text(received)
+        assert f"Still starting, and not in this turn: {named} and 3 more." in received.text
 
 
 async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):
@@ -298,7 +298,7 @@ async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):
         await ours.prompt("one")
         await ours.content("progress", text="Waiting for MCP servers: git")
         await ours.expect_stopped()
-        assert text(ours.contents()) == "oneStopped."
+        assert ours.contents().text == "oneStopped."
 
 
 @pytest.mark.parametrize(
@@ -431,6 +431,6 @@ async def test_a_changed_configuration_restarts_what_it_changes(places, autojump
 async def test_where_no_server_is_configured_none_is_announced(places, autojump_clock):
     async with with_servers({}) as ours:
         received = await ours.turn("hello", model=ECHO_MODEL)
-        assert "finished" in types(received)
+        assert "finished" in received.types
         assert ours.connection.parts.servers() is None
         assert {each["name"] for each in ours.notified("tool/serverUpdated")} == {"ECA"}

@@ -32,9 +32,7 @@ from tests.eca_server.agent.chat.editor import (
     Editor,
     contents,
     editor,
-    finishes,
     provider_config,
-    text,
 )
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.models.openai_responses import scripted
@@ -246,7 +244,7 @@ async def test_a_source_is_shown_and_linked_once_in_a_turn(ours):
     for _ in range(2):
         received = await ours.turn(script, model=SCRIPT)
         assert urls(received) == [PAGE]
-        assert text(received[2:]) == f"a [A]({PAGE})b"
+        assert received.answer == f"a [A]({PAGE})b"
 
 
 @pytest.mark.requirement("W-26c")
@@ -263,7 +261,7 @@ async def test_a_source_is_shown_and_linked_once_in_a_turn(ours):
 async def test_a_link_is_one_and_only_for_a_page_on_the_web(ours, script, found, shown):
     received = await ours.turn(script, model=SCRIPT)
     assert urls(received) == found
-    assert text(received[2:]).strip() == shown
+    assert received.answer.strip() == shown
 
 
 async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop() -> None:
@@ -283,7 +281,7 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
     async with older(*script, provider={"api": "openai-responses"}) as (ours, provider):
         received = await ours.turn("Will it rain?", model="p/m")
         assert urls(received) == [PAGE]
-        assert text(received[2:]) == f"Rain [A]({PAGE})Again"
+        assert received.answer == f"Rain [A]({PAGE})Again"
         told = [each["text"] for each in received if each["type"] == "progress"]
         assert "Using the provider's web search" in told
         await ours.prompt("And now?", model="p/m")
@@ -291,7 +289,7 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
         await ours.content("url")
         await ours.expect_stopped()
         assert urls(ours.contents()) == [PAGE, PAGE]
-        assert finishes(ours.contents()) == 2
+        assert ours.contents().finishes == 2
         await provider.until(lambda: provider.requests[-1].closed_by_client)
 
 

@@ -28,7 +28,6 @@ from tests.eca_server.agent.chat.editor import (
     Editor,
     editor,
     provider_config,
-    text,
 )
 
 OWN = "Talk like a pirate."
@@ -115,7 +114,7 @@ async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_pa
         path = tmp_path / name
         own = {"agent": {"systemPromptFile": str(path)}}
         async with with_models(behavior=own) as (ours, provider):
-            said = text(await ours.turn("hi"))
+            said = (await ours.turn("hi")).text
         assert f"behavior.agent.systemPromptFile: {path}: " in said
         assert reason in said
         assert systems(provider) == [instructions("agent", ())]
@@ -192,7 +191,7 @@ async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_ever
                 for prompt in ("/compact", "/init", "/skill-create s t"):
                     await ours.turn(prompt, agent=behavior)
                 (tmp_path / "compact.md").unlink(missing_ok=True)
-                missing = "compactPromptFile" in text(await ours.turn("/init", agent=behavior))
+                missing = "compactPromptFile" in (await ours.turn("/init", agent=behavior)).text
         [title] = [each.body["messages"][0]["content"] for each in provider.title_requests]
         tools = offered(provider.requests[0])
         asked = [each.body["messages"][-1]["content"] for each in provider.requests]

@@ -26,7 +26,7 @@ from eca_server.agent.chat.store.worker import LIMITS
 from eca_server.models.history import Message, TextPart, repair
 from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
 from tests.eca_server.processes import assert_gone
 
@@ -105,7 +105,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
             with trio.fail_after(15):  # ten waits of 0.1 seconds, none of 25
                 listed = await ours.ask("chat/list")
                 assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
-                answer = text(await ours.turn("/resume", "d"))
+                answer = (await ours.turn("/resume", "d")).text
             assert [each["id"] for each in listed["chats"]] == ["c"]
             assert "The stored chats cannot be read: the disk does not respond." in answer
             said = [each["message"] for each in ours.notified("$/showMessage")]

@@ -20,7 +20,7 @@ from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, finishes, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 
 PLAN = {
@@ -179,23 +179,23 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
     end = "\n</eca_loaded_skill>"
     async with current(folder=project) as ours:
         received = await ours.turn("/Fix", model=ECHO)
-        assert text(received[2:]) == f"{begins}To fix: $1 and fix.{end}"
+        assert received.answer == f"{begins}To fix: $1 and fix.{end}"
         received = await ours.turn("/fix lint", model=ECHO)
-        assert text(received[2:]) == f"{begins}To fix: lint and fix.{end}"
-        assert f"fix: How to fix. ({folder})" in text(await ours.turn("/skills"))
+        assert received.answer == f"{begins}To fix: lint and fix.{end}"
+        assert f"fix: How to fix. ({folder})" in (await ours.turn("/skills")).text
         (project / ".eca" / "commands").mkdir()
         (project / ".eca" / "commands" / "ship.md").write_text("The folder's way.")
-        assert "The folder's way." in text(await ours.turn("/ship", model=ECHO))
+        assert "The folder's way." in (await ours.turn("/ship", model=ECHO)).text
         received = await ours.turn("/skill-create lint-it how to lint", model=ECHO)
-        assert "/eca/skills/lint-it/SKILL.md" in text(received[2:])
-        assert text(received).endswith("The user's request for the skill: how to lint")
-        assert "Send `/skill-create" in text(await ours.turn("/skill-create ../x y"))
+        assert "/eca/skills/lint-it/SKILL.md" in received.answer
+        assert received.text.endswith("The user's request for the skill: how to lint")
+        assert "Send `/skill-create" in (await ours.turn("/skill-create ../x y")).text
         hidden = project / ".eca" / "skills" / "init"
         folder.rename(hidden)
         (hidden / "SKILL.md").write_text("---\nname: Init\ndescription: Mine.\n---\nText.\n")
         told = "only the model can load the skill Init, because `/init` is a built-in command. "
-        assert f"{hidden}: {told}" in text(await ours.turn("say a", "other", model=SCRIPT))
-        assert told in text(await ours.turn("/skills"))
+        assert f"{hidden}: {told}" in (await ours.turn("say a", "other", model=SCRIPT)).text
+        assert told in (await ours.turn("/skills")).text
 
 
 @pytest.mark.requirement("W-20b")
@@ -329,7 +329,7 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
     assert (ended["type"], ended["error"]) == ("toolCalled", True)
     await answer(client, asked, result={"answer": "this", "cancelled": False})
     await client.turn("say later", model="simulator/script")
-    assert finishes(client.contents()) == 2
+    assert client.contents().finishes == 2
 
 
 @pytest.mark.parametrize(
@@ -352,13 +352,13 @@ async def test_the_first_request_holds_no_file_that_a_repository_names_outside_i
         assert "PRIVATE KEY" not in system(ours)
         assert "In project" in system(ours)
         assert "In above" not in system(ours)
-        assert f"{project.parent}/AGENTS.md was left out" in text(received)
+        assert f"{project.parent}/AGENTS.md was left out" in received.text
         assert system(ours).count(NOTICE) == 1
         before = system(ours)
         (project / "AGENTS.md").write_text("Changed.")
         await ours.turn("say b", model=SCRIPT)
         assert system(ours) == before
-        listed = text(await ours.turn("/rules"))
+        listed = (await ours.turn("/rules")).text
         assert f"{project}/AGENTS.md (source: workspace)" in listed
 
 
@@ -374,7 +374,7 @@ async def test_an_agents_file_above_a_trusted_folder_is_read(tmp_path):
         assert "From above" in system(ours)
         assert "Style." in system(ours)
         assert "PRIVATE KEY" not in system(ours)
-        assert f"{project.parent}/AGENTS.md" in text(await ours.turn("/rules"))
+        assert f"{project.parent}/AGENTS.md" in (await ours.turn("/rules")).text
 
 
 async def test_a_folders_name_adds_no_line_to_the_instructions():

@@ -6,15 +6,7 @@ import pytest
 
 from eca_protocol.testing.provider import reply
 from tests.eca_server.agent.chat.agent_session import older
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    SCRIPT,
-    contents,
-    editor,
-    finishes,
-    text,
-    types,
-)
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, text, types
 
 
 @pytest.mark.requirement(
@@ -129,7 +121,7 @@ async def test_a_prompt_without_an_id_opens_a_chat_of_ours(ours):
         answer = await ours.ask("chat/prompt", {"message": "hi", **given})
         chats.add(answer["chatId"])
     assert len(chats - {""}) == 4
-    while not all(finishes(ours.contents(each)) for each in chats):
+    while not all(ours.contents(each).finishes for each in chats):
         await ours.until(lambda _: True)
 
 
@@ -154,9 +146,9 @@ async def test_many_chats_at_once_never_mix(ours):
             open_chats.remove(message["params"]["chatId"])
     for number in range(count):
         received = ours.contents(f"c{number}")
-        assert finishes(received) == 1
+        assert received.finishes == 1
         assert received[-1].get("state") == "finished"
-        assert text(received[2:]) == f"<{number}>" * 22
+        assert received.answer == f"<{number}>" * 22
         thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
         assert thoughts == [f"t<{number}>"]
 
@@ -167,7 +159,7 @@ async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm(ours):
     notes = [each["text"] for each in received[2:] if each["type"] == "text"][:2]
     assert "/a" in notes[0]
     assert "novel" in notes[1]
-    assert text(received[2:]) == "".join([*notes, "\n\nhi"])
+    assert received.answer == "".join([*notes, "\n\nhi"])
 
 
 async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
@@ -175,7 +167,7 @@ async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
     async with older(reply("[th", "]Hm[/t", "h]Hi"), provider=tags) as (ours, _):
         received = await ours.turn("hi")
     assert [each["text"] for each in received if each["type"] == "reasonText"] == ["Hm"]
-    assert text(received[2:]) == "Hi"
+    assert received.answer == "Hi"
 
 
 @pytest.mark.parametrize("script", ["repeat 5000 x", "say " + "é" * 5000])
@@ -186,5 +178,5 @@ async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_notified(s
         assert "exceeds the limit of 1 KiB (`answerMaxKb`)" in shown[-1]["text"]
         answer = "".join(each["text"] for each in shown[1:-1])
         assert len(answer.encode()) == 1024
-        assert finishes(received) == 1
-        assert text((await ours.turn("say next", model=SCRIPT))[2:]) == "next"
+        assert received.finishes == 1
+        assert (await ours.turn("say next", model=SCRIPT)).answer == "next"
