@@ -41,6 +41,12 @@ class Contents(list[Content]):
         return text(self[2:])
 
     @property
+    def prompt_ids(self) -> list[str]:
+        return [
+            each["contentId"] for each in self if each["type"] == "text" and "contentId" in each
+        ]
+
+    @property
     def types(self) -> list[str]:
         return types(self)
 

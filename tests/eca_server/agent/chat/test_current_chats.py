@@ -192,7 +192,7 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         ours.connection.chats.get("c").titling.title = "a model's"
-        [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        [prompt] = ours.contents().prompt_ids
         flag = {"chatId": "c", "contentId": prompt, "text": "here"}
         assert await ours.ask("chat/addFlag", flag) == {}
         for params, is_cleared in (
@@ -373,7 +373,7 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
     async with current(ALLOW, data=tmp_path) as ours:
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
         await ours.turn("later", model=ECHO)
-        prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        prompts = ours.contents().prompt_ids
         [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
         await flagged(ours, "addFlag", prompts[1], text="too late")
         shown = await flagged(ours, "addFlag", call, text="here")
@@ -387,7 +387,7 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
 @pytest.mark.requirement("W-43c")
 async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end(client):
     await client.turn("before", model=ECHO)
-    [prompt] = [each["contentId"] for each in client.contents() if "contentId" in each]
+    [prompt] = client.contents().prompt_ids
     await client.hang()
     begun = len(client.seen)
     asked = {"chatId": "c", "contentId": prompt, "text": "here"}
@@ -409,7 +409,7 @@ async def test_a_flag_goes_with_what_it_follows() -> None:
     async with current(ALLOW) as ours:
         await ours.turn("one", model=ECHO)
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
-        prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        prompts = ours.contents().prompt_ids
         [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
         await flagged(ours, "addFlag", prompts[0], text="stays")
         await flagged(ours, "addFlag", call, text="goes")

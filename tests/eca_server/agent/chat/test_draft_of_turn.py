@@ -223,7 +223,7 @@ async def test_nothing_is_left_of_a_running_turn_whose_chat_goes(tmp_path, ends_
     async with current(data=tmp_path) as ours:
         await ours.prompt("say half\nwait forever", model=SCRIPT)
         await until_pieces(tmp_path, "half")
-        [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        [prompt] = ours.contents().prompt_ids
         params = {"chatId": "c", "messages": True, "contentId": prompt}
         await ours.ask(f"chat/{ends_by}", params)
     assert rows(tmp_path, RUNNING) == []

@@ -387,26 +387,21 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(tmp
         await ours.expect_finished()
 
 
-async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(tmp_path, places):
+async def test_a_server_s_own_text_is_marked_and_too_many_tools_are_left_out(tmp_path, places):
     places["git"].instructions = "Always commit."
+    places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
         system = provider.requests[0].body["messages"][0]["content"]
         assert "MCP server git for its tools; they are not from the user" in system
         assert "Always commit." in system
+        await ours.turn("once more")
+        assert {len(request.body["tools"]) for request in provider.requests} == {MOST_TOOLS}
+        assert sum("are left out" in words for _, words in shown(ours)) == 1
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         await ours.turn("go on")
-        assert "Always commit." not in provider.requests[1].body["messages"][0]["content"]
-
-
-async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(tmp_path, places):
-    places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
-    async with session(tmp_path) as (ours, provider):
-        await ours.turn("go")
-        await ours.turn("go on")
-        assert {len(request.body["tools"]) for request in provider.requests} == {MOST_TOOLS}
-        assert sum("are left out" in words for _, words in shown(ours)) == 1
+        assert "Always commit." not in provider.requests[2].body["messages"][0]["content"]
 
 
 async def test_a_changed_configuration_restarts_what_it_changes(places, autojump_clock):

@@ -226,7 +226,7 @@ async def roll_back(ours: Editor) -> None:
     """Undo what the calls of each chat have changed."""
     for chat in CHATS:
         await ours.ask("chat/open", {"chatId": chat})
-        prompts = [each["contentId"] for each in ours.contents(chat) if "contentId" in each]
+        prompts = ours.contents(chat).prompt_ids
         if prompts:
             params = {"contentId": prompts[0], "include": ["tools", "rest"]}
             await ours.ask("chat/rollback", {"chatId": chat, **params})

@@ -114,8 +114,11 @@ async def test_reasonings_have_ids_of_their_own_and_their_times(ours, autojump_c
     assert reasons[-1]["totalTimeMs"] == 1  # pages print a bare 0
 
 
-@pytest.mark.requirement("W-21a", "W-21c", "CHAT-1")
-async def test_a_prompt_without_an_id_opens_a_chat_of_ours(ours):
+@pytest.mark.requirement("W-21a", "W-21c", "CHAT-1", "CHAT-11")
+async def test_any_id_is_preserved_and_a_prompt_without_one_opens_a_chat_of_ours(ours):
+    for chat in ("EMPTY", "0", "ünïcode 😀", "x" * 500):
+        assert (await ours.prompt("hi", chat, model=ECHO))["chatId"] == chat
+        await ours.expect_finished(chat)
     chats = set()
     for given in ({}, {"chatId": None}, {"chatId": ""}, {}):
         answer = await ours.ask("chat/prompt", {"message": "hi", **given})
@@ -123,14 +126,6 @@ async def test_a_prompt_without_an_id_opens_a_chat_of_ours(ours):
     assert len(chats - {""}) == 4
     while not all(ours.contents(each).finishes for each in chats):
         await ours.until(lambda _: True)
-
-
-@pytest.mark.requirement("CHAT-11")
-async def test_any_id_is_accepted_and_preserved(ours):
-    for chat in ("EMPTY", "0", "ünïcode 😀", "x" * 500):
-        answer = await ours.prompt("hi", chat, model=ECHO)
-        assert answer["chatId"] == chat
-        await ours.expect_finished(chat)
 
 
 async def test_many_chats_at_once_never_mix(ours):
@@ -174,7 +169,7 @@ async def test_thoughts_are_between_the_configured_tags_of_a_provider() -> None:
 async def test_an_answer_longer_than_the_limit_is_cut_and_the_user_is_notified(script: str) -> None:
     async with editor({"answerMaxKb": 1}) as ours:
         received = await ours.turn(script, model=SCRIPT)
-        shown = [each for each in ours.contents() if each["type"] == "text"]
+        shown = ours.contents(kind="text")
         assert "exceeds the limit of 1 KiB (`answerMaxKb`)" in shown[-1]["text"]
         answer = "".join(each["text"] for each in shown[1:-1])
         assert len(answer.encode()) == 1024
