@@ -210,11 +210,8 @@ EMPTY = "The model returned an empty answer."
 
 
 def system_texts(ours: Editor, chat: str = "c") -> list[str]:
-    return [
-        each["text"].strip()
-        for role, each in contents(ours.seen, chat)
-        if role == "system" and each["type"] == "text"
-    ]
+    received = [each for role, each in contents(ours.seen, chat) if role == "system"]
+    return [each["text"].strip() for each in received if each["type"] == "text"]
 
 
 async def test_an_answer_without_anything_for_the_user_is_named(ours):

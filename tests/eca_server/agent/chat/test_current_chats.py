@@ -359,9 +359,8 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
     async with current(data=tmp_path) as ours:
         again = await opened(ours)
         assert order(again) == wanted
-        assert flags == {
-            each["text"]: each["contentId"] for each in again if each["type"] == "flag"
-        }
+        stored = [each for each in again if each["type"] == "flag"]
+        assert flags == {each["text"]: each["contentId"] for each in stored}
         shown = await flagged(ours, "removeFlag", flags[f"at {thought}"])
         assert order(shown) == ["text", "flag", "reasonFinished", "toolCalled", "flag", "text"]
         removed = {"chatId": "c", "contentId": flags[f"at {thought}"]}

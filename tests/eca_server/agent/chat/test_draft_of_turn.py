@@ -193,11 +193,8 @@ async def test_a_turn_that_ends_leaves_the_rows_of_one_that_was_never_stored_in_
 
 
 def words(ours: Editor, begun: int = 0) -> list[tuple[str, str]]:
-    return [
-        (role, content["text"])
-        for role, content in contents(ours.seen[begun:])
-        if content["type"] == "text"
-    ]
+    received = contents(ours.seen[begun:])
+    return [(role, each["text"]) for role, each in received if each["type"] == "text"]
 
 
 async def test_a_turn_of_another_server_that_lives_is_left_alone(tmp_path: Path) -> None:

@@ -150,11 +150,8 @@ async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_p
     servers = {name: {"url": "https://x/mcp", "authScope": each} for name, each in scopes.items()}
     async with session(tmp_path, servers=servers):
         pass
-    assert keys == {
-        "all": "mcp:https://x/mcp",
-        "here": f"mcp:https://x/mcp ({tmp_path})",
-        "us": "mcp:https://x/mcp (our team)",
-    }
+    owners = {"all": "", "here": f" ({tmp_path})", "us": " (our team)"}
+    assert keys == {name: f"mcp:https://x/mcp{owner}" for name, owner in owners.items()}
 
 
 @pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16", "LIFE-20")
@@ -198,9 +195,8 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         assert "echo: 3 of 8 on it" in [each["text"] for each in ours.contents(kind="progress")]
         told = of_calls(ours)
         assert order(told) == ["Prepare", "Run", "Running", "ed"]
-        assert {(each["name"], each["server"], each["origin"]) for each in told} == {
-            ("echo", "git", "mcp")
-        }
+        names = {(each["name"], each["server"], each["origin"]) for each in told}
+        assert names == {("echo", "git", "mcp")}
         assert results(provider) == ["echo was called"]
         assert places["git"].session.calls == [("echo", {"a": 1}, 60)]
         assert offered(provider)[-1] == "git__echo"
@@ -217,9 +213,8 @@ async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
         assert provider.requests[0].body["tools"][-1]["function"]["name"] == name
         assert "my_server" in name
         assert "repo_read_file" in name
-        assert {(each["name"], each["server"]) for each in of_calls(ours)} == {
-            ("repo/read.file", "my server")
-        }
+        names = {(each["name"], each["server"]) for each in of_calls(ours)}
+        assert names == {("repo/read.file", "my server")}
         assert places["my server"].session.calls[0][0] == "repo/read.file"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import itertools
 import json
 import os
 import re
@@ -50,9 +51,8 @@ def shown(data: bytes, media_type: str) -> tuple[str, dict[str, Any]]:
 def pictures(messages: list[Any]) -> list[tuple[str, Any]]:
     """The pictures, and what stands before each."""
     said = contents(messages)
-    return [
-        (said[n - 1][1]["type"], each) for n, each in enumerate(said) if each[1]["type"] == "image"
-    ]
+    pairs = itertools.pairwise(said)
+    return [(before[1]["type"], each) for before, each in pairs if each[1]["type"] == "image"]
 
 
 async def opened(ours: Editor) -> list[Any]:
@@ -266,9 +266,8 @@ async def test_a_link_is_one_and_only_for_a_page_on_the_web(ours, script, found,
 
 async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop() -> None:
     cites = [scripted.citation(PAGE, "A", 0, 4), scripted.citation(PAGE, "A", 5, 9)]
-    begun = scripted.answer(scripted.search("rain", PAGE), scripted.message("Rain", cites=cites))[
-        :-5
-    ]
+    answer = [scripted.search("rain", PAGE), scripted.message("Rain", cites=cites)]
+    begun = scripted.answer(*answer)[:-5]
     script = [
         scripted.reply(
             scripted.search("rain", PAGE),

@@ -39,9 +39,8 @@ async def with_models(
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """A session with the options of its client, and a model `n` beside `m`."""
     async with Provider(script, otherwise=reply("a")) as provider:
-        configured = provider_config(
-            provider.url, provider={"models": {"m": {}, "n": {}}}, **config
-        )
+        models = {"models": {"m": {}, "n": {}}}
+        configured = provider_config(provider.url, provider=models, **config)
         async with editor(configured, started=False) as ours:
             await ours.start(initializationOptions=options or {})
             yield ours, provider

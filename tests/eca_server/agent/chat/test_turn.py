@@ -88,9 +88,8 @@ async def test_each_type_of_content_has_its_role() -> None:
     }  # fmt: skip
     by_type = {content["type"]: content for _, content in received}
     assert by_type["url"] == {"type": "url", "title": "A page", "url": "https://e.test/a"}
-    said = [
-        each["text"] for role, each in received if (role, each["type"]) == ("assistant", "text")
-    ]
+    answer = [each for role, each in received if role == "assistant"]
+    said = [each["text"] for each in answer if each["type"] == "text"]
     assert "".join(said) == "hello [A page](https://e.test/a)"
     told = [each["text"] for role, each in received if (role, each["type"]) == ("system", "text")]
     assert told == ["\n\nThe answer was cut: it reached the model's output limit."]
