@@ -102,8 +102,10 @@ async def test_no_title_follows_a_stop_or_a_delete(ending: str) -> None:
             await ours.ask("chat/delete", {"chatId": "c"})
         else:
             await ours.stop()
+        if ending == "stop":
+            await ours.expect_finished()
         await provider.until(lambda: provider.title_requests[0].closed_by_client)
-        await ours.later(0)
+        assert await ours.later(0) == []
         assert titles(ours) == []
 
 

@@ -42,10 +42,12 @@ def offered(provider: Provider, request: int = -1) -> list[str]:
 async def test_servers_start_behind_the_introduction_and_are_announced(places, autojump_clock):
     places["git"].opening = 3
     async with running({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
-        told = [each["params"] for each in ours.seen if "method" in each]
-        assert [each.get("name") or each.get("type") for each in told] == [
-            "start", None, "ECA", "finish", "git", "off", "git",
-        ]  # fmt: skip
+        told = [each for each in ours.seen if "method" in each]
+        names = [each["params"].get("name") or each["params"].get("type") for each in told]
+        assert names == ["start", None, "ECA", "finish", "git", "off", "git"]
+        updated = ["tool/serverUpdated"]
+        methods = ["$/progress", "config/updated", *updated, "$/progress", *updated * 3]
+        assert [each["method"] for each in told] == methods
         assert statuses(ours, "git") == ["starting", "running"]
         echo = {
             "name": "echo", "description": "Says it again.", "parameters": {"type": "object"},
