@@ -72,14 +72,15 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn():
 
 
 @pytest.mark.requirement("W-21d")
-async def test_each_class_of_error_is_explained(ours, autojump_clock):
-    for kind in get_args(ErrorKind):
-        received = await ours.turn(f"fail {kind} the provider says so", kind, model=SCRIPT)
-        assert "the provider says so" in told(received)
-        assert "simulator/script" in told(received)
-        texts = [role for role, each in contents(ours.seen, kind) if each["type"] == "text"]
-        assert {*texts} == {"user", "system"}
-        await assert_goes_on(ours, kind)
+async def test_each_class_of_error_is_explained():
+    async with editor({"retry": {"maxRetries": 0}}) as ours:
+        for kind in get_args(ErrorKind):
+            received = await ours.turn(f"fail {kind} the provider says so", kind, model=SCRIPT)
+            assert "the provider says so" in told(received)
+            assert "simulator/script" in told(received)
+            texts = [role for role, each in contents(ours.seen, kind) if each["type"] == "text"]
+            assert {*texts} == {"user", "system"}
+            await assert_goes_on(ours, kind)
 
 
 async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(ours, autojump_clock):
