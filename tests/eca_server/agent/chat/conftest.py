@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import trio.testing
 
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.connection.features import mcp
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import Editor, editor
 from tests.eca_server.agent.chat.mcp_session import Places
 from tests.eca_server.agent.mcp.fake import Place
 
@@ -23,6 +25,20 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "project"
     made.mkdir()
     return made
+
+
+@pytest.fixture
+async def ours() -> AsyncIterator[Editor]:
+    """An editor of an older edition, connected to a server without any configuration."""
+    async with editor() as made:
+        yield made
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Editor]:
+    """The same for today's edition."""
+    async with current() as made:
+        yield made
 
 
 @pytest.fixture

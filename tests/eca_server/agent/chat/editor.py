@@ -24,6 +24,37 @@ ECHO, SCRIPT = "simulator/echo", "simulator/script"
 Content = Mapping[str, Any]
 
 
+class Contents(list[Content]):
+    """Contents of a chat, as they came."""
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        return Contents(found) if isinstance(place, slice) else found
+
+    @property
+    def text(self) -> str:
+        return text(self)
+
+    @property
+    def answer(self) -> str:
+        """The texts behind the first progress and the echo of the prompt."""
+        return text(self[2:])
+
+    @property
+    def prompt_ids(self) -> list[str]:
+        return [
+            each["contentId"] for each in self if each["type"] == "text" and "contentId" in each
+        ]
+
+    @property
+    def types(self) -> list[str]:
+        return types(self)
+
+    @property
+    def finishes(self) -> int:
+        return finishes(self)
+
+
 class Editor(Wire):
     """A client that writes raw messages, keeps all that comes, and shows it, strictly.
 
@@ -82,12 +113,12 @@ class Editor(Wire):
         await self.send(asked)
         return await self.answer(asked)
 
-    async def turn(self, message: str, chat: str = "c", **params: Any) -> list[Content]:
+    async def turn(self, message: str, chat: str = "c", **params: Any) -> Contents:
         """One whole turn; its contents, from the first progress to `finished`."""
         begun = len(self.seen)
         await self.send(self.prompt_request(message, chat, **params))
         await self.expect_finished(chat)
-        return [content for _, content in contents(self.seen[begun:], chat)]
+        return Contents(content for _, content in contents(self.seen[begun:], chat))
 
     async def stop(self, chat: str = "c") -> None:
         await self.tell("chat/promptStop", {"chatId": chat})
@@ -155,9 +186,9 @@ class Editor(Wire):
         await self.ask("chat/queryContext", {"query": ""})
         return self.seen[begun:-1]
 
-    def contents(self, chat: str = "c", kind: str = "") -> list[Content]:
+    def contents(self, chat: str = "c", kind: str = "") -> Contents:
         """Return what came for a chat, or those contents of one type."""
-        return [each for _, each in contents(self.seen, chat) if kind in ("", each["type"])]
+        return Contents(each for _, each in contents(self.seen, chat) if kind in ("", each["type"]))
 
     def notified(self, method: str, begun: int = 0) -> list[dict[str, Any]]:
         """Return the params of all notifications of this method."""

@@ -23,7 +23,7 @@ from tests.eca_server.agent.chat.agent_session import (
     session,
     today,
 )
-from tests.eca_server.agent.chat.editor import Editor, editor, finishes
+from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.session_model import check_history
 from tests.eca_server.processes import assert_gone
 
@@ -254,7 +254,7 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_
         received = await ours.turn("go")
         assert len(provider.requests) == 3
         assert any("failed 3 times" in str(each.get("text")) for each in received)
-        assert finishes(received) == 1
+        assert received.finishes == 1
     at_once = calls(*[("eca_read_file", {"path": "gone"})] * 4)
     async with session(tmp_path, at_once) as (ours, provider):
         await ours.turn("go")
@@ -367,17 +367,16 @@ async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
 
 
 @pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11")
-async def test_the_tools_are_announced_again_when_the_behaviour_disables_others():
-    async with editor() as ours:
-        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
-        await ours.ask("chat/queryCommands", {"query": ""})
-        agent, plan = ours.notified("tool/serverUpdated")
-        assert (agent["name"], agent["status"], plan["type"]) == ("ECA", "running", "native")
-        for update, disabled in ((agent, False), (plan, True)):
-            tools = {each["name"]: each for each in update["tools"]}
-            assert tools["eca_write_file"]["disabled"] is disabled
-            assert tools["eca_read_file"]["disabled"] is False
-            assert tools["eca_read_file"]["parameters"]["type"] == "object"
+async def test_the_tools_are_announced_again_when_the_behaviour_disables_others(ours):
+    await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
+    await ours.ask("chat/queryCommands", {"query": ""})
+    agent, plan = ours.notified("tool/serverUpdated")
+    assert (agent["name"], agent["status"], plan["type"]) == ("ECA", "running", "native")
+    for update, disabled in ((agent, False), (plan, True)):
+        tools = {each["name"]: each for each in update["tools"]}
+        assert tools["eca_write_file"]["disabled"] is disabled
+        assert tools["eca_read_file"]["disabled"] is False
+        assert tools["eca_read_file"]["parameters"]["type"] == "object"
 
 
 async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_path, monkeypatch):

@@ -80,7 +80,7 @@ async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypa
             await ours.approve(call)
             await ours.expect_finished()
         assert ours.contents(kind="toolCalled")[0]["error"]
-        [first] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        [first] = ours.contents().prompt_ids
         read = f"call eca_read_file {json.dumps({'path': 'a'})}"
         await said(ours, f"{read}\n{edits('one', '1')}")
         assert tree(folder) == {"a": "1\nthe user's\n"}

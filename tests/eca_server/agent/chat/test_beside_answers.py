@@ -23,8 +23,6 @@ from tests.eca_server.agent.chat.editor import (
     Editor,
     contents,
     editor,
-    finishes,
-    text,
     types,
 )
 
@@ -40,7 +38,7 @@ async def test_the_title_is_one_more_request_without_tools() -> None:
         assert titles(ours) == []
         provider.open("now")
         assert await ours.title() == "A fine name"
-        assert types(ours.contents())[-2:] == ["finished", "metadata"]
+        assert ours.contents().types[-2:] == ["finished", "metadata"]
         second = await ours.turn("And then?")
         assert titles(ours) == ["A fine name"]
         assert len(provider.requests) == 2
@@ -67,7 +65,7 @@ async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path
     async with editor(started=False) as ours:
         await ours.start(workspaceFolders=[{"uri": folder.as_uri(), "name": "subtitles"}])
         words = "one two three four five six seven eight"
-        assert text((await ours.turn(words, model=ECHO))[2:]) == words
+        assert (await ours.turn(words, model=ECHO)).answer == words
 
 
 @pytest.mark.requirement("W-25a")
@@ -77,9 +75,9 @@ async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path
 async def test_a_title_that_cannot_be_had_disturbs_nothing(title: Reply) -> None:
     async with older(title=title) as (ours, _):
         received = await ours.turn("Tell me")
-        assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
+        assert received.types == ["progress", "text", "progress", "text", "usage", "finished"]
         received = await ours.turn("And then?")
-        assert finishes(received) == 1
+        assert received.finishes == 1
         assert titles(ours) == []
 
 
@@ -104,8 +102,10 @@ async def test_no_title_follows_a_stop_or_a_delete(ending: str) -> None:
             await ours.ask("chat/delete", {"chatId": "c"})
         else:
             await ours.stop()
+        if ending == "stop":
+            await ours.expect_finished()
         await provider.until(lambda: provider.title_requests[0].closed_by_client)
-        await ours.later(0)
+        assert await ours.later(0) == []
         assert titles(ours) == []
 
 
@@ -136,7 +136,7 @@ async def test_tokens_and_costs_are_summed_over_the_chat() -> None:
         assert used(await ours.turn("usage 5 0", "other", model=SCRIPT)) == {"sessionTokens": 5}
         await ours.hang("a", "third")  # a stopped turn is counted, and not reported
         await ours.expect_stopped("third")
-        assert "usage" not in types(ours.contents("third"))
+        assert "usage" not in ours.contents("third").types
         assert used(await ours.turn("usage 1 1", "third", model=SCRIPT)) == {"sessionTokens": 2}
 
 
@@ -204,50 +204,44 @@ async def test_a_cost_that_the_provider_omits_is_computed_from_prices() -> None:
         shown = await ours.turn("/costs")
     assert (first["messageCost"], first["sessionCost"]) == ("0.00225", "0.00225")
     assert (second["messageCost"], second["sessionCost"]) == ("0.50", "0.50225")
-    assert types(shown) == ["progress", "text", "finished"]
-    assert ["2,115" in text(shown), "$0.50225" in text(shown)] == [True, True]
+    assert shown.types == ["progress", "text", "finished"]
+    assert ["2,115" in shown.text, "$0.50225" in shown.text] == [True, True]
 
 
 EMPTY = "The model returned an empty answer."
 
 
 def system_texts(ours: Editor, chat: str = "c") -> list[str]:
-    return [
-        each["text"].strip()
-        for role, each in contents(ours.seen, chat)
-        if role == "system" and each["type"] == "text"
-    ]
+    received = [each for role, each in contents(ours.seen, chat) if role == "system"]
+    return [each["text"].strip() for each in received if each["type"] == "text"]
 
 
-async def test_an_answer_without_anything_for_the_user_is_named():
+async def test_an_answer_without_anything_for_the_user_is_named(ours):
     empty = ("empty", "think of it", "say  ", "call eca_directory_tree {}\nempty")
-    async with editor() as ours:
-        for script in (*empty, "say some", "draw ff0000", "finish content_filter"):
-            await ours.turn(script, script, model=SCRIPT)
-            notes = [each for each in system_texts(ours, script) if each.startswith(EMPTY)]
-            assert len(notes) == (script in empty)
+    for script in (*empty, "say some", "draw ff0000", "finish content_filter"):
+        await ours.turn(script, script, model=SCRIPT)
+        notes = [each for each in system_texts(ours, script) if each.startswith(EMPTY)]
+        assert len(notes) == (script in empty)
 
 
-async def test_an_unknown_agent_is_named_once_in_a_chat():
-    async with current() as ours:
-        for agent in ("nope", "nope", "code", "agent", "plan"):
-            await ours.turn("say a", model=SCRIPT, agent=agent)
-        [note] = system_texts(ours)
-        assert note.startswith(
-            "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
-        )
-        assert "`plan`" in note
-        await ours.tell("chat/selectedAgentChanged", {"chatId": "d", "agent": "gone"})
-        await ours.turn("say d", "d", model=SCRIPT)
-        assert ["`gone`" in each for each in system_texts(ours, "d")] == [True]
+async def test_an_unknown_agent_is_named_once_in_a_chat(client):
+    for agent in ("nope", "nope", "code", "agent", "plan"):
+        await client.turn("say a", model=SCRIPT, agent=agent)
+    [note] = system_texts(client)
+    assert note.startswith(
+        "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
+    )
+    assert "`plan`" in note
+    await client.tell("chat/selectedAgentChanged", {"chatId": "d", "agent": "gone"})
+    await client.turn("say d", "d", model=SCRIPT)
+    assert ["`gone`" in each for each in system_texts(client, "d")] == [True]
 
 
-async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ():
-    async with editor() as ours:
-        assert f"Selected model: {SCRIPT}\n" in text(await ours.turn("/doctor", model=SCRIPT))
-        assert f"Selected model: {ECHO}\n" in text(await ours.turn("/doctor", model=ECHO))
-        assert "`/context` shows the size of the next request" in text(await ours.turn("/costs"))
-        assert "`/costs` shows the sum of all requests" in text(await ours.turn("/context"))
+async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_differ(ours):
+    assert f"Selected model: {SCRIPT}\n" in (await ours.turn("/doctor", model=SCRIPT)).text
+    assert f"Selected model: {ECHO}\n" in (await ours.turn("/doctor", model=ECHO)).text
+    assert "`/context` shows the size of the next request" in (await ours.turn("/costs")).text
+    assert "`/costs` shows the sum of all requests" in (await ours.turn("/context")).text
 
 
 @pytest.mark.requirement("W-35")

@@ -8,52 +8,42 @@ from eca_protocol.testing.provider import Provider, finish, reply, usage
 from eca_server.agent.commands import chats
 from tests.eca_server.agent.chat.agent_session import today
 from tests.eca_server.agent.chat.current import current, since
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    SCRIPT,
-    Editor,
-    editor,
-    finishes,
-    provider_config,
-    text,
-)
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
 
 
-async def test_a_model_is_selected_by_a_command_for_its_chat_alone():
-    async with current() as ours:
-        assert f"* {ECHO}\n" in text(await ours.turn("/model", model=ECHO))
-        await ours.turn("/model SCRIPT", model=ECHO)
-        selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
-        assert ours.notified("config/updated")[1:] == [{"chatId": "c", "chat": selected}]
-        assert (await ours.prompt("say a"))["model"] == SCRIPT
-        await ours.expect_finished()
-        assert (await ours.prompt("say a", "other"))["model"] == ECHO
-        await ours.expect_finished("other")
-        assert "No model's name contains 'nope'" in text(await ours.turn("/model nope"))
-        assert (await ours.prompt("say b"))["model"] == SCRIPT
-        await ours.expect_finished()
+async def test_a_model_is_selected_by_a_command_for_its_chat_alone(client):
+    assert f"* {ECHO}\n" in (await client.turn("/model", model=ECHO)).text
+    await client.turn("/model SCRIPT", model=ECHO)
+    selected = {"selectModel": SCRIPT, "variants": [], "selectVariant": None}
+    assert client.notified("config/updated")[1:] == [{"chatId": "c", "chat": selected}]
+    assert (await client.prompt("say a"))["model"] == SCRIPT
+    await client.expect_finished()
+    assert (await client.prompt("say a", "other"))["model"] == ECHO
+    await client.expect_finished("other")
+    assert "No model's name contains 'nope'" in (await client.turn("/model nope")).text
+    assert (await client.prompt("say b"))["model"] == SCRIPT
+    await client.expect_finished()
 
 
 @pytest.mark.requirement("W-28")
-async def test_a_client_with_one_selection_has_the_model_selected_everywhere():
-    async with editor() as ours:
-        await ours.turn(f"/model {SCRIPT}", model=ECHO)
-        assert ours.notified("config/updated")[1:] == [{"chat": {"selectModel": SCRIPT}}]
-        assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
-        await ours.expect_finished("other")
+async def test_a_client_with_one_selection_has_the_model_selected_everywhere(ours):
+    await ours.turn(f"/model {SCRIPT}", model=ECHO)
+    assert ours.notified("config/updated")[1:] == [{"chat": {"selectModel": SCRIPT}}]
+    assert (await ours.prompt("say a", "other"))["model"] == SCRIPT
+    await ours.expect_finished("other")
 
 
 async def test_an_agent_is_selected_by_a_command_and_model_and_variant_stay():
     async with current({"agent": {"mine": {"defaultModel": ECHO}}}) as ours:
         await ours.turn("/model script", model=ECHO)
-        assert "* code\n" in text(await ours.turn("/agent"))
+        assert "* code\n" in (await ours.turn("/agent")).text
         await ours.turn("/agent MINE")
         told = {"chatId": "c", "chat": {"selectAgent": "mine"}}
         assert ours.notified("config/updated")[-1] == told
         assert (await ours.prompt("say a"))["model"] == SCRIPT
         await ours.expect_finished()
         assert ours.connection.chats.open("c").settings.behavior == "mine"
-        assert "no agent 'nope'" in text(await ours.turn("/agent nope"))
+        assert "no agent 'nope'" in (await ours.turn("/agent nope")).text
         await ours.turn("/agent code")
         await ours.turn("say b")
         assert ours.connection.chats.open("c").settings.behavior == "agent"
@@ -72,20 +62,20 @@ async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_p
     for folder in (data, here, there):
         folder.mkdir()
     async with current(data=data, folder=there) as ours:
-        assert "There are no stored chats." in text(await ours.turn("/chats"))
+        assert "There are no stored chats." in (await ours.turn("/chats")).text
         await ours.turn("say one", "far", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "far", "title": "A far one"})
     async with current(data=data, folder=here) as ours:
         await ours.turn("say two", "near", model=SCRIPT)
-        told = text(await ours.turn("/chats"))
+        told = (await ours.turn("/chats")).text
         assert told.index("say two `near`") < told.index("A far one `far`")
         assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["near"]
-        told = text(await ours.turn("/chats FAR one"))
+        told = (await ours.turn("/chats FAR one")).text
         assert ["`far`" in told, "`near`" in told] == [True, False]
-        assert "has 'nope' in its title" in text(await ours.turn("/chats nope"))
-        assert "Added 2 messages" in text(await ours.turn("/resume far"))
+        assert "has 'nope' in its title" in (await ours.turn("/chats nope")).text
+        assert "Added 2 messages" in (await ours.turn("/resume far")).text
     async with current() as ours:
-        assert "does not store chats" in text(await ours.turn("/chats"))
+        assert "does not store chats" in (await ours.turn("/chats")).text
 
 
 async def answered(ours: Editor, label: str | None) -> str:
@@ -105,13 +95,13 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
             await ours.prompt("/delete-chat old")
             assert "Delete the chat old?" in await answered(ours, answer)
             await ours.expect_finished()
-            assert text(ours.contents()).endswith("The chat was not deleted.")
+            assert ours.contents().text.endswith("The chat was not deleted.")
         await ours.prompt("/delete-chat old")
         await answered(ours, "Delete it")
         await ours.expect_finished()
-        assert text(ours.contents()).endswith("The chat old was deleted.")
+        assert ours.contents().text.endswith("The chat old was deleted.")
         assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["c"]
-        assert "There is no chat 'old'" in text(await ours.turn("/delete-chat old"))
+        assert "There is no chat 'old'" in (await ours.turn("/delete-chat old")).text
         begun = len(ours.seen)
         await ours.prompt("/delete-chat")
         await answered(ours, "Delete it")
@@ -121,11 +111,11 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
         assert told[told.index("chat/deleted") :] == ["chat/deleted", "answer"]
         assert (await ours.ask("chat/list"))["chats"] == []
         # The id is free, and the new chat knows nothing.
-        assert text(await ours.turn("three", model=ECHO)) == "threethree"
+        assert (await ours.turn("three", model=ECHO)).text == "threethree"
     async with editor() as ours:
         await ours.turn("say one", model=SCRIPT)
-        assert "Send `/delete-chat yes` to delete" in text(await ours.turn("/delete-chat"))
-        assert finishes(await ours.turn("/delete-chat yes")) == 1
+        assert "Send `/delete-chat yes` to delete" in (await ours.turn("/delete-chat")).text
+        assert (await ours.turn("/delete-chat yes")).finishes == 1
         assert ours.connection.chats.get("c") is None
 
 
@@ -137,7 +127,7 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
         config = provider_config(provider.url, provider=models, autoCompactPercentage=60)
         async with current(config) as ours:
             told = (await ours.turn("hi"))[-2]
-            answer = text(await ours.turn("/context"))
+            answer = (await ours.turn("/context")).text
         async with editor(config) as ours:
             assert "contextBreakdown" not in (await ours.turn("hi"))[-2]
     assert told["autoCompactPercentage"] == 60
@@ -154,27 +144,28 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
 
 async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, monkeypatch):
     async with current(data=tmp_path) as ours:
-        assert "nothing to fork" in text(await ours.turn("/fork"))
+        assert "nothing to fork" in (await ours.turn("/fork")).text
         await ours.turn("say one", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
-        assert "This chat was forked to Mine (2)." in text(await ours.turn("/fork"))
+        assert "This chat was forked to Mine (2)." in (await ours.turn("/fork")).text
         opened = ours.notified("chat/opened")[-1]
         assert opened["title"] == "Mine (2)"
         shown = [each.get("text", each.get("title")) for each in ours.contents(opened["chatId"])]
         assert shown == ["say one", "one", "Mine (2)"]
-        words = text(await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO))
+        words = (await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO)).text
         assert "Added 2 messages" in words
         monkeypatch.setattr(chats, "MAX_RESUMABLE", 1)
-        assert "Mine\n" not in text(await ours.turn("/resume", "e"))
-        assert "Added 2 messages" in text(await ours.turn("/resume c", "e"))
-        assert "forked to Mine (3)." in text(await ours.turn("/fork"))
-        assert "Expected a number from 1 to " in text(await ours.turn("/resume e", "e"))
-        assert "Expected a number from 1 to " in text(await ours.turn(f"/resume {'9' * 5000}", "d"))
+        assert "Mine\n" not in (await ours.turn("/resume", "e")).text
+        assert "Added 2 messages" in (await ours.turn("/resume c", "e")).text
+        assert "forked to Mine (3)." in (await ours.turn("/fork")).text
+        assert "Expected a number from 1 to " in (await ours.turn("/resume e", "e")).text
+        resumed = await ours.turn(f"/resume {'9' * 5000}", "d")
+        assert "Expected a number from 1 to " in resumed.text
     async with current(data=tmp_path) as ours:
-        assert "forked to Mine (4)." in text(await ours.turn("/fork"))
+        assert "forked to Mine (4)." in (await ours.turn("/fork")).text
     async with editor() as ours:
         await ours.turn("say one", model=SCRIPT)
-        assert "cannot show chats" in text(await ours.turn("/fork"))
+        assert "cannot show chats" in (await ours.turn("/fork")).text
 
 
 async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_path):
@@ -183,7 +174,7 @@ async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_p
         await ours.turn("the old prompt", "a")
         await ours.turn("/compact", "a")
         await ours.turn("the new prompt")
-        assert "Added 1 message to" in text(await ours.turn("/resume a"))
+        assert "Added 1 message to" in (await ours.turn("/resume a")).text
         await ours.turn("continue")
         sent = str(provider.requests[-1].body["messages"])
         words = ("the new prompt", "the summary", "continue", "the old prompt")
@@ -206,10 +197,10 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
     }  # fmt: skip
     async with current({"agent": agents}, folder=tmp_path) as ours:
         await ours.turn("say a", model=SCRIPT)
-        told = text(await ours.turn("/rules"))
+        told = (await ours.turn("/rules")).text
         assert f"{rules / 'python.md'} (source: workspace; files: **/*.py)\n" in told
         assert "plans.md" not in told
-        listed = text(await ours.turn("/subagents"))
+        listed = (await ours.turn("/subagents")).text
         assert "finder - Finds. - steps: 5 - called by: code\n" in listed
         assert "explorer - Searches and reads code" in listed
         (rules / "python.md").write_text("Be terse.")
@@ -220,5 +211,5 @@ async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked
         await ours.turn("say c", model=SCRIPT)
         assert "Be terse." in systems["agent"].text
     async with current({"agent": {"explorer": None, "general": None}}) as ours:
-        assert "There are no rules." in text(await ours.turn("/rules"))
-        assert "There are no subagents." in text(await ours.turn("/subagents"))
+        assert "There are no rules." in (await ours.turn("/rules")).text
+        assert "There are no subagents." in (await ours.turn("/subagents")).text

@@ -24,15 +24,7 @@ from eca_protocol.testing.provider import (
 )
 from eca_server.agent.chat.compaction import LONGEST_SUMMARY, SECONDS
 from tests.eca_server.agent.chat.agent_session import conversation
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    Editor,
-    editor,
-    finishes,
-    provider_config,
-    text,
-    types,
-)
+from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
 
 LIMIT = 10_000
 COMPACTED = "The chat was compacted"
@@ -68,8 +60,8 @@ class Case:
     async def turn(self, words: str, **params: Any) -> str:
         """One turn; what the server itself says in it."""
         received = await self.ours.turn(words, **params)
-        assert finishes(received) == 1
-        return text(received[2:])
+        assert received.finishes == 1
+        return received.answer
 
 
 def is_for_summary(request: ReceivedRequest) -> bool:
@@ -315,7 +307,7 @@ async def test_the_user_compacts_a_chat_and_says_how():
         compacted, summary = [each["text"] for each in received if each["type"] == "text"][1:]
         assert COMPACTED in compacted
         assert summary.strip() == "THE SUMMARY"
-        assert types(received)[-2:] == ["usage", "finished"]
+        assert received.types[-2:] == ["usage", "finished"]
         assert "nothing to compact" in await case.turn("/compact")
         await case.turn("two")
     assert "keep  the names" in case.summaries[1]["messages"][1]["content"]
@@ -325,11 +317,10 @@ async def test_the_user_compacts_a_chat_and_says_how():
     assert words.endswith("two")
 
 
-async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too():
-    async with editor() as ours:
-        found = await ours.ask("chat/queryCommands", {"query": "compact"})
-        [command] = found["commands"]
-        assert [each["name"] for each in command["arguments"]] == ["instructions"]
-        await ours.turn("hello there", model=ECHO)
-        assert COMPACTED in text(await ours.turn("/compact", model=ECHO))
-        assert text((await ours.turn("on", model=ECHO))[2:]) == "on"
+async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too(ours):
+    found = await ours.ask("chat/queryCommands", {"query": "compact"})
+    [command] = found["commands"]
+    assert [each["name"] for each in command["arguments"]] == ["instructions"]
+    await ours.turn("hello there", model=ECHO)
+    assert COMPACTED in (await ours.turn("/compact", model=ECHO)).text
+    assert (await ours.turn("on", model=ECHO)).answer == "on"

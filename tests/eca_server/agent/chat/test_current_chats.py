@@ -16,25 +16,26 @@ from eca_server.models.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents, editor, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents, editor
 
 
-async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping():
-    async with current() as ours:
-        begun = len(ours.seen)
-        await ours.turn("hi", model=ECHO)
-        told = [name for name, _ in since(ours, begun)]
-        assert told == [
-            "chat/opened", "chat/statusChanged", "progress", "text", "answer", "progress", "text",
-            "usage", "chat/statusChanged", "progress",
-        ]  # fmt: skip
-        await ours.hang()
-        assert len(ours.notified("chat/opened")) == 1
-        [listed] = (await ours.ask("chat/list"))["chats"]
-        assert listed["status"] == "running"
-        await ours.expect_stopped()
-        statuses = [each["status"] for each in ours.notified("chat/statusChanged")]
-        assert statuses == ["running", "idle", "running", "stopping", "idle"]
+async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping(
+    client,
+):
+    begun = len(client.seen)
+    await client.turn("hi", model=ECHO)
+    told = [name for name, _ in since(client, begun)]
+    assert told == [
+        "chat/opened", "chat/statusChanged", "progress", "text", "answer", "progress", "text",
+        "usage", "chat/statusChanged", "progress",
+    ]  # fmt: skip
+    await client.hang()
+    assert len(client.notified("chat/opened")) == 1
+    [listed] = (await client.ask("chat/list"))["chats"]
+    assert listed["status"] == "running"
+    await client.expect_stopped()
+    statuses = [each["status"] for each in client.notified("chat/statusChanged")]
+    assert statuses == ["running", "idle", "running", "stopping", "idle"]
 
 
 @pytest.mark.requirement("W-21g")
@@ -106,14 +107,13 @@ async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
         assert len((await ours.ask("chat/list"))["chats"]) == 2
 
 
-async def test_a_chat_that_runs_is_opened_silently_twice():
-    async with current() as ours:
-        await ours.turn("hi", model=ECHO)
-        await ours.hang()
-        told = await reaction(ours, "chat/open", {"chatId": "c"})
-        assert [name for name, _ in told] == ["chat/opened", "config/updated", "answer"]
-        assert told[-1][1]["found"]
-        await ours.expect_stopped()
+async def test_a_chat_that_runs_is_opened_silently_twice(client):
+    await client.turn("hi", model=ECHO)
+    await client.hang()
+    told = await reaction(client, "chat/open", {"chatId": "c"})
+    assert [name for name, _ in told] == ["chat/opened", "config/updated", "answer"]
+    assert told[-1][1]["found"]
+    await client.expect_stopped()
 
 
 LONG = 400
@@ -131,71 +131,68 @@ async def opening(ours: Editor) -> dict[str, Any]:
     return asked
 
 
-async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it():
-    async with current() as ours:
-        asked = await opening(ours)
-        assert ours.connection.peer.transport._outbox.size < 100_000
-        begun = len(ours.seen)
-        await ours.ask("chat/list")
-        assert asked["id"] not in [each.get("id") for each in ours.seen]
-        await ours.turn("new", model=ECHO)
-        await ours.answer(asked)
-        told = [each.partition(" ")[0] for each in values(since(ours, begun))]
-        assert told == [*map(str, range(1, LONG)), "new", "new"]
+async def test_a_long_chat_is_shown_while_others_continue_and_what_is_new_is_behind_it(client):
+    asked = await opening(client)
+    assert client.connection.peer.transport._outbox.size < 100_000
+    begun = len(client.seen)
+    await client.ask("chat/list")
+    assert asked["id"] not in [each.get("id") for each in client.seen]
+    await client.turn("new", model=ECHO)
+    await client.answer(asked)
+    told = [each.partition(" ")[0] for each in values(since(client, begun))]
+    assert told == [*map(str, range(1, LONG)), "new", "new"]
 
 
 @pytest.mark.parametrize("ending", ["delete", "clear"])
-async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(ending):
-    async with current() as ours:
-        asked = await opening(ours)
-        await ours.ask(f"chat/{ending}", {"chatId": "c"})
-        begun = len(ours.seen)
-        assert (await ours.answer(asked))["found"] is (ending == "clear")
-        await ours.ask("chat/list")
-        assert "text" not in [name for name, _ in since(ours, begun)]
-        assert len(ours.contents()) < LONG
+async def test_a_long_chat_that_is_gone_is_not_shown_to_its_end(client, ending):
+    asked = await opening(client)
+    await client.ask(f"chat/{ending}", {"chatId": "c"})
+    begun = len(client.seen)
+    assert (await client.answer(asked))["found"] is (ending == "clear")
+    await client.ask("chat/list")
+    assert "text" not in [name for name, _ in since(client, begun)]
+    assert len(client.contents()) < LONG
 
 
-async def test_a_history_is_read_in_pages_from_either_end():
-    async with current() as ours:
-        for number in range(3):
-            await ours.turn(f"say a{number}", model=SCRIPT)
+async def test_a_history_is_read_in_pages_from_either_end(client):
+    for number in range(3):
+        await client.turn(f"say a{number}", model=SCRIPT)
 
-        async def page(**params: Any) -> tuple[list[str], dict[str, Any]]:
-            found = await ours.ask("chat/history", {"chatId": "c", **params})
-            return [each["content"]["text"] for each in found["contents"]], found["meta"]
+    async def page(**params: Any) -> tuple[list[str], dict[str, Any]]:
+        found = await client.ask("chat/history", {"chatId": "c", **params})
+        return [each["content"]["text"] for each in found["contents"]], found["meta"]
 
-        everything, meta = await page()
-        assert everything == ["say a0", "a0", "say a1", "a1", "say a2", "a2"]
-        cursors = dict.fromkeys(("beforeCursor", "afterCursor", "compactionCursor"))
-        assert meta == {"total": 6, "returned": 6, **cursors}
-        found, meta = await page(limit=2)
-        pages = [found]
-        while meta["beforeCursor"]:
-            found, meta = await page(limit=2, before=meta["beforeCursor"])
-            pages.insert(0, found)
-        assert [words for found in pages for words in found] == everything
-        assert len(pages) == 3
-        found, first = await page(limit=5, after="lastCompaction")
-        rest, _ = await page(limit=5, after=first["afterCursor"])
-        assert (len(found), found + rest) == (5, everything)
-        assert (await page(before="lastCompaction"))[0] == []
-        for cursor in ("x", "1@x", f"9{first['afterCursor']}"):
-            error = await refused(ours, "chat/history", {"chatId": "c", "before": cursor})
-            assert (error["code"], error["data"]) == (-32602, {"code": "cursor_expired"})
-        error = await refused(ours, "chat/history", {"chatId": "nobody's"})
-        assert (error["code"], error["data"]) == (-32602, {"code": "chat_not_found"})
-        await ours.ask("chat/clear", {"chatId": "c", "messages": True})
-        await ours.turn("say b", model=SCRIPT)
-        error = await refused(ours, "chat/open", {"chatId": "c", "after": first["afterCursor"]})
-        assert error["data"] == {"code": "cursor_expired"}
+    everything, meta = await page()
+    assert everything == ["say a0", "a0", "say a1", "a1", "say a2", "a2"]
+    cursors = dict.fromkeys(("beforeCursor", "afterCursor", "compactionCursor"))
+    assert meta == {"total": 6, "returned": 6, **cursors}
+    found, meta = await page(limit=2)
+    pages = [found]
+    while meta["beforeCursor"]:
+        found, meta = await page(limit=2, before=meta["beforeCursor"])
+        pages.insert(0, found)
+    assert [words for found in pages for words in found] == everything
+    assert len(pages) == 3
+    found, first = await page(limit=5, after="lastCompaction")
+    rest, _ = await page(limit=5, after=first["afterCursor"])
+    assert (len(found), found + rest) == (5, everything)
+    assert (await page(before="lastCompaction"))[0] == []
+    for cursor in ("x", "1@x", f"9{first['afterCursor']}"):
+        error = await refused(client, "chat/history", {"chatId": "c", "before": cursor})
+        assert (error["code"], error["data"]) == (-32602, {"code": "cursor_expired"})
+    error = await refused(client, "chat/history", {"chatId": "nobody's"})
+    assert (error["code"], error["data"]) == (-32602, {"code": "chat_not_found"})
+    await client.ask("chat/clear", {"chatId": "c", "messages": True})
+    await client.turn("say b", model=SCRIPT)
+    error = await refused(client, "chat/open", {"chatId": "c", "after": first["afterCursor"]})
+    assert error["data"] == {"code": "cursor_expired"}
 
 
 async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
     async with current(data=tmp_path) as ours:
         await ours.turn("one", model=ECHO)
         ours.connection.chats.get("c").titling.title = "a model's"
-        [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        [prompt] = ours.contents().prompt_ids
         flag = {"chatId": "c", "contentId": prompt, "text": "here"}
         assert await ours.ask("chat/addFlag", flag) == {}
         for params, is_cleared in (
@@ -216,7 +213,7 @@ async def test_a_cleared_chat_knows_nothing_and_keeps_its_costs(tmp_path):
         await ours.turn("hi", "nobody's", model=ECHO)
         assert since(ours, begun)[0] == ("chat/opened", {"chatId": "nobody's"})
         await ours.turn("two", model=ECHO)
-        assert text(ours.contents()[-4:]) == "two"
+        assert ours.contents()[-4:].text == "two"
         assert [str(each.parts[0].text) for each in chat.history] == ["two", "two"]
         assert chat.usage.tokens > 0
         assert chat.title is None
@@ -237,7 +234,7 @@ async def test_a_stored_chat_is_cleared_in_its_place_even_if_the_caller_is_cance
             ours.prompt_request("three", model=ECHO),
         )
         await ours.expect_finished()
-        assert text(ours.contents()) == "threethree"
+        assert ours.contents().text == "threethree"
         assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
     async with current(data=tmp_path) as ours:
         assert (await ours.ask("chat/list"))["chats"][0]["title"] == "three"
@@ -274,17 +271,16 @@ async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path):
         assert (await ours.ask("chat/list"))["chats"] == []
 
 
-async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it():
-    async with current() as ours:
-        await ours.hang()
-        begun = len(ours.seen)
-        cleared = ours.request("chat/clear", {"chatId": "c"})
-        await ours.send(cleared, ours.prompt_request("say b", model=SCRIPT))
-        await ours.expect_finished(times=2)
-        await ours.answer(cleared)
-        told = [each for each in since(ours, begun) if each[0] in ("chat/cleared", "progress")]
-        assert [name for name, _ in told[:2]] == ["progress", "chat/cleared"]
-        assert (await ours.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
+async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it(client):
+    await client.hang()
+    begun = len(client.seen)
+    cleared = client.request("chat/clear", {"chatId": "c"})
+    await client.send(cleared, client.prompt_request("say b", model=SCRIPT))
+    await client.expect_finished(times=2)
+    await client.answer(cleared)
+    told = [each for each in since(client, begun) if each[0] in ("chat/cleared", "progress")]
+    assert [name for name, _ in told[:2]] == ["progress", "chat/cleared"]
+    assert (await client.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
 
 
 async def test_the_users_own_title_sticks():
@@ -297,21 +293,20 @@ async def test_the_users_own_title_sticks():
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
 
 
-async def test_an_older_client_is_sent_newer_things_only_on_request():
-    async with editor() as ours:
-        await ours.turn("hi", model=ECHO)
-        await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
-        begun = len(ours.seen)
-        told = await reaction(ours, "chat/open", {"chatId": "c"})
-        names = [name for name, _ in told]
-        assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
-        del ours.seen[begun:]
-        await ours.ask("chat/delete", {"chatId": "c"})
-        methods = {message["method"] for message in ours.seen if "method" in message}
-        assert methods == {
-            "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
-        }  # fmt: skip
-        assert len(ours.notified("config/updated")) == 1
+async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
+    await ours.turn("hi", model=ECHO)
+    await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
+    begun = len(ours.seen)
+    told = await reaction(ours, "chat/open", {"chatId": "c"})
+    names = [name for name, _ in told]
+    assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
+    del ours.seen[begun:]
+    await ours.ask("chat/delete", {"chatId": "c"})
+    methods = {message["method"] for message in ours.seen if "method" in message}
+    assert methods == {
+        "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
+    }  # fmt: skip
+    assert len(ours.notified("config/updated")) == 1
 
 
 @pytest.mark.requirement("W-33d", "W-33a")
@@ -364,9 +359,8 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
     async with current(data=tmp_path) as ours:
         again = await opened(ours)
         assert order(again) == wanted
-        assert flags == {
-            each["text"]: each["contentId"] for each in again if each["type"] == "flag"
-        }
+        stored = [each for each in again if each["type"] == "flag"]
+        assert flags == {each["text"]: each["contentId"] for each in stored}
         shown = await flagged(ours, "removeFlag", flags[f"at {thought}"])
         assert order(shown) == ["text", "flag", "reasonFinished", "toolCalled", "flag", "text"]
         removed = {"chatId": "c", "contentId": flags[f"at {thought}"]}
@@ -378,7 +372,7 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
     async with current(ALLOW, data=tmp_path) as ours:
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
         await ours.turn("later", model=ECHO)
-        prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        prompts = ours.contents().prompt_ids
         [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
         await flagged(ours, "addFlag", prompts[1], text="too late")
         shown = await flagged(ours, "addFlag", call, text="here")
@@ -390,24 +384,23 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
 
 
 @pytest.mark.requirement("W-43c")
-async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end() -> None:
-    async with current() as ours:
-        await ours.turn("before", model=ECHO)
-        [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
-        await ours.hang()
-        begun = len(ours.seen)
-        asked = {"chatId": "c", "contentId": prompt, "text": "here"}
-        told = await reaction(ours, "chat/addFlag", asked)
-        assert told == [("flag", "here"), ("answer", {})]
-        [queued, _] = [ours.prompt_request("next", model=ECHO), await ours.stop()]
-        await ours.expect_finished()
-        await ours.send(queued)
-        await ours.expect_finished()
-        told = since(ours, begun + 2)
-        cleared = [name for name, _ in told].index("chat/cleared")
-        shown = [each for each in told[cleared:] if each[0] in ("text", "flag")]
-        assert shown[:2] == [("text", "before"), ("flag", "here")]
-        assert shown[-2:] == [("text", "next"), ("text", "next")]
+async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end(client):
+    await client.turn("before", model=ECHO)
+    [prompt] = client.contents().prompt_ids
+    await client.hang()
+    begun = len(client.seen)
+    asked = {"chatId": "c", "contentId": prompt, "text": "here"}
+    told = await reaction(client, "chat/addFlag", asked)
+    assert told == [("flag", "here"), ("answer", {})]
+    [queued, _] = [client.prompt_request("next", model=ECHO), await client.stop()]
+    await client.expect_finished()
+    await client.send(queued)
+    await client.expect_finished()
+    told = since(client, begun + 2)
+    cleared = [name for name, _ in told].index("chat/cleared")
+    shown = [each for each in told[cleared:] if each[0] in ("text", "flag")]
+    assert shown[:2] == [("text", "before"), ("flag", "here")]
+    assert shown[-2:] == [("text", "next"), ("text", "next")]
 
 
 @pytest.mark.requirement("W-43a")
@@ -415,7 +408,7 @@ async def test_a_flag_goes_with_what_it_follows() -> None:
     async with current(ALLOW) as ours:
         await ours.turn("one", model=ECHO)
         await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
-        prompts = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        prompts = ours.contents().prompt_ids
         [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
         await flagged(ours, "addFlag", prompts[0], text="stays")
         await flagged(ours, "addFlag", call, text="goes")

@@ -193,11 +193,8 @@ async def test_a_turn_that_ends_leaves_the_rows_of_one_that_was_never_stored_in_
 
 
 def words(ours: Editor, begun: int = 0) -> list[tuple[str, str]]:
-    return [
-        (role, content["text"])
-        for role, content in contents(ours.seen[begun:])
-        if content["type"] == "text"
-    ]
+    received = contents(ours.seen[begun:])
+    return [(role, each["text"]) for role, each in received if each["type"] == "text"]
 
 
 async def test_a_turn_of_another_server_that_lives_is_left_alone(tmp_path: Path) -> None:
@@ -223,7 +220,7 @@ async def test_nothing_is_left_of_a_running_turn_whose_chat_goes(tmp_path, ends_
     async with current(data=tmp_path) as ours:
         await ours.prompt("say half\nwait forever", model=SCRIPT)
         await until_pieces(tmp_path, "half")
-        [prompt] = [each["contentId"] for each in ours.contents() if "contentId" in each]
+        [prompt] = ours.contents().prompt_ids
         params = {"chatId": "c", "messages": True, "contentId": prompt}
         await ours.ask(f"chat/{ends_by}", params)
     assert rows(tmp_path, RUNNING) == []

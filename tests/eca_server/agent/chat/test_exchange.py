@@ -23,7 +23,7 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 from tests.eca_server.agent.chat.current import current, since
-from tests.eca_server.agent.chat.editor import SCRIPT, editor, text
+from tests.eca_server.agent.chat.editor import SCRIPT
 
 UPSTREAM = r"""
 {:eca/version "0.155.1", :eca/export-version 1, :exported-at 1700000000000,
@@ -162,10 +162,10 @@ def test_every_text_is_read_or_refused(written: str) -> None:
 async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> None:
     key = "sk-1234567890abcdef"
     async with current(data=tmp_path / "data", folder=tmp_path) as ours:
-        assert "nothing to export" in text(await ours.turn("/export"))
+        assert "nothing to export" in (await ours.turn("/export")).text
         await ours.turn(f"think hm\nsay one {key}", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "c", "title": "My Chat!"})
-        assert "Exported 2 messages" in text(await ours.turn("/export", model=SCRIPT))
+        assert "Exported 2 messages" in (await ours.turn("/export", model=SCRIPT)).text
         written = tmp_path / "eca-chat-my-chat.edn"
         assert written.stat().st_mode & 0o777 == 0o600
         assert key not in written.read_text()
@@ -180,10 +180,10 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
             ("/import sub/chat.md", "neither EDN"),
             ("/import sub", "Expected a file"),
         ):
-            assert told in text(await ours.turn(command, model=SCRIPT))
+            assert told in (await ours.turn(command, model=SCRIPT)).text
         for path in ("sub/eca-chat-my-chat.edn", "chat.json"):
             begun = len(ours.seen)
-            assert "Imported 2 messages" in text(await ours.turn(f"/import {path}"))
+            assert "Imported 2 messages" in (await ours.turn(f"/import {path}")).text
             told = since(ours, begun)
             names = [name for name, _ in told]
             opened = names.index("chat/opened")
@@ -197,16 +197,15 @@ async def test_a_chat_is_exported_and_imported_as_a_new_one(tmp_path: Path) -> N
         assert len((await ours.ask("chat/list"))["chats"]) == 3
 
 
-async def test_older_editions_import_into_the_chat_at_hand(tmp_path: Path) -> None:
+async def test_older_editions_import_into_the_chat_at_hand(ours, tmp_path: Path):
     path = tmp_path / "chat.edn"
     path.write_text(UPSTREAM)
-    async with editor() as ours:
-        await ours.turn("before")
-        told = text(await ours.turn(f"/import {path}"))
-        assert "Added 2 messages to this chat" in told  # a summary, and what followed it
-        sent = ours.connection.chats.open("c").history.model_context
-        assert ["before" in str(sent), "short" in str(sent)] == [True, True]
-        left_out = "Left out, since only the server that wrote them can read them: "
-        assert f"{left_out}1 tool_call_output, 1 serv" in told
-        assert "anthropic/claude, is not available here" in told
-        assert ours.notified("chat/opened") == []
+    await ours.turn("before")
+    told = (await ours.turn(f"/import {path}")).text
+    assert "Added 2 messages to this chat" in told  # a summary, and what followed it
+    sent = ours.connection.chats.open("c").history.model_context
+    assert ["before" in str(sent), "short" in str(sent)] == [True, True]
+    left_out = "Left out, since only the server that wrote them can read them: "
+    assert f"{left_out}1 tool_call_output, 1 serv" in told
+    assert "anthropic/claude, is not available here" in told
+    assert ours.notified("chat/opened") == []

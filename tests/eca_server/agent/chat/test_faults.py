@@ -30,7 +30,6 @@ from tests.eca_server.agent.chat.editor import (
     editor,
     finishes,
     provider_config,
-    text,
     types,
 )
 from tests.eca_server.stranger import Stranger, content_of, frame, message, text_of
@@ -48,7 +47,7 @@ def told(received: list[Content]) -> str:
 
 async def assert_goes_on(ours: Editor, chat: str = "c") -> None:
     received = await ours.turn("go on", chat, model=ECHO)
-    assert types(received) == ["progress", "text", "progress", "text", "usage", "finished"]
+    assert received.types == ["progress", "text", "progress", "text", "usage", "finished"]
 
 
 @pytest.mark.requirement("W-21e", "W-21f")
@@ -67,14 +66,14 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn():
             assert answer == {"chatId": "c", "model": model, "status": "prompting"}
             await ours.expect_finished()
             received = ours.contents()[begun:]
-            assert types(received) == ["progress", "text", "finished"]
+            assert received.types == ["progress", "text", "finished"]
             assert words in told(received)
             await assert_goes_on(ours)
 
 
 @pytest.mark.requirement("W-21d")
-async def test_each_class_of_error_is_explained(autojump_clock):
-    async with editor() as ours:
+async def test_each_class_of_error_is_explained():
+    async with editor({"retry": {"maxRetries": 0}}) as ours:
         for kind in get_args(ErrorKind):
             received = await ours.turn(f"fail {kind} the provider says so", kind, model=SCRIPT)
             assert "the provider says so" in told(received)
@@ -84,20 +83,19 @@ async def test_each_class_of_error_is_explained(autojump_clock):
             await assert_goes_on(ours, kind)
 
 
-async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(autojump_clock):
-    async with editor() as ours:
-        for script, words in (
-            ("say some\nfail overloaded stop", "stop"),
-            ("think hm\nfail auth stop", "stop"),
-            ("say some\ncut", "broke off"),
-            ("cut", "broke off"),
-            ("say some\ncrash", "See the server's log for details."),
-            ("crash", "See the server's log for details."),
-        ):
-            received = await ours.turn(script, model=SCRIPT)
-            assert ("some" in [each.get("text") for each in received]) == ("say some" in script)
-            assert words in told(received)
-            await assert_goes_on(ours)
+async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(ours, autojump_clock):
+    for script, words in (
+        ("say some\nfail overloaded stop", "stop"),
+        ("think hm\nfail auth stop", "stop"),
+        ("say some\ncut", "broke off"),
+        ("cut", "broke off"),
+        ("say some\ncrash", "See the server's log for details."),
+        ("crash", "See the server's log for details."),
+    ):
+        received = await ours.turn(script, model=SCRIPT)
+        assert ("some" in [each.get("text") for each in received]) == ("say some" in script)
+        assert words in told(received)
+        await assert_goes_on(ours)
 
 
 @pytest.mark.parametrize("lost", ["usage", "last words", "history"])
@@ -124,7 +122,7 @@ async def test_what_fails_at_its_end_ends_a_turn_too(lost, tmp_path, monkeypatch
             else:
                 await ours.prompt("say a", model=SCRIPT)
             await ours.expect_finished()
-        assert finishes(ours.contents()) == 1
+        assert ours.contents().finishes == 1
         assert [each.levelname for each in caplog.records] == ["ERROR"]
         await assert_goes_on(ours)
 
@@ -170,9 +168,9 @@ async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(url, setti
             assert f"{key}: expected a url" in shown["params"]["message"]
             [updated] = ours.notified("config/updated")
             assert updated["chat"]["models"] == ["p/m", *SIMULATED]
-            assert "Good day" in text(await ours.turn("hi", model="p/m"))
+            assert "Good day" in (await ours.turn("hi", model="p/m")).text
             assert "the url of odd: expected a url" in told(await ours.turn("hi", model="odd/m"))
-            assert f"{key}: expected a url" in text(await ours.turn("/doctor"))
+            assert f"{key}: expected a url" in (await ours.turn("/doctor")).text
             await assert_goes_on(ours)
 
 
@@ -186,20 +184,19 @@ async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_s
 
 
 @pytest.mark.requirement("W-30c")
-async def test_arguments_that_no_message_could_hold_are_unreadable():
+async def test_arguments_that_no_message_could_hold_are_unreadable(ours):
     def nested(levels: int) -> str:
         inner = "[" * (levels - 1) + "]" * (levels - 1)
         return f'call eca_grep {{"pattern": "x", "more": {inner}}}'
 
-    async with editor() as ours:
-        for levels, is_read in ((MAX_NESTING, True), (MAX_NESTING + 1, False), (127, False)):
-            received = await ours.turn(nested(levels), model=SCRIPT)
-            [run] = [each for each in received if each["type"] == "toolCallRun"]
-            assert bool(run["arguments"]) is is_read
-            [called] = [each for each in received if each["type"] == "toolCalled"]
-            unreadable = "expected at most 100 levels of nesting" in called["outputs"][0]["text"]
-            assert unreadable is not is_read
-        await assert_goes_on(ours)
+    for levels, is_read in ((MAX_NESTING, True), (MAX_NESTING + 1, False), (127, False)):
+        received = await ours.turn(nested(levels), model=SCRIPT)
+        [run] = [each for each in received if each["type"] == "toolCallRun"]
+        assert bool(run["arguments"]) is is_read
+        [called] = [each for each in received if each["type"] == "toolCalled"]
+        unreadable = "expected at most 100 levels of nesting" in called["outputs"][0]["text"]
+        assert unreadable is not is_read
+    await assert_goes_on(ours)
 
 
 DELTAS = 200_000

@@ -33,7 +33,7 @@ from tests.eca_server.agent.chat.agent_session import (
     results,
     session,
 )
-from tests.eca_server.agent.chat.editor import Content, Editor, finishes
+from tests.eca_server.agent.chat.editor import Content, Editor
 from tests.eca_server.agent.chat.store.keeping import before_images
 from tests.eca_server.agent.chat.test_rollback import tree
 
@@ -86,12 +86,8 @@ class Disk:
     def write(self, path: Path, text: str, *, fails: bool) -> None:
         before = path.read_bytes() if path.exists() else None
         after = Fingerprint.of(text.encode()).digest
-        self.note(
-            path=str(path),
-            existed=before is not None,
-            before=None if before is None else Fingerprint.of(before).digest,
-            after=after,
-        )
+        digest = None if before is None else Fingerprint.of(before).digest
+        self.note(path=str(path), existed=before is not None, before=digest, after=after)
         if before is not None:
             self.contents[self.count] = StoredContent(mode=0o644, data=before)
         if not fails:
@@ -117,11 +113,7 @@ class Disk:
             apply_step(step, content, self.workspace, "c")
 
     def tree(self) -> dict[str, str]:
-        return {
-            str(path.relative_to(self.folder)): path.read_text()
-            for path in self.folder.rglob("*")
-            if path.is_file()
-        }
+        return tree(self.folder)
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +163,8 @@ def test_a_file_with_an_odd_name_is_named_in_text_on_one_line():
 
 
 def test_of_very_many_files_the_first_are_named():
-    lines = skipped_lines(
-        [SkippedFile(f"/p/{number}", "why") for number in range(5000)]
-    ).splitlines()
+    skipped = [SkippedFile(f"/p/{number}", "why") for number in range(5000)]
+    lines = skipped_lines(skipped).splitlines()
     assert lines[-2:] == ["- /p/99: why", "- and 4900 more"]
 
 
@@ -280,7 +271,7 @@ async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path):
         await ours.expect_stopped()
         rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
         assert [each["reason"] for each in rejected] == ["user-choice"] * 2
-        assert finishes(ours.contents()) == 1
+        assert ours.contents().finishes == 1
     assert tree(tmp_path) == {}
 
 

@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.testing.provider import (
-    Reply,
-    close,
-    finish,
-    hang,
-    reasoning,
-    reply,
-    wait,
-)
+from eca_protocol.testing.provider import Reply, close, finish, hang, reasoning, reply, wait
 from eca_server.agent.chat.compaction import transcript
 from eca_server.agent.chat.history import History, UnknownMessage
 from eca_server.agent.chat.pages import Page, page_of
@@ -44,7 +36,6 @@ from eca_server.models.history import (
     effective_history,
 )
 from tests.eca_server.agent.chat.agent_session import conversation, older
-from tests.eca_server.agent.chat.editor import text
 from tests.eca_server.models.test_history import histories
 
 REFUSED = Reply(status=400, body={"error": {"message": "no"}})
@@ -56,7 +47,7 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
     async with older(*(reply(f"answer {n}") for n in range(turns))) as (ours, provider):
         for number in range(turns):
             received = await ours.turn(f"prompt {number}\n")
-            assert text(received[2:]) == f"answer {number}"
+            assert received.answer == f"answer {number}"
         bodies = [request.body["messages"] for request in provider.requests]
     for earlier, later in itertools.pairwise(bodies):
         assert later[: len(earlier)] == earlier
@@ -87,11 +78,8 @@ async def test_after_an_empty_answer_the_prompts_are_adjacent(ending: str) -> No
         await ours.turn("two")
         await ours.turn("three")
         assert conversation(provider, 1) == [("user", "one\n\ntwo")]
-        assert conversation(provider, 2) == [
-            ("user", "one\n\ntwo"),
-            ("assistant", "b"),
-            ("user", "three"),
-        ]
+        before = [("user", "one\n\ntwo"), ("assistant", "b")]
+        assert conversation(provider, 2) == [*before, ("user", "three")]
 
 
 @pytest.mark.parametrize("ending", ["stop", "the stream breaks"])
@@ -166,9 +154,8 @@ def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
     assert window.tokens(Request(messages=effective_history(history)), 3) < 100
     window.record(Usage(input=70, output=7), 4)
     history += [user("answer"), user("c")]
-    assert window.tokens(Request(messages=effective_history(history)), 5) == 77 + tokens_in(
-        [user("c")]
-    )
+    request = Request(messages=effective_history(history))
+    assert window.tokens(request, 5) == 77 + tokens_in([user("c")])
 
 
 ORIGIN = Origin(api="a", provider="p", model="m")

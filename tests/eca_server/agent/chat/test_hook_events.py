@@ -20,7 +20,7 @@ from eca_server.agent.jobs import shell as jobs_shell
 from eca_server.config.hook_settings import HookEvent
 from tests.eca_server.agent.chat.agent_session import calls, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, editor, finishes, text
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, editor
 from tests.eca_server.agent.chat.test_compaction import TOO_LONG
 from tests.eca_server.agent.chat.test_hooks import ended, hook, hooked, says, told
 from tests.eca_server.agent.chat.test_stored_chats import shut_down
@@ -174,11 +174,11 @@ async def test_a_hook_may_block_a_compaction_or_add(event, shell, words, is_comp
     async with current(config, folder=tmp_path) as ours:
         await ours.turn("say a", model=SCRIPT)
         received = await ours.turn("/compact", model=SCRIPT)
-        assert words in text(received)
-        assert finishes(received) == 1
-        assert ("was compacted" in text(received)) is is_compacted
+        assert words in received.text
+        assert received.finishes == 1
+        assert ("was compacted" in received.text) is is_compacted
         assert ("the date" in told(ours)) is ("the date" in shell)
-        assert text(await ours.turn("say b", model=SCRIPT)).endswith("b")
+        assert (await ours.turn("say b", model=SCRIPT)).text.endswith("b")
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ async def test_a_turn_ends_by_a_hook_or_without_space(event, shell, words, reque
     async with today(*replies, folder=tmp_path, **config) as (ours, provider):
         await ours.turn("first")
         received = await ours.turn("second")
-    assert words in text(received)
-    assert finishes(received) == 1
+    assert words in received.text
+    assert received.finishes == 1
     assert len(provider.requests) == requests
 
 
@@ -225,4 +225,4 @@ async def test_a_hook_that_ends_a_subagent_ends_its_call_alone(tmp_path):
         received = await ours.turn(f"{spawn('say a')}\nsay done", model=SCRIPT)
     called = spawned(received)
     assert called["outputs"][0]["text"] == "This agent failed: Turn stopped by hook 'h': no"
-    assert text(received).endswith("done")
+    assert received.text.endswith("done")

@@ -25,16 +25,7 @@ from tests.eca_server.agent.chat.agent_session import (
     today,
 )
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    SCRIPT,
-    Content,
-    Editor,
-    editor,
-    finishes,
-    text,
-    types,
-)
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, editor
 from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.processes import assert_gone
 
@@ -90,10 +81,10 @@ async def test_what_hooks_add_and_rewrite_is_what_the_model_is_asked(tmp_path):
     )
     async with current(config, folder=tmp_path) as ours:
         received = await ours.turn("say original", model=SCRIPT)
-        assert text(received).endswith("rewritten")
+        assert received.text.endswith("rewritten")
         assert ended(received) == [("begin", 0), ("every", 0)]
         assert '<eca_hook name="begin">\nthe date\n</eca_hook>' in told(ours)
-        listed = text(await ours.turn("/hooks"))
+        listed = (await ours.turn("/hooks")).text
         assert "chatStart: begin - actions: 1\npreRequest: every - actions: 1\n" in listed
         await ours.turn("say again", model=SCRIPT)
         assert told(ours).count("the date") == 1
@@ -114,11 +105,11 @@ async def test_a_prompt_that_is_blocked_or_ended_is_not_in_the_history(tmp_path)
     )
     async with current(config, folder=tmp_path) as ours:
         received = await ours.turn("say bad", model=SCRIPT)
-        assert "Request blocked by hook 'a': not so" in text(received)
-        assert "Turn stopped by hook 'b': no" in text(await ours.turn("say worse", model=SCRIPT))
+        assert "Request blocked by hook 'a': not so" in received.text
+        assert "Turn stopped by hook 'b': no" in (await ours.turn("say worse", model=SCRIPT)).text
         assert not ours.connection.chats.open("c").history
         received = await ours.turn("say fine", model=SCRIPT)
-        assert text(received).endswith("fine")
+        assert received.text.endswith("fine")
         assert ended(received) == [("a", 0), ("b", 1)]
         assert [each["error"] for each in received if each.get("error")] == ["exit code 1"]
         assert "the date" in told(ours)
@@ -165,7 +156,7 @@ async def test_a_message_to_a_running_turn_is_read_as_a_prompt(monkeypatch):
         await ours.expect_finished()
         assert [words for _, words in conversation(provider)] == ["go", "one", "public"]
         for words in ("a bad idea", "as bad", "too bad"):
-            assert f"Blocked by hook 'a': not so\n\n{words}" in text(ours.contents())
+            assert f"Blocked by hook 'a': not so\n\n{words}" in ours.contents().text
         await ours.prompt("go on")
         await provider.until(lambda: "again" in provider.reached)
         await steer(ours, "bad alone")
@@ -187,7 +178,7 @@ async def test_a_message_that_replaces_another_during_a_command_is_read_too():
         await ours.ask("chat/queryContext", {"query": ""})
         provider.open("again")
         await ours.expect_finished()
-        assert "Blocked by hook 'a': not so\n\nbad instead" in text(ours.contents())
+        assert "Blocked by hook 'a': not so\n\nbad instead" in ours.contents().text
         sent = str([each.body for each in provider.requests])
         assert ["taken back" in sent, "bad instead" in sent] == [False, False]
 
@@ -226,7 +217,7 @@ async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(tmp_path, even
     ends = [each["type"] for each in received if each["type"] in ENDS]
     assert len(ends) == 4
     assert ends.count("toolCalled") == (event == "postToolCall")
-    assert text(received).count("Turn stopped by hook 'h'.") == 1
+    assert received.text.count("Turn stopped by hook 'h'.") == 1
     left = ["first"] if event == "postToolCall" else []
     assert [each.name for each in tmp_path.iterdir()] == left
 
@@ -248,7 +239,7 @@ async def test_a_hook_rejects_a_call_and_the_turn_continues(tmp_path, shell, mod
         (rejected,) = (each for each in received if each["type"] == "toolCallRejected")
         assert rejected["reason"] == "hookRejected"
         assert model_hears in told(ours)
-        assert text(received).endswith("done")
+        assert received.text.endswith("done")
         assert not (tmp_path / "new").exists()
 
 
@@ -274,7 +265,7 @@ async def test_a_hook_never_loosens_what_is_decided(tmp_path):
             assert run["manualApproval"] is True, prompt
             await ours.expect_stopped()
         received = await ours.turn('call eca_grep {"pattern": "x"}', model=SCRIPT)
-        assert "toolCallRejected" in types(received)
+        assert "toolCallRejected" in received.types
         assert not (inside / "asks").exists()
 
 
@@ -308,11 +299,11 @@ async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path):
     once = f"grep -q '\"follow_up_active\":false' && {says(followUp='say more')}; exit 0"
     async with current(hooked(h=hook("postRequest", once)), folder=tmp_path) as ours:
         received = await ours.turn("say first", model=SCRIPT)
-        assert text(received).endswith("firstsay moremore")
+        assert received.text.endswith("firstsay moremore")
     always = hooked(h=hook("postRequest", "echo on >&2; exit 2", visible=False))
     async with current(always, folder=tmp_path) as ours:
         received = await ours.turn("first", model=ECHO)
-        assert "Hooks continued this turn 10 times" in text(received)
+        assert "Hooks continued this turn 10 times" in received.text
 
 
 async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path):
@@ -325,7 +316,7 @@ async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path):
         await ours.expect_stopped()
         received = ours.contents()
         assert ended(received) == [("h", 143)]
-        assert finishes(received) == 1
+        assert received.finishes == 1
         assert_gone({pid})
 
 
@@ -339,19 +330,17 @@ async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
         for name in ("output", "error"):
             assert "bytes left out" in shown[name]
             assert len(shown[name]) < 4_200
-        assert text(received).endswith("x" * 30_000)
+        assert received.text.endswith("x" * 30_000)
 
 
-async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(
-    tmp_path,
-):
+async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(tmp_path):
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))
     async with editor(config, started=False, OPENAI_API_KEY="sk-planted-0123456789") as ours:
         await ours.start(workspaceFolders=[{"uri": tmp_path.as_uri(), "name": "w"}])
         received = await ours.turn("say fine", model=SCRIPT)
-        assert "The hook h failed: exit code 9" in text(received)
-        assert text(received).endswith("fine")
-        assert "hookActionStarted" not in types(received)
+        assert "The hook h failed: exit code 9" in received.text
+        assert received.text.endswith("fine")
+        assert "hookActionStarted" not in received.types
     assert "sk-planted" not in (tmp_path / "env").read_text()
 
 

@@ -11,7 +11,7 @@ from eca_protocol.testing.provider import reply, wait
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import conversation, today
 from tests.eca_server.agent.chat.current import current, refused, since, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, finishes, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor
 
 
 def inline(ours: Editor, message: str, chat: str = "i", **params: Any) -> dict[str, Any]:
@@ -54,7 +54,7 @@ async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> 
         await inline_turn(ours, "more", sourceChatId="c")
         later = [*before, ("assistant", "two"), ("user", "more")]
         assert conversation(provider) == later
-        assert text(ours.contents()) == "firstone"
+        assert ours.contents().text == "firstone"
         assert await kinds(ours) == {"c": None, "i": "inline"}
 
 
@@ -71,20 +71,19 @@ async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
         assert "why?" in str(conversation(provider)[2:])
         provider.open("go")
         await ours.expect_finished()
-        assert text(ours.contents()) == "firstonesecondab"
+        assert ours.contents().text == "firstonesecondab"
 
 
 @pytest.mark.parametrize("source", [{}, {"sourceChatId": "c"}])
-async def test_a_stop_in_the_same_read_ends_it(source: dict[str, str]) -> None:
-    async with current() as ours:
-        await ours.turn("say one", model=SCRIPT)
-        asked = inline(ours, "say two", model=SCRIPT, **source)
-        await ours.send(asked, notification("chat/promptStop", {"chatId": "i"}))
-        assert (await ours.answer(asked))["status"] == "prompting"
-        if not finishes(ours.contents("i")):
-            await ours.expect_finished("i")
-        assert "two" not in text(ours.contents("i")).replace("say two", "")
-        assert finishes(ours.contents("i")) == 1
+async def test_a_stop_in_the_same_read_ends_it(client, source: dict[str, str]):
+    await client.turn("say one", model=SCRIPT)
+    asked = inline(client, "say two", model=SCRIPT, **source)
+    await client.send(asked, notification("chat/promptStop", {"chatId": "i"}))
+    assert (await client.answer(asked))["status"] == "prompting"
+    if not client.contents("i").finishes:
+        await client.expect_finished("i")
+    assert "two" not in client.contents("i").text.replace("say two", "")
+    assert client.contents("i").finishes == 1
 
 
 @pytest.mark.parametrize(
@@ -153,21 +152,20 @@ async def test_a_stored_chat_stays_what_it_is_and_a_stored_source_is_read(tmp_pa
 
 
 @pytest.mark.requirement("W-3")
-async def test_without_a_source_or_an_id() -> None:
-    async with current() as ours:
-        _, told = await inline_turn(ours, "one", sourceChatId="unknown", model=ECHO)
-        [words] = [each for name, each in told if name == "text" and "does not exist" in each]
-        assert words.strip().endswith("begins empty.")
-        error = await refused(ours, "chat/inlinePrompt", {"chatId": " ", "message": "m"})
-        assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
-        asked, _ = await inline_turn(ours, "say a", "subagent-mine", model=SCRIPT)
-        assert asked["chatId"] == "subagent-mine"
-        key = "sk-0123456789abcdef0123"
-        await inline_turn(ours, f"/login nobody {key}", "k")
-        assert key not in str(ours.seen)
-        asked, _ = await inline_turn(ours, "one", "x" * 300, model=ECHO)
-        assert asked["status"] == "prompting"
-        assert "one" in text(ours.contents("x" * 300))
+async def test_without_a_source_or_an_id(client):
+    _, told = await inline_turn(client, "one", sourceChatId="unknown", model=ECHO)
+    [words] = [each for name, each in told if name == "text" and "does not exist" in each]
+    assert words.strip().endswith("begins empty.")
+    error = await refused(client, "chat/inlinePrompt", {"chatId": " ", "message": "m"})
+    assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
+    asked, _ = await inline_turn(client, "say a", "subagent-mine", model=SCRIPT)
+    assert asked["chatId"] == "subagent-mine"
+    key = "sk-0123456789abcdef0123"
+    await inline_turn(client, f"/login nobody {key}", "k")
+    assert key not in str(client.seen)
+    asked, _ = await inline_turn(client, "one", "x" * 300, model=ECHO)
+    assert asked["status"] == "prompting"
+    assert "one" in client.contents("x" * 300).text
 
 
 async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) -> None:
@@ -184,28 +182,26 @@ async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) 
         assert [each["method"] for each in told] == ["chat/deleted"]
 
 
-async def test_a_second_prompt_in_the_same_read_waits_for_the_first() -> None:
-    async with current() as ours:
-        await ours.turn("say one", model=SCRIPT)
-        both = [inline(ours, f"say {n}", model=SCRIPT, sourceChatId="c") for n in ("two", "three")]
-        await ours.send(*both)
-        await ours.expect_finished("i", times=2)
-        assert text(ours.contents("i")) == "say twotwosay threethree"
-        assert len(ours.connection.chats.open("i").history) == 6
+async def test_a_second_prompt_in_the_same_read_waits_for_the_first(client):
+    await client.turn("say one", model=SCRIPT)
+    both = [inline(client, f"say {n}", model=SCRIPT, sourceChatId="c") for n in ("two", "three")]
+    await client.send(*both)
+    await client.expect_finished("i", times=2)
+    assert client.contents("i").text == "say twotwosay threethree"
+    assert len(client.connection.chats.open("i").history) == 6
 
 
-async def test_a_first_prompt_that_fails_leaves_a_chat_that_the_editor_keeps() -> None:
+async def test_a_first_prompt_that_fails_leaves_a_chat_that_the_editor_keeps(client):
     """Editors drop a chat whose first prompt is answered with `error`, before its text comes."""
-    async with current() as ours:
-        await ours.turn("say one", model=SCRIPT)
-        asked, told = await inline_turn(ours, "why?", sourceChatId="c", model="p/none")
-        assert asked == {"chatId": "i", "model": "p/none", "status": "prompting"}
-        assert [words for name, words in told if name == "text" and "p/none" in words]
-        assert await kinds(ours) == {"c": None, "i": "inline"}
-        # The next prompt continues from the source, and a failure of it is an error.
-        asked, _ = await inline_turn(ours, "again", model="p/none")
-        assert asked["status"] == "error"
-        asked, _ = await inline_turn(ours, "say two", model=SCRIPT)
-        assert asked["status"] == "prompting"
-        listed = (await ours.ask("chat/list"))["chats"]
-        assert {each["id"]: each["messageCount"] for each in listed}["i"] >= 4
+    await client.turn("say one", model=SCRIPT)
+    asked, told = await inline_turn(client, "why?", sourceChatId="c", model="p/none")
+    assert asked == {"chatId": "i", "model": "p/none", "status": "prompting"}
+    assert [words for name, words in told if name == "text" and "p/none" in words]
+    assert await kinds(client) == {"c": None, "i": "inline"}
+    # The next prompt continues from the source, and a failure of it is an error.
+    asked, _ = await inline_turn(client, "again", model="p/none")
+    assert asked["status"] == "error"
+    asked, _ = await inline_turn(client, "say two", model=SCRIPT)
+    assert asked["status"] == "prompting"
+    listed = (await client.ask("chat/list"))["chats"]
+    assert {each["id"]: each["messageCount"] for each in listed}["i"] >= 4

@@ -20,7 +20,7 @@ from eca_server.agent.commands.login import MASKED
 from eca_server.models.credentials.server_secrets import store_secrets
 from tests.eca_server.agent.chat.agent_session import today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, finishes, text, types
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
@@ -46,34 +46,32 @@ async def chatting(data: Path, config: Any = None, **environ: str) -> AsyncItera
 async def test_a_key_pasted_after_the_command_is_stored_and_shown_nowhere(tmp_path, caplog):
     caplog.set_level(logging.DEBUG)
     async with chatting(tmp_path) as ours:
-        assert "Paste the key of p" in text(await ours.turn("/login p"))
-        assert text((await ours.turn("word", chat="two", model=ECHO))[2:]) == "word"
-        assert "expected one word" in text(await ours.turn(f"my key: {KEY}", model=ECHO))
+        assert "Paste the key of p" in (await ours.turn("/login p")).text
+        assert (await ours.turn("word", chat="two", model=ECHO)).answer == "word"
+        assert "expected one word" in (await ours.turn(f"my key: {KEY}", model=ECHO)).text
         received = await ours.turn(KEY)
-        assert types(received) == ["progress", "text", "finished"]
+        assert received.types == ["progress", "text", "finished"]
         assert received[1]["text"] == MASKED
-        assert "Stored the key of p" in text(received)
+        assert "Stored the key of p" in received.text
         assert not ours.connection.chats.open("c").history
         assert ours.connection.models.find("p/m")
-        assert text((await ours.turn(KEY[:5], model=ECHO))[2:]) == KEY[:5]
+        assert (await ours.turn(KEY[:5], model=ECHO)).answer == KEY[:5]
     assert stored(tmp_path) == {"p": {"key": KEY}}
     assert KEY not in caplog.text
 
 
-async def test_a_key_in_the_command_is_masked_in_the_echo_and_the_next_request_has_it(
-    tmp_path,
-):
+async def test_a_key_in_the_command_is_masked_in_the_echo_and_the_next_request_has_it(tmp_path):
     async with Provider([reply("hi")]) as endpoint:
         config = {"providers": {"p": {"url": endpoint.url, "models": {"m": {}}}}}
         async with chatting(tmp_path, config) as ours:
             received = await ours.turn(f"/login p {KEY}")
             assert received[1]["text"] == f"/login p {MASKED}"
-            assert text((await ours.turn("hello", model="p/m"))[2:]).startswith("hi")
+            assert (await ours.turn("hello", model="p/m")).answer.startswith("hi")
         assert endpoint.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert stored(tmp_path) == {"p": {"key": KEY}}
     (tmp_path / "data").write_text("no folder")
     async with chatting(tmp_path / "data") as ours:
-        assert "Could not store the key of" in text(await ours.turn(f"/login p {KEY}"))
+        assert "Could not store the key of" in (await ours.turn(f"/login p {KEY}")).text
         assert ours.connection.chats.open("c").last_turn_failed
 
 
@@ -96,7 +94,7 @@ async def test_a_key_that_is_sent_to_a_running_turn_reaches_no_model(tmp_path):
         await steer(ours, KEY, f"/login openai {KEY}", "a sentence is sent")
         provider.open("go")
         await ours.expect_finished(times=2)
-        shown = text(ours.contents())
+        shown = ours.contents().text
         assert shown.count("may be the key that `/login` asks for") == 1
         assert KEY not in json.dumps(ours.seen)
         sent = str([each.body for each in provider.requests])
@@ -115,7 +113,7 @@ async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
         await ours.tell("chat/promptSteer", steered)
         await ours.stop(worker)
         await ours.expect_finished()
-        assert text(ours.contents(worker)).count(f"/login p {MASKED}") == 2  # dropped and repeated
+        assert ours.contents(worker).text.count(f"/login p {MASKED}") == 2  # dropped and repeated
         assert KEY not in json.dumps(ours.seen)
     assert stored(tmp_path) == {}
 
@@ -125,27 +123,26 @@ async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_pat
         await ours.prompt("wait forever", model=SCRIPT)
         await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
         await ours.expect_stopped()
-        assert MASKED in text(ours.contents())
+        assert MASKED in ours.contents().text
         assert stored(tmp_path) == {}
-        assert text((await ours.turn("a prompt", model=ECHO))[2:]) == "a prompt"
+        assert (await ours.turn("a prompt", model=ECHO)).answer == "a prompt"
         await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
         await ours.expect_finished(times=2)
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
-@pytest.mark.parametrize(
-    "end", ["cancel", "", "stop", "clear", "delete", "/costs", "what is this?"]
-)
-async def test_a_login_is_given_up(end, tmp_path):
+async def test_a_login_is_given_up(tmp_path):
     async with chatting(tmp_path) as ours:
-        await ours.turn("/login p")
-        if end == "stop":
-            await ours.stop()
-        elif end in ("clear", "delete"):
-            await ours.ask(f"chat/{end}", {"chatId": "c", "messages": True})
-        else:
-            assert (await ours.turn(end, model=ECHO))[1]["text"] == end
-        assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
+        for end in ("cancel", "", "/costs", "what is this?", "stop", "clear", "delete"):
+            chat = f"chat {end}"
+            await ours.turn("/login p", chat)
+            if end == "stop":
+                await ours.stop(chat)
+            elif end in ("clear", "delete"):
+                await ours.ask(f"chat/{end}", {"chatId": chat, "messages": True})
+            else:
+                assert (await ours.turn(end, chat, model=ECHO))[1]["text"] == end
+            assert (await ours.turn("word", chat, model=ECHO)).answer == "word"
     assert stored(tmp_path) == {}
 
 
@@ -162,15 +159,15 @@ async def test_new_models_are_announced_and_those_of_a_removed_key_taken_back(tm
 async def test_login_lists_providers_and_where_their_keys_are(tmp_path):
     async with chatting(tmp_path, GROQ_API_KEY=KEY) as ours:
         await ours.turn(f"/login openai {KEY}")
-        lines = text(await ours.turn("/login")).splitlines()
+        lines = (await ours.turn("/login")).text.splitlines()
         assert "- p" in lines
         assert "- groq: key found in GROQ_API_KEY" in lines
         assert "- openai: key found in a stored login" in lines
-        lines = text(await ours.turn("/login nobody")).splitlines()
+        lines = (await ours.turn("/login nobody")).text.splitlines()
         assert lines[0].startswith(f"/login {MASKED}There is no provider with this name.")
         assert "- p" in lines
         store_secrets(ours.connection.parts.logins.get(), "s", {"1": KEY})
-        said = text(await ours.turn("/logout mcp-server:s"))
+        said = (await ours.turn("/logout mcp-server:s")).text
         assert said.endswith("with one of the stored logins: openai.")
     assert set(stored(tmp_path)) == {"openai", "mcp-server:s"}
 
@@ -178,10 +175,10 @@ async def test_login_lists_providers_and_where_their_keys_are(tmp_path):
 async def test_a_configured_key_that_counts_before_the_login_is_named(tmp_path):
     config = {"providers": {"p": {"url": "http://127.0.0.1:9", "key": "configured-0123"}}}
     async with chatting(tmp_path, config) as ours:
-        said = text(await ours.turn(f"/login p {KEY}"))
+        said = (await ours.turn(f"/login p {KEY}")).text
         assert "The key in providers.p.key takes precedence over it." in said
         assert "configured-0123" not in json.dumps(ours.seen)
-        said = text(await ours.turn("/logout p"))
+        said = (await ours.turn("/logout p")).text
         assert "The key in providers.p.key is used now" in said
 
 
@@ -190,10 +187,10 @@ async def test_a_damaged_file_of_logins_is_reported_at_the_start_and_set_aside(t
     file.parent.mkdir()
     file.write_text("{")
     async with chatting(tmp_path) as ours:
-        assert text(await ours.turn("/doctor")).count(f"{file}: expected JSON") == 1
+        assert (await ours.turn("/doctor")).text.count(f"{file}: expected JSON") == 1
         assert str(file) in str(ours.notified("$/showMessage"))
         assert file.read_text() == "{"
-        said = text(await ours.turn(f"/login openai {KEY}"))
+        said = (await ours.turn(f"/login openai {KEY}")).text
         [aside] = file.parent.glob("logins.json.damaged-*")
         assert f"it was renamed to {aside}" in said
     assert stored(tmp_path) == {"openai": {"key": KEY}}
@@ -204,7 +201,7 @@ async def test_a_login_in_the_systems_keyring_counts_after_a_restart(tmp_path, m
     monkeypatch.setitem(sys.modules, "keyring", keyring)
     config = {"keyring": True, "providers": {"openai": {"models": {"gpt": {}}}}}
     async with chatting(tmp_path, config) as ours:
-        said = text(await ours.turn(f"/login openai {KEY}"))
+        said = (await ours.turn(f"/login openai {KEY}")).text
         assert "in the system's keyring." in said
     assert stored(tmp_path) == {"openai": {"in": "keyring"}}
     async with chatting(tmp_path, config) as ours:
@@ -241,7 +238,7 @@ def by_device(server: LoginServer) -> dict[str, Any]:
 
 
 async def said(ours: Editor, words: str) -> str:
-    while words not in (so_far := text(ours.contents())):
+    while words not in (so_far := ours.contents().text):
         await ours.until(lambda _: True)
     return so_far
 
@@ -252,18 +249,18 @@ async def test_a_device_login_is_one_turn(server, tmp_path, caplog):
     server.says["/token"] = [(200, PENDING)] * 3
     async with chatting(tmp_path, planned) as ours:
         received = await ours.turn("/login p")
-        assert "https://login.example/device" in text(received)
-        assert "`ABCD-1234`" in text(received)
-        assert "Stored the login of p" in text(received)
+        assert "https://login.example/device" in received.text
+        assert "`ABCD-1234`" in received.text
+        assert "Stored the login of p" in received.text
         assert {"type": "progress", "state": "running", "text": "Waiting for the login"} in received
-        assert finishes(received) == 1
+        assert received.finishes == 1
         assert stored(tmp_path)["p"]["access"] == "access-1"
         assert ours.connection.models.find("p/m")
-        assert text((await ours.turn("a word", model=ECHO))[2:]) == "a word"
+        assert (await ours.turn("a word", model=ECHO)).answer == "a word"
         seen = json.dumps(ours.seen) + caplog.text
         for secret in ("access-1", "refresh-1", "device-code-planted"):
             assert secret not in seen
-        assert "Removed the stored key of p" in text(await ours.turn("/logout p"))
+        assert "Removed the stored key of p" in (await ours.turn("/logout p")).text
     assert stored(tmp_path) == {}
 
 
@@ -296,8 +293,8 @@ async def test_a_stop_ends_a_login_that_waits(server, tmp_path, way):
         began = trio.current_time()
         await ours.expect_stopped()
         assert trio.current_time() - began < 0.5
-        assert finishes(ours.contents()) == 1
-        assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
+        assert ours.contents().finishes == 1
+        assert (await ours.turn("word", model=ECHO)).answer == "word"
     assert stored(tmp_path) == {}
 
 
@@ -317,7 +314,7 @@ async def test_a_key_that_is_pasted_while_a_login_waits_is_no_prompt(server, tmp
         assert answer["status"] == "prompting"
         go_on.set()
         await ours.expect_finished(times=2)
-        assert MASKED in text(ours.contents())
+        assert MASKED in ours.contents().text
     assert stored(tmp_path) == {"p": {"key": KEY}}
 
 
@@ -327,11 +324,11 @@ async def test_a_login_that_fails_is_reported(server, tmp_path, code):
     server.says["/token"] = [(200, {"error": code, "error_description": "You said no"})]
     unreachable = config(server, deviceUrl="http://127.0.0.1:1/device")
     async with chatting(tmp_path, unreachable) as ours:
-        assert "Could not log in to p: cannot connect" in text(await ours.turn("/login p"))
+        assert "Could not log in to p: cannot connect" in (await ours.turn("/login p")).text
     async with chatting(tmp_path, planned) as ours:
         received = await ours.turn("/login p")
-        assert "Could not log in to p: You said no. Nothing was stored." in text(received)
-        assert text((await ours.turn("word", model=ECHO))[2:]) == "word"
+        assert "Could not log in to p: You said no. Nothing was stored." in received.text
+        assert (await ours.turn("word", model=ECHO)).answer == "word"
     assert stored(tmp_path) == {}
 
 
@@ -339,13 +336,13 @@ async def test_a_key_may_be_pasted_where_there_is_a_login_too(server, tmp_path):
     async with chatting(tmp_path, by_device(server)) as ours:
         assert (await ours.prompt("/login p key"))["status"] == "login"
         await ours.expect_finished()
-        assert "Paste the key of p" in text(ours.contents())
+        assert "Paste the key of p" in ours.contents().text
         await ours.turn(KEY)
-        said = text(await ours.turn("/login openrouter"))
+        said = (await ours.turn("/login openrouter")).text
         assert "Paste the key" in said
         assert "`/login openrouter browser`" in said
         await ours.turn("cancel")
-        said = text(await ours.turn("/login github-copilot"))
+        said = (await ours.turn("/login github-copilot")).text
         assert "providers.github-copilot.auth.clientId" in said
         assert server.requests == []
     assert stored(tmp_path) == {"p": {"key": KEY}}

@@ -19,7 +19,7 @@ from eca_server.connection.features import mcp
 from eca_server.connection.features.mcp_turns import MOST_TOOLS
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, order, results
 from tests.eca_server.agent.chat.editor import ECHO as ECHO_MODEL
-from tests.eca_server.agent.chat.editor import SCRIPT, finishes, text, types
+from tests.eca_server.agent.chat.editor import SCRIPT
 from tests.eca_server.agent.chat.mcp_session import (
     GIT,
     URL,
@@ -42,10 +42,12 @@ def offered(provider: Provider, request: int = -1) -> list[str]:
 async def test_servers_start_behind_the_introduction_and_are_announced(places, autojump_clock):
     places["git"].opening = 3
     async with running({**GIT, "off": {"command": "x", "disabled": True}}) as ours:
-        told = [each["params"] for each in ours.seen if "method" in each]
-        assert [each.get("name") or each.get("type") for each in told] == [
-            "start", None, "ECA", "finish", "git", "off", "git",
-        ]  # fmt: skip
+        told = [each for each in ours.seen if "method" in each]
+        names = [each["params"].get("name") or each["params"].get("type") for each in told]
+        assert names == ["start", None, "ECA", "finish", "git", "off", "git"]
+        updated = ["tool/serverUpdated"]
+        methods = ["$/progress", "config/updated", *updated, "$/progress", *updated * 3]
+        assert [each["method"] for each in told] == methods
         assert statuses(ours, "git") == ["starting", "running"]
         echo = {
             "name": "echo", "description": "Says it again.", "parameters": {"type": "object"},
@@ -150,11 +152,8 @@ async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_p
     servers = {name: {"url": "https://x/mcp", "authScope": each} for name, each in scopes.items()}
     async with session(tmp_path, servers=servers):
         pass
-    assert keys == {
-        "all": "mcp:https://x/mcp",
-        "here": f"mcp:https://x/mcp ({tmp_path})",
-        "us": "mcp:https://x/mcp (our team)",
-    }
+    owners = {"all": "", "here": f" ({tmp_path})", "us": " (our team)"}
+    assert keys == {name: f"mcp:https://x/mcp{owner}" for name, owner in owners.items()}
 
 
 @pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16", "LIFE-20")
@@ -198,9 +197,8 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         assert "echo: 3 of 8 on it" in [each["text"] for each in ours.contents(kind="progress")]
         told = of_calls(ours)
         assert order(told) == ["Prepare", "Run", "Running", "ed"]
-        assert {(each["name"], each["server"], each["origin"]) for each in told} == {
-            ("echo", "git", "mcp")
-        }
+        names = {(each["name"], each["server"], each["origin"]) for each in told}
+        assert names == {("echo", "git", "mcp")}
         assert results(provider) == ["echo was called"]
         assert places["git"].session.calls == [("echo", {"a": 1}, 60)]
         assert offered(provider)[-1] == "git__echo"
@@ -217,9 +215,8 @@ async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
         assert provider.requests[0].body["tools"][-1]["function"]["name"] == name
         assert "my_server" in name
         assert "repo_read_file" in name
-        assert {(each["name"], each["server"]) for each in of_calls(ours)} == {
-            ("repo/read.file", "my server")
-        }
+        names = {(each["name"], each["server"]) for each in of_calls(ours)}
+        assert names == {("repo/read.file", "my server")}
         assert places["my server"].session.calls[0][0] == "repo/read.file"
 
 
@@ -237,7 +234,7 @@ async def test_a_stop_works_while_a_server_is_called_and_reaches_it(places, auto
         await ours.expect_stopped()
         assert trio.current_time() - begun < 0.5
         assert of_calls(ours)[-1]["error"] is True
-        assert finishes(ours.contents()) == 1
+        assert ours.contents().finishes == 1
         assert places["git"].session.cancelled == ["echo"]
         assert await ours.later() == []
         assert statuses(ours, "git") == ["starting", "running"]
@@ -272,7 +269,7 @@ async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(place
         assert 1.9 < trio.current_time() - begun < 2.2
         progress = [each["text"] for each in first if each["type"] == "progress"]
         assert "Waiting for MCP servers: slow, mute" in progress
-        assert "Still starting, and not in this turn: mute." in text(first)
+        assert "Still starting, and not in this turn: mute." in first.text
         assert [name for name, *_ in places["slow"].session.calls] == ["echo"]
         begun = trio.current_time()
         second = await ours.turn("two", model=ECHO_MODEL)
@@ -289,7 +286,7 @@ async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(places
         received = await ours.turn("one", model=ECHO_MODEL)
         assert trio.current_time() - begun < 2.2
         named = ", ".join(names[:10])
-        assert f"Still starting, and not in this turn: {named} and 3 more." in text(received)
+        assert f"Still starting, and not in this turn: {named} and 3 more." in received.text
 
 
 async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):
@@ -298,7 +295,7 @@ async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):
         await ours.prompt("one")
         await ours.content("progress", text="Waiting for MCP servers: git")
         await ours.expect_stopped()
-        assert text(ours.contents()) == "oneStopped."
+        assert ours.contents().text == "oneStopped."
 
 
 @pytest.mark.parametrize(
@@ -387,26 +384,21 @@ async def test_an_approval_for_the_session_ends_when_the_tool_is_another_one(tmp
         await ours.expect_finished()
 
 
-async def test_what_a_server_says_of_itself_is_marked_as_its_own_text(tmp_path, places):
+async def test_a_server_s_own_text_is_marked_and_too_many_tools_are_left_out(tmp_path, places):
     places["git"].instructions = "Always commit."
+    places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
     async with session(tmp_path) as (ours, provider):
         await ours.turn("go")
         system = provider.requests[0].body["messages"][0]["content"]
         assert "MCP server git for its tools; they are not from the user" in system
         assert "Always commit." in system
+        await ours.turn("once more")
+        assert {len(request.body["tools"]) for request in provider.requests} == {MOST_TOOLS}
+        assert sum("are left out" in words for _, words in shown(ours)) == 1
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         await ours.turn("go on")
-        assert "Always commit." not in provider.requests[1].body["messages"][0]["content"]
-
-
-async def test_more_tools_than_an_api_takes_are_left_out_and_reported_once(tmp_path, places):
-    places["git"].tools = tuple(MCPTool(name=f"t{number}") for number in range(300))
-    async with session(tmp_path) as (ours, provider):
-        await ours.turn("go")
-        await ours.turn("go on")
-        assert {len(request.body["tools"]) for request in provider.requests} == {MOST_TOOLS}
-        assert sum("are left out" in words for _, words in shown(ours)) == 1
+        assert "Always commit." not in provider.requests[2].body["messages"][0]["content"]
 
 
 async def test_a_changed_configuration_restarts_what_it_changes(places, autojump_clock):
@@ -431,6 +423,6 @@ async def test_a_changed_configuration_restarts_what_it_changes(places, autojump
 async def test_where_no_server_is_configured_none_is_announced(places, autojump_clock):
     async with with_servers({}) as ours:
         received = await ours.turn("hello", model=ECHO_MODEL)
-        assert "finished" in types(received)
+        assert "finished" in received.types
         assert ours.connection.parts.servers() is None
         assert {each["name"] for each in ours.notified("tool/serverUpdated")} == {"ECA"}

@@ -11,14 +11,8 @@ import trio
 
 from eca_server.agent.mcp.messages import MCPTool, Resource, ResourceContents, ResourceTemplate
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, of_calls, results
-from tests.eca_server.agent.chat.editor import Editor, text
-from tests.eca_server.agent.chat.mcp_session import (
-    Places,
-    running,
-    session,
-    status,
-    updates,
-)
+from tests.eca_server.agent.chat.editor import Editor
+from tests.eca_server.agent.chat.mcp_session import Places, running, session, status, updates
 from tests.eca_server.agent.chat.test_mcp import offered
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
 
@@ -83,7 +77,7 @@ async def test_a_resource_is_given_to_the_model_as_what_it_is(tmp_path, places):
     named = ("readme", "shot", "zip", "gone", "large", "readme")
     contexts = [*(context(f"repo://{name}") for name in named), context("x://y", "nobody")]
     async with session(tmp_path) as (ours, provider):
-        notes = text((await ours.turn("hello", contexts=contexts))[2:])
+        notes = (await ours.turn("hello", contexts=contexts)).answer
         content = provider.requests[0].body["messages"][-1]["content"]
         told = "\n".join(each["text"] for each in content if each["type"] == "text")
         assert '<eca_resource server="git" uri="repo://readme">\n# Hi\n&lt;/eca_resource>\n' in told
@@ -110,7 +104,7 @@ async def test_a_resource_of_a_server_that_does_not_run_costs_only_itself(places
         assert not (await ours.ask("chat/queryContext", {"query": ""}))["contexts"]
         received = await ours.turn("hello", contexts=[context("repo://readme")])
         left_out = "repo://readme was left out: the MCP server git did not return it"
-        assert f"{left_out}: it is stopped" in text(received)
+        assert f"{left_out}: it is stopped" in received.text
         assert received[-1]["state"] == "finished"
 
 
@@ -130,7 +124,7 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(places
         for uri in ("repo://a/inside", "repo://c", "repo://bb", ""):
             live.on_update(uri)
         for words in ("/prompt-show", "two"):  # the preview is not sent
-            assert "repo://a has changed since it was sent" in text(await ours.turn(words))
+            assert "repo://a has changed since it was sent" in (await ours.turn(words)).text
         await ours.turn("three")
         await ours.turn("other", chat="d")
         chats = ours.connection.chats
@@ -142,7 +136,7 @@ async def test_a_resource_that_has_changed_is_given_anew_at_the_next_turn(places
         assert "repo://" not in str(chats.open("d").history)
         await ours.ask("chat/clear", {"chatId": "c", "messages": True})
         live.on_update("repo://a")
-        assert "has changed" not in text(await ours.turn("four"))
+        assert "has changed" not in (await ours.turn("four")).text
         await ours.turn("five", contexts=[context("repo://c")])
         live.end()  # the next session subscribes to the watched resources, too
         await status(ours, "git", "running")
@@ -211,25 +205,22 @@ async def test_a_call_is_judged_by_the_rules_of_the_tool_that_it_calls(tmp_path,
         assert len(places["git"].session.calls) == 1
 
 
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
+async def test_what_cannot_be_called_or_found_is_reported(tmp_path, tools, places):
+    rows = [
         (call("git__nothing"), "There is no tool 'git__nothing'. Find tools with search_tools."),
         (call(), "branch is missing"),
         (call(branch="a", force=True), 'unknown: "force" (supported: branch)'),
         (call("git__log"), "Not available: disabledTools"),
         (("eca_search_tools", {"query": "zzz"}), "No tool matches."),
         (("eca_search_tools", {"query": "log"}), "No tool matches."),
-    ],
-    ids=["unknown", "missing", "unsupported", "disabled", "nothing found", "disabled one"],
-)
-async def test_what_cannot_be_called_or_found_is_reported(tmp_path, tools, places, made, said):
+    ]
+    made = calls(*(each for each, _ in rows))
     config = {"mcpToolSearch": True, "disabledTools": ["git__log"], **ALLOW}
-    async with session(tmp_path, calls(made), **config) as (ours, provider):
+    async with session(tmp_path, made, **config) as (ours, provider):
         await ours.turn("go")
-        assert of_calls(ours)[-1]["error"] is True
-        [result] = results(provider)
-        assert said in result
+        assert [each["error"] for each in ours.contents(kind="toolCalled")] == [True] * len(rows)
+        for result, (_, said) in zip(results(provider), rows, strict=True):
+            assert said in result
         assert places["git"].session.calls == []
 
 

@@ -22,7 +22,7 @@ from eca_server.agent.mcp.messages import (
 )
 from tests.eca_server.agent.chat.agent_session import conversation
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, editor, finishes, text, types
+from tests.eca_server.agent.chat.editor import ECHO, editor, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
 from tests.eca_server.agent.chat.mcp_session import (
     GIT,
@@ -95,7 +95,7 @@ async def test_a_project_s_command_takes_no_prompt_s_name(places, tmp_path):
         found = (await ours.ask("chat/queryCommands", {"query": "git:"}))["commands"]
         assert [(each["name"], each["type"]) for each in found] == [("git:talk", "mcp-prompt")]
         received = await ours.turn("/git:talk", model=ECHO)
-        assert text(received[3:]) == "the server's own words"
+        assert received[3:].text == "the server's own words"
 
 
 async def test_prompts_are_commands_with_their_arguments(places, autojump_clock):
@@ -137,7 +137,7 @@ async def test_what_the_server_makes_of_a_prompt_is_what_the_model_is_asked(tmp_
             assert asked.pop() == ("commit", arguments)
             assert conversation(provider) == [("user", "commit was asked")]
             assert received[1]["text"] == typed
-            assert text(received[2:]) == "the end"
+            assert received.answer == "the end"
 
 
 async def test_messages_keep_their_roles_and_what_they_embed(tmp_path, places):
@@ -185,31 +185,25 @@ async def _is_empty(name: str, arguments: Mapping[str, str]) -> PromptResult:
 
 
 @pytest.mark.requirement("CHAT-31", "W-20a")
-@pytest.mark.parametrize(
-    ("typed", "gives", "reason"),
-    [
-        ("/git:commit", _is_empty,
-            "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit"),
-        ("/git:commit x", _refuses,
-            "the MCP server git refused the prompt: prompts/get: not today"),
-        ("/git:commit x", _is_empty, "returned an empty prompt"),
-        ("/git:nope", _is_empty, "There is no command `/git:nope`. Available commands: `/init`"),
-        ("/off:commit x", _is_empty, "These MCP servers do not run: off (disabled)"),
-    ],
-)  # fmt: skip
-async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock, typed, gives, reason):
-    def prepare(made: FakeSession) -> None:
-        made.prompts, made.gives = (COMMIT,), gives
-
-    places["git"].prepare = prepare
+async def test_a_prompt_that_fails_says_why_and_ends(places, autojump_clock):
+    offers(places["git"], COMMIT)
+    missing = "Missing arguments of `/git:commit`: `scope` (What it is about.). Send `/git:commit"
     env = {"env": {"TOKEN": "not-a-real-secret-0123"}}
     servers = {"git": {**GIT["git"], **env}, "off": {"command": "x", "disabled": True}}
     async with running(servers) as ours:
-        received = await ours.turn(typed)
-        assert reason in refusal(received)
-        assert "not-a-real-secret" not in text(received)
-        assert finishes(received) == 1
-        assert not ours.connection.chats.open("c").history
+        for typed, gives, reason in (
+            ("/git:commit", _is_empty, missing),
+            ("/git:commit x", _refuses, "the MCP server git refused the prompt: prompts/get: not"),
+            ("/git:commit x", _is_empty, "returned an empty prompt"),
+            ("/git:nope", None, "There is no command `/git:nope`. Available commands: `/init`"),
+            ("/off:commit x", None, "These MCP servers do not run: off (disabled)"),
+        ):
+            places["git"].session.gives = gives
+            received = await ours.turn(typed)
+            assert reason in refusal(received)
+            assert "not-a-real-secret" not in received.text
+            assert received.finishes == 1
+            assert not ours.connection.chats.open("c").history
 
 
 async def test_a_server_that_is_slow_or_dies_holds_no_prompt(places, autojump_clock):
@@ -249,15 +243,13 @@ async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
     offers(places["git"], COMMIT, Prompt(name="look"))
     servers = {**GIT, "bad": {"command": "x"}, "off": {"command": "x", "disabled": True}}
     async with with_servers(servers) as ours:
-        report = text(await ours.turn("/doctor"))
+        report = (await ours.turn("/doctor")).text
         assert "- git: running (1 tool, 2 prompts, 1 resource)\n" in report
         assert "- bad: failed: no such program.\n" in report
         assert "- off: disabled\n" in report
 
 
-async def test_the_newest_editions_are_sent_prompts_and_resources_a_server_its_own_names(
-    places,
-):
+async def test_the_newest_editions_are_sent_prompts_and_resources_a_server_its_own_names(places):
     topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
     talk = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
     asked = offers(places["git"], COMMIT, talk)

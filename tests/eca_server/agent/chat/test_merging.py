@@ -24,7 +24,7 @@ from eca_protocol.testing.provider import burst, provider_in_thread, reply
 from eca_server.agent.chat.merging import Merger
 from eca_server.client.profiles import ClientProfile
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, editor, finishes, provider_config, text
+from tests.eca_server.agent.chat.editor import SCRIPT, editor, provider_config
 
 INTERVAL = 0.03
 MERGING = ClientProfile(merge_seconds=INTERVAL)
@@ -187,7 +187,7 @@ async def test_the_users_message_is_written_as_it_is():
 async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client):
     async with current(clientInfo={"name": client}) as ours:
         received = await ours.turn("repeat 5000 x", model=SCRIPT)
-        assert text(received[2:]) == "x" * 5000
+        assert received.answer == "x" * 5000
         assert sum(each["type"] == "text" for each in received) < 500
         begun = len(ours.contents())
         await ours.prompt("repeat 99999999 x", model=SCRIPT)
@@ -196,8 +196,8 @@ async def test_a_flood_is_few_contents_and_a_stop_loses_none_of_what_came(client
         with trio.fail_after(2):
             await ours.expect_finished()
         flood = ours.contents()[begun:]
-        assert finishes(flood) == 1
-        assert set(text(flood[2:]).removesuffix("\n\nStopped.")) == {"x"}
+        assert flood.finishes == 1
+        assert set(flood.answer.removesuffix("\n\nStopped.")) == {"x"}
 
 
 PIECES = 1_000
@@ -219,5 +219,5 @@ async def test_the_time_that_others_take_is_no_reason_to_give_way_again(monkeypa
     monkeypatch.setattr("eca_protocol.http.time", clock)
     with provider_in_thread([reply(burst(PIECES, "x"))]) as provider:
         async with editor(provider_config(provider.url)) as ours:
-            assert text(await ours.turn("go")).count("x") == PIECES
+            assert (await ours.turn("go")).text.count("x") == PIECES
     assert given_way < PIECES / 4

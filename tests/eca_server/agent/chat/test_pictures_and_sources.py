@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import itertools
 import json
 import os
 import re
@@ -32,9 +33,7 @@ from tests.eca_server.agent.chat.editor import (
     Editor,
     contents,
     editor,
-    finishes,
     provider_config,
-    text,
 )
 from tests.eca_server.agent.chat.mcp_session import GIT, status
 from tests.eca_server.models.openai_responses import scripted
@@ -52,9 +51,8 @@ def shown(data: bytes, media_type: str) -> tuple[str, dict[str, Any]]:
 def pictures(messages: list[Any]) -> list[tuple[str, Any]]:
     """The pictures, and what stands before each."""
     said = contents(messages)
-    return [
-        (said[n - 1][1]["type"], each) for n, each in enumerate(said) if each[1]["type"] == "image"
-    ]
+    pairs = itertools.pairwise(said)
+    return [(before[1]["type"], each) for before, each in pairs if each[1]["type"] == "image"]
 
 
 async def opened(ours: Editor) -> list[Any]:
@@ -178,9 +176,8 @@ async def test_a_chat_has_so_many_files_and_a_failing_disk_costs_links(tmp_path,
     assert broken.link("c", kept[0]) is None
 
 
-async def test_an_answer_holds_only_so_many_pictures():
-    async with current() as ours:
-        received = await ours.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
+async def test_an_answer_holds_only_so_many_pictures(client):
+    received = await client.turn("draw\n" * (MOST_PICTURES + 2), model=SCRIPT)
     assert [each["type"] for each in received].count("image") == MOST_PICTURES
     [said] = [each["text"] for each in received if "were dropped" in each.get("text", "")]
     assert said.startswith(f"The answer contained {MOST_PICTURES + 2} pictures")
@@ -242,13 +239,12 @@ def urls(received: list) -> list[str]:
 
 
 @pytest.mark.requirement("W-26c")
-async def test_a_source_is_shown_and_linked_once_in_a_turn() -> None:
+async def test_a_source_is_shown_and_linked_once_in_a_turn(ours):
     script = f"say a\ncite {PAGE} A\nsay b\ncite {PAGE} A"
-    async with editor() as ours:
-        for _ in range(2):
-            received = await ours.turn(script, model=SCRIPT)
-            assert urls(received) == [PAGE]
-            assert text(received[2:]) == f"a [A]({PAGE})b"
+    for _ in range(2):
+        received = await ours.turn(script, model=SCRIPT)
+        assert urls(received) == [PAGE]
+        assert received.answer == f"a [A]({PAGE})b"
 
 
 @pytest.mark.requirement("W-26c")
@@ -262,18 +258,16 @@ async def test_a_source_is_shown_and_linked_once_in_a_turn() -> None:
     ],
     ids=["a text that has the link", "what is no page", "odd characters"],
 )  # fmt: skip
-async def test_a_link_is_one_and_only_for_a_page_on_the_web(script, found, shown) -> None:
-    async with editor() as ours:
-        received = await ours.turn(script, model=SCRIPT)
+async def test_a_link_is_one_and_only_for_a_page_on_the_web(ours, script, found, shown):
+    received = await ours.turn(script, model=SCRIPT)
     assert urls(received) == found
-    assert text(received[2:]).strip() == shown
+    assert received.answer.strip() == shown
 
 
 async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop() -> None:
     cites = [scripted.citation(PAGE, "A", 0, 4), scripted.citation(PAGE, "A", 5, 9)]
-    begun = scripted.answer(scripted.search("rain", PAGE), scripted.message("Rain", cites=cites))[
-        :-5
-    ]
+    answer = [scripted.search("rain", PAGE), scripted.message("Rain", cites=cites)]
+    begun = scripted.answer(*answer)[:-5]
     script = [
         scripted.reply(
             scripted.search("rain", PAGE),
@@ -286,7 +280,7 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
     async with older(*script, provider={"api": "openai-responses"}) as (ours, provider):
         received = await ours.turn("Will it rain?", model="p/m")
         assert urls(received) == [PAGE]
-        assert text(received[2:]) == f"Rain [A]({PAGE})Again"
+        assert received.answer == f"Rain [A]({PAGE})Again"
         told = [each["text"] for each in received if each["type"] == "progress"]
         assert "Using the provider's web search" in told
         await ours.prompt("And now?", model="p/m")
@@ -294,7 +288,7 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
         await ours.content("url")
         await ours.expect_stopped()
         assert urls(ours.contents()) == [PAGE, PAGE]
-        assert finishes(ours.contents()) == 2
+        assert ours.contents().finishes == 2
         await provider.until(lambda: provider.requests[-1].closed_by_client)
 
 

@@ -11,7 +11,7 @@ import trustme
 
 from eca_protocol.testing.provider import Provider, Reply, reply, tool_call
 from tests.eca_protocol.http_peers import mutual_tls, server, tls
-from tests.eca_server.agent.chat.editor import editor, finishes, provider_config, text
+from tests.eca_server.agent.chat.editor import editor, provider_config
 from tests.eca_server.models.github_copilot.github import LOGIN, GitHub, github
 from tests.eca_server.models.ollama import scripted as ollama
 
@@ -33,7 +33,7 @@ async def test_a_prompt_is_the_users_once_and_what_follows_is_the_agents(tmp_pat
         environ = {"XDG_DATA_HOME": str(tmp_path), "GITHUB_COPILOT_API_KEY": LOGIN}
         async with editor(config(shop, **planned), **environ) as ours:
             await ours.turn("go")
-            assert "Again" in text(await ours.turn("more"))
+            assert "Again" in (await ours.turn("more")).text
             await ours.title()
         told = [request.headers["x-initiator"] for request in provider.requests]
         assert told == ["user", "user", "agent", "user"], "another try is the same request"
@@ -47,8 +47,8 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, 
     async with Provider([reply("Hi"), quoting]) as provider, github(provider.url) as shop:
         async with editor(config(shop), XDG_DATA_HOME=str(tmp_path)) as ours:
             await ours.turn(f"/login github-copilot {LOGIN}")
-            assert "Hi" in text(await ours.turn("hello"))
-            assert "*** and ***" in text(await ours.turn("hello"))
+            assert "Hi" in (await ours.turn("hello")).text
+            assert "*** and ***" in (await ours.turn("hello")).text
             seen = json.dumps(ours.seen) + caplog.text
         assert all(LOGIN not in str(request.headers) for request in provider.requests)
     assert LOGIN not in seen
@@ -58,11 +58,11 @@ async def test_the_login_stays_with_github_and_no_token_is_ever_shown(tmp_path, 
 async def test_a_missing_or_refused_login_is_reported():
     async with Provider([]) as provider, github(provider.url) as shop:
         async with editor(config(shop)) as ours:
-            said = text(await ours.turn("hello", model="github-copilot/m"))
+            said = (await ours.turn("hello", model="github-copilot/m")).text
         assert "`/login github-copilot`" in said
         shop.refuses = (401, {"message": "Bad credentials"})
         async with editor(config(shop), GITHUB_COPILOT_API_KEY=LOGIN) as ours:
-            said = text(await ours.turn("hello"))
+            said = (await ours.turn("hello")).text
     assert "GitHub refused the login" in said
 
 
@@ -84,7 +84,7 @@ async def test_a_model_is_asked_by_the_api_that_copilot_lists_for_it(tmp_path):
         while not set(names) <= set(ours.connection.models.names):
             await ours.until(lambda _: True)
         for name in names:
-            assert "seen" in text(await ours.turn("hello", model=name))
+            assert "seen" in (await ours.turn("hello", model=name)).text
         assert tuple(request.target for request in provider.requests) == endpoints
         assert {request.headers["x-initiator"] for request in provider.requests} == {"user"}
         carried = {request.headers["authorization"] for request in provider.requests}
@@ -112,9 +112,9 @@ async def test_it_is_reported_that_a_model_is_loaded_and_what_it_cannot_do() -> 
         window = ours.connection.models.find("p/m").capabilities.context
     told = [each["text"] for each in received if each["type"] == "progress"]
     assert told.index("Loading the model") < told.index("Generating")
-    assert "This model does not support tools; the chat continues without them." in text(received)
-    assert text(again) == "And?Ho", "the note is shown once in a chat"
-    assert finishes(received) == 1
+    assert "This model does not support tools; the chat continues without them." in received.text
+    assert again.text == "And?Ho", "the note is shown once in a chat"
+    assert received.finishes == 1
     assert window == 40_960
     [usage] = [each for each in again if each["type"] == "usage"]
     assert usage["limit"] == {"context": 40_960, "output": 40_960}
@@ -130,7 +130,7 @@ async def test_a_model_in_memory_is_not_reported_as_loading() -> None:
             received = await ours.turn("Hello", model="p/m")
         assert provider.requests[0].body["options"] == {"num_ctx": 32_768}
     assert "Loading the model" not in [each["text"] for each in received if "text" in each]
-    assert text(received) == "HelloHi"
+    assert received.text == "HelloHi"
 
 
 async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_a_configured_authority_is_trusted(tmp_path: Path) -> None:
     async with server(tls(authority, "127.0.0.1")) as seen:
         config = provider_config(f"https://127.0.0.1:{seen.port}/v1", retry={"maxRetries": 0})
         async with editor(config) as ours:
-            assert "TLS failed" in text(await ours.turn("hello"))
+            assert "TLS failed" in (await ours.turn("hello")).text
         assert seen.heads == []
         config["network"] = {"caCertFile": str(tmp_path / "own.pem")}
         async with editor(config) as ours:
@@ -158,7 +158,7 @@ async def test_a_configured_client_certificate_is_shown_to_a_provider(tmp_path: 
         named = {"caCertFile": "own.pem", "clientCert": "me.pem"}
         config["network"] = {key: str(tmp_path / name) for key, name in named.items()}
         async with editor(config) as ours:
-            told = text(await ours.turn("hello"))
+            told = (await ours.turn("hello")).text
         assert f"expected the key of the client certificate in PEM in {tmp_path}/me.pem" in told
         assert "Correct the configuration." in told
         assert seen.heads == []

@@ -34,11 +34,8 @@ def writes(**files: str) -> str:
 
 async def said(ours: Editor, text: str, **params: Any) -> str:
     """A turn of a chat that trusts; the content id of its prompt."""
-    begun = len(ours.seen)
-    await ours.turn(text, trust=True, **{"model": SCRIPT, **params})
-    return next(
-        content["contentId"] for role, content in contents(ours.seen[begun:], "c") if role == "user"
-    )
+    received = await ours.turn(text, trust=True, **{"model": SCRIPT, **params})
+    return received.prompt_ids[0]
 
 
 async def rolled_back(ours: Editor, content_id: str, *include: str) -> list[tuple[str, Any]]:
@@ -57,11 +54,8 @@ def shown(told: list[tuple[str, Any]]) -> list[str]:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_text()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
 @pytest.mark.requirement("FIELD:ChatRollbackParams.chatId", "FIELD:ChatRollbackParams.contentId")

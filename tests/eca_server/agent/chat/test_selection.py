@@ -28,7 +28,6 @@ from tests.eca_server.agent.chat.editor import (
     Editor,
     editor,
     provider_config,
-    text,
 )
 
 OWN = "Talk like a pirate."
@@ -40,9 +39,8 @@ async def with_models(
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """A session with the options of its client, and a model `n` beside `m`."""
     async with Provider(script, otherwise=reply("a")) as provider:
-        configured = provider_config(
-            provider.url, provider={"models": {"m": {}, "n": {}}}, **config
-        )
+        models = {"models": {"m": {}, "n": {}}}
+        configured = provider_config(provider.url, provider=models, **config)
         async with editor(configured, started=False) as ours:
             await ours.start(initializationOptions=options or {})
             yield ours, provider
@@ -115,7 +113,7 @@ async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_pa
         path = tmp_path / name
         own = {"agent": {"systemPromptFile": str(path)}}
         async with with_models(behavior=own) as (ours, provider):
-            said = text(await ours.turn("hi"))
+            said = (await ours.turn("hi")).text
         assert f"behavior.agent.systemPromptFile: {path}: " in said
         assert reason in said
         assert systems(provider) == [instructions("agent", ())]
@@ -192,7 +190,7 @@ async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_ever
                 for prompt in ("/compact", "/init", "/skill-create s t"):
                     await ours.turn(prompt, agent=behavior)
                 (tmp_path / "compact.md").unlink(missing_ok=True)
-                missing = "compactPromptFile" in text(await ours.turn("/init", agent=behavior))
+                missing = "compactPromptFile" in (await ours.turn("/init", agent=behavior)).text
         [title] = [each.body["messages"][0]["content"] for each in provider.title_requests]
         tools = offered(provider.requests[0])
         asked = [each.body["messages"][-1]["content"] for each in provider.requests]
@@ -322,30 +320,25 @@ def updates(ours: Editor, begun: int = 0) -> list[Content]:
 
 
 @pytest.mark.requirement("W-11h")
-async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_at_once():
+async def test_today_s_edition_is_sent_the_variants_of_the_selected_model_alone():
     async with today(provider={"models": MODELS}) as (ours, _):
         assert updates(ours)[0]["chat"]["variants"] == ["low"]
-    async with current() as ours:
-        first = updates(ours)[0]["chat"]
-        assert (first["variants"], first["selectVariant"]) == ([], None)
-    async with older(provider={"models": MODELS}) as (ours, _):
-        assert "variants" not in updates(ours)[0]["chat"]
-
-
-async def test_of_a_selected_model_only_the_variants_are_announced_and_for_whom():
-    async with today(provider={"models": MODELS}) as (ours, _):
-        begun = len(ours.seen)
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": None})
         await ours.tell("chat/selectedModelChanged", {"model": "p/n", "variant": "high"})
         await ours.tell("chat/selectedModelChanged", {"model": "p/m", "chatId": "d"})
         await ours.tell("chat/selectedAgentChanged", {"agent": "plan", "chatId": "d"})
         await ours.turn("hi", model=ECHO)
         low = {"variants": ["low"], "selectVariant": None}
-        assert updates(ours, begun) == [
+        assert updates(ours)[1:] == [
             {"chat": {"variants": ["high"], "selectVariant": None}},
             {"chatId": "d", "chat": low},
             {"chatId": "d", "chat": {"selectModel": "p/m", **low}},
         ]
+    async with current() as ours:
+        first = updates(ours)[0]["chat"]
+        assert (first["variants"], first["selectVariant"]) == ([], None)
+    async with older(provider={"models": MODELS}) as (ours, _):
+        assert "variants" not in updates(ours)[0]["chat"]
 
 
 async def test_a_prompt_wins_over_its_chats_selection_and_that_over_the_last():

@@ -6,7 +6,6 @@ after a restart; the files have the changes of the allowed calls, and can be res
 
 from __future__ import annotations
 
-import contextlib
 import json
 import tempfile
 from collections.abc import Mapping
@@ -19,15 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_protocol.server.chat_states import ChatState
-from eca_protocol.server.roots import uri_of
 from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message
-from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.chat.agent_session import ALLOW
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents
 from tests.eca_server.agent.chat.session_model import Watch, check_history, tree_of
-from tests.eca_server.agent.chat.store.keeping import before_images
 
 CHATS = ("a", "b")
 IDLE = ChatState.IDLE
@@ -215,13 +212,9 @@ class Session:
         return {name: [*chat.history] for name, chat in known.items()}
 
 
-def store_in(data: Path) -> Store:
-    return Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
-
-
 async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> None:
     """Check that the chats on disk equal those in memory."""
-    store = store_in(data)
+    store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
     for name in CHATS:
         chat = await store.load(name)
         kept = [] if chat is None else [each.message for each in chat.messages]
@@ -229,30 +222,14 @@ async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> No
     await store.close()
 
 
-async def undo(data: Path, chat: str) -> None:
-    """Restore a chat's files from what was kept of them, the last change first."""
-    store = store_in(data)
-    for image in reversed(await before_images(store, chat)):
-        path = Path(image.path)
-        if image.moved_from is not None:
-            _move_back(path, Path(image.moved_from))
-        elif not path.is_file() or Fingerprint.of(path.read_bytes()).digest != image.after:
-            continue
-        elif image.existed:
-            assert image.data is not None
-            path.write_bytes(image.data)
-        else:
-            path.unlink()
-    await store.close()
-
-
-def _move_back(path: Path, source: Path) -> None:
-    if path.exists():
-        with contextlib.suppress(OSError):  # what was made for a later change is empty now
-            source.rmdir()
-        if not source.exists():
-            source.parent.mkdir(parents=True, exist_ok=True)
-            path.rename(source)
+async def roll_back(ours: Editor) -> None:
+    """Undo what the calls of each chat have changed."""
+    for chat in CHATS:
+        await ours.ask("chat/open", {"chatId": chat})
+        prompts = ours.contents(chat).prompt_ids
+        if prompts:
+            params = {"contentId": prompts[0], "include": ["tools", "rest"]}
+            await ours.ask("chat/rollback", {"chatId": chat, **params})
 
 
 async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> None:
@@ -270,10 +247,10 @@ async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> No
         parts[-1].append(step)
         if step == ("restart",):
             parts.append([])
-    kept = {"keeps_chats": True, "XDG_DATA_HOME": str(data)}
+    config = ALLOW if allow else {}
+    about = {"data": data, "folder": folder, "capabilities": {}}
     for part in parts:
-        async with editor(ALLOW if allow else {}, started=False, **kept) as ours:
-            await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+        async with current(config, **about) as ours:
             session = Session(ours, folder, watches)
             for step in part:
                 await session.do(step)
@@ -282,8 +259,9 @@ async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> No
                     restorable[step[1]] = tree_of(folder, step[1])
             histories |= await session.end()
         await check_stored(data, histories)
+    async with current(config, **about) as ours:
+        await roll_back(ours)
     for chat in CHATS:
-        await undo(data, chat)
         assert files(tree_of(folder, chat)) == files(restorable[chat])
 
 

@@ -14,13 +14,7 @@ from eca_server.agent.tools import background
 from eca_server.client.profiles import DRAFT_SECONDS
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import (
-    SCRIPT,
-    Content,
-    Editor,
-    editor,
-    text,
-)
+from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, editor
 from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
 from tests.eca_server.processes import assert_gone
 
@@ -103,7 +97,7 @@ async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeyp
         assert "expected one of: job-1, job-2; got 'job-9'" in unknown
         (tmp_path / "gate").write_text("late")
         await until_jobs(ours, "failed", "failed")
-        assert "<eca_ended_jobs>" in text(await ours.turn("/prompt-show"))
+        assert "<eca_ended_jobs>" in (await ours.turn("/prompt-show")).text
         for _ in range(2):
             await ours.turn("and now?")
             said = str(provider.requests[-1].body["messages"])

@@ -12,16 +12,7 @@ from eca_protocol.testing.provider import Provider, Reply, reply, reset, wait
 from eca_server.models.history import CompactionPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import RUN, calls, conversation, session, today
-from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import (
-    ECHO,
-    SCRIPT,
-    Editor,
-    contents,
-    editor,
-    finishes,
-    text,
-)
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
 
 
 async def steer(ours: Editor, *messages: str) -> None:
@@ -54,7 +45,7 @@ async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
         await ours.expect_finished()
         [request] = provider.requests
         assert [word in str(request.body["messages"]) for word in ("go", "also")] == [True, True]
-        assert text(ours.contents()) == "goalsoa"
+        assert ours.contents().text == "goalsoa"
 
 
 async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
@@ -66,7 +57,7 @@ async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
         await steer(ours, "also")
         await ours.approve(call)
         await ours.expect_finished()
-        assert text(ours.contents()).endswith("Not sent to the model:\n\nalso")
+        assert ours.contents().text.endswith("Not sent to the model:\n\nalso")
 
 
 async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it() -> None:
@@ -83,7 +74,7 @@ async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it
         provider.open("marked")
         await ours.expect_finished()
         assert conversation(provider) == [("user", "go"), ("assistant", "ab"), ("user", "also")]
-        assert text(ours.contents()) == "goabalsoc"
+        assert ours.contents().text == "goabalsoc"
 
 
 @pytest.mark.parametrize("ending", ["stop", "fail"])
@@ -98,25 +89,22 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
             await steer(ours, "late")
         provider.open("now")
         await ours.expect_finished()
-        assert text(ours.contents()).endswith(
-            ":\n\nalso" + ("\n\nlate" if ending == "stop" else "")
-        )
+        assert ours.contents().text.endswith(":\n\nalso" + ("\n\nlate" if ending == "stop" else ""))
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 
-async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing() -> None:
-    async with current() as ours:
-        await steer(ours, "nobody listens")
-        await ours.turn("one", model=ECHO)
-        await steer(ours, "too late")
-        await ours.send(
-            ours.prompt_request("say a\nwait 0.01\nsay b", model=SCRIPT),
-            notification("chat/promptSteer", {"chatId": "c", "message": "no"}),
-            notification("chat/promptSteerRemove", {"chatId": "c"}),
-            notification("chat/promptSteerRemove", {"chatId": "nobody's"}),
-        )
-        await ours.expect_finished()
-        assert text(ours.contents()) == "oneonesay a\nwait 0.01\nsay bab"
+async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing(client):
+    await steer(client, "nobody listens")
+    await client.turn("one", model=ECHO)
+    await steer(client, "too late")
+    await client.send(
+        client.prompt_request("say a\nwait 0.01\nsay b", model=SCRIPT),
+        notification("chat/promptSteer", {"chatId": "c", "message": "no"}),
+        notification("chat/promptSteerRemove", {"chatId": "c"}),
+        notification("chat/promptSteerRemove", {"chatId": "nobody's"}),
+    )
+    await client.expect_finished()
+    assert client.contents().text == "oneonesay a\nwait 0.01\nsay bab"
 
 
 @asynccontextmanager
@@ -141,24 +129,13 @@ async def test_a_harmless_one_runs_between_two_requests_and_the_task_continues(t
         await steer(ours, "/costs", "also")
         await ours.approve(call)
         await ours.expect_finished()
-        shown = text(ours.contents())
+        shown = ours.contents().text
         assert shown.index("/costs") < shown.index("Tokens of all requests") < shown.index("also")
         assert shown.endswith("the end")
         told = conversation(provider)
         assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
         assert "also" in told[3][1]
         assert "costs" not in str(told)
-
-
-async def test_behind_the_last_answer_it_runs_and_no_model_is_asked_again():
-    async with running(reply("a", wait("go"), "b")) as (ours, provider):
-        await steer(ours, "/subagents")
-        await finish(ours, provider)
-        assert text(ours.contents()).startswith("taskab/subagents")
-        assert "Subagents:" in text(ours.contents())
-        assert len(provider.requests) == 1
-        found = await ours.ask("chat/history", {"chatId": "c"})
-        assert "/subagents" not in str(found)
 
 
 async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_path):
@@ -176,7 +153,7 @@ async def test_compact_makes_a_summary_of_the_task_and_the_task_continues(tmp_pa
         assert [role for role, _ in told] == ["user"]
         assert ["the summary" in told[0][1], "task" in told[0][1]] == [True, True]
         assert "keep the names" not in told[0][1]
-        assert text(ours.contents()).endswith("the end")
+        assert ours.contents().text.endswith("the end")
 
 
 async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary():
@@ -186,10 +163,10 @@ async def test_compact_behind_the_last_answer_leaves_a_chat_that_is_a_summary():
         assert len(provider.requests) == 2
         chat = ours.connection.chats.open("c")
         assert [*map(type, chat.history[-1].parts)] == [CompactionPart]
-        assert "the summary" in text(ours.contents())
+        assert "the summary" in ours.contents().text
 
 
-async def test_one_that_changes_the_chat_is_refused():
+async def test_one_that_changes_the_chat_is_refused_and_others_run_without_the_model():
     commands = [
         "/model p/m", "/agent plan", "/fork", "/resume 1", "/init", "/delete-chat",
         "/login p sk-0123456789abcdef", "/trust yes",
@@ -199,10 +176,17 @@ async def test_one_that_changes_the_chat_is_refused():
             await steer(ours, command)
             told = f"`{command.split(maxsplit=1)[0]}` cannot run during a turn"
             await ours.until(lambda each, told=told: told in str(each))
+        await steer(ours, "/subagents")
         await finish(ours, provider)
-        shown = text(ours.contents())
+        shown = ours.contents().text
         assert shown.count("cannot run during a turn") == len(commands)
-        assert ["sk-" in shown, len(provider.requests)] == [False, 1]
+        assert ["sk-" in shown, "b/subagents" in shown, "Subagents:" in shown] == [
+            False,
+            True,
+            True,
+        ]
+        assert len(provider.requests) == 1
+        assert "/subagents" not in str(await ours.ask("chat/history", {"chatId": "c"}))
 
 
 async def test_what_is_no_command_of_the_server_s_is_the_user_s_text():
@@ -219,7 +203,7 @@ async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_r
         await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
         await steer(ours, "/context")
         await ours.expect_stopped()
-        shown = text(ours.contents())
+        shown = ours.contents().text
         assert ["Tokens of" in shown, shown.endswith(":\n\n/context")] == [False, True]
         assert len(provider.requests) == 1
 
@@ -232,7 +216,7 @@ async def test_one_that_fails_does_not_end_the_turn(monkeypatch):
         monkeypatch.setattr("eca_server.connection.features.steering.run_command", fails)
         await steer(ours, "/costs", "also")
         await finish(ours, provider)
-        shown = text(ours.contents())
+        shown = ours.contents().text
         assert ["This command failed" in shown, shown.endswith("c")] == [True, True]
         assert not ours.connection.chats.open("c").last_turn_failed
 
@@ -250,7 +234,7 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
         told = str(conversation(provider))
         assert ["task" in told, "that?" in told] == [True, True]
         await finish(ours, provider)
-        shown = text(ours.contents()).replace("\n", "")
+        shown = ours.contents().text.replace("\n", "")
         assert shown == "taskaYour question is answered in the chat btw: why is that?.b"
         assert len(provider.requests) == 2
 
@@ -258,17 +242,17 @@ async def test_a_side_question_is_asked_at_once_in_a_chat_of_its_own():
 async def test_a_side_question_is_a_command_of_an_idle_chat_too():
     async with today(reply("one"), reply("because")) as (ours, provider):
         await ours.turn("task")
-        told = text(await ours.turn("/btw why?"))
+        told = (await ours.turn("/btw why?")).text
         assert "Your question is answered in the chat btw: why?" in told
         new = ours.notified("chat/opened")[-1]["chatId"]
-        if not finishes(ours.contents(new)):
+        if not ours.contents(new).finishes:
             await ours.expect_finished(new)
-        assert text(ours.contents(new)).endswith("why?because")
+        assert ours.contents(new).text.endswith("why?because")
         asked = [("user", "task"), ("assistant", "one"), ("user", "why?")]
         assert conversation(provider) == asked
-        assert "The question is missing" in text(await ours.turn("/btw"))
+        assert "The question is missing" in (await ours.turn("/btw")).text
     async with editor() as ours:
-        assert "cannot show chats" in text(await ours.turn("/btw why?"))
+        assert "cannot show chats" in (await ours.turn("/btw why?")).text
 
 
 async def test_a_side_question_that_cannot_be_asked_ends_nothing(monkeypatch):
@@ -280,4 +264,4 @@ async def test_a_side_question_that_cannot_be_asked_ends_nothing(monkeypatch):
         await steer(ours, "/btw why?")
         await ours.until(lambda each: "side question failed" in str(each))
         await finish(ours, provider)
-        assert text(ours.contents()).endswith("b")
+        assert ours.contents().text.endswith("b")

@@ -26,7 +26,7 @@ from eca_server.agent.chat.store.worker import LIMITS
 from eca_server.models.history import Message, TextPart, repair
 from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
 from tests.eca_server.processes import assert_gone
 
@@ -105,7 +105,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
             with trio.fail_after(15):  # ten waits of 0.1 seconds, none of 25
                 listed = await ours.ask("chat/list")
                 assert not (await ours.ask("chat/open", {"chatId": "other"}))["found"]
-                answer = text(await ours.turn("/resume", "d"))
+                answer = (await ours.turn("/resume", "d")).text
             assert [each["id"] for each in listed["chats"]] == ["c"]
             assert "The stored chats cannot be read: the disk does not respond." in answer
             said = [each["message"] for each in ours.notified("$/showMessage")]
@@ -181,11 +181,8 @@ async def shown_again(data: Path) -> list[tuple[str, str]]:
         listed = await ours.ask("chat/list")
         assert [each["title"] for each in listed["chats"]] == ["say it"]
         await ours.ask("chat/open", {"chatId": "c"})
-        return [
-            (role, content["text"])
-            for role, content in contents(ours.seen)
-            if content["type"] == "text"
-        ]
+        received = contents(ours.seen)
+        return [(role, each["text"]) for role, each in received if each["type"] == "text"]
 
 
 async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(tmp_path):
@@ -265,17 +262,20 @@ async def deaf(turn: Turn) -> None:
     turn.messages.append(Message(role="user", parts=(TextPart("heard"),)))
     turn.say("begun")
     with trio.CancelScope(shield=True):
-        await trio.sleep(5)
+        await trio.sleep(0.1)
 
 
-async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, autojump_clock):
+async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("eca_server.agent.chat.turn.STOP_SECONDS", 0.02)
     async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
         chat = ours.connection.chats.open("c")
         for _ in range(2):
             chat.prompt(Prompt(text="hi", body=deaf))
             await ours.content("text", text="begun")
+            turn = chat.turn
             await ours.expect_stopped()
-            await trio.sleep(10)
+            assert not turn.ended.is_set()
+            await turn.ended.wait()
         await ours.turn("hello", model=ECHO)
         assert (await shut_down(ours))["result"] is None
         kept = await on_disk(tmp_path)
@@ -299,10 +299,8 @@ async def test_it_fails_if_a_tool_cannot_be_ended(tmp_path, monkeypatch, is_dele
             begun = trio.current_time()
             error = (await shut_down(ours))["error"]
             assert trio.current_time() - begun < 2
-        assert error == {
-            "code": -32603,
-            "message": "shutdown: a tool of the chat c could not be ended",
-        }
+        told = "shutdown: a tool of the chat c could not be ended"
+        assert error == {"code": -32603, "message": told}
         assert ours.connection.was_shut_down
         os.kill(pid, signal.SIGKILL)
 

@@ -145,8 +145,8 @@ async def test_what_is_too_long_is_summarized_and_asked_once_more(api, where):
         await ours.turn("one", model=model_of(api))
         second = await ours.turn("two", model=model_of(api))
         assert not ours.connection.chats.open("c").last_turn_failed
-    assert finishes(second) == 1
-    assert "second answer" in text(second)
+    assert second.finishes == 1
+    assert "second answer" in second.text
     assert len(provider.requests) == 4
     last = str(provider.requests[-1].body)
     assert "the summary" in last
@@ -166,8 +166,8 @@ async def test_what_is_still_too_long_is_reported_and_not_tried_again(api):
     async with provider, editor(settings(provider.url, api)) as ours:
         await ours.turn("one", model=model_of(api))
         second = await ours.turn("two", model=model_of(api))
-    assert finishes(second) == 1
-    told = text(second)
+    assert second.finishes == 1
+    told = second.text
     assert told.count("the conversation is too long") == 1
     assert f"{model_of(api)}: " in told
     assert len(provider.requests) == 4
@@ -281,9 +281,9 @@ async def turns_at_once(ours: Editor, provider: Provider, lots: Lots, number: in
             gate = f"held-{plan.number}"
             await provider.until(lambda gate=gate: gate in provider.reached)
             await ours.stop(chat)
-    while any(finishes(ours.contents(chat)) <= number for chat in plans):
+    while any(ours.contents(chat).finishes <= number for chat in plans):
         await ours.until(lambda _message: True)
-    assert [finishes(ours.contents(chat)) for chat in plans] == [number + 1] * AT_ONCE
+    assert [ours.contents(chat).finishes for chat in plans] == [number + 1] * AT_ONCE
 
 
 @pytest.mark.long

@@ -20,7 +20,8 @@ from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, finishes, text
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor
+from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 
 PLAN = {
     "op": "plan",
@@ -68,12 +69,6 @@ async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opene
         assert [each["details"] for each in again[1:]] == [started["details"], done["details"]]
         (read,) = of_tasks(await ours.turn(line(op="read"), model=SCRIPT))
         assert read["details"] == done["details"]
-
-
-async def test_an_older_client_has_no_list():
-    async with current(capabilities={}) as ours:
-        received = await ours.turn(line(**PLAN), model=SCRIPT)
-        assert "There is no tool" in str(received)
 
 
 @pytest.mark.parametrize(
@@ -184,23 +179,23 @@ async def test_a_skill_is_a_command_that_gives_the_model_what_it_teaches(project
     end = "\n</eca_loaded_skill>"
     async with current(folder=project) as ours:
         received = await ours.turn("/Fix", model=ECHO)
-        assert text(received[2:]) == f"{begins}To fix: $1 and fix.{end}"
+        assert received.answer == f"{begins}To fix: $1 and fix.{end}"
         received = await ours.turn("/fix lint", model=ECHO)
-        assert text(received[2:]) == f"{begins}To fix: lint and fix.{end}"
-        assert f"fix: How to fix. ({folder})" in text(await ours.turn("/skills"))
+        assert received.answer == f"{begins}To fix: lint and fix.{end}"
+        assert f"fix: How to fix. ({folder})" in (await ours.turn("/skills")).text
         (project / ".eca" / "commands").mkdir()
         (project / ".eca" / "commands" / "ship.md").write_text("The folder's way.")
-        assert "The folder's way." in text(await ours.turn("/ship", model=ECHO))
+        assert "The folder's way." in (await ours.turn("/ship", model=ECHO)).text
         received = await ours.turn("/skill-create lint-it how to lint", model=ECHO)
-        assert "/eca/skills/lint-it/SKILL.md" in text(received[2:])
-        assert text(received).endswith("The user's request for the skill: how to lint")
-        assert "Send `/skill-create" in text(await ours.turn("/skill-create ../x y"))
+        assert "/eca/skills/lint-it/SKILL.md" in received.answer
+        assert received.text.endswith("The user's request for the skill: how to lint")
+        assert "Send `/skill-create" in (await ours.turn("/skill-create ../x y")).text
         hidden = project / ".eca" / "skills" / "init"
         folder.rename(hidden)
         (hidden / "SKILL.md").write_text("---\nname: Init\ndescription: Mine.\n---\nText.\n")
         told = "only the model can load the skill Init, because `/init` is a built-in command. "
-        assert f"{hidden}: {told}" in text(await ours.turn("say a", "other", model=SCRIPT))
-        assert told in text(await ours.turn("/skills"))
+        assert f"{hidden}: {told}" in (await ours.turn("say a", "other", model=SCRIPT)).text
+        assert told in (await ours.turn("/skills")).text
 
 
 @pytest.mark.requirement("W-20b")
@@ -325,23 +320,25 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
 
 
 @pytest.mark.requirement("W-23b")
-async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing() -> None:
+async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
     script = f"call eca_ask_user {json.dumps(QUESTION)}\nsay never"
-    async with current() as ours:
-        await ours.prompt(script, model="simulator/script")
-        asked = await question(ours)
-        await ours.expect_stopped()
-        ended = of_calls(ours)[-1]
-        assert (ended["type"], ended["error"]) == ("toolCalled", True)
-        await answer(ours, asked, result={"answer": "this", "cancelled": False})
-        await ours.turn("say later", model="simulator/script")
-        assert finishes(ours.contents()) == 2
+    await client.prompt(script, model="simulator/script")
+    asked = await question(client)
+    await client.expect_stopped()
+    ended = of_calls(client)[-1]
+    assert (ended["type"], ended["error"]) == ("toolCalled", True)
+    await answer(client, asked, result={"answer": "this", "cancelled": False})
+    await client.turn("say later", model="simulator/script")
+    assert client.contents().finishes == 2
 
 
-async def test_a_client_that_shows_no_questions_is_not_asked() -> None:
-    async with current(capabilities={"codeAssistant": {"chatCapabilities": {}}}) as ours:
-        await ours.turn('call eca_ask_user {"question": "?"}', model="simulator/script")
-        assert "There is no tool 'eca_ask_user'" in outputs(ours)[0]
+@pytest.mark.parametrize(
+    "made", [line(**PLAN), 'call eca_ask_user {"question": "?"}', spawn("say hi")]
+)
+async def test_a_client_that_cannot_show_it_has_no_such_tool(made):
+    async with current({"agent": SCOUT}, capabilities={"codeAssistant": {}}) as ours:
+        await ours.turn(made, model=SCRIPT)
+        assert "There is no tool" in outputs(ours)[0]
 
 
 async def test_the_first_request_holds_no_file_that_a_repository_names_outside_it(tmp_path):
@@ -355,13 +352,13 @@ async def test_the_first_request_holds_no_file_that_a_repository_names_outside_i
         assert "PRIVATE KEY" not in system(ours)
         assert "In project" in system(ours)
         assert "In above" not in system(ours)
-        assert f"{project.parent}/AGENTS.md was left out" in text(received)
+        assert f"{project.parent}/AGENTS.md was left out" in received.text
         assert system(ours).count(NOTICE) == 1
         before = system(ours)
         (project / "AGENTS.md").write_text("Changed.")
         await ours.turn("say b", model=SCRIPT)
         assert system(ours) == before
-        listed = text(await ours.turn("/rules"))
+        listed = (await ours.turn("/rules")).text
         assert f"{project}/AGENTS.md (source: workspace)" in listed
 
 
@@ -377,7 +374,7 @@ async def test_an_agents_file_above_a_trusted_folder_is_read(tmp_path):
         assert "From above" in system(ours)
         assert "Style." in system(ours)
         assert "PRIVATE KEY" not in system(ours)
-        assert f"{project.parent}/AGENTS.md" in text(await ours.turn("/rules"))
+        assert f"{project.parent}/AGENTS.md" in (await ours.turn("/rules")).text
 
 
 async def test_a_folders_name_adds_no_line_to_the_instructions():
