@@ -233,17 +233,3 @@ def growth_test(
                 assert b"".join(again.pieces) == b"".join(new.pieces)
 
     return test
-
-
-def walked(value: Any) -> Any:
-    """Return all of a value: an SDK checks members of an `Iterable` only when they are read.
-
-    Blocks of an answer, which a request may contain, too, are read as objects.
-    """
-    if hasattr(value, "model_dump"):
-        return value.model_dump(exclude_unset=True)
-    if isinstance(value, dict):
-        return {name: walked(member) for name, member in value.items()}
-    if isinstance(value, list | tuple) or hasattr(value, "__next__"):
-        return [walked(member) for member in value]
-    return value

@@ -104,7 +104,7 @@ RESPONSES_KEYS = (
     *("content_index", "summary_index"),
 )
 responses_words = st.text(max_size=3) | st.sampled_from(RESPONSES_KINDS)
-responses_values = odd_values(RESPONSES_KEYS, responses_words, leaves=16)
+responses_values = odd_values(RESPONSES_KEYS, responses_words, leaves=8)
 responses_odd = st.fixed_dictionaries(
     {"type": st.sampled_from(RESPONSES_KINDS)},
     optional={key: responses_values for key in RESPONSES_KEYS if key != "type"},
@@ -404,7 +404,7 @@ def test_an_answer_that_was_not_streamed_is_the_same_one(api):
 @each_api
 @given(st.data())
 def test_no_json_whatever_makes_a_decoder_raise_anything_but_a_backend_error(api, data):
-    check_odd(api, data.draw(st.lists(STREAMS[api.name].odd, max_size=5)))
+    check_odd(api, data.draw(st.lists(STREAMS[api.name].odd, max_size=3)))
 
 
 def test_a_kind_that_is_no_text_is_a_backend_error_too():

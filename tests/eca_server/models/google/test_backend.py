@@ -1,6 +1,5 @@
 """Gemini over real HTTP on loopback, against the scripted provider."""
 
-import json
 from functools import partial
 
 import pytest
@@ -10,13 +9,10 @@ from eca_protocol.testing.provider import Provider
 from eca_server.config import settings as config
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.google import Google
-from eca_server.models.google.messages import UNSIGNED
 from eca_server.models.history import Origin
 from eca_server.models.retry import RetryPolicy
 from eca_server.secret import Secret
 from tests.eca_server.models.google.scripted import (
-    SIGNATURE,
-    SIGNED,
     answer,
     call,
     refused,
@@ -25,7 +21,7 @@ from tests.eca_server.models.google.scripted import (
     text_part,
     thought,
 )
-from tests.eca_server.models.histories import model, tool, tool_call, tool_result, user
+from tests.eca_server.models.histories import user
 from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import (
     KEY,
@@ -33,7 +29,6 @@ from tests.eca_server.models.reading import (
     ask,
     check_one_answer_of_two_tries,
     failure,
-    notes,
     talking,
 )
 
@@ -108,32 +103,6 @@ async def test_a_call_that_is_never_read_is_an_error_and_so_is_one_behind_text(
         assert len(provider.requests) == tries
     assert (error.kind, error.retryable) == ("protocol", False)
     assert words in error.message
-
-
-SIGNED_CALL = model(tool_call("k", opaque={"part": SIGNED}), origin=ORIGIN)
-SIGNED_HISTORY = [user(), SIGNED_CALL, tool(tool_result("k"))]
-CORRUPTED = invalid("Corrupted thought signature.")
-
-
-@pytest.mark.parametrize("refusal", [CORRUPTED, steps(answer(finish="MISSING_THOUGHT_SIGNATURE"))])
-async def test_signatures_that_are_not_taken_back_are_left_out_once(refusal):
-    async with talking([refusal, reply(text_part("ok"))]) as (provider, backend):
-        read, events = await ask(backend, Request(messages=SIGNED_HISTORY, cache_key="c"))
-        first, second = provider.requests
-    assert read.text == "ok"
-    assert len(notes(events)) == 1
-    assert SIGNATURE in json.dumps(first.body)
-    assert SIGNATURE not in json.dumps(second.body)
-    assert second.body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
-
-
-async def test_a_chat_is_notified_once_that_its_signatures_are_left_out():
-    async with talking([CORRUPTED, reply(text_part("a"))] * 3) as (_, backend):
-        requests = [
-            Request(messages=SIGNED_HISTORY, cache_key=chat) for chat in ("one", "one", "another")
-        ]
-        told = [len(notes((await ask(backend, request))[1])) for request in requests]
-    assert told == [1, 0, 1]
 
 
 @pytest.mark.parametrize(
