@@ -68,7 +68,6 @@ async def ask(backend: Backend, request: Request = HELLO) -> tuple[Answer, list[
 
 
 async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
-    """Return the error of a request that fails."""
     with pytest.raises(BackendError) as caught:
         await ask(backend, request)
     return caught.value
@@ -89,7 +88,6 @@ def decode(
     content_type: str = "",
     framing: Framing = "sse",
 ) -> tuple[list[Event], str | None]:
-    """Return the events of these bytes, and the kind of the error at their end."""
     body, events = AnswerBody(content_type=content_type, decoder=decoder, framing=framing), []
     try:
         for piece in pieces:
@@ -112,7 +110,6 @@ def new_keys() -> Callable[[], str]:
 
 
 def read(events: Iterable[Event]) -> Answer:
-    """Return the answer of these events."""
     answer = Answer()
     for event in events:
         answer.feed(event)
@@ -163,7 +160,6 @@ def summary(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def holds(events: Sequence[Event], **expected: Any) -> None:
-    """Check members of the summary."""
     result = summary(events)
     assert {name: result[name] for name in expected} == expected
 

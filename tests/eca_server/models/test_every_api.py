@@ -65,7 +65,6 @@ scripts = st.builds(
 
 
 def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
-    """Return the events of these bytes, and the kind of the error at their end."""
     return decode(
         api.decoder(new_key=new_keys()), chunks, content_type=api.content_type, framing=api.framing
     )

@@ -55,7 +55,6 @@ def history(*, origin: Origin = ELSEWHERE) -> list[Message]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every string in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -67,7 +66,6 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def times(part: ImagePart | FilePart, body: Any) -> int:
-    """Count the occurrences of a part in a request."""
     data = base64.b64encode(part.data).decode()
     return sum(string.count(data) for string in strings(body))
 

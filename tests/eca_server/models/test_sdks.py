@@ -64,7 +64,6 @@ def adapter(module: LazyModule, name: str) -> Any:
 
 
 def is_taken(payload: Any, module: LazyModule, name: str) -> bool:
-    """Return whether all of a request is of that type."""
     return walked(adapter(module, name).validate_python(payload)) == payload
 
 

@@ -337,7 +337,6 @@ def spelled(api: ScriptedAPI, newline: str) -> bytes:
 
 
 def decoded(api: ScriptedAPI, pieces: Iterable[bytes]) -> tuple[list[Event], str | None]:
-    """Return the events of these bytes, and the kind of the error at their end."""
     return decode(api.decoder(new_key=new_keys()), pieces, framing=api.framing)
 
 

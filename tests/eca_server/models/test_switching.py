@@ -148,7 +148,6 @@ def backend_of(api: ScriptedAPI, *, images: bool) -> HTTPBackend:
 
 
 def requested(backend: HTTPBackend, history: Sequence[Message]) -> tuple[dict[str, Any], str]:
-    """Return the request, as JSON and as text."""
     request = Request(system="Be.", messages=history, tools=TOOLS)
     text = encoded(backend.payload(request)).decode()
     return json.loads(text), text

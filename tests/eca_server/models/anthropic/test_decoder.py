@@ -50,7 +50,6 @@ def play_events(events) -> list:
 
 
 def play(*items, **fields) -> list:
-    """Return the events of an answer of these blocks."""
     return play_events(answer(*items, **fields))
 
 

@@ -247,7 +247,6 @@ def test_files_are_documents_if_they_can_be_read():
 
 
 def marks(payload: dict) -> list[str]:
-    """Return the places of the marks for the cache."""
     places = {name: payload.get(name, []) for name in ("tools", "system")}
     places |= {str(n): message["content"] for n, message in enumerate(payload["messages"])}
     return [where for where, blocks in places.items() for b in blocks if "cache_control" in b]
@@ -334,7 +333,6 @@ def budget(tokens: int) -> dict:
 
 
 def fields(name: str, effort: str | None, *history: Message, **options) -> dict:
-    """Return the fields of a request about thinking."""
     request = Request(
         messages=history or [user()],
         reasoning_effort=effort,

@@ -36,7 +36,6 @@ from tests.eca_server.models.reading import new_keys, only, play_objects, read, 
 
 
 def play(*parts, **fields) -> list:
-    """Return the events of an answer of these parts."""
     return play_events(answer(*parts, **fields))
 
 

@@ -85,7 +85,6 @@ def write(
     capabilities: Capabilities | None = None,
     refused: frozenset[str] = frozenset(),
 ) -> dict:
-    """Return the request as the server parses it."""
     known = capabilities or Capabilities()
     payload = write_request(
         request,
