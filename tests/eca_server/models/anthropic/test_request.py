@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_server.models.anthropic.messages import MessagesWriter
@@ -88,7 +88,13 @@ def result(*parts, call_id="c1", **fields):
     return tool_result(call_id, *parts, **fields)
 
 
+ENDS_WITH_THOUGHTS = model(THOUGHT, "a", THOUGHT, THOUGHT)
+HALF_A_SEARCH = model("a", BlockPart(raw=SEARCHED))
+OTHER_HALF = model("a", RESULT_PART, interrupted=True)
+
+
 @given(histories, st.booleans(), st.sampled_from([(), (TOOL,)]), st.booleans())
+@example([user(), ENDS_WITH_THOUGHTS, user(), HALF_A_SEARCH, user(), OTHER_HALF], True, (), False)
 def test_every_history_is_written_as_the_api_wants_it(history, images, tools, search):
     request = Request(system="s", messages=history, tools=tools)
     payload = write(request, images=images, web_search=search)
