@@ -202,7 +202,7 @@ def faults(api: ScriptedAPI) -> dict[str, Reply]:
         ),
         "premature_stop: nothing": api.replying([raw("\n"), close()], close_delimited=True),
         "premature_stop: reset": api.replying([*begun, reset()]),
-        "auth: 401": api.refusing(401),
+        "auth: 401": api.refusing(401, words=f"wrong key sk-planted-{api.name}"),
         "auth: 401, empty": Reply(status=401, body=""),
         "permission: 403": api.refusing(403),
         "quota: 402": api.refusing(402),
@@ -245,14 +245,6 @@ async def test_an_error_has_the_same_class_over_every_api(api, trouble):
         assert "sk-planted" not in f"{error} {error.raw}"
         replies[:] = [api.reply(ALL)]
         assert read_answer((await ask(backend))[0]) == expected(ALL)
-
-
-@each_api
-async def test_a_key_that_is_quoted_back_is_masked(api):
-    refusal = api.refusing(401, words=f"wrong key sk-planted-{api.name}")
-    async with api.talking([refusal]) as (_, backend):
-        _, error = await ask_in_vain(backend)
-    assert "sk-planted" not in f"{error} {error.message} {error.raw}"
 
 
 AFTER_RESULTS = Request(

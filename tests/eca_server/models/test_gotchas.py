@@ -79,7 +79,7 @@ SHOWN = {
     "76": "test_many_tasks_and_servers_renew_once",
     "77": "test_a_login_that_was_withdrawn_is_over_until_another_server_stores_one",
     "78": "test_the_wait_that_headers_demand",
-    "80": "test_a_key_that_is_quoted_back_is_masked",
+    "80": "test_an_error_has_the_same_class_over_every_api",
     "81": "test_any_answer_before_the_next_request_is_legal",
     "82": "test_each_api_continues_where_another_one_was",
     "83": "test_arguments_are_strict_json_or_an_error_for_the_model",

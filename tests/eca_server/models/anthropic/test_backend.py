@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply
+from eca_protocol.testing.provider import Reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.anthropic import Anthropic
 from eca_server.models.anthropic.backend import MAX_PAUSES
@@ -70,15 +70,6 @@ async def test_a_request_has_its_key_its_version_and_its_path():
     assert request.headers["anthropic-version"] == "2023-06-01"
     assert "anthropic-beta" not in request.headers
     assert (request.body["model"], request.body["stream"]) == (US.model, True)
-
-
-async def test_a_token_may_be_where_others_expect_it():
-    async with Provider([HI]) as provider, HTTPClient() as http:
-        await ask(backend_at(provider.url.removesuffix("/v1"), http))
-        [request] = provider.requests
-    assert request.target == "/v1/messages"
-    assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert "x-api-key" not in request.headers
 
 
 async def test_a_model_that_needs_a_beta_for_its_thinking_names_it():

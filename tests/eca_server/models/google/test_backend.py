@@ -4,14 +4,10 @@ from functools import partial
 
 import pytest
 
-from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider
-from eca_server.config import settings as config
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.google import Google
 from eca_server.models.history import Origin
 from eca_server.models.retry import RetryPolicy
-from eca_server.secret import Secret
 from tests.eca_server.models.google.scripted import (
     answer,
     call,
@@ -22,7 +18,6 @@ from tests.eca_server.models.google.scripted import (
     thought,
 )
 from tests.eca_server.models.histories import user
-from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import (
     KEY,
     TOOL,
@@ -50,18 +45,6 @@ async def test_the_key_is_in_its_header_and_the_stream_is_asked_for():
     assert request.headers["x-goog-api-key"] == KEY
     assert "authorization" not in request.headers
     assert request.body["contents"] == [{"role": "user", "parts": [{"text": "Hello"}]}]
-
-
-async def test_a_base_of_vertex_is_a_url_and_a_header():
-    path = "/projects/p/locations/l/publishers/google"
-    async with Provider([reply(text_part("x"))]) as server, HTTPClient() as http:
-        settings = config.Provider(
-            api="google", url=server.url + path, extra_headers={"Authorization": "Bearer token"}
-        )
-        await ask(models_of({"vertex": settings}, http=http).backend("vertex/gemini-2.5-pro"))
-        [request] = server.requests
-    assert request.target.startswith(f"/v1{path}/models/gemini-2.5-pro:streamGenerateContent?")
-    assert request.headers["authorization"] == "Bearer token"
 
 
 async def test_a_configured_path_and_payload_are_used():
@@ -193,15 +176,3 @@ async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monke
         pages["/models?pageSize=1000"] = {"error": "odd"}
         with pytest.raises(BackendError, match="expected a list of models"):
             await backend.models()
-
-
-async def test_the_provider_is_known_by_its_name():
-    backend = models_of({"google": config.Provider(key=Secret(KEY))}).backend(
-        f"google/{ORIGIN.model}"
-    )
-    target = await backend.client.access.target(backend._path)
-    assert target.url == (
-        "https://generativelanguage.googleapis.com/v1beta"
-        "/models/gemini-3.1-pro:streamGenerateContent?alt=sse"
-    )
-    assert target.headers == {"x-goog-api-key": KEY}
