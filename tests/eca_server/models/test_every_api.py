@@ -321,7 +321,7 @@ SECRETS_REFUSED = {
     ("api", "refusal"),
     [(api, each) for api in EVERY_API for each in SECRETS_REFUSED.get(api.name, ())],
 )
-async def test_secrets_that_are_not_taken_back_are_left_out_and_a_chat_is_told_once(api, refusal):
+async def test_secrets_that_are_not_taken_back_are_left_out_and_announced_once_a_chat(api, refusal):
     said = ScriptedAnswer(thoughts=["Hm"], text=["So"], calls=[ScriptedCall("f", {})])
     refused = api.refusing(400, words=refusal) if isinstance(refusal, str) else refusal
     has_secret = []
