@@ -147,6 +147,7 @@ def summary(events: Sequence[Event]) -> dict[str, Any]:
         "opaques": [event.opaque for event in only(ReasoningFinished, events)],
         "calls": calls_of(events),
         "call_errors": [event.error for event in calls],
+        "call_opaques": [event.opaque for event in calls],
         "blocks": [event.raw for event in only(Block, events)],
         "citations": only(Citation, events),
         "images": only(Image, events),

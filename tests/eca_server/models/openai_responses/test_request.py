@@ -212,9 +212,6 @@ def test_reasoning_without_its_secret_or_refused_does_not_go_back(encrypted, ref
     assert [item.get("type") for item in items] == ["message", None]
 
 
-THOUGHT = ReasoningPart(opaque={"type": "reasoning", "id": "r", "encrypted_content": "s"})
-
-
 def test_an_answer_of_another_model_is_sent_as_plain_text():
     foreign = model(
         ReasoningPart(text="hm", opaque={"type": "reasoning", "encrypted_content": "s"}),
