@@ -48,6 +48,8 @@ from tests.eca_server.models.reading import (
 from tests.eca_server.models.test_streams import anthropic_blocks, ollama_objects
 from tests.lazy import LazyModule
 
+slow_import = pytest.mark.long  # the package takes a second; our own checkers run always
+
 pydantic = LazyModule("pydantic")
 anthropic_types = LazyModule("anthropic.types")
 anthropic_params = LazyModule("anthropic.types.message_create_params")
@@ -85,25 +87,25 @@ def check(kind: type, value: Any) -> Any:
     return kind.model_validate_json(json.dumps(value))
 
 
-WRONG_CALL = {"type": "tool_use", "name": "f", "input": {}}
 WRONG_ITEM = {"type": "function_call", "name": "f"}
-MESSAGES = [{"role": "assistant", "content": [WRONG_CALL]}]
+WRONG_CALL = {"function": {"name": "f", "arguments": "{}"}}
 
 
 def test_the_oracles_refuse_what_is_wrong():
-    payload = {"model": "m", "max_tokens": 1, "stream": True}
+    payload = {"model": "m", "stream": True, "input": [WRONG_ITEM]}
     with pytest.raises(pydantic.ValidationError):
-        is_taken(
-            {**payload, "messages": MESSAGES}, anthropic_params, "MessageCreateParamsStreaming"
-        )
+        is_taken(payload, openai_params, "ResponseCreateParamsStreaming")
     with pytest.raises(pydantic.ValidationError):
-        is_taken(
-            {"model": "m", "stream": True, "input": [WRONG_ITEM]},
-            *(openai_params, "ResponseCreateParamsStreaming"),
-        )
-    call = {"function": {"name": "f", "arguments": "{}"}}
+        ollama_types.Message.model_validate({"role": "assistant", "tool_calls": [WRONG_CALL]})
+
+
+@slow_import
+def test_anthropic_refuses_a_call_without_an_id():
+    block = {"type": "tool_use", "name": "f", "input": {}}
+    messages = [{"role": "assistant", "content": [block]}]
+    payload = {"model": "m", "max_tokens": 1, "stream": True, "messages": messages}
     with pytest.raises(pydantic.ValidationError):
-        ollama_types.Message.model_validate({"role": "assistant", "tool_calls": [call]})
+        is_taken(payload, anthropic_params, "MessageCreateParamsStreaming")
 
 
 def read_by_anthropic(stream: list[dict]) -> Any:
@@ -143,6 +145,7 @@ def check_that_anthropic_reads_the_same(stream: list[dict]) -> None:
     assert ours[-1] == Finished(reason=ours[-1].reason, raw_reason=theirs.stop_reason)
 
 
+@slow_import
 @pytest.mark.parametrize("stop", ["tool_use", "refusal", "max_tokens", "pause_turn"])
 def test_anthropic_reads_scripted_answers_as_we_do(stop):
     details = {"type": "refusal", "category": "bio", "explanation": "No."}
@@ -151,6 +154,7 @@ def test_anthropic_reads_scripted_answers_as_we_do(stop):
     check_that_anthropic_reads_the_same(anthropic.answer(*blocks, stop=stop, **more))
 
 
+@slow_import
 @given(anthropic_blocks)
 def test_anthropic_reads_every_well_formed_answer_as_we_do(blocks):
     stream = anthropic.answer(*blocks)
@@ -167,6 +171,7 @@ def is_readable(stream: list[dict], index: int) -> bool:
     return raw in ("", "{}", '{"n":1}')
 
 
+@slow_import
 @given(
     anthropic_requests.histories,
     st.booleans(),
@@ -183,6 +188,7 @@ def test_anthropic_takes_every_request_that_we_write(history, search_too, name, 
     assert is_taken(payload, anthropic_params, "MessageCreateParamsStreaming")
 
 
+@slow_import
 def test_a_listed_model_is_one_of_anthropic_s():
     theirs = anthropic_types.ModelInfo.model_validate(anthropic.LISTED)
     facts = read_model(anthropic.LISTED).facts
