@@ -2,6 +2,7 @@
 
 import pytest
 
+from eca_protocol.sse import SSEvent
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
@@ -294,6 +295,13 @@ ANSWERS = {
 def test_an_answer_holds_what_came(name):
     events, expected = ANSWERS[name]
     holds(play_events(events), **expected)
+
+
+def test_a_done_mark_of_a_proxy_in_between_is_no_end():
+    decoder = GeminiDecoder()
+    assert list(decoder.feed(SSEvent(event="message", data="[DONE]"))) == []
+    with pytest.raises(BackendError, match="broke off"):
+        decoder.close()
 
 
 def test_text_is_read_alike_the_short_way_and_the_long():
