@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
+import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing import script as chat_script
@@ -338,3 +339,5 @@ EVERY_API = (
         content_type="application/x-ndjson",
     ),
 )
+
+each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)

@@ -31,14 +31,13 @@ from tests.eca_server.models.every_api import (
     ScriptedAnswer,
     ScriptedAPI,
     ScriptedCall,
+    each_api,
     expected,
     read_answer,
 )
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.reading import HELLO, after, ask, decode, new_keys, notes
 from tests.eca_server.models.reading import read as read_events
-
-each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
 ALL = ScriptedAnswer(
     thoughts=("Hm\u2028", "so"),

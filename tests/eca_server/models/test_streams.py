@@ -17,7 +17,7 @@ from eca_server.models.events import Event, Progress, ServerTool, Usage
 from eca_server.models.google.decoder import MODEL_ERRORS
 from eca_server.models.history import ToolCallPart
 from tests.eca_server.models.anthropic import scripted as anthropic
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAPI
+from tests.eca_server.models.every_api import EVERY_API, ScriptedAPI, each_api
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.histories import OURS
 from tests.eca_server.models.ollama import scripted as ollama
@@ -73,6 +73,16 @@ chat_chunks = st.one_of(
         st.sampled_from(["", "{", "}", '{"a":1}', "x"]),
     ),
 )
+
+
+CHAT_WHOLE = {
+    "message": {
+        "reasoning_content": "Hm\u2028m",
+        "content": "a\u0085b\u2028c",
+        "tool_calls": [chat.fragment('{"n":1}', "f", index=0, id="a")],
+    },
+    "finish_reason": "tool_calls",
+}
 
 
 def chat_answer(chunks, reason) -> tuple[list[Any], str, str]:
@@ -133,20 +143,11 @@ google_parts = st.one_of(
     ),
 )
 GOOGLE_ENDINGS = ("STOP", "MAX_TOKENS", "SAFETY", "OTHER", *sorted(MODEL_ERRORS))
+candidates = [event["candidates"][0] for event in google.EVERYTHING]
+whole_parts = {"parts": [part for each in candidates for part in each["content"]["parts"]]}
 GOOGLE_WHOLE = {
     **google.EVERYTHING[-1],
-    "candidates": [
-        {
-            **google.EVERYTHING[-1]["candidates"][0],
-            "content": {
-                "parts": [
-                    part
-                    for event in google.EVERYTHING
-                    for part in event["candidates"][0]["content"]["parts"]
-                ]
-            },
-        }
-    ],
+    "candidates": [{**candidates[-1], "content": whole_parts}],
 }
 
 
@@ -193,24 +194,7 @@ STREAMS = {
             st.lists(chat_chunks, min_size=1),
             st.sampled_from(["stop", "length", "tool_calls", "odd"]),
         ),
-        whole=[
-            (
-                {
-                    "id": "r1",
-                    "choices": [
-                        {
-                            "message": {
-                                "reasoning_content": "Hm\u2028m",
-                                "content": "a\u0085b\u2028c",
-                                "tool_calls": [chat.fragment('{"n":1}', "f", index=0, id="a")],
-                            },
-                            "finish_reason": "tool_calls",
-                        }
-                    ],
-                },
-                chat.EVERYTHING,
-            )
-        ],
+        whole=[({"id": "r1", "choices": [CHAT_WHOLE]}, chat.EVERYTHING)],
         end=b'"tool_calls"}]}',
         last="data: [DONE]",
     ),
@@ -246,8 +230,6 @@ STREAMS = {
         newlines=("\n", "\r\n", "\n\n"),
     ),
 }
-
-each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
 
 def spelled(api: ScriptedAPI, newline: str) -> bytes:

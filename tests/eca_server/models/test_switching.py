@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import attrs
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +27,13 @@ from eca_server.models.history import (
 )
 from eca_server.models.http_backend import HTTPBackend
 from tests.eca_server.models.anthropic.test_request import check as check_anthropic
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
+from tests.eca_server.models.every_api import (
+    EVERY_API,
+    ScriptedAnswer,
+    ScriptedAPI,
+    ScriptedCall,
+    each_api,
+)
 from tests.eca_server.models.google.test_request import check_contents
 from tests.eca_server.models.histories import file, tool, tool_result, user
 from tests.eca_server.models.ollama.test_request import check_messages as check_ollama
@@ -47,8 +52,6 @@ GRAMMARS: Mapping[str, Callable[[dict[str, Any]], None]] = {
 SAID = re.compile(r"(?:text|prompt)-[0-9-]+\.")
 SECRETS = ("openai-responses", "anthropic", "google")
 """APIs that want opaque data back."""
-
-each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
 TOOLS = [Tool(name=name, description="d", parameters={"type": "object"}) for name in "fg"]
 PICTURE = ImagePart(media_type="image/png", data=b"\x89PNG")
