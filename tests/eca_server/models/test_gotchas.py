@@ -65,7 +65,7 @@ SHOWN = {
     "62": "test_what_the_model_made_goes_back_exactly_as_it_came",
     "63": "test_an_answer_held_back_or_cut_or_a_blocked_prompt_is_reported_with_its_reason",
     "64 79": "test_what_a_provider_says_has_its_class",
-    "65": "test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not",
+    "65": "test_a_wait_is_written_as_a_person_says_it",
     "66": "test_token_counts_are_disjoint",
     "67": "test_a_call_that_cannot_be_read_is_requested_once_more_with_a_note",
     "68": "test_calls_and_results_are_in_order_with_their_names",

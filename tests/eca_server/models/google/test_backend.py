@@ -7,7 +7,6 @@ import pytest
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.google import Google
 from eca_server.models.history import Origin
-from eca_server.models.retry import RetryPolicy
 from tests.eca_server.models.google.scripted import (
     answer,
     call,
@@ -137,20 +136,6 @@ async def test_tools_are_declared_in_openapi_where_json_schema_is_not_known():
         _, second = provider.requests
     [declared] = second.body["tools"][0]["functionDeclarations"]
     assert declared["parameters"] == {"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}}
-
-
-async def test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not():
-    def exhausted(period: str):
-        violations = [{"quotaId": f"GenerateRequests{period}PerProjectPerModel"}]
-        quota = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations}
-        wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17s"}
-        words = "You exceeded your current quota, please check your plan and billing details."
-        return refused(429, "RESOURCE_EXHAUSTED", words, quota, wait)
-
-    async with talking([exhausted("PerMinute"), exhausted("PerDay")]) as (_, backend):
-        errors = [await failure(backend), await failure(backend)]
-    waits = [RetryPolicy().wait(each, attempt=1, elapsed=0, jitter=0) for each in errors]
-    assert waits == [17, None]
 
 
 async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monkeypatch):

@@ -250,15 +250,6 @@ async def test_a_model_that_has_to_be_loaded_says_so_and_may_leave_memory(mock_c
     assert later[0] == LOADING
 
 
-async def test_a_stop_while_the_model_is_loaded_closes_the_connection():
-    async with talking(Reply(before_headers=[wait("never")]), ps=ASLEEP) as (provider, backend):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, backend)
-            await provider.until(lambda: "never" in provider.reached)
-            nursery.cancel_scope.cancel()
-        await provider.until(lambda: provider.requests[0].closed_by_client)
-
-
 async def test_installed_models_are_listed():
     tags = Reply(body={"models": [installed("a:1", "completion"), installed("b:1", "embedding")]})
     async with talking(others={"/api/tags": tags}) as (_, backend):
