@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
+import pytest
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing import script as chat_script
@@ -37,8 +38,6 @@ PROMPT_TOKENS, ANSWER_TOKENS = 100, 20
 
 @attrs.frozen
 class ScriptedCall:
-    """A scripted tool call."""
-
     name: str
     arguments: Mapping[str, Any]
 
@@ -109,15 +108,12 @@ class ScriptedAPI:
         return Origin(api=self.name, provider=self.name, model=self.model)
 
     def reply(self, answer: ScriptedAnswer, **fields: Any) -> Reply:
-        """Return the whole answer as a reply."""
         return self.replying([raw(piece) for piece in self.say(answer)], **fields)
 
     def replying(self, steps: Iterable[chat_script.Step], **fields: Any) -> Reply:
-        """Return a reply of exactly these steps."""
         return Reply(headers={"content-type": self.content_type}, steps=steps, **fields)
 
     def refusing(self, status: int, code: str = "", words: str = "no", **fields: Any) -> Reply:
-        """Return a reply with an error."""
         return Reply(status=status, body=self.refuse(status, code, words), **fields)
 
     def body(self, keys: str = "key") -> AnswerBody:
@@ -147,7 +143,6 @@ class ScriptedAPI:
 
 
 def read_answer(answer: Answer) -> ReadAnswer:
-    """Return the content of an answer."""
     message = answer.message(Origin("any", "any", "any"))
     usage = answer.usage
     prompt = usage and [usage.input, usage.cache_read, usage.cache_write]
@@ -164,7 +159,6 @@ def read_answer(answer: Answer) -> ReadAnswer:
 
 
 def expected(answer: ScriptedAnswer) -> ReadAnswer:
-    """Return the expected content of a scripted answer."""
     return ReadAnswer(
         thoughts="".join(answer.thoughts),
         text="".join(answer.text),
@@ -345,3 +339,5 @@ EVERY_API = (
         content_type="application/x-ndjson",
     ),
 )
+
+each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)

@@ -68,7 +68,6 @@ async def ask(backend: Backend, request: Request = HELLO) -> tuple[Answer, list[
 
 
 async def failure(backend: Backend, request: Request = HELLO) -> BackendError:
-    """Return the error of a request that fails."""
     with pytest.raises(BackendError) as caught:
         await ask(backend, request)
     return caught.value
@@ -89,7 +88,6 @@ def decode(
     content_type: str = "",
     framing: Framing = "sse",
 ) -> tuple[list[Event], str | None]:
-    """Return the events of these bytes, and the kind of the error at their end."""
     body, events = AnswerBody(content_type=content_type, decoder=decoder, framing=framing), []
     try:
         for piece in pieces:
@@ -112,7 +110,6 @@ def new_keys() -> Callable[[], str]:
 
 
 def read(events: Iterable[Event]) -> Answer:
-    """Return the answer of these events."""
     answer = Answer()
     for event in events:
         answer.feed(event)
@@ -150,6 +147,7 @@ def summary(events: Sequence[Event]) -> dict[str, Any]:
         "opaques": [event.opaque for event in only(ReasoningFinished, events)],
         "calls": calls_of(events),
         "call_errors": [event.error for event in calls],
+        "call_opaques": [event.opaque for event in calls],
         "blocks": [event.raw for event in only(Block, events)],
         "citations": only(Citation, events),
         "images": only(Image, events),
@@ -163,7 +161,6 @@ def summary(events: Sequence[Event]) -> dict[str, Any]:
 
 
 def holds(events: Sequence[Event], **expected: Any) -> None:
-    """Check members of the summary."""
     result = summary(events)
     assert {name: result[name] for name in expected} == expected
 
@@ -233,17 +230,3 @@ def growth_test(
                 assert b"".join(again.pieces) == b"".join(new.pieces)
 
     return test
-
-
-def walked(value: Any) -> Any:
-    """Return all of a value: an SDK checks members of an `Iterable` only when they are read.
-
-    Blocks of an answer, which a request may contain, too, are read as objects.
-    """
-    if hasattr(value, "model_dump"):
-        return value.model_dump(exclude_unset=True)
-    if isinstance(value, dict):
-        return {name: walked(member) for name, member in value.items()}
-    if isinstance(value, list | tuple) or hasattr(value, "__next__"):
-        return [walked(member) for member in value]
-    return value

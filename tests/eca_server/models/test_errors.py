@@ -252,11 +252,19 @@ def _anthropic(kind, message, **more):
     return {"type": "error", "error": {"type": kind, "message": message, **more}}
 
 
+def _invalid(message, **more):
+    return _anthropic("invalid_request_error", message, **more)
+
+
 def _google(code, status, message, *details):
     return {"error": {"code": code, "message": message, "status": status, "details": details}}
 
 
 _OVER = "You exceeded your current quota, please check your plan and billing details."
+
+
+def _google_invalid(message, *details):
+    return _google(400, "INVALID_ARGUMENT", message, *details)
 
 
 def _quota(*periods):
@@ -271,6 +279,9 @@ def _exhausted(period):
 _PER_MINUTE = "on tokens per min (TPM): Limit 30000, Requested 40000."
 _LONG = "This model's maximum context length is 8192 tokens. However, you requested about 9000"
 
+FULL, NO_MODEL, UNABLE = "context_overflow", "model_not_found", "unsupported_feature"
+FILTERED, NO_IMAGE, LARGE = "content_filter", "invalid_image", "request_too_large"
+LIMITED, BUSY = "rate_limit", "overloaded"
 ANSWERS = {
     "OpenAI": [
         (401, _openai("Incorrect API key provided: x.", "invalid_api_key"), "auth"),
@@ -278,141 +289,123 @@ ANSWERS = {
         (429, _openai("m", "credit_balance_exhausted", "insufficient_quota"), "quota"),
         (429, _openai("m", kind="insufficient_quota"), "quota"),
         (429, {"error": {"type": "usage_limit_reached", "message": "m", "resets_at": 1}}, "quota"),
-        (429, _openai(f"Rate limit reached {_PER_MINUTE}", "rate_limit_exceeded"), "rate_limit"),
-        (429, _openai(f"Request too large {_PER_MINUTE}", "rate_limit_exceeded", "tokens"),
-         "context_overflow"),
-        (429, _openai("m", "slow_down", "slow_down"), "overloaded"),
-        (503, _openai("m", "server_is_overloaded", "service_unavailable_error"), "overloaded"),
-        (500, _openai("The server had an error", None, "server_error"), "overloaded"),
-        (400, _openai(_LONG, "context_length_exceeded"), "context_overflow"),
-        (404, _openai("The model `x` does not exist or you do not have access to it."),
-         "model_not_found"),
-        (400, _openai("Unsupported parameter: 'max_tokens'", "unsupported_parameter"),
-         "unsupported_feature"),
-        (400, _openai("m", "invalid_image_format"), "invalid_image"),
-        (400, _openai("m", "invalid_image"), "invalid_image"),
-        (400, _openai("m", "invalid_prompt"), "content_filter"),
+        (429, _openai(f"Rate limit reached {_PER_MINUTE}", "rate_limit_exceeded"), LIMITED),
+        (429, _openai(f"Request too large {_PER_MINUTE}", "rate_limit_exceeded", "tokens"), FULL),
+        (429, _openai("m", "slow_down", "slow_down"), BUSY),
+        (503, _openai("m", "server_is_overloaded", "service_unavailable_error"), BUSY),
+        (500, _openai("The server had an error", None, "server_error"), BUSY),
+        (400, _openai(_LONG, "context_length_exceeded"), FULL),
+        (404, _openai("The model `x` does not exist or you do not have access to it."), NO_MODEL),
+        (400, _openai("Unsupported parameter: 'max_tokens'", "unsupported_parameter"), UNABLE),
+        (400, _openai("m", "invalid_image_format"), NO_IMAGE),
+        (400, _openai("m", "invalid_image"), NO_IMAGE),
+        (400, _openai("m", "invalid_prompt"), FILTERED),
     ],
     "Azure": [
         (401, {"error": {"code": "401", "message": "Access denied"}}, "auth"),
-        (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, "model_not_found"),
-        (400, {"error": {"code": "content_filter", "message": "m", "param": "prompt"}},
-         "content_filter"),
+        (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, NO_MODEL),
+        (400, {"error": {"code": "content_filter", "message": "m", "param": "prompt"}}, FILTERED),
     ],
     "Anthropic": [
         (401, _anthropic("authentication_error", "invalid x-api-key"), "auth"),
         (403, _anthropic("permission_error", "m"), "permission"),
         (402, _anthropic("billing_error", "m"), "quota"),
-        (400, _anthropic("invalid_request_error", "Your credit balance is too low"), "quota"),
-        (400, _anthropic("invalid_request_error", "m",
-                         details={"error_code": "enforced_spend_limit_reached"}), "quota"),
-        (429, _anthropic("rate_limit_error", "your limit of 50,000 input tokens per minute"),
-         "rate_limit"),
-        (529, _anthropic("overloaded_error", "Overloaded"), "overloaded"),
-        (500, _anthropic("api_error", "Internal server error"), "overloaded"),
+        (400, _invalid("Your credit balance is too low"), "quota"),
+        (400, _invalid("m", details={"error_code": "enforced_spend_limit_reached"}), "quota"),
+        (429, _anthropic("rate_limit_error", "50,000 input tokens per minute"), LIMITED),
+        (529, _anthropic("overloaded_error", "Overloaded"), BUSY),
+        (500, _anthropic("api_error", "Internal server error"), BUSY),
         (504, _anthropic("timeout_error", "m"), "timeout"),
-        (404, _anthropic("not_found_error", "model: claude-x"), "model_not_found"),
-        (413, _anthropic("request_too_large", "m"), "request_too_large"),
-        (400, _anthropic("invalid_request_error", "source.base64: image exceeds 5 MB maximum"),
-         "invalid_image"),
-        (400, _anthropic("invalid_request_error", "messages: at least one is required"),
-         "invalid_request"),
+        (404, _anthropic("not_found_error", "model: claude-x"), NO_MODEL),
+        (413, _anthropic("request_too_large", "m"), LARGE),
+        (400, _invalid("source.base64: image exceeds 5 MB maximum"), NO_IMAGE),
+        (400, _invalid("messages: at least one is required"), "invalid_request"),
     ],
     "Google": [
-        (400, _google(400, "INVALID_ARGUMENT", "m", {"reason": "API_KEY_INVALID"}), "auth"),
+        (400, _google_invalid("m", {"reason": "API_KEY_INVALID"}), "auth"),
         (403, _google(403, "PERMISSION_DENIED", "m"), "permission"),
         (429, _exhausted("Day"), "quota"),
-        (429, _exhausted("Minute"), "rate_limit"),
-        (503, [_google(503, "UNAVAILABLE", "The model is overloaded.")], "overloaded"),
-        (500, _google(500, "INTERNAL", "m"), "overloaded"),
-        (504, _google(504, "DEADLINE_EXCEEDED", "m"), "overloaded"),
-        (404, _google(404, "NOT_FOUND", "models/x is not found"), "model_not_found"),
-        (400, _google(400, "INVALID_ARGUMENT", "Unable to process input image."), "invalid_image"),
-        (400, _google(400, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20 bytes."),
-         "request_too_large"),
-        (400, _google(400, "INVALID_ARGUMENT", "Function calling is not enabled for models/x"),
-         "unsupported_feature"),
-        (400, _google(400, "INVALID_ARGUMENT", "contents is required"), "invalid_request"),
+        (429, _exhausted("Minute"), LIMITED),
+        (503, [_google(503, "UNAVAILABLE", "The model is overloaded.")], BUSY),
+        (500, _google(500, "INTERNAL", "m"), BUSY),
+        (504, _google(504, "DEADLINE_EXCEEDED", "m"), BUSY),
+        (404, _google(404, "NOT_FOUND", "models/x is not found"), NO_MODEL),
+        (400, _google_invalid("Unable to process input image."), NO_IMAGE),
+        (400, _google_invalid("Request payload size exceeds the limit: 20 bytes."), LARGE),
+        (400, _google_invalid("Function calling is not enabled for models/x"), UNABLE),
+        (400, _google_invalid("contents is required"), "invalid_request"),
         (429, _google(429, "RESOURCE_EXHAUSTED", _OVER), "quota"),
         (429, _google(429, "RESOURCE_EXHAUSTED", _OVER, _quota("Minute", "Day")), "quota"),
     ],
     "Ollama": [
         (401, {"error": "unauthorized"}, "auth"),
         (403, {"error": "ollama cloud is disabled"}, "permission"),
-        (429, {"error": "you've reached your hourly usage limit"}, "rate_limit"),
-        (400, {"error": "the prompt is longer than the context length currently available"},
-         "context_overflow"),
-        (404, {"error": "model 'x' not found, try pulling it first"}, "model_not_found"),
-        (400, {"error": "registry.ollama.ai/library/x does not support tools"},
-         "unsupported_feature"),
-        (503, {"error": "server busy, maximum pending requests exceeded"}, "overloaded"),
-        (500, {"error": "llama runner process has terminated: signal: killed"}, "overloaded"),
+        (429, {"error": "you've reached your hourly usage limit"}, LIMITED),
+        (400, {"error": "the prompt is longer than the context length currently available"}, FULL),
+        (404, {"error": "model 'x' not found, try pulling it first"}, NO_MODEL),
+        (400, {"error": "registry.ollama.ai/library/x does not support tools"}, UNABLE),
+        (503, {"error": "server busy, maximum pending requests exceeded"}, BUSY),
+        (500, {"error": "llama runner process has terminated: signal: killed"}, BUSY),
     ],
     "Copilot": [
         (401, "unauthorized: token expired", "auth"),
         (403, {"message": "token expired"}, "auth"),
         (403, {"message": "no access"}, "permission"),
         (402, {"error": {"message": "m", "code": "quota_exceeded"}}, "quota"),
-        (422, {"error": {"message": "m", "code": "content_filter"}}, "content_filter"),
-        (400, {"error": {"message": "m", "code": "model_not_supported"}}, "model_not_found"),
-        (400, _openai("m", "model_max_prompt_tokens_exceeded"), "context_overflow"),
+        (422, {"error": {"message": "m", "code": "content_filter"}}, FILTERED),
+        (400, {"error": {"message": "m", "code": "model_not_supported"}}, NO_MODEL),
+        (400, _openai("m", "model_max_prompt_tokens_exceeded"), FULL),
     ],
     "OpenRouter": [
         (402, {"error": {"code": 402, "message": "Insufficient credits"}}, "quota"),
-        (403, {"error": {"code": 403, "message": "requires moderation, was flagged"}},
-         "content_filter"),
+        (403, {"error": {"code": 403, "message": "requires moderation, was flagged"}}, FILTERED),
         (429, {"error": {"code": 429, "message": "exceeded: free-models-per-day"}}, "quota"),
-        (408, {"error": {"code": 408, "message": "timed out"}}, "overloaded"),
-        (502, {"error": {"code": 502, "message": "Provider returned error"}}, "overloaded"),
-        (404, {"error": {"code": 404, "message": "No endpoints found that support tool use"}},
-         "unsupported_feature"),
+        (408, {"error": {"code": 408, "message": "timed out"}}, BUSY),
+        (502, {"error": {"code": 502, "message": "Provider returned error"}}, BUSY),
+        (404, {"error": {"message": "No endpoints found that support tool use"}}, UNABLE),
     ],
     "Mistral": [
         (401, {"message": "Unauthorized", "request_id": "r"}, "auth"),
     ],
     "Groq": [
-        (413, _openai(f"Request too large {_PER_MINUTE}", "rate_limit_exceeded", "tokens"),
-         "context_overflow"),
-        (498, _openai("capacity exceeded"), "overloaded"),
+        (413, _openai(f"Request too large {_PER_MINUTE}", "rate_limit_exceeded", "tokens"), FULL),
+        (498, _openai("capacity exceeded"), BUSY),
     ],
     "DeepSeek": [
         (402, _openai("Insufficient Balance", "invalid_request_error", "unknown"), "quota"),
     ],
     "z.ai": [
         (429, {"error": {"code": "1113", "message": "in arrears"}}, "quota"),
-        (429, {"error": {"code": "1302", "message": "high concurrency"}}, "rate_limit"),
-        (429, {"error": {"code": "1305", "message": "m"}}, "overloaded"),
-        (400, {"error": {"code": "1261", "message": "m"}}, "context_overflow"),
+        (429, {"error": {"code": "1302", "message": "high concurrency"}}, LIMITED),
+        (429, {"error": {"code": "1305", "message": "m"}}, BUSY),
+        (400, {"error": {"code": "1261", "message": "m"}}, FULL),
     ],
     "llama.cpp": [
-        (503, _openai("Loading model", 503, "unavailable_error"), "overloaded"),
-        (400, _openai("m", 400, "exceed_context_size_error"), "context_overflow"),
-        (500, _openai("Context size has been exceeded.", 500, "server_error"), "context_overflow"),
+        (503, _openai("Loading model", 503, "unavailable_error"), BUSY),
+        (400, _openai("m", 400, "exceed_context_size_error"), FULL),
+        (500, _openai("Context size has been exceeded.", 500, "server_error"), FULL),
     ],
     "vLLM": [
-        (400, {"object": "error", "message": _LONG, "type": "BadRequestError", "code": 400},
-         "context_overflow"),
-        (400, _openai("The decoder prompt is longer than the maximum model length of 8."),
-         "context_overflow"),
+        (400, {"object": "error", "message": _LONG, "type": "BadRequestError", "code": 400}, FULL),
+        (400, _openai("The decoder prompt is longer than the maximum model length of 8."), FULL),
     ],
     "LiteLLM": [
-        (400, _openai("litellm.ContextWindowExceededError: m", "400"), "context_overflow"),
+        (400, _openai("litellm.ContextWindowExceededError: m", "400"), FULL),
         (400, _openai("Budget has been exceeded!", "400", "budget_exceeded"), "quota"),
         (401, _openai("Authentication Error", "401", "auth_error"), "auth"),
     ],
     "xAI": [
-        (400, {"code": "Client specified an invalid argument",
-               "error": "This model's maximum prompt length is 8"}, "context_overflow"),
+        (400, {"code": "Client", "error": "This model's maximum prompt length is 8"}, FULL),
     ],
     "DashScope": [
-        (400, _openai("m", "data_inspection_failed"), "content_filter"),
+        (400, _openai("m", "data_inspection_failed"), FILTERED),
     ],
     "what lies between": [
         (407, "", "configuration"),
-        (502, "<html><title>502 Bad Gateway</title></html>", "overloaded"),
-        (524, "<html><title>A timeout occurred</title></html>", "overloaded"),
+        (502, "<html><title>502 Bad Gateway</title></html>", BUSY),
+        (524, "<html><title>A timeout occurred</title></html>", BUSY),
     ],
-}  # fmt: skip
+}
 
 ROWS = [(provider, *answer) for provider, answers in ANSWERS.items() for answer in answers]
 

@@ -27,12 +27,10 @@ from eca_server.models.events import Event
 from eca_server.models.history import FilePart, ImagePart, Message, Origin
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.secret import Secret
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI
+from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, each_api
 from tests.eca_server.models.histories import OURS, file, model, tool, tool_call, tool_result, user
 from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import TOOL, ask, failure, notes
-
-each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
 
 SHOWN = ImagePart(media_type="image/png", data=b"\x89PNG\r\n\x1a\nby the user")
 MADE = ImagePart(media_type="image/jpeg", data=b"\xff\xd8\xffby a tool")
@@ -55,7 +53,6 @@ def history(*, origin: Origin = ELSEWHERE) -> list[Message]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every string in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -67,7 +64,6 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def times(part: ImagePart | FilePart, body: Any) -> int:
-    """Count the occurrences of a part in a request."""
     data = base64.b64encode(part.data).decode()
     return sum(string.count(data) for string in strings(body))
 

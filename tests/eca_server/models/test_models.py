@@ -69,13 +69,6 @@ def test_what_a_provider_listed_is_forgotten_with_its_key():
     assert names() == ()
 
 
-async def test_a_variant_is_sent_under_the_models_own_name():
-    payload = {"seed": 1, "reasoning_effort": "low"}
-    variants = {"high": {"reasoning_effort": "high"}}
-    [body] = await sent("p/m:high", model_name="real", extra_payload=payload, variants=variants)
-    assert (body["model"], body["seed"], body["reasoning_effort"]) == ("real", 1, "high")
-
-
 def test_a_model_that_thinks_has_variants_by_how_much():
     capabilities = {
         "thinks": ModelFacts(reasoning=True),

@@ -226,6 +226,9 @@ def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
         assert backend._profile == PROFILES["mistral"]
 
 
+VERTEX = "https://h/v1/projects/p/locations/l/publishers"
+
+
 @pytest.mark.parametrize(
     ("api", "base", "asked"),
     [
@@ -241,6 +244,7 @@ def test_two_keys_of_one_provider_are_two_providers_with_its_ways():
         ("anthropic", "https://h/api/anthropic", "https://h/api/anthropic/v1/messages"),
         ("google", "https://h", "https://h/v1beta/models/m:streamGenerateContent?alt=sse"),
         ("google", "https://h/v1", "https://h/v1/models/m:streamGenerateContent?alt=sse"),
+        ("google", f"{VERTEX}/google", f"{VERTEX}/google/models/m:streamGenerateContent?alt=sse"),
         ("ollama", "http://h:11434", "http://h:11434/api/chat"),
     ],
 )
@@ -256,25 +260,30 @@ async def test_each_api_adds_its_path_to_the_base(api, base, asked):
 
 
 async def test_settings_reach_the_wire():
+    payload = {"seed": 1, "stream_options": None}
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:
         settings = attrs.evolve(
             KEYED,
             url=provider.url,
-            completion_url_relative_path="/alt/chat/completions",
-            extra_headers={"x-a": "1"},
+            completion_url_relative_path="/alt/chat/completions?v=1",
+            extra_headers={"X-A": "1", "Accept": "*/*"},
             models={
-                "m": Model(model_name="wire", extra_payload={"seed": 1}),
+                "m": Model(model_name="wire", extra_payload=payload),
                 "n": Model(extra_headers={"x-a": "2"}),
             },
         )
         made = models_of({"corp": settings}, http=http)
         for name in ("corp/m", "corp/n"):
-            assert (await ask(made.backend(name)))[0].text == "Hi"
+            answer, _ = await ask(made.backend(name))
+            assert (answer.text, answer.finished.reason, answer.usage.input) == ("Hi", "stop", 10)
+        assert provider.open_connections == 1, "the connection is used again"
         first, second = provider.requests
-    assert first.target == "/v1/alt/chat/completions"
-    assert (first.body["model"], first.body["seed"], second.body["model"]) == ("wire", 1, "n")
+    assert first.target == "/v1/alt/chat/completions?v=1"
+    messages = [{"role": "user", "content": "Hello"}]
+    assert first.body == {"model": "wire", "messages": messages, "stream": True, "seed": 1}
+    assert second.body["model"] == "n"
     assert (first.headers["x-a"], second.headers["x-a"]) == ("1", "2")
-    assert first.headers["authorization"] == "Bearer k"
+    assert (first.headers["accept"], first.headers["authorization"]) == ("*/*", "Bearer k")
 
 
 @pytest.mark.parametrize(

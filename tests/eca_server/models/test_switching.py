@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import attrs
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,19 +18,24 @@ from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.encoding import encoded
 from eca_server.models.history import (
-    FilePart,
     ImagePart,
     Message,
     Origin,
     ReasoningPart,
     TextPart,
     ToolCallPart,
-    ToolResultPart,
 )
 from eca_server.models.http_backend import HTTPBackend
 from tests.eca_server.models.anthropic.test_request import check as check_anthropic
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, ScriptedCall
+from tests.eca_server.models.every_api import (
+    EVERY_API,
+    ScriptedAnswer,
+    ScriptedAPI,
+    ScriptedCall,
+    each_api,
+)
 from tests.eca_server.models.google.test_request import check_contents
+from tests.eca_server.models.histories import file, tool, tool_result, user
 from tests.eca_server.models.ollama.test_request import check_messages as check_ollama
 from tests.eca_server.models.openai_chat.test_request import check_messages as check_chat
 from tests.eca_server.models.openai_responses.test_request import check_input
@@ -49,11 +53,9 @@ SAID = re.compile(r"(?:text|prompt)-[0-9-]+\.")
 SECRETS = ("openai-responses", "anthropic", "google")
 """APIs that want opaque data back."""
 
-each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
-
 TOOLS = [Tool(name=name, description="d", parameters={"type": "object"}) for name in "fg"]
 PICTURE = ImagePart(media_type="image/png", data=b"\x89PNG")
-FILE = FilePart(name="f.txt", media_type="text/plain", data=b"text of a file")
+FILE = file("f.txt", "text/plain", b"text of a file")
 
 
 @attrs.frozen(kw_only=True)
@@ -97,20 +99,13 @@ class Turn:
 
     def messages(self, number: int) -> list[Message]:
         shown = (PICTURE, FILE) if self.shows else ()
-        prompt = Message(role="user", parts=(*shown, TextPart(f"prompt-{number}.")))
+        prompt = user(*shown, f"prompt-{number}.")
         answer = self._answer(number)
         if not answer.parts:
             return [prompt]
-        results = tuple(
-            ToolResultPart(
-                call_id=part.id,
-                parts=(TextPart(f"result-{number}."), *((PICTURE,) if self.shows else ())),
-            )
-            for part in answer.parts
-            if isinstance(part, ToolCallPart)
-        )[: self.results]
-        tool_messages = [Message(role="tool", parts=results)] if results else []
-        return [prompt, answer, *tool_messages]
+        calls = [part for part in answer.parts if isinstance(part, ToolCallPart)][: self.results]
+        results = [tool_result(call.id, f"result-{number}.", *shown[:1]) for call in calls]
+        return [prompt, answer, *([tool(*results)] if results else [])]
 
     def _answer(self, number: int) -> Message:
         answer, body = Answer(), self.by.body(f"key{number}-")
@@ -148,7 +143,6 @@ def backend_of(api: ScriptedAPI, *, images: bool) -> HTTPBackend:
 
 
 def requested(backend: HTTPBackend, history: Sequence[Message]) -> tuple[dict[str, Any], str]:
-    """Return the request, as JSON and as text."""
     request = Request(system="Be.", messages=history, tools=TOOLS)
     text = encoded(backend.payload(request)).decode()
     return json.loads(text), text
@@ -161,7 +155,7 @@ def test_any_answer_before_the_next_request_is_legal(api, chat, images):
     history: list[Message] = []
     for number, turn in enumerate(chat):
         history += turn.messages(number)
-        after = [*history, Message(role="user", parts=(TextPart("And now?"),))]
+        after = [*history, user("And now?")]
         payload, text = requested(backend, after)
         GRAMMARS[api.name](payload)
         check_carried(text, history, api.origin)

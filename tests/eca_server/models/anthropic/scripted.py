@@ -22,8 +22,6 @@ USAGE = {
 
 
 def block(start: dict, *deltas: dict) -> Item:
-    """Return a block with this start and these deltas."""
-
     def at(index: int) -> list[dict]:
         return [
             {"type": "content_block_start", "index": index, "content_block": start},
@@ -35,7 +33,6 @@ def block(start: dict, *deltas: dict) -> Item:
 
 
 def text(*pieces: str, cites: Sequence[dict] = ()) -> Item:
-    """Return visible text in pieces, with citations."""
     return block(
         {"type": "text", "text": "", "citations": [] if cites else None},
         *({"type": "citations_delta", "citation": cite} for cite in cites),
@@ -44,7 +41,6 @@ def text(*pieces: str, cites: Sequence[dict] = ()) -> Item:
 
 
 def citation(url: str, title: str) -> dict:
-    """Return a citation of a search result."""
     return {
         "type": "web_search_result_location",
         "url": url,
@@ -64,7 +60,6 @@ def thinking(*pieces: str, signature: str = "c2ln") -> Item:
 
 
 def redacted(data: str = "c2VjcmV0") -> Item:
-    """Return redacted thinking."""
     return block({"type": "redacted_thinking", "data": data})
 
 
@@ -79,7 +74,6 @@ def tool_use(
 
 
 def search(query: str, call_id: str = "srvtoolu_1") -> Item:
-    """Return a call of the provider's own search."""
     return block(
         {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {}},
         {"type": "input_json_delta", "partial_json": ""},
@@ -88,7 +82,6 @@ def search(query: str, call_id: str = "srvtoolu_1") -> Item:
 
 
 def search_result(*urls: str, call_id: str = "srvtoolu_1") -> Item:
-    """Return the result of that search."""
     results = [
         {
             "type": "web_search_result",
@@ -103,7 +96,6 @@ def search_result(*urls: str, call_id: str = "srvtoolu_1") -> Item:
 
 
 def started(usage: dict | None = USAGE) -> dict:
-    """Return the first event of a message."""
     message = {
         "id": "msg_1",
         "type": "message",
@@ -119,14 +111,12 @@ def started(usage: dict | None = USAGE) -> dict:
 
 
 def stopped(reason: str | None, output: int = 5, **delta: object) -> list[dict]:
-    """Return the last events of a message."""
     result = {"stop_reason": reason, "stop_sequence": None, **delta}
     usage = {"output_tokens": output}
     return [{"type": "message_delta", "delta": result, "usage": usage}, {"type": "message_stop"}]
 
 
 def answer(*items: Item, stop: str = "end_turn", **delta: object) -> list[dict]:
-    """Return all events of an answer."""
     blocks = [event for index, item in enumerate(items) for event in item(index)]
     return [started(), {"type": "ping"}, *blocks, *stopped(stop, **delta)]
 
@@ -164,20 +154,16 @@ EVERYTHING = answer(*ITEMS, stop="tool_use")
 
 
 def written(event: dict) -> bytes:
-    """Return an event as bytes."""
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
 def wire(events: Sequence[dict]) -> bytes:
-    """Return a stream as bytes."""
     return b"".join(map(written, events))
 
 
 def steps(events: Sequence[dict]) -> list[Step]:
-    """Return a stream as the steps of a reply."""
     return [raw(written(event)) for event in events]
 
 
 def reply(*items: Item, stop: str = "end_turn", **delta: object) -> Reply:
-    """Return a reply of the scripted provider."""
     return Reply(headers={"request-id": "req_1"}, steps=steps(answer(*items, stop=stop, **delta)))

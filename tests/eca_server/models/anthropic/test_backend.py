@@ -11,14 +11,14 @@ import pytest
 import trio
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply
+from eca_protocol.testing.provider import Reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.anthropic import Anthropic
 from eca_server.models.anthropic.backend import MAX_PAUSES
 from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.events import Citation, Started, Usage
 from eca_server.models.facts import ModelFacts
-from eca_server.models.history import Origin, ReasoningPart
+from eca_server.models.history import Origin
 from eca_server.secret import Secret
 from tests.eca_server.models.anthropic.scripted import (
     LISTED,
@@ -33,7 +33,6 @@ from tests.eca_server.models.anthropic.scripted import (
     tool_use,
     wire,
 )
-from tests.eca_server.models.histories import model, tool, tool_call, tool_result
 from tests.eca_server.models.reading import (
     HELLO,
     KEY,
@@ -41,7 +40,6 @@ from tests.eca_server.models.reading import (
     after,
     ask,
     failure,
-    notes,
     only,
     talking,
 )
@@ -72,15 +70,6 @@ async def test_a_request_has_its_key_its_version_and_its_path():
     assert request.headers["anthropic-version"] == "2023-06-01"
     assert "anthropic-beta" not in request.headers
     assert (request.body["model"], request.body["stream"]) == (US.model, True)
-
-
-async def test_a_token_may_be_where_others_expect_it():
-    async with Provider([HI]) as provider, HTTPClient() as http:
-        await ask(backend_at(provider.url.removesuffix("/v1"), http))
-        [request] = provider.requests
-    assert request.target == "/v1/messages"
-    assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert "x-api-key" not in request.headers
 
 
 async def test_a_model_that_needs_a_beta_for_its_thinking_names_it():
@@ -157,40 +146,6 @@ async def test_an_answer_may_end_where_it_paused_but_not_pause_for_ever():
         result, _ = await ask(backend)
         assert len(provider.requests) == MAX_PAUSES + 1
     assert result.finished.reason == "pause"
-
-
-THOUGHTFUL = Request(
-    messages=[
-        *HELLO.messages,
-        model(ReasoningPart(text="hm", opaque={"signature": "old"}), tool_call(), origin=US),
-        tool(tool_result()),
-    ],
-    tools=[TOOL],
-    reasoning_effort="low",
-    cache_key="chat",
-)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "messages.1.content.0: Invalid `signature` in `thinking` block",
-        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`",
-        "`thinking` blocks in the latest assistant message cannot be modified",
-    ],
-)
-async def test_thinking_that_is_not_taken_back_is_left_out_of_one_more_try(words):
-    refused = refusal(words)
-    async with talking([refused, HI, refused, HI, refused, refused]) as (provider, backend):
-        result, events = await ask(backend, THOUGHTFUL)
-        _, again = await ask(backend, THOUGHTFUL)
-        assert (await failure(backend, THOUGHTFUL)).kind == "invalid_request"
-        first, second, *_ = provider.requests
-    assert result.text == "Hi"
-    assert [len(notes(events)), len(notes(again))] == [1, 0], "told once a chat"
-    assert "thinking" in str(first.body["messages"])
-    assert "thinking" not in str(second.body["messages"])
-    assert second.body["messages"][1]["content"][0]["type"] == "tool_use"
 
 
 OVER = "input length and `max_tokens` exceed context limit"

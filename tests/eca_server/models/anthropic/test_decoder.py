@@ -21,7 +21,6 @@ from eca_server.models.events import (
     TextDelta,
     ToolCallArguments,
     ToolCallFinished,
-    ToolCallStarted,
     Usage,
 )
 from tests.eca_server.models.anthropic.scripted import (
@@ -36,7 +35,7 @@ from tests.eca_server.models.anthropic.scripted import (
     thinking,
     tool_use,
 )
-from tests.eca_server.models.reading import calls_of, new_keys, only, play_objects
+from tests.eca_server.models.reading import calls_of, holds, new_keys, only, play_objects
 
 
 def decoder(**options) -> MessagesDecoder:
@@ -50,7 +49,6 @@ def play_events(events) -> list:
 
 
 def play(*items, **fields) -> list:
-    """Return the events of an answer of these blocks."""
     return play_events(answer(*items, **fields))
 
 
@@ -128,13 +126,6 @@ def test_arguments_are_the_pieces_or_else_what_the_start_says(item, arguments, r
     assert "".join(e.text for e in only(ToolCallArguments, events)) == call.raw
 
 
-def test_the_order_of_calls_is_the_models_even_if_one_has_no_arguments():
-    items = [tool_use("a", call_id="1"), tool_use("b", '{"n": 1}', call_id="2")]
-    events = play(*items, stop="tool_use")
-    assert calls_of(events) == [("a", {}), ("b", {"n": 1})]
-    assert [e.provider_id for e in only(ToolCallStarted, events)] == ["1", "2"]
-
-
 @pytest.mark.parametrize(
     ("raw", "stop", "words"),
     [
@@ -151,21 +142,9 @@ def test_a_call_that_is_unreadable_or_was_cut_is_reported_to_the_model(raw, stop
     assert words in call.error
 
 
-def test_a_call_that_was_whole_before_the_limit_is_whole():
-    events = play(tool_use("a"), tool_use("b", '{"n": 1}'), text("and"), stop="max_tokens")
-    assert calls_of(events) == [("a", {}), ("b", {"n": 1})]
-
-
 @pytest.mark.parametrize("stop", ["end_turn", "stop", "pause_turn", "something_new"])
 def test_calls_run_whatever_the_stop_reason_says(stop):
     assert play(tool_use("f"), stop=stop)[-1].reason == "tool_calls"
-
-
-def test_who_called_comes_back_with_the_call():
-    caller = {"type": "code_execution_20260120", "tool_id": "srv"}
-    start = {"type": "tool_use", "id": "1", "name": "f", "input": {}, "caller": caller}
-    [call] = only(ToolCallFinished, play(block(start), stop="tool_use"))
-    assert call.opaque == {"caller": caller}
 
 
 CITED = citation("https://a.example", "A")
@@ -186,33 +165,49 @@ def test_a_search_is_sent_and_stored_as_it_came():
     ]
 
 
-def test_a_page_is_cited_once():
-    events = play(text("a", cites=[CITED, CITED]), text("b", cites=[CITED]))
-    assert len(only(Citation, events)) == 1
+CALLER = {"caller": {"type": "code_execution_20260120", "tool_id": "srv"}}
+ERROR = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
+FAILED = {"type": "web_search_tool_result", "tool_use_id": "s", "content": ERROR}
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+NEW = {"type": "new_kind", "x": 1}
+A, B = text("a"), text("b")
+TWO_CALLS = [tool_use("a"), tool_use("b", '{"n": 1}')]
+BOTH = {"calls": [("a", {}), ("b", {"n": 1})]}
+
+ANSWERS = {
+    "calls in the model's order": (answer(*TWO_CALLS, stop="tool_use"), BOTH),
+    "calls that were whole before the limit": (answer(*TWO_CALLS, A, stop="max_tokens"), BOTH),
+    "who called": (
+        answer(block({"type": "tool_use", "id": "1", "name": "f", "input": {}, **CALLER})),
+        {"call_opaques": [CALLER]},
+    ),
+    "a page that is cited often": (
+        answer(text("a", cites=[CITED, CITED]), text("b", cites=[CITED])),
+        {"citations": [Citation(url=CITED["url"], title="A", quoted="quoted words")]},
+    ),
+    "a search that failed": (
+        answer(block(FAILED), A),
+        {"tools": [("web_search", "finished")], "urls": [()]},
+    ),
+    "a search whose query was cut": (
+        answer(block(SEARCH, {"type": "input_json_delta", "partial_json": '{"query": "q'}), A),
+        {"tools": [], "blocks": [], "text": "a"},
+    ),
+    "texts side by side": (answer(A, B), {"blocks": [{"type": "text", "text": "b"}]}),
+    "an unknown block": (answer(block(NEW), A), {"blocks": [NEW], "text": "a"}),
+    "an unknown block with deltas": (
+        answer(block(NEW, {"type": "new_delta", "y": 2}), A),
+        {"blocks": [], "text": "a"},
+    ),
+    "a reason without message_stop": (answer(A)[:-1], {"text": "a", "reason": "stop"}),
+    "message_stop without a reason": ([*answer(A)[:-2], answer(A)[-1]], {"reason": "other"}),
+}
 
 
-def test_a_search_that_failed_is_a_result_too():
-    error = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
-    failed = {"type": "web_search_tool_result", "tool_use_id": "s", "content": error}
-    [tool] = only(ServerTool, play(block(failed), text("x")))
-    assert (tool.raw, tool.urls) == (failed, ())
-
-
-def test_a_search_whose_query_was_cut_does_not_go_back():
-    start = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
-    cut = block(start, {"type": "input_json_delta", "partial_json": '{"query": "q'})
-    [_, end] = play(cut, stop="max_tokens")
-    assert end == Finished(reason="length", raw_reason="max_tokens")
-
-
-def test_texts_side_by_side_go_back_side_by_side():
-    assert Block(raw={"type": "text", "text": "b"}, position=0) in play(text("a"), text("b"))
-
-
-def test_a_block_of_an_unknown_kind_goes_back_if_it_came_whole():
-    new = {"type": "new_kind", "x": 1}
-    assert Block(raw=new, position=0) in play(block(new), text("x"))
-    assert play(block(new, {"type": "new_delta", "y": 2}), text("x")) == play(text("x"))
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_holds_what_came(name):
+    events, expected = ANSWERS[name]
+    holds(play_events(events), **expected)
 
 
 def test_pings_and_what_is_new_are_passed_over():
@@ -256,12 +251,6 @@ def test_a_refusal_is_reported_with_its_reason():
     ]
     unexplained = play(stop="refusal", stop_details=None)
     assert unexplained[-2] == RefusalDelta("The model refused to answer.")
-
-
-def test_a_reason_or_message_stop_alone_is_an_end():
-    assert play_events(answer(text("x"))[:-1]) == play(text("x"))
-    events = [started(), *text("x")(0), {"type": "message_stop"}]
-    assert play_events(events)[-1] == Finished(reason="other")
 
 
 def test_done_as_other_apis_say_it_is_an_end_only_behind_a_reason():

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_server.models.anthropic.messages import MessagesWriter
@@ -88,7 +88,13 @@ def result(*parts, call_id="c1", **fields):
     return tool_result(call_id, *parts, **fields)
 
 
+ENDS_WITH_THOUGHTS = model(THOUGHT, "a", THOUGHT, THOUGHT)
+HALF_A_SEARCH = model("a", BlockPart(raw=SEARCHED))
+OTHER_HALF = model("a", RESULT_PART, interrupted=True)
+
+
 @given(histories, st.booleans(), st.sampled_from([(), (TOOL,)]), st.booleans())
+@example([user(), ENDS_WITH_THOUGHTS, user(), HALF_A_SEARCH, user(), OTHER_HALF], True, (), False)
 def test_every_history_is_written_as_the_api_wants_it(history, images, tools, search):
     request = Request(system="s", messages=history, tools=tools)
     payload = write(request, images=images, web_search=search)
@@ -247,7 +253,6 @@ def test_files_are_documents_if_they_can_be_read():
 
 
 def marks(payload: dict) -> list[str]:
-    """Return the places of the marks for the cache."""
     places = {name: payload.get(name, []) for name in ("tools", "system")}
     places |= {str(n): message["content"] for n, message in enumerate(payload["messages"])}
     return [where for where, blocks in places.items() for b in blocks if "cache_control" in b]
@@ -334,7 +339,6 @@ def budget(tokens: int) -> dict:
 
 
 def fields(name: str, effort: str | None, *history: Message, **options) -> dict:
-    """Return the fields of a request about thinking."""
     request = Request(
         messages=history or [user()],
         reasoning_effort=effort,

@@ -77,7 +77,6 @@ def browser_login(server: LoginServer) -> BrowserLogin:
 
 
 async def outcome(flow: Flow, user: User, meanwhile) -> Secret | TokenSet:
-    """Return the result of a flow while the user acts."""
     got: list[Secret | TokenSet] = []
 
     async def run() -> None:

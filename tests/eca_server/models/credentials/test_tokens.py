@@ -28,8 +28,6 @@ OLD, NEW = Secret("access-0"), Secret("access-1")
 
 @attrs.define
 class World:
-    """A login server, and the file with a login of it."""
-
     server: LoginServer
     http: HTTPClient
     logins: Logins

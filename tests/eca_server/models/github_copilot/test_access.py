@@ -166,6 +166,7 @@ SWITCHED_OFF = {"code": "model_not_supported", "message": "no"}
 @pytest.mark.parametrize(
     ("status", "error", "kind", "advice"),
     [
+        (422, {"message": "filtered"}, "content_filter", ""),
         (424, {"message": "a dependency failed"}, "overloaded", ""),
         (466, {"message": "client too old"}, "permission", ""),
         (400, UNNAMED, "permission", "github-copilot.extraHeaders"),

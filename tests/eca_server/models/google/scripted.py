@@ -50,7 +50,6 @@ def grounding(*urls: str, query: str = "weather", text: str | None = None) -> di
 
 
 def response(*parts: dict, counts: dict | None = None, **candidate) -> dict:
-    """Return one event: a response with these parts."""
     content = {"content": {"role": "model", "parts": list(parts)}} if parts else {}
     return {
         "candidates": [{**content, "index": 0, **candidate}],
@@ -86,12 +85,10 @@ def as_bytes(events: Sequence[dict]) -> bytes:
 
 
 def reply(*parts: dict, finish: str = "STOP", **reply_fields) -> Reply:
-    """Return a whole answer as the scripted provider's reply."""
     return Reply(steps=[raw(as_bytes(answer(*parts, finish=finish)))], **reply_fields)
 
 
 def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
-    """Return a reply of exactly these events and steps."""
     return Reply(
         steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
         **reply_fields,

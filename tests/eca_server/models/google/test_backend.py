@@ -1,22 +1,13 @@
 """Gemini over real HTTP on loopback, against the scripted provider."""
 
-import json
 from functools import partial
 
 import pytest
 
-from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider
-from eca_server.config import settings as config
 from eca_server.models.backend import BackendError, Request, Tool
 from eca_server.models.google import Google
-from eca_server.models.google.messages import UNSIGNED
 from eca_server.models.history import Origin
-from eca_server.models.retry import RetryPolicy
-from eca_server.secret import Secret
 from tests.eca_server.models.google.scripted import (
-    SIGNATURE,
-    SIGNED,
     answer,
     call,
     refused,
@@ -25,15 +16,13 @@ from tests.eca_server.models.google.scripted import (
     text_part,
     thought,
 )
-from tests.eca_server.models.histories import model, tool, tool_call, tool_result, user
-from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.histories import user
 from tests.eca_server.models.reading import (
     KEY,
     TOOL,
     ask,
     check_one_answer_of_two_tries,
     failure,
-    notes,
     talking,
 )
 
@@ -55,18 +44,6 @@ async def test_the_key_is_in_its_header_and_the_stream_is_asked_for():
     assert request.headers["x-goog-api-key"] == KEY
     assert "authorization" not in request.headers
     assert request.body["contents"] == [{"role": "user", "parts": [{"text": "Hello"}]}]
-
-
-async def test_a_base_of_vertex_is_a_url_and_a_header():
-    path = "/projects/p/locations/l/publishers/google"
-    async with Provider([reply(text_part("x"))]) as server, HTTPClient() as http:
-        settings = config.Provider(
-            api="google", url=server.url + path, extra_headers={"Authorization": "Bearer token"}
-        )
-        await ask(models_of({"vertex": settings}, http=http).backend("vertex/gemini-2.5-pro"))
-        [request] = server.requests
-    assert request.target.startswith(f"/v1{path}/models/gemini-2.5-pro:streamGenerateContent?")
-    assert request.headers["authorization"] == "Bearer token"
 
 
 async def test_a_configured_path_and_payload_are_used():
@@ -108,32 +85,6 @@ async def test_a_call_that_is_never_read_is_an_error_and_so_is_one_behind_text(
         assert len(provider.requests) == tries
     assert (error.kind, error.retryable) == ("protocol", False)
     assert words in error.message
-
-
-SIGNED_CALL = model(tool_call("k", opaque={"part": SIGNED}), origin=ORIGIN)
-SIGNED_HISTORY = [user(), SIGNED_CALL, tool(tool_result("k"))]
-CORRUPTED = invalid("Corrupted thought signature.")
-
-
-@pytest.mark.parametrize("refusal", [CORRUPTED, steps(answer(finish="MISSING_THOUGHT_SIGNATURE"))])
-async def test_signatures_that_are_not_taken_back_are_left_out_once(refusal):
-    async with talking([refusal, reply(text_part("ok"))]) as (provider, backend):
-        read, events = await ask(backend, Request(messages=SIGNED_HISTORY, cache_key="c"))
-        first, second = provider.requests
-    assert read.text == "ok"
-    assert len(notes(events)) == 1
-    assert SIGNATURE in json.dumps(first.body)
-    assert SIGNATURE not in json.dumps(second.body)
-    assert second.body["contents"][1]["parts"][0]["thoughtSignature"] == UNSIGNED
-
-
-async def test_a_chat_is_notified_once_that_its_signatures_are_left_out():
-    async with talking([CORRUPTED, reply(text_part("a"))] * 3) as (_, backend):
-        requests = [
-            Request(messages=SIGNED_HISTORY, cache_key=chat) for chat in ("one", "one", "another")
-        ]
-        told = [len(notes((await ask(backend, request))[1])) for request in requests]
-    assert told == [1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -187,20 +138,6 @@ async def test_tools_are_declared_in_openapi_where_json_schema_is_not_known():
     assert declared["parameters"] == {"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}}
 
 
-async def test_a_wait_that_is_demanded_is_waited_and_an_exhausted_day_is_not():
-    def exhausted(period: str):
-        violations = [{"quotaId": f"GenerateRequests{period}PerProjectPerModel"}]
-        quota = {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": violations}
-        wait = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17s"}
-        words = "You exceeded your current quota, please check your plan and billing details."
-        return refused(429, "RESOURCE_EXHAUSTED", words, quota, wait)
-
-    async with talking([exhausted("PerMinute"), exhausted("PerDay")]) as (_, backend):
-        errors = [await failure(backend), await failure(backend)]
-    waits = [RetryPolicy().wait(each, attempt=1, elapsed=0, jitter=0) for each in errors]
-    assert waits == [17, None]
-
-
 async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monkeypatch):
     methods = {"supportedGenerationMethods": ["generateContent", "countTokens"], "thinking": True}
     listed = {"name": "models/gemini-x", "inputTokenLimit": 1000, "outputTokenLimit": 100}
@@ -224,15 +161,3 @@ async def test_models_are_listed_over_all_pages_and_only_those_that_answer(monke
         pages["/models?pageSize=1000"] = {"error": "odd"}
         with pytest.raises(BackendError, match="expected a list of models"):
             await backend.models()
-
-
-async def test_the_provider_is_known_by_its_name():
-    backend = models_of({"google": config.Provider(key=Secret(KEY))}).backend(
-        f"google/{ORIGIN.model}"
-    )
-    target = await backend.client.access.target(backend._path)
-    assert target.url == (
-        "https://generativelanguage.googleapis.com/v1beta"
-        "/models/gemini-3.1-pro:streamGenerateContent?alt=sse"
-    )
-    assert target.headers == {"x-goog-api-key": KEY}

@@ -2,10 +2,10 @@
 
 import pytest
 
+from eca_protocol.sse import SSEvent
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
-    Block,
     Citation,
     Finished,
     Image,
@@ -32,11 +32,10 @@ from tests.eca_server.models.google.scripted import (
     text_part,
     thought,
 )
-from tests.eca_server.models.reading import new_keys, only, play_objects, read, text_of
+from tests.eca_server.models.reading import holds, new_keys, only, play_objects, read
 
 
 def play(*parts, **fields) -> list:
-    """Return the events of an answer of these parts."""
     return play_events(answer(*parts, **fields))
 
 
@@ -76,38 +75,6 @@ def test_a_whole_answer_in_the_order_of_its_parts():
         Usage(input=40, cache_read=60, output=25, reasoning=5),
         Finished(reason="tool_calls", raw_reason="STOP"),
     ]
-
-
-def test_parts_of_one_response_and_of_many_are_the_same_answer():
-    parts = [thought("why"), text_part("a"), call("f", {}), text_part("b")]
-    together = [response(*parts, finishReason="STOP", counts=COUNTS)]
-    assert play_events(together) == play(*parts)
-
-
-def test_a_signed_text_ends_where_its_part_ends_and_goes_back_whole():
-    signed, end = text_part("cd", **SIGNED), text_part("", **SIGNED)
-    events = play(text_part("ab"), signed, text_part("ef"), end)
-    blocks = [Block(raw={"part": signed}, position=0), Block(raw={"part": end}, position=1)]
-    assert only(Block, events) == blocks
-    assert text_of(events) == "abcdef"
-    [alone] = only(Block, play(text_part("a"), dict(SIGNED)))
-    assert alone.raw == {"part": end}, "a part that can go back"
-
-
-def test_a_signed_thought_is_a_block_of_its_own():
-    events = play(thought("a"), thought("b", **SIGNED), thought("c"), text_part("x"))
-    opaques = [event.opaque for event in only(ReasoningFinished, events)]
-    assert opaques == [None, {"part": SIGNED}, None]
-    assert [event.text for event in only(ReasoningDelta, events)] == ["a", "b", "c"]
-    events = play(thought("", **SIGNED), text_part("x"))
-    assert only(ReasoningDelta, events) == []
-    assert len(only(ReasoningStarted, events)) == len(only(ReasoningFinished, events)) == 1
-
-
-def test_empty_parts_are_nothing():
-    events = play(text_part(""), thought(""), {}, text_part("x"), {"content": None})
-    assert only(TextDelta, events) == [TextDelta("x")]
-    assert only(ReasoningStarted, events) == []
 
 
 @pytest.mark.parametrize("args", [[1], "x"])
@@ -179,6 +146,7 @@ BLOCKED = {"blockReason": "JAILBREAK", "blockReasonMessage": "no such thing"}
             [{"promptFeedback": BLOCKED, "usageMetadata": {"promptTokenCount": 4}}],
             *("content_filter", "JAILBREAK", "no such thing"),
         ),
+        (answer({"inlineData": {"mimeType": "image/png", "data": "é"}}), "protocol", None, ""),
         *(
             ([response(text_part("a"), finishReason=last)], "premature_stop", None, "broke off")
             for last in (None, "FINISH_REASON_UNSPECIFIED")
@@ -190,13 +158,8 @@ def test_an_answer_held_back_or_cut_or_a_blocked_prompt_is_reported_with_its_rea
 ):
     error = failure(events)
     assert (error.kind, error.code) == (kind, code)
-    assert error.retryable == (kind != "content_filter")
+    assert error.retryable == (kind in ("empty_response", "premature_stop"))
     assert words in error.message
-
-
-def test_ratings_of_a_prompt_block_nothing():
-    rated = {"promptFeedback": {"safetyRatings": [{"category": "X", "probability": "LOW"}]}}
-    assert text_of(play_events([rated, *answer(text_part("x"))])) == "x"
 
 
 @pytest.mark.parametrize(
@@ -243,62 +206,102 @@ def test_a_search_is_shown_and_its_pages_are_cited_once_where_they_belong():
     assert len(only(ServerTool, events)) == 2
 
 
-def test_recited_sources_are_cited():
-    cited = {"citations": [{"startIndex": 0, "uri": "http://c", "license": "mit"}, {"uri": ""}]}
-    events = play(text_part("x"), citationMetadata=cited)
-    assert only(Citation, events) == [Citation(url="http://c")]
+X, A, B = (text_part(piece) for piece in "xab")
+SIGNED_TEXT, SIGNED_END = text_part("cd", **SIGNED), text_part("", **SIGNED)
+SIGNED_THOUGHT = {"opaques": [None, {"part": SIGNED}, None], "thoughts": ["a", "b", "c"]}
+RATED = {"promptFeedback": {"safetyRatings": [{"category": "X", "probability": "LOW"}]}}
+RECITED = {"citations": [{"startIndex": 0, "uri": "http://c", "license": "mit"}, {"uri": ""}]}
+SEARCHES = {"toolType": "GOOGLE_SEARCH_WEB", "id": "1"}
+OWN_TOOLS = [
+    {"toolCall": {**SEARCHES, "args": {"q": "x"}}, **SIGNED},
+    {"toolResponse": {**SEARCHES, "response": {}}},
+    {"executableCode": {"language": "PYTHON", "code": "1"}},
+    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+]
+NOT_SHOWN = [
+    {"fileData": {"fileUri": "gs://x"}},
+    {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
+    picture(b"a draft", thought=True),
+    {"somethingNew": {"a": 1}, **SIGNED},
+]
+OTHER = {"index": 1, "content": {"parts": [text_part("second")]}}
+PHASES = ("started", "finished")
+
+ANSWERS = {
+    "parts of one response": (
+        [response(thought("why"), A, call("f", {}), B, finishReason="STOP", counts=COUNTS)],
+        {"thoughts": ["why"], "text": "ab", "calls": [("f", {})]},
+    ),
+    "a signed text ends where its part ends": (
+        answer(A, SIGNED_TEXT, B, SIGNED_END),
+        {"text": "acdb", "blocks": [{"part": SIGNED_TEXT}, {"part": SIGNED_END}]},
+    ),
+    "a signature alone": (answer(A, dict(SIGNED)), {"blocks": [{"part": SIGNED_END}]}),
+    "a signed thought": (
+        answer(thought("a"), thought("b", **SIGNED), thought("c"), X),
+        SIGNED_THOUGHT,
+    ),
+    "a thought that is only signed": (
+        answer(thought("", **SIGNED), X),
+        {"opaques": [{"part": SIGNED}], "thoughts": []},
+    ),
+    "empty parts": (
+        answer(text_part(""), thought(""), {}, X, {"content": None}),
+        {"text": "x", "opaques": []},
+    ),
+    "ratings of the prompt": ([RATED, *answer(X)], {"text": "x"}),
+    "recited sources": (
+        answer(X, citationMetadata=RECITED),
+        {"citations": [Citation(url="http://c")]},
+    ),
+    "the provider's own tools": (
+        answer(*OWN_TOOLS, X, groundingMetadata=grounding("http://a")),
+        {
+            "blocks": [{"part": part} for part in OWN_TOOLS],
+            "tools": [
+                (kind, phase)
+                for kind in ("google_search_web", "code_execution")
+                for phase in PHASES
+            ],
+        },
+    ),
+    "a tool without an answer": (
+        answer({"executableCode": {"code": "1"}}, X),
+        {"tools": [("code_execution", phase) for phase in PHASES]},
+    ),
+    "a picture": (
+        answer(A, picture(b"png", **SIGNED)),
+        {
+            "images": [Image(media_type="image/png", data=b"png")],
+            "blocks": [{"picture": SIGNED}],
+        },
+    ),
+    "what is not shown": (
+        answer(*NOT_SHOWN, X),
+        {"blocks": [{"part": part} for part in NOT_SHOWN], "images": []},
+    ),
+    "the first of several candidates": (
+        [{**answer(A)[0], "candidates": [*answer(A)[0]["candidates"], OTHER]}],
+        {"text": "a"},
+    ),
+    "another candidate alone": (
+        [response(A), {"candidates": [OTHER]}, *answer(B)],
+        {"text": "ab"},
+    ),
+}
 
 
-def test_the_providers_own_tools_are_shown_and_stored_as_they_came():
-    search = {"toolType": "GOOGLE_SEARCH_WEB", "id": "1"}
-    parts = [
-        {"toolCall": {**search, "args": {"q": "x"}}, **SIGNED},
-        {"toolResponse": {**search, "response": {}}},
-        {"executableCode": {"language": "PYTHON", "code": "1"}},
-        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
-    ]
-    events = play(*parts, text_part("x"), groundingMetadata=grounding("http://a"))
-    assert [(each.key, each.kind, each.phase) for each in only(ServerTool, events)] == [
-        ("tool_1", "google_search_web", "started"),
-        ("tool_1", "google_search_web", "finished"),
-        ("tool_2", "code_execution", "started"),
-        ("tool_2", "code_execution", "finished"),
-    ]
-    assert [block.raw["part"] for block in only(Block, events)] == parts
-    unanswered = play({"executableCode": {"code": "1"}}, text_part("x"))
-    assert [each.phase for each in only(ServerTool, unanswered)] == ["started", "finished"]
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_holds_what_came(name):
+    events, expected = ANSWERS[name]
+    holds(play_events(events), **expected)
 
 
-def test_a_picture_of_the_model_is_shown_and_its_signature_stored():
-    events = play(text_part("Here:"), picture(b"png", **SIGNED))
-    assert only(Image, events) == [Image(media_type="image/png", data=b"png")]
-    assert only(Block, events) == [Block(raw={"picture": SIGNED}, position=0)]
-    broken = {"inlineData": {"mimeType": "image/png", "data": "é"}}
-    assert failure(answer(broken)).kind == "protocol"
-
-
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"fileData": {"fileUri": "gs://x"}},
-        {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
-        picture(b"a draft", thought=True),
-        {"somethingNew": {"a": 1}, **SIGNED},
-    ],
-)
-def test_parts_that_are_not_shown_are_stored_as_they_came(part):
-    events = play(part, text_part("x"))
-    assert [block.raw for block in only(Block, events)] == [{"part": part}]
-    assert only(Image, events) == []
-
-
-def test_of_several_candidates_the_first_is_taken():
-    second = {"index": 1, "content": {"parts": [text_part("second")]}}
-    [event] = answer(text_part("first"))
-    event["candidates"].append(second)
-    assert text_of(play_events([event])) == "first"
-    alone = [response(text_part("a")), {"candidates": [second]}, *answer(text_part("b"))]
-    assert text_of(play_events(alone)) == "ab"
+def test_a_done_mark_of_a_proxy_in_between_is_no_end():
+    decoder = GeminiDecoder()
+    assert list(decoder.feed(SSEvent(event="message", data="[DONE]"))) == []
+    with pytest.raises(BackendError, match="broke off"):
+        decoder.close()
 
 
 def test_text_is_read_alike_the_short_way_and_the_long():

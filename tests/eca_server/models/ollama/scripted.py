@@ -16,7 +16,6 @@ NANOSECONDS = {
 
 
 def message(**fields: object) -> dict:
-    """Return an object with a piece of the message."""
     return {**HEAD, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
@@ -29,7 +28,6 @@ def thinking(piece: str) -> dict:
 
 
 def call(name: str, arguments: object = None, **fields: object) -> dict:
-    """Return one call, for an object with one or more calls."""
     function = {"index": 0, "name": name, "arguments": arguments if arguments is not None else {}}
     return {"function": function, **fields}
 
@@ -39,7 +37,6 @@ def calls(*each: dict) -> dict:
 
 
 def done(reason: str | None = "stop", *, counts: dict | None = COUNTS) -> dict:
-    """Return the last object."""
     end = {**HEAD, "message": {"role": "assistant", "content": ""}, "done": True}
     if reason is not None:
         end["done_reason"] = reason
@@ -47,7 +44,6 @@ def done(reason: str | None = "stop", *, counts: dict | None = COUNTS) -> dict:
 
 
 def answer(*objects: dict, reason: str | None = "stop", counts: dict | None = COUNTS) -> list[dict]:
-    """Return all objects of an answer."""
     return [*objects, done(reason, counts=counts)]
 
 
@@ -61,17 +57,14 @@ EVERYTHING = answer(
 
 
 def wire(objects: Sequence[dict], newline: str = "\n") -> bytes:
-    """Return a stream as bytes."""
     return b"".join(f"{json.dumps(each, ensure_ascii=False)}{newline}".encode() for each in objects)
 
 
 def steps(objects: Sequence[dict]) -> list[Step]:
-    """Return a stream as the steps of a reply."""
     return [raw(wire([each])) for each in objects]
 
 
 def reply(*objects: dict, reason: str | None = "stop", counts: dict | None = COUNTS) -> Reply:
-    """Return a reply of the scripted provider."""
     return Reply(
         headers={"content-type": "application/x-ndjson"},
         steps=steps(answer(*objects, reason=reason, counts=counts)),
@@ -85,7 +78,6 @@ def shown(
     parameters: str = "",
     **fields: object,
 ) -> dict:
-    """Return the answer of `/api/show` for a model."""
     return {
         "license": "a long text",
         "modelfile": "FROM x",
@@ -103,7 +95,6 @@ def shown(
 
 
 def installed(name: str, *capabilities: str, family: str = "qwen3") -> dict:
-    """Return one model of the list from `/api/tags`."""
     listed = {
         "name": name,
         "model": name,

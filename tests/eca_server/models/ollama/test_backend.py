@@ -19,7 +19,6 @@ from eca_server.models.facts import Capabilities, ModelFacts
 from eca_server.models.history import Origin
 from eca_server.models.ollama import Ollama
 from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
-from eca_server.secret import Secret
 from tests.eca_server.models.histories import PICTURE, user
 from tests.eca_server.models.ollama.scripted import (
     installed,
@@ -91,13 +90,6 @@ async def test_a_request_has_its_path_its_window_and_no_key():
         "shift": False,
         "options": {"num_ctx": 16_384},
     }
-
-
-async def test_a_hosted_server_gets_the_key():
-    async with Provider([A]) as provider, HTTPClient() as http:
-        access = KeyAccess(url=provider.url, key=Secret("planted"))
-        await ask(backend_at("", http, access=access))
-        assert provider.requests[0].headers["authorization"] == "Bearer planted"
 
 
 async def test_abilities_are_asked_once_and_only_when_the_model_is_used():
@@ -256,15 +248,6 @@ async def test_a_model_that_has_to_be_loaded_says_so_and_may_leave_memory(mock_c
         _, later = await ask(backend)
     assert LOADING not in (*first, *soon)
     assert later[0] == LOADING
-
-
-async def test_a_stop_while_the_model_is_loaded_closes_the_connection():
-    async with talking(Reply(before_headers=[wait("never")]), ps=ASLEEP) as (provider, backend):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(ask, backend)
-            await provider.until(lambda: "never" in provider.reached)
-            nursery.cancel_scope.cancel()
-        await provider.until(lambda: provider.requests[0].closed_by_client)
 
 
 async def test_installed_models_are_listed():

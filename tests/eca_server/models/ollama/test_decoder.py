@@ -28,7 +28,6 @@ def decoder(**options) -> OllamaDecoder:
 
 
 def play(*objects, **fields) -> list:
-    """Return the events of an answer of these objects."""
     return play_objects(decoder(), answer(*objects, **fields))
 
 

@@ -52,7 +52,6 @@ def written(messages, **abilities) -> list[dict]:
 
 
 def payload(request: Request, **fields) -> dict:
-    """Return the request as parsed JSON."""
     made = write_request(
         request,
         messages=HistoryEncoder(OllamaWriter(OURS)).written(request.messages),

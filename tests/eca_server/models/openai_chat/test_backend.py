@@ -31,7 +31,6 @@ from eca_server.models.openai_chat.profiles import PROFILES
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.reading import (
     HELLO,
-    KEY,
     after,
     ask,
     check_one_answer_of_two_tries,
@@ -64,30 +63,6 @@ def test_the_path_is_added_to_the_base_and_queries_are_preserved(base, path, url
     assert join_url(base, path) == url
 
 
-async def test_a_request_carries_the_key_the_model_and_the_history():
-    options = {
-        "extra_payload": {"temperature": 1, "stream_options": None},
-        "extra_headers": {"X-Extra": "1", "Accept": "*/*"},
-        "wire_model": "wire",
-        "path": "/other/chat/completions?v=1",
-    }
-    async with talking([reply("Hi"), reply("again")], **options) as (provider, backend):
-        answer, _ = await ask(backend)
-        await ask(backend)
-        assert provider.open_connections == 1, "the connection is used again"
-    assert (answer.text, answer.finished.reason, answer.usage.input) == ("Hi", "stop", 10)
-    request = provider.requests[0]
-    assert request.target == "/v1/other/chat/completions?v=1"
-    assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert (request.headers["x-extra"], request.headers["accept"]) == ("1", "*/*")
-    assert request.body == {
-        "model": "wire",
-        "messages": [{"role": "user", "content": "Hello"}],
-        "stream": True,
-        "temperature": 1,
-    }
-
-
 async def test_ten_megabytes_in_one_event_are_one_delta_and_twenty_are_refused():
     async with talking([reply("x" * 10 * 2**20), reply("x" * 20 * 2**20)]) as (_, backend):
         assert len((await ask(backend))[0].text) == 10 * 2**20
@@ -102,12 +77,6 @@ async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
         assert elsewhere.requests == elsewhere.other_requests == []
     assert (error.kind, error.retryable) == ("configuration", False)
     assert elsewhere.url in error.message
-
-
-async def test_a_refusal_of_what_must_be_sent_is_raised():
-    async with talking([Reply(status=400, body="unknown field messages")]) as (provider, backend):
-        assert (await failure(backend)).kind == "unsupported_feature"
-        assert len(provider.requests) == 1
 
 
 async def test_what_the_model_thought_goes_back_where_it_must():
@@ -154,15 +123,15 @@ async def test_a_call_that_is_never_read_is_an_error_and_so_is_one_behind_text(f
         assert len(provider.requests) == tries
 
 
-async def test_a_hundred_turns_stopped_at_once_close_a_hundred_connections():
+async def test_turns_stopped_at_once_close_all_their_connections():
     def script(request) -> Reply:
         return reply("last") if "last" in str(request.body) else reply("x", wait("never"))
 
     async with talking(script) as (provider, backend):
         async with trio.open_nursery() as nursery:
-            for _ in range(100):
+            for _ in range(30):
                 nursery.start_soon(ask, backend)
-            await provider.until(lambda: provider.open_connections == 100)
+            await provider.until(lambda: provider.open_connections == 30)
             nursery.cancel_scope.cancel()
         await provider.until(lambda: provider.open_connections == 0)
         assert (await ask(backend, Request(messages=[user("last")])))[0].text == "last"

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_server.models.backend import Request
@@ -38,6 +38,7 @@ def write(request: Request, profile: Profile, *, wire_model: str = "m", images=T
     st.sampled_from([Profile(), *PROFILES.values(), Profile(null_content=True)]),
     st.booleans(),
 )
+@example([user(), model(tool_call()), tool(tool_result())], PROFILES["mistral"], True)
 def test_every_history_is_written_as_a_strict_server_wants_it(history, profile, images_read):
     payload = write(Request(system="s", messages=history), profile, images=images_read)
     check_messages(payload["messages"], short_ids=profile.short_call_ids)

@@ -158,7 +158,6 @@ def search(query: str, *urls: str) -> Item:
 
 
 def other(item: dict) -> Item:
-    """Return an item of any kind without deltas."""
     return lambda place: item_events(place, item, item)
 
 
@@ -224,12 +223,10 @@ def as_bytes(events: Sequence[dict]) -> bytes:
 
 
 def reply(*items: Item, **reply_fields) -> Reply:
-    """Return a whole answer as the scripted provider's reply."""
     return Reply(steps=[raw(as_bytes(answer(*items)))], **reply_fields)
 
 
 def steps(*steps: Step | Sequence[dict], **reply_fields) -> Reply:
-    """Return a reply of exactly these events and steps."""
     return Reply(
         steps=[step if isinstance(step, dict) else raw(as_bytes(step)) for step in steps],
         **reply_fields,

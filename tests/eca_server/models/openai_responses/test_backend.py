@@ -11,11 +11,9 @@ from eca_server.models.backend import BackendError, Request
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
 from eca_server.models.openai_responses import OpenAIResponses
-from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.openai_responses.scripted import (
-    answer,
     call,
     message,
     reasoning,
@@ -27,9 +25,6 @@ from tests.eca_server.models.reading import (
     KEY,
     after,
     ask,
-    notes,
-    play_objects,
-    read,
     talking,
 )
 
@@ -56,29 +51,6 @@ async def test_a_second_request_has_the_first_answer_with_the_ids_of_its_calls()
     thought, called, output = request.body["input"][1:]
     assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "gAAA")
     assert called["call_id"] == output["call_id"] == "call_theirs"
-
-
-THOUGHT = read(play_objects(ResponsesDecoder(), answer(reasoning("why"), message("a"))))
-WITH_REASONING = Request(messages=[user(), THOUGHT.message(ORIGIN), user()])
-
-
-@pytest.mark.parametrize(
-    ("status", "words", "code"),
-    [
-        (400, "The encrypted content could not be verified.", "invalid_encrypted_content"),
-        (404, "Item with id 'rs_0' not found. Items are not persisted.", None),
-        (400, "Item 'rs_0' was provided without its required following item.", None),
-        (400, "Item 'msg_1' was provided without its required 'reasoning' item: 'rs_0'.", None),
-    ],
-)
-async def test_reasoning_that_is_not_taken_back_is_left_out_once_and_for_all(status, words, code):
-    async with talking([refused(status, words, code=code), HI, HI]) as (server, backend):
-        result, events = await ask(backend, WITH_REASONING)
-        await ask(backend, WITH_REASONING)
-    assert result.text == "Hi"
-    assert len(notes(events)) == 1
-    kinds = [[item.get("type") for item in each.body["input"]] for each in server.requests]
-    assert kinds == [[None, "reasoning", "message", None], *[[None, "message", None]] * 2]
 
 
 NO_EFFORT = "Unsupported parameter: 'reasoning.effort' is not supported with this model."

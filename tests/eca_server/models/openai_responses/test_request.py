@@ -85,7 +85,6 @@ def write(
     capabilities: Capabilities | None = None,
     refused: frozenset[str] = frozenset(),
 ) -> dict:
-    """Return the request as the server parses it."""
     known = capabilities or Capabilities()
     payload = write_request(
         request,
@@ -211,9 +210,6 @@ def test_reasoning_without_its_secret_or_refused_does_not_go_back(encrypted, ref
         reasoning("x", encrypted=encrypted), message("a"), follow=[user()], refused=refused
     )
     assert [item.get("type") for item in items] == ["message", None]
-
-
-THOUGHT = ReasoningPart(opaque={"type": "reasoning", "id": "r", "encrypted_content": "s"})
 
 
 def test_an_answer_of_another_model_is_sent_as_plain_text():

@@ -40,22 +40,18 @@ class Kept:
     problems: list[str]
 
     def set_limits(self, **limits: float) -> None:
-        """Change limits of the open store."""
         worker = self.store._worker
         worker.limits = attrs.evolve(worker.limits, **limits)
 
     async def chat(self, chat_id: str) -> StoredChat:
-        """Return a chat that is there."""
         chat = await self.store.load(chat_id)
         assert chat is not None
         return chat
 
     async def texts(self, chat_id: str) -> list[str]:
-        """The texts of a chat that is kept."""
         return texts_of(await self.store.load(chat_id))
 
     async def before_images(self, chat_id: str) -> Sequence[BeforeImage]:
-        """Return the before-images of a chat, in the order of the changes."""
         return await before_images(self.store, chat_id)
 
 
@@ -71,8 +67,6 @@ async def opened(path: Path, **limits: float) -> AsyncIterator[Kept]:
 
 
 async def before_images(store: Store, chat_id: str) -> Sequence[BeforeImage]:
-    """Return the before-images of a chat, in the order of the changes."""
-
     def read(file: ChatFile) -> list[BeforeImage]:
         return [
             BeforeImage(
@@ -118,7 +112,6 @@ def opened_file(path: Path) -> Iterator[ChatFile]:
 
 
 def append(file: ChatFile, chat: str, *messages: StoredMessage, title: str | None = None) -> None:
-    """Add messages to a chat of a file."""
     row = ChatRow(chat, WORKSPACE, title, 1.0, 2.0)
     turn = f"{uuid4()}"
     assert file.write(chat, lambda file: queries.append(file, row, messages, turn=turn, usage=None))
@@ -157,12 +150,10 @@ def turn(name: str, *, filler: str = "") -> tuple[StoredMessage, ...]:
 
 
 def image(content_id: str, path: str, *, existed: bool = True, **more: Any) -> BeforeImage:
-    """Return the before-image of a file."""
     return BeforeImage(content_id=content_id, path=path, existed=existed, **more)
 
 
 def texts_of(chat: StoredChat | None) -> list[str]:
-    """All texts of a chat's messages."""
     return [
         part.text
         for each in (chat.messages if chat is not None else ())

@@ -102,7 +102,6 @@ def killed_server(path: Path) -> None:
 
 
 def flip(path: Path, offset: int) -> bytes:
-    """Flip a byte of the log; all its bytes then."""
     place = Path(f"{path}-wal")
     content = bytearray(place.read_bytes())
     content[offset] ^= 1
@@ -111,7 +110,6 @@ def flip(path: Path, offset: int) -> bytes:
 
 
 def offset_of(path: Path, text: str) -> int:
-    """Where a text lies in the log."""
     return Path(f"{path}-wal").read_bytes().index(text.encode()) + 1
 
 

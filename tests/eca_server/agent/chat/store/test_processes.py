@@ -136,7 +136,7 @@ def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path):
     assert all("The messages of both servers" in text for texts in told for text in texts)
 
 
-@pytest.mark.parametrize("files", [10, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("files", [40, pytest.param(100, marks=pytest.mark.long)])
 def test_a_new_file_may_be_opened_by_several_at_once(tmp_path, files):
     together = threading.Barrier(4)
     faults: list[str] = []

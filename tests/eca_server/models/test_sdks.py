@@ -1,0 +1,344 @@
+"""The providers' own types as oracles, for the answers of our tests and for our requests."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from eca_server.models.anthropic.decoder import MessagesDecoder
+from eca_server.models.anthropic.models import read_model
+from eca_server.models.anthropic.thinking import thinking_support
+from eca_server.models.backend import Request, Tool
+from eca_server.models.events import (
+    Finished,
+    ReasoningFinished,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
+from eca_server.models.facts import Capabilities
+from eca_server.models.google.decoder import GeminiDecoder
+from eca_server.models.google.schema import openapi_schema
+from eca_server.models.ollama.decoder import OllamaDecoder
+from eca_server.models.ollama.models import read_details, read_installed
+from eca_server.models.openai_responses.decoder import ResponsesDecoder
+from tests.eca_server.models.anthropic import scripted as anthropic
+from tests.eca_server.models.anthropic import test_request as anthropic_requests
+from tests.eca_server.models.google import scripted as google
+from tests.eca_server.models.google import test_request as google_requests
+from tests.eca_server.models.google.test_schema import schemas
+from tests.eca_server.models.histories import file, histories, user
+from tests.eca_server.models.ollama import scripted as ollama
+from tests.eca_server.models.ollama import test_request as ollama_requests
+from tests.eca_server.models.openai_responses import scripted as responses
+from tests.eca_server.models.openai_responses import test_request as responses_requests
+from tests.eca_server.models.reading import (
+    TOOL,
+    only,
+    play_objects,
+    read,
+    text_of,
+    thoughts_of,
+)
+from tests.eca_server.models.test_streams import anthropic_blocks, ollama_objects
+from tests.lazy import LazyModule
+
+slow_import = pytest.mark.long  # the package takes a second; our own checkers run always
+
+pydantic = LazyModule("pydantic")
+anthropic_types = LazyModule("anthropic.types")
+anthropic_params = LazyModule("anthropic.types.message_create_params")
+anthropic_streaming = LazyModule("anthropic.lib.streaming._messages")
+google_types = LazyModule("google.genai.types")
+ollama_types = LazyModule("ollama._types")
+openai_types = LazyModule("openai.types.responses")
+openai_params = LazyModule("openai.types.responses.response_create_params")
+
+
+@functools.cache
+def adapter(module: LazyModule, name: str) -> Any:
+    return pydantic.TypeAdapter(getattr(module, name))
+
+
+def is_taken(payload: Any, module: LazyModule, name: str) -> bool:
+    return walked(adapter(module, name).validate_python(payload)) == payload
+
+
+def walked(value: Any) -> Any:
+    """Return all of a value: an SDK checks members of an `Iterable` only when they are read.
+
+    Blocks of an answer, which a request may contain, too, are read as objects.
+    """
+    if hasattr(value, "model_dump"):
+        return value.model_dump(exclude_unset=True)
+    if isinstance(value, dict):
+        return {name: walked(member) for name, member in value.items()}
+    if isinstance(value, list | tuple) or hasattr(value, "__next__"):
+        return [walked(member) for member in value]
+    return value
+
+
+def check(kind: type, value: Any) -> Any:
+    return kind.model_validate_json(json.dumps(value))
+
+
+WRONG_ITEM = {"type": "function_call", "name": "f"}
+WRONG_CALL = {"function": {"name": "f", "arguments": "{}"}}
+
+
+def test_the_oracles_refuse_what_is_wrong():
+    payload = {"model": "m", "stream": True, "input": [WRONG_ITEM]}
+    with pytest.raises(pydantic.ValidationError):
+        is_taken(payload, openai_params, "ResponseCreateParamsStreaming")
+    with pytest.raises(pydantic.ValidationError):
+        ollama_types.Message.model_validate({"role": "assistant", "tool_calls": [WRONG_CALL]})
+
+
+@slow_import
+def test_anthropic_refuses_a_call_without_an_id():
+    block = {"type": "tool_use", "name": "f", "input": {}}
+    messages = [{"role": "assistant", "content": [block]}]
+    payload = {"model": "m", "max_tokens": 1, "stream": True, "messages": messages}
+    with pytest.raises(pydantic.ValidationError):
+        is_taken(payload, anthropic_params, "MessageCreateParamsStreaming")
+
+
+def read_by_anthropic(stream: list[dict]) -> Any:
+    snapshot = None
+    buffers: dict[int, bytes] = {}
+    for event in stream:
+        if event["type"] != "ping":
+            checked = adapter(anthropic_types, "RawMessageStreamEvent").validate_python(event)
+            snapshot = anthropic_streaming.accumulate_event(
+                event=checked, current_snapshot=snapshot, json_bufs=buffers
+            )
+    return snapshot
+
+
+def check_that_anthropic_reads_the_same(stream: list[dict]) -> None:
+    theirs = read_by_anthropic(stream)
+    ours = play_objects(MessagesDecoder(may_be_empty=True), stream)
+
+    def blocks(kind: str) -> list[Any]:
+        return [block for block in theirs.content if block.type == kind]
+
+    assert text_of(ours) == "".join(block.text for block in blocks("text"))
+    assert thoughts_of(ours) == "".join(block.thinking for block in blocks("thinking"))
+    thoughts = [e for e in only(ReasoningFinished, ours) if not e.redacted]
+    signatures = [block.signature for block in blocks("thinking")]
+    assert [e.opaque["signature"] for e in thoughts] == signatures
+    names = {e.key: (e.name, e.provider_id) for e in only(ToolCallStarted, ours)}
+    assert [(*names[e.key], e.arguments) for e in only(ToolCallFinished, ours)] == [
+        (block.name, block.id, block.input) for block in blocks("tool_use")
+    ]
+    assert only(Usage, ours)[-1] == Usage(
+        input=theirs.usage.input_tokens,
+        cache_read=theirs.usage.cache_read_input_tokens,
+        cache_write=theirs.usage.cache_creation_input_tokens,
+        output=theirs.usage.output_tokens,
+    )
+    assert ours[-1] == Finished(reason=ours[-1].reason, raw_reason=theirs.stop_reason)
+
+
+@slow_import
+@pytest.mark.parametrize("stop", ["tool_use", "refusal", "max_tokens", "pause_turn"])
+def test_anthropic_reads_scripted_answers_as_we_do(stop):
+    details = {"type": "refusal", "category": "bio", "explanation": "No."}
+    more = {"stop_details": details} if stop == "refusal" else {}
+    blocks = anthropic.ITEMS if stop == "tool_use" else anthropic.ITEMS[:-2]
+    check_that_anthropic_reads_the_same(anthropic.answer(*blocks, stop=stop, **more))
+
+
+@slow_import
+@given(anthropic_blocks)
+def test_anthropic_reads_every_well_formed_answer_as_we_do(blocks):
+    stream = anthropic.answer(*blocks)
+    assume(all(is_readable(stream, index) for index in range(len(blocks))))
+    check_that_anthropic_reads_the_same(stream)
+
+
+def is_readable(stream: list[dict], index: int) -> bool:
+    """Return whether a call's input is empty or an object; the SDK raises for others."""
+    own = [event for event in stream if event.get("index") == index]
+    if own[0]["content_block"]["type"] != "tool_use":
+        return True
+    raw = "".join(event["delta"]["partial_json"] for event in own[1:-1])
+    return raw in ("", "{}", '{"n":1}')
+
+
+@slow_import
+@given(
+    anthropic_requests.histories,
+    st.booleans(),
+    st.sampled_from(["claude-opus-4-7", "claude-haiku-4-5", "claude-opus-5-5"]),
+    st.sampled_from([None, "none", "low", "xhigh"]),
+    st.sampled_from(["auto", "none", "required"]),
+)
+def test_anthropic_takes_every_request_that_we_write(history, search_too, name, effort, choice):
+    request = Request(
+        system="s", messages=history, tools=[TOOL], tool_choice=choice, reasoning_effort=effort
+    )
+    known = thinking_support(name, Capabilities())
+    payload = anthropic_requests.write(request, known=known, web_search=search_too)
+    assert is_taken(payload, anthropic_params, "MessageCreateParamsStreaming")
+
+
+@slow_import
+def test_a_listed_model_is_one_of_anthropic_s():
+    theirs = anthropic_types.ModelInfo.model_validate(anthropic.LISTED)
+    facts = read_model(anthropic.LISTED).facts
+    assert (facts.context, facts.output) == (theirs.max_input_tokens, theirs.max_tokens)
+    assert facts.images == theirs.capabilities.image_input.supported
+    assert ("adaptive" in facts.thinking) == theirs.capabilities.thinking.types.adaptive.supported
+    assert ("max" in facts.efforts) == theirs.capabilities.effort.max.supported
+
+
+def test_openai_reads_scripted_answers_as_we_do():
+    said = responses.message("He", "llo", phase="commentary")
+    two = responses.answer(said, responses.message(" there"))
+    refused = responses.answer(responses.refusal("no"))
+    for stream in (responses.EVERYTHING, two, responses.cut(said), refused):
+        event_type = adapter(openai_types, "ResponseStreamEvent")
+        *_, last = [event_type.validate_python(event) for event in stream]
+        messages = [item for item in last.response.output if item.type == "message"]
+        content = [getattr(part, "text", "") for each in messages for part in each.content]
+        assert text_of(play_objects(ResponsesDecoder(), stream)) == "\n\n".join(content)
+
+
+@given(responses_requests.histories, st.booleans())
+@example([user("See", file("a.pdf", "application/pdf", b"%PDF"))], True)
+def test_openai_takes_every_request_that_we_write(history, search_too):
+    request = Request(
+        system="s",
+        messages=history,
+        tools=[TOOL],
+        tool_choice="auto" if search_too else "required",
+        max_output_tokens=100,
+        reasoning_effort="high",
+        cache_key="chat",
+    )
+    can = Capabilities(web_search=search_too)
+    payload = responses_requests.write(request, capabilities=can)
+    payload["input"] = [item for item in payload["input"] if item.get("type") != "program"]
+    for item in payload["input"]:
+        if item.get("type") == "web_search_call":
+            item |= {"status": "completed", "action": {"type": "search", "query": "q"}}
+    assert is_taken(payload, openai_params, "ResponseCreateParamsStreaming")
+
+
+def test_google_reads_a_scripted_answer_as_we_do():
+    sources = google.grounding("http://a", text="x")
+    events = google.answer(*google_requests.PARTS, groundingMetadata=sources)
+    replies = [check(google_types.GenerateContentResponse, each) for each in events]
+    parts = [part for each in replies for part in each.candidates[0].content.parts]
+    theirs, ours = replies[-1], read(play_objects(GeminiDecoder(), events))
+    theirs.candidates[0].content.parts = parts
+    assert ours.text == theirs.text
+    assert [each.arguments for each in ours.calls] == [each.args for each in theirs.function_calls]
+    counts = theirs.usage_metadata
+    assert ours.usage.output == counts.candidates_token_count + counts.thoughts_token_count
+    assert ours.usage.input + ours.usage.cache_read == counts.prompt_token_count
+    assert ours.usage.cache_read == counts.cached_content_token_count
+    assert theirs.candidates[0].grounding_metadata.grounding_chunks[0].web.uri == "http://a"
+
+
+def test_every_reason_that_google_knows_ends_an_answer():
+    for reason in [each.value for each in google_types.FinishReason][1:]:
+        answer = google.answer(google.call("f", {}), finish=reason)
+        assert isinstance(play_objects(GeminiDecoder(), answer)[-1], Finished), reason
+
+
+@given(google_requests.histories)
+def test_every_history_is_content_of_google_s_types(history):
+    for content in google_requests.written(history):
+        check(google_types.Content, content)
+
+
+@pytest.mark.parametrize("name", ["gemini-3.1-pro", "gemini-2.5-flash"])
+@pytest.mark.parametrize("without", [(), ("JSON Schema",)])
+def test_a_request_is_made_of_google_s_types(name, without):
+    payload = google_requests.request_fields(
+        name,
+        search=True,
+        without=without,
+        system="Be.",
+        tools=[google_requests.TOOL, Tool(name="g", description="", parameters={})],
+        tool_choice="required",
+        max_output_tokens=9,
+        reasoning_effort="high",
+    )
+    check(google_types.Content, payload.pop("systemInstruction"))
+    check(google_types.ToolConfig, payload.pop("toolConfig"))
+    check(google_types.GenerationConfig, payload.pop("generationConfig"))
+    for member, kind in (("tools", google_types.Tool), ("contents", google_types.Content)):
+        for each in payload.pop(member):
+            check(kind, each)
+    assert not payload
+
+
+@given(schemas)
+def test_every_converted_schema_is_one_of_google_s_types(schema):
+    google_types.Schema.model_validate(openapi_schema(schema))
+
+
+def read_back(message: dict) -> dict:
+    """Return a message with its images in the SDK's form before encoding."""
+    pictures = message.get("images")
+    return {**message, "images": [{"value": each} for each in pictures]} if pictures else message
+
+
+@given(histories, st.sampled_from([None, True, "high"]), st.booleans())
+def test_ollama_takes_every_request_that_we_write(history, think, tools):
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    offered = [Tool(name="f", description="d", parameters=parameters)] if tools else []
+    request = Request(messages=history, tools=offered)
+    sent = ollama_requests.payload(request, think=think, options={"temperature": 0.5})
+    taken = ollama_types.ChatRequest.model_validate(sent)
+    assert taken.options["num_ctx"] == 16_384
+    messages = [ollama_types.Message.model_validate(read_back(each)) for each in taken.messages]
+    for message, ours in zip(messages, sent["messages"], strict=True):
+        assert (message.role, message.content) == (ours["role"], ours["content"])
+        assert message.tool_name == ours.get("tool_name")
+        assert [each.model_dump() for each in message.images or ()] == ours.get("images", [])
+        assert [each.function.arguments for each in message.tool_calls or ()] == [
+            each["function"]["arguments"] for each in ours.get("tool_calls", ())
+        ]
+
+
+@given(
+    ollama_objects.filter(lambda made: "<" not in str(made)),
+    st.sampled_from([None, {"eval_count": 3}, {"eval_count": 3, "prompt_eval_count": 4}]),
+)
+def test_ollama_reads_every_answer_as_we_do(made, counts):
+    stream = ollama.answer(*made, counts=counts)
+    theirs = [ollama_types.ChatResponse.model_validate(each) for each in stream]
+    ours = play_objects(OllamaDecoder(may_be_empty=True), stream)
+    assert text_of(ours) == "".join(each.message.content or "" for each in theirs)
+    assert thoughts_of(ours) == "".join(each.message.thinking or "" for each in theirs)
+    assert [e.arguments for e in only(ToolCallFinished, ours)] == [
+        each.function.arguments for part in theirs for each in part.message.tool_calls or ()
+    ]
+    last = theirs[-1]
+    counted = Usage(input=last.prompt_eval_count, output=last.eval_count)
+    assert [*only(Usage, ours), Usage()][0] == counted
+    assert isinstance(ours[-1], Finished)
+    assert ours[-1].raw_reason == last.done_reason
+    assert last.done
+
+
+def test_a_listed_and_a_shown_model_are_read_as_ollama_reads_them():
+    models = [ollama.installed("qwen3:8b", "completion"), ollama.installed("old:latest")]
+    theirs = ollama_types.ListResponse.model_validate({"models": models})
+    names = [each.model for each in theirs.models]
+    assert [each.name for each in read_installed({"models": models})] == names
+    details = ollama.shown("completion", "tools", context=40_960)
+    theirs = ollama_types.ShowResponse.model_validate(details)
+    ours = read_details(details)
+    assert ours.tools == ("tools" in theirs.capabilities)
+    assert ours.images == ("vision" in theirs.capabilities)
+    assert ours.most == theirs.modelinfo["qwen3.context_length"]
