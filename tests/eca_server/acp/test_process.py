@@ -84,9 +84,7 @@ async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str
             assert await process.wait() == 0
 
 
-async def test_a_server_that_dies_in_a_prompt_fails_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_dies_in_a_prompt_fails_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ECA_CONFIG", json.dumps({"defaultModel": "simulator/script"}))
     pid_file = tmp_path / "pid"

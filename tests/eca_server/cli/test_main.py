@@ -22,7 +22,6 @@ import trio
 from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
-from eca_server.agent.sandbox.detect import capability
 from eca_server.cli import terminal
 from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, run
 from tests.eca_server import fork_server
@@ -131,38 +130,6 @@ def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
     assert said.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
 
 
-PRINTING = [
-    *(["--version"], ["--help"], ["serve", "--help"], ["chat", "--help"], ["tap", "--help"]),
-    *(["inspect", "--help"], ["conformance", "--help"], ["ecp", "--help"], ["schema"]),
-]
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
-@pytest.mark.parametrize("stdout", ["/dev/full", "a reader that has left"])
-def test_what_cannot_be_printed_leaves_no_traceback(
-    arguments: list[str], stdout: str, tmp_path: Path
-) -> None:
-    if stdout == "/dev/full":
-        out = os.open(stdout, os.O_WRONLY)
-    else:
-        reader, out = os.pipe()
-        os.close(reader)
-    done = subprocess.run(
-        [*ECA, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(tmp_path),
-        timeout=30,
-        check=False,
-    )
-    os.close(out)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == (stdout == "/dev/full"), done.stderr
-
-
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "arguments",
@@ -185,19 +152,6 @@ def test_without_a_command_a_terminal_shows_what_to_do(
     shown = capsys.readouterr().err
     for command in ("eca-server chat", "eca-server doctor", "eca-server config init", "--help"):
         assert command in shown
-
-
-def test_serve_takes_all_its_options(start_server: Start, tmp_path: Path) -> None:
-    (tmp_path / "mine.json").write_text('{"welcomeMessage": "from my file"}')
-    (tmp_path / ".config" / "eca").mkdir(parents=True)
-    (tmp_path / ".config" / "eca" / "config.json").write_text('{"welcomeMessage": "not from here"}')
-    options = ["--log-level", "info", "--protocol-revision", "2025-10", "--config-file"]
-    server = start_server(command=(*ECA, "serve", *options, str(tmp_path / "mine.json")))
-    assert server.initialize()["chatWelcomeMessage"] == "from my file"
-    server.close_input()
-    assert server.exit_code() == 0
-    assert "INFO eca_server" in server.errors
-    assert "DEBUG" not in server.errors
 
 
 def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
@@ -311,14 +265,6 @@ def test_the_output_of_an_approved_command_is_shown_as_lines(tmp_path: Path) -> 
     assert "\n  109\n  110\n  out\n" in done.stderr
     assert "\n  129\n  130\n" in done.stderr
     assert "\x1b" not in done.stderr
-
-
-@pytest.mark.parametrize("mode", ["off", "auto"])
-def test_doctor_says_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
-    done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
-    (line,) = (each for each in done.stdout.splitlines() if each.startswith("Command sandbox"))
-    state = "" if mode == "off" else f"; {capability().state}; no network"
-    assert line == f"Command sandbox (toolCall.sandbox): {mode}{state}"
 
 
 def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:

@@ -86,9 +86,7 @@ def test_times_are_relative_or_of_a_calendar() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a copy instead of a link")
-def test_a_link_is_made_on_request_and_replaces_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_link_is_made_on_request_and_replaces_nothing(tmp_path, capsys):
     program, link = tmp_path / "eca-server", tmp_path / "eca"
     start = f"#!/bin/sh\nexec {sys.executable} -P -c \"import sys; sys.argv[0] = '$0'\n"
     program.write_text(f'{start}from eca_server.__main__ import main; main()" "$@"\n')

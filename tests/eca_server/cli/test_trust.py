@@ -149,9 +149,7 @@ def test_it_forgets_a_folder(cli: Run, home: Path) -> None:
         ("doctor --trust-workspace", "--trust-workspace"),
     ],
 )
-def test_wrong_usage_and_a_decision_that_cannot_be_stored_fail(
-    cli: Run, home: Path, arguments: str, words: str
-) -> None:
+def test_wrong_usage_and_a_decision_that_cannot_be_stored_fail(cli, home, arguments, words):
     done = cli(*arguments.split())
     assert (done.returncode, words in done.stderr) == (2, True)
     (home / ".local").write_text("no directory")

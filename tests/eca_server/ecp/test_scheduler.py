@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import ProcessPoolExecutor as Processes
 from pathlib import Path
 from typing import Any
@@ -51,34 +51,6 @@ class Inline(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._threads.shutdown(wait, cancel_futures=cancel_futures)
-
-
-class Breaking(Executor):
-    """A pool that breaks with all its work when the scenario with index 1 starts."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(2)
-        self._running: list[Future[Any]] = []
-        self._broken = False
-
-    def submit(self, run: Callable[..., Any], /, *arguments: Any, **_: Any) -> Future[Any]:
-        if self._broken:
-            raise BrokenExecutor("it is broken")
-        future: Future[Any] = Future()
-        self._running.append(future)
-        if arguments[0].planned[0].index == 1:
-            self._broken = True
-            for each in self._running:
-                if not each.done():
-                    each.set_exception(BrokenExecutor("it broke"))
-        else:
-            self._threads.submit(self._finish, future, run, arguments)
-        return future
-
-    def _finish(self, future: Future[Any], run: Callable[..., Any], arguments: Any) -> None:
-        reports = run(*arguments)
-        if not future.done():
-            future.set_result(reports)
 
 
 def four() -> list[Scenario]:
@@ -144,13 +116,6 @@ async def test_scenarios_lost_twice_run_alone():
     assert [report.passed for report in done.reports] == [index != 5 for index in range(8)]
     why = done.reports[5].checks[0].reasoning
     assert why == "the worker that ran it was lost 3 times: RuntimeError: the machine is gone"
-
-
-async def test_a_scenario_lost_with_others_passes_alone():
-    whole = batch(obedient(), *[scenario(name, "count") for name in ("innocent", "guilty")])
-    done = await run_all(whole, make_executor=Breaking, workers=2)
-    verdicts = {report.name: report.passed for report in done.reports}
-    assert verdicts == {"innocent": True, "guilty": False}
 
 
 async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure():

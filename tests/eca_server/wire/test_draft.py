@@ -133,30 +133,6 @@ def test_each_turn_is_deltas_and_a_closing_text_with_its_tokens(draft: Draft) ->
     assert draft.run()[-1]["metadata"]["tokensUsed"] == 11
 
 
-@pytest.mark.requirement("W-51a", "W-51b", "W-51c")
-def test_the_draft_s_models_and_contexts_reach_the_model(draft: Draft) -> None:
-    for model, asked in {
-        "gpt-4": "gpt-4",
-        "auto": "m",
-        "claude-2": "m",
-        "p/gpt-4": "gpt-4",
-    }.items():
-        draft.run(model=model)
-        assert draft.requests[-1].body["model"] == asked
-    lines = {"selection": {"startLine": 2, "endLine": 3}, "cursor": {"line": 3, "character": 1}}
-    file = {"type": "file", "path": str(draft.folder / "old.txt"), **lines}
-    code = {"type": "code", "content": "SELECT 42", "language": "sql", "description": "a query"}
-    turn = draft.run(context=[file, code, {"type": "terminal", "lines": []}])
-    sent = json.dumps(draft.requests[-1].body["messages"][-1]["content"])
-    for part in ("b\\n", "3:1", "SELECT 42", "a query (sql)"):
-        assert part in sent
-    assert "'terminal'" in text_of(turn)
-    params = {"message": "x", "context": [{"type": "code"}]}
-    refused = draft.answer(draft.ask("chat/prompt", params))
-    assert refused["error"]["code"] == -32602
-    assert "context[0].content" in refused["error"]["message"]
-
-
 @pytest.mark.requirement("W-52", "W-50b")
 def test_a_change_waits_for_october_s_approval(draft: Draft) -> None:
     the_one = {"id": "the one"}  # the draft has no id of the call
