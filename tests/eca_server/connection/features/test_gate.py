@@ -17,6 +17,7 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import lifecycle
 from tests.eca_protocol.wire import notification, request
 from tests.eca_server.agent.chat.editor import editor, provider_config
+from tests.eca_server.connection.features.session import announced, until_shown
 
 
 @pytest.fixture
@@ -68,12 +69,10 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(tmp_path, d
         await ours.start(
             workspaceFolders=folder(tmp_path), initializationOptions={"workspaceTrusted": True}
         )
-        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "the disk does not answer" in shown["params"]["message"]
+        await until_shown(ours, "the disk does not answer")
         assert "review" not in ours.connection.config.behaviors
         disk.set()
-        update = await ours.until(lambda each: each.get("method") == "config/updated")
-        assert "review" in update["params"]["chat"]["agents"]
+        assert "review" in (await announced(ours))["agents"]
 
 
 async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(tmp_path, disk):

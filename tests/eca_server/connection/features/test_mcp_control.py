@@ -25,6 +25,7 @@ from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, text
 from tests.eca_server.agent.mcp.fake import Place
+from tests.eca_server.connection.features.session import refused, status, until_shown
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
 SECRET = "planted-0123456789-secret"
@@ -81,34 +82,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def server(**more: Any) -> dict[str, Any]:
     return {"command": "nothing", "args": ["x"], **more}
-
-
-async def status(ours: Editor, name: str, wanted: str) -> dict[str, Any]:
-    """Read until the server has a status, and return the announcement."""
-    message = await ours.until(
-        lambda each: (
-            each.get("method") == "tool/serverUpdated"
-            and (each["params"]["name"], each["params"]["status"]) == (name, wanted)
-        )
-    )
-    return dict(message["params"])
-
-
-async def until_shown(ours: Editor, words: str = "") -> str:
-    """Read until a message with these words is shown, and return it."""
-    shown = await ours.until(
-        lambda each: each.get("method") == "$/showMessage" and words in each["params"]["message"]
-    )
-    return str(shown["params"]["message"])
-
-
-async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
-    asked = ours.request(method, params)
-    await ours.send(asked)
-    answer = await ours.until(lambda each: each.get("id") == asked["id"])
-    assert type(answer["error"]["code"]) is int
-    found: dict[str, Any] = answer["error"]
-    return found
 
 
 async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(home):
