@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import unicodedata
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyte
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -181,9 +179,7 @@ HEAD = {"manifest_version": "v1", "name": EVIL, "target": "true"}
 MANIFEST: dict[str, Any] = {**HEAD, "scenarios": [SCENARIO]}
 
 
-def test_a_manifest_an_agent_and_a_transcript_do_nothing_to_a_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_an_agent_and_a_transcript_do_nothing_to_a_terminal(tmp_path, capsys):
     file = tmp_path / "m.yaml"
     for content in (MANIFEST, {**MANIFEST, EVIL: 1}, {**MANIFEST, "manifest_version": EVIL}):
         file.write_text(json.dumps(content))

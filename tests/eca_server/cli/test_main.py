@@ -99,9 +99,7 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
         *((f"tap --inspect --port {odd}", odd) for odd in ("70000", "-1", "x", "9" * 20)),
     ],
 )
-def test_what_is_unknown_is_refused_on_stderr(
-    arguments: str, near: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
     try:
         code = run(arguments.split())
     except SystemExit as left:
@@ -142,9 +140,7 @@ def test_without_a_command_it_serves(start_server: Start, arguments: list[str]) 
     assert server.exit_code() == 0
 
 
-def test_without_a_command_a_terminal_shows_what_to_do(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_command_a_terminal_shows_what_to_do(capsys, monkeypatch):
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
@@ -189,9 +185,7 @@ CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}
         ('{"defaultModel": "no/such"}', "configuration: defaultModel: 'no/such' cannot be used"),
     ],
 )
-def test_a_configuration_that_cannot_work_fails_doctor_and_chat(
-    tmp_path: Path, config: str, error: str
-) -> None:
+def test_a_configuration_that_cannot_work_fails_doctor_and_chat(tmp_path, config, error):
     done = eca(tmp_path, "doctor", "--json", ECA_CONFIG=config)
     values = json.loads(done.stdout)
     assert (done.returncode, values["works"], error in values["errors"][0]) == (1, False, True)
@@ -227,9 +221,7 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
     assert all(text in done.stdout for text in (*expected[:4], expected[4].partition(": ")[2]))
 
 
-def test_a_starter_configuration_is_written_once_and_is_valid(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert run(["config", "init"]) == 0
     file = Path(capsys.readouterr().out.splitlines()[0])
@@ -280,9 +272,7 @@ def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
     assert "- bad: the provider cannot be reached" in ill.stdout
 
 
-def test_a_wait_is_explained_and_the_debug_log_shows_requests_and_nothing_secret(
-    tmp_path: Path,
-) -> None:
+def test_a_wait_is_explained_and_the_debug_log_shows_requests_and_nothing_secret(tmp_path):
     busy = Reply(status=503, body={"error": {"message": "busy"}})
     with provider_in_thread([busy, reply("Hi"), busy, reply("Hi")]) as provider:
         settings = {"url": f"{provider.url}?sig=planted-query", "key": "planted-key-1"}
@@ -319,9 +309,7 @@ def test_chat_says_beside_the_answer_where_a_picture_is(tmp_path: Path) -> None:
     ],
     ids=["unknown-model", "provider-fault", "no-end"],
 )
-def test_a_chat_that_fails_exits_1_with_the_reason(
-    tmp_path: Path, arguments: list[str], reason: str
-) -> None:
+def test_a_chat_that_fails_exits_1_with_the_reason(tmp_path, arguments, reason):
     done = eca(tmp_path, "chat", *arguments)
     assert done.returncode == 1
     assert reason in done.stderr
@@ -518,9 +506,7 @@ def test_a_continued_chat_that_has_a_model_needs_no_hint_about_one(tmp_path: Pat
     opened.close()
 
 
-def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
-    tty: Terminal, tmp_path: Path
-) -> None:
+def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(tty, tmp_path):
     (tmp_path / "sub").mkdir()
     command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRun `ls`? [y/N] "
     arguments = json.dumps({"command": command, "working_directory": "sub"})
@@ -546,9 +532,7 @@ def test_an_answer_of_control_characters_is_shown_as_escapes(tmp_path: Path) -> 
     assert not set("\x1b\x07\r\u202e") & set(done.stdout + done.stderr)
 
 
-def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(
-    tmp_path: Path,
-) -> None:
+def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(tmp_path):
     (tmp_path / ".eca").mkdir()
     config = {"provid\u001b[2Jers": 1, "defaultModel": 7, "mcpServers": {"a\u202eb": 5}}
     (tmp_path / ".eca" / "config.json").write_text(json.dumps(config, ensure_ascii=False))
@@ -577,9 +561,7 @@ def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path:
         ('call shell_command {"command": "pwd"}', "denied by the agent or the configuration]"),
     ],
 )
-def test_a_call_that_does_nothing_is_reported_with_the_reason(
-    tmp_path: Path, call: str, note: str
-) -> None:
+def test_a_call_that_does_nothing_is_reported_with_the_reason(tmp_path, call, note):
     denied = {"toolCall": {"approval": {"deny": {"eca_shell_command": {}}}}}
     script = f"say Let me see\n{call}\nsay went on"
     config = json.dumps(denied)
@@ -601,9 +583,7 @@ def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixt
     ("main", "run"),
     [("eca_server.__main__", "eca_server.cli.main"), ("eca_server.ecp.cli", "eca_server.ecp.cli")],
 )
-def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(
-    main: str, run: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(main, run, monkeypatch):
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 

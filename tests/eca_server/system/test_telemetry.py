@@ -43,30 +43,35 @@ class Collector:
 
     def spans(self) -> dict[str, dict[str, Any]]:
         """Return the attributes of each span by its name, with its ids."""
-        result = {}
-        for path, body in self.bodies:
-            if path == "/v1/traces":
-                for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    for scope in resource.scope_spans:
-                        for span in scope.spans:
-                            sent = _attributes(span.attributes)
-                            ids = {"id": span.span_id, "parent": span.parent_span_id}
-                            result[span.name] = {**sent, **ids, "status": span.status.code}
-        return result
+        requests = map(ExportTraceServiceRequest.FromString, self._bodies_of("/v1/traces"))
+        resources = (each for request in requests for each in request.resource_spans)
+        spans = (span for each in resources for scope in each.scope_spans for span in scope.spans)
+        return {
+            span.name: {
+                **_attributes(span.attributes),
+                "id": span.span_id,
+                "parent": span.parent_span_id,
+                "status": span.status.code,
+            }
+            for span in spans
+        }
 
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """Return the attributes of each point of each metric, with its sum."""
-        result: dict[str, list[dict[str, Any]]] = {}
-        for path, body in self.bodies:
-            if path == "/v1/metrics":
-                for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                    for scope in resource.scope_metrics:
-                        for metric in scope.metrics:
-                            result[metric.name] = [
-                                {**_attributes(point.attributes), "sum": point.sum}
-                                for point in metric.histogram.data_points
-                            ]
-        return result
+        requests = map(ExportMetricsServiceRequest.FromString, self._bodies_of("/v1/metrics"))
+        resources = (each for request in requests for each in request.resource_metrics)
+        scopes = (scope for each in resources for scope in each.scope_metrics)
+        return {
+            metric.name: [
+                {**_attributes(point.attributes), "sum": point.sum}
+                for point in metric.histogram.data_points
+            ]
+            for scope in scopes
+            for metric in scope.metrics
+        }
+
+    def _bodies_of(self, path: str) -> list[bytes]:
+        return [body for each, body in self.bodies if each == path]
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:

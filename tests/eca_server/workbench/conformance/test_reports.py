@@ -23,7 +23,6 @@ from eca_server.workbench.conformance.exchange import draw_exchange, message_lab
 from eca_server.workbench.conformance.html import render_html
 from eca_server.workbench.conformance.junit import render_junit
 from eca_server.workbench.conformance.table import render_table
-from tests.eca_server.ecp.browser import opened
 
 HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
 
@@ -94,21 +93,19 @@ BOXES = "['th', 'svg'].map(each => row.querySelector(each).getBoundingClientRect
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("width", [420, 1200])
-def test_the_bar_of_a_section_is_beside_its_label_on_any_screen(width: int, tmp_path: Path) -> None:
-    page, profile = tmp_path / "report.html", tmp_path / "profile"
+def test_the_bar_of_a_section_is_beside_its_label_on_any_screen(browser, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
     page.write_text(render_html(RUN, {}), "utf-8")
-    profile.mkdir()
-    with opened(profile) as browser:
-        browser.open(page.as_uri())
+    browser.open(page.as_uri())
+    for width in (420, 1200):
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.call("Emulation.setDeviceMetricsOverride", **metrics)
         boxes = browser.value(f"{SECTIONS}.map(row => {BOXES}.map(box => box.toJSON()))")
-    assert boxes
-    for label, bar in boxes:
-        assert bar["width"] > width / 4
-        assert label["top"] < bar["top"] < bar["bottom"] < label["bottom"]
-        assert bar["left"] >= label["right"]
+        assert boxes
+        for label, bar in boxes:
+            assert bar["width"] > width / 4
+            assert label["top"] < bar["top"] < bar["bottom"] < label["bottom"]
+            assert bar["left"] >= label["right"]
 
 
 CONFORMANT = "Conformant: no judged requirement of level must is broken."

@@ -86,9 +86,7 @@ AT_PORT_80 = ("127.0.0.1", "localhost:80")  # browsers leave the port out
         ("POST", "/parts?TOKEN", {"authorization": "Bearer "}, 403),
     ],
 )
-async def test_only_the_page_with_the_token_gets_the_parts(
-    method: str, target: str, changed: dict[str, str | None], status: int
-) -> None:
+async def test_only_the_page_with_the_token_gets_the_parts(method, target, changed, status):
     port = 80 if changed.get("host") in AT_PORT_80 else 4711
     site, answer = a_site(port), Answer()
     headers = {name: value for name, value in {**GOOD, **changed}.items() if value is not None}
@@ -115,9 +113,7 @@ async def test_the_page_itself_contains_no_data_and_no_token() -> None:
     assert len(site.token) >= 43
 
 
-async def test_each_reader_gets_all_parts_even_a_late_one(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_each_reader_gets_all_parts_even_a_late_one(nursery, autojump_clock):
     feed, early, late = Feed(), Answer(), Answer()
     nursery.start_soon(feed.read, early)
     await trio.testing.wait_all_tasks_blocked()
@@ -134,9 +130,7 @@ async def test_each_reader_gets_all_parts_even_a_late_one(
     assert feed.readers == 0
 
 
-async def test_a_slow_reader_loses_the_oldest_parts_and_delays_no_other(
-    nursery: trio.Nursery,
-) -> None:
+async def test_a_slow_reader_loses_the_oldest_parts_and_delays_no_other(nursery):
     feed, gate = Feed(max_stored=4), trio.Event()
     slow, quick = Answer(gate), Answer()
     feed.add(b"head")
