@@ -78,16 +78,13 @@ async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:
         await editor.wait_for(m.AgentMessageChunk)
         await editor.call("session/delete", m.SessionReference(session_id=session.session_id))
         assert (await call.result(deadline=5)).stop_reason == "cancelled"
+        again = (await editor.new()).session_id
+        blocks = (m.TextContent(text="say x\n"), m.ResourceLink(name="say y", uri="http://["))
+        request = m.PromptRequest(session_id=again, prompt=blocks)  # a link that is no address
+        assert (await editor.call("session/prompt", request)).stop_reason == "end_turn"
+        await editor.call("session/delete", m.SessionReference(session_id=again))
         listed = await editor.call("session/list", m.ListSessionsRequest(cwd=str(tmp_path)))
         assert listed.sessions == ()
-
-
-async def test_a_link_that_is_no_address_is_sent_as_a_text(tmp_path: Path) -> None:
-    async with editing(tmp_path, SCRIPT) as editor:
-        session = await editor.new()
-        blocks = (m.TextContent(text="say x\n"), m.ResourceLink(name="say y", uri="http://["))
-        request = m.PromptRequest(session_id=session.session_id, prompt=blocks)
-        assert (await editor.call("session/prompt", request)).stop_reason == "end_turn"
 
 
 async def test_a_server_that_cannot_start_or_dies_is_a_clear_error(tmp_path: Path) -> None:

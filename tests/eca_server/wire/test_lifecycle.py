@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.eca_server.conftest import SERVE
-from tests.eca_server.stranger import code_of, message
+from tests.eca_server.stranger import code_of
 
 
 def shown(messages: list[Any]) -> list[tuple[str, str]]:
@@ -45,28 +45,23 @@ def test_a_connection_is_opened_once_and_closed_once(server):
     assert server.exit_code() == 0
 
 
-@pytest.mark.requirement("W-10b", "W-10c", "LIFE-13")
-def test_nothing_is_written_before_the_answer_and_nothing_unasked_before_initialized(server):
-    prompt = {"chatId": "c", "message": "hi", "model": "no/such"}
-    server.send(
-        message("initialize", {"workspaceFolders": [{"uri": "ftp://x"}]}, request_id=0),
-        message("chat/queryContext", {"chatId": "c"}, request_id="early"),
-        message("chat/prompt", prompt, request_id="prompt"),
-    )
-    server.answer("prompt")
-    server.expect_finished()
-    assert server.seen[0]["id"] == 0
-    assert set(server.seen[0]["result"]) == {"chatWelcomeMessage"}
-    assert {seen["id"] for seen in server.seen if "method" not in seen} == {0, "early", "prompt"}
-    assert {seen["method"] for seen in server.seen if "method" in seen} == {"chat/contentReceived"}
-
-
 @pytest.mark.requirement(
-    *("W-11c", "LIFE-14", "LIFE-15", "CONF-1", "CONF-2", "CONF-6", "CONF-7", "CONF-8"),
+    *(
+        "W-11c",
+        "LIFE-8",
+        "LIFE-13",
+        "LIFE-14",
+        "LIFE-15",
+        "CONF-1",
+        "CONF-2",
+        "CONF-6",
+        "CONF-7",
+        "CONF-8",
+    ),
     *("ARROW:initialization-4", "ARROW:initialization-5"),
 )
 def test_what_follows_initialized(server):
-    introduction = server.introduced()
+    introduction = server.introduced(initializationOptions={"chatBehavior": "plan"})
     server.settle()
     methods = ["$/progress", "config/updated", "tool/serverUpdated", "$/progress"]
     assert [seen["method"] for seen in introduction] == methods
@@ -82,7 +77,8 @@ def test_what_follows_initialized(server):
     }
     assert chat["selectModel"] in chat["models"]
     assert chat["selectModel"].startswith("simulator/")
-    assert chat["selectBehavior"] in chat["behaviors"]
+    assert chat["selectBehavior"] == "plan"
+    assert "plan" in chat["behaviors"]
     assert chat["selectAgent"] in chat["agents"]
     assert isinstance(chat["welcomeMessage"], str)
     tools = native.pop("tools")
@@ -92,35 +88,6 @@ def test_what_follows_initialized(server):
         assert tool["parameters"]["type"] == "object"
         assert tool["description"]
         assert isinstance(tool["disabled"], bool)
-
-
-@pytest.mark.requirement("W-15a", "W-15c", "W-15d", "LIFE-8", "LIFE-10")
-def test_only_workspace_folders_are_roots_and_those_that_give_none_are_named(
-    start_server, tmp_path
-):
-    good, project = tmp_path / "with space", tmp_path / "project"
-    welcome(good / ".eca", "from the root")
-    welcome(project / ".eca", "from the cwd")
-    trusted = {"workspaceTrusted": True, "chatBehavior": "plan"}
-    rootless = start_server()
-    rootless.introduced(workspaceFolders=None, initializationOptions=trusted)
-    assert "from the cwd" not in str(rootless.seen)
-    folders = [
-        {"uri": "vscode-remote://ssh/home/x", "name": "remote"},
-        {"uri": (tmp_path / "missing").as_uri(), "name": "missing"},
-        {"uri": f"file://localhost{good.as_uri().removeprefix('file://')}", "name": "good"},
-    ]
-    server = start_server()
-    introduction = server.introduced(
-        workspaceFolders=folders, rootUri=project.as_uri(), initializationOptions=trusted
-    )
-    chat = next(e["params"]["chat"] for e in introduction if e.get("method") == "config/updated")
-    assert (chat["welcomeMessage"], chat["selectBehavior"]) == ("from the root", "plan")
-    server.settle()
-    remote, missing = shown(server.seen)
-    assert remote[0] == missing[0] == "warning"
-    assert "vscode-remote" in remote[1]
-    assert "missing" in missing[1]
 
 
 @pytest.mark.requirement("GEN-1")
@@ -139,29 +106,7 @@ def test_a_broken_configuration_is_reported_with_source_line_and_key(start_serve
     assert "2025-06, 2025-09, 2025-10, current" in of_option
 
 
-OCTOBER = {"codeAssistant": {"chat": True}}
 TODAY = {"codeAssistant": {"chatCapabilities": {}}}
-
-
-@pytest.mark.long(but=2)
-@pytest.mark.parametrize(
-    ("capabilities", "options", "flags", "speaks_current"),
-    [
-        (OCTOBER, {}, (), False),
-        (TODAY, {}, (), True),
-        (OCTOBER, {"protocolRevision": "current"}, (), True),
-        (TODAY, {"protocolRevision": "2025-09"}, (), False),
-        (TODAY, {"protocolRevision": "current"}, ("--protocol-revision", "2025-10"), False),
-    ],
-)
-def test_the_edition_is_forced_or_shown_by_what_the_client_announces(
-    start_server, capabilities, options, flags, *, speaks_current
-):
-    server = start_server(command=(*SERVE, *flags))
-    introduction = server.introduced(capabilities=capabilities, initializationOptions=options)
-    answered = {"chatWelcomeMessage", *(("globalConfigPath",) if speaks_current else ())}
-    assert set(server.seen[0]["result"]) == answered
-    assert ("variants" in introduction[1]["params"]["chat"]) is speaks_current
 
 
 @pytest.mark.requirement("FIELD:InitializeResponse.globalConfigPath")
@@ -173,6 +118,8 @@ def test_the_file_that_is_read_is_named_by_its_absolute_path(start_server, tmp_p
     own = welcome(tmp_path / "own", "own")
     server = start_server(command=(*SERVE, "--config-file", str(own)))
     assert server.initialize(capabilities=TODAY)["globalConfigPath"] == str(own)
+    server = start_server(command=(*SERVE, "--protocol-revision", "2025-10"))
+    assert set(server.initialize(capabilities=TODAY)) == {"chatWelcomeMessage"}  # it is forced
 
 
 BROKEN = """

@@ -303,6 +303,10 @@ async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported
         given = {"name": "n", "command": "x", "env": {"API_KEY": SECRET}}
         error = await refused(ours, "mcp/addServer", given)
         assert "pureConfig" in error["message"]
+        await ours.ask("shutdown", None)
+        home.configure(t=server())
+        ours.connection.put_in_force(ours.connection.load())
+        assert "t" not in list(ours.connection.parts.mcp.get().manager)  # none is started now
     assert not list(home.data.rglob("*.json"))
 
 
@@ -447,11 +451,3 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(ho
         assert "$/showMessage" not in [each.get("method") for each in ours.seen]
         await ours.ask("mcp/removeServer", {"name": "new"})
     assert keyring.stored == {}
-
-
-async def test_no_server_is_started_after_a_shutdown(home):
-    async with home.editor() as ours:
-        await ours.ask("shutdown", None)
-        home.configure(s=server())
-        ours.connection.put_in_force(ours.connection.load())
-        assert list(ours.connection.parts.mcp.get().manager) == []

@@ -197,10 +197,17 @@ async def test_any_other_answer_is_not_now_until_the_next_session(folders, refus
         await answer_and_finish(ours, await asked(ours, "say one"), NOT_NOW)
 
 
-async def test_never_is_not_asked_again_until_something_changes(folders):
-    folders.configure(**server())
+async def test_a_setting_that_changes_while_the_question_is_open_or_after_never_waits(folders):
+    folders.configure(**server("first-server"))
     async with folders.editor() as ours:
-        await answer_and_finish(ours, await asked(ours, "say one"), NEVER)
+        question = await asked(ours, "say one")
+        folders.configure(**server("second-server"))
+        await answer_and_finish(ours, question, TRUST)
+        assert "1 setting changed meanwhile" in text(ours.contents())
+        assert "running" not in statuses(ours)
+        question = await asked(ours, "say two")
+        assert "second-server" in question["params"]["question"]
+        await answer_and_finish(ours, question, NEVER)
     async with folders.editor() as ours:
         await ours.turn("say one", model=SCRIPT)
         assert questions(ours) == []
@@ -243,19 +250,6 @@ async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders, is_
             await ours.until(lambda _: True)
         assert len(questions(ours)) == 1 + is_stopped
         assert text(ours.contents("d")).endswith("two")
-
-
-async def test_a_setting_that_changes_while_the_question_is_open_still_waits(folders):
-    folders.configure(**server("first-server"))
-    async with folders.editor() as ours:
-        question = await asked(ours, "say one")
-        folders.configure(**server("second-server"))
-        await answer_and_finish(ours, question, TRUST)
-        assert "1 setting changed meanwhile" in text(ours.contents())
-        assert "running" not in statuses(ours)
-        question = await asked(ours, "say two")
-        assert "second-server" in question["params"]["question"]
-        await answer_and_finish(ours, question, NOT_NOW)
 
 
 async def test_each_root_has_a_question_of_its_own(folders):
@@ -579,6 +573,14 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
 
 async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders):
     folders.configure(**server())
+    async with folders.editor() as ours:
+        question = await asked(ours, "say one")
+        (folders.folder / "data").write_text("no directory")
+        await answer_and_finish(ours, question, TRUST)  # a decision that cannot be stored
+        shown = text(ours.contents())
+        assert "your answer could not be stored, so nothing changed" in shown
+        assert shown.endswith("one")
+        assert statuses(ours) == ["disabled"]
     options = {"workspaceTrusted": False, "protocolRevision": "current"}
     async with folders.editor(initializationOptions=options) as ours:
         await ours.turn("say one", model=SCRIPT)
@@ -587,18 +589,6 @@ async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders)
         assert "the editor does not trust this workspace" in text(await ours.turn("/trust yes"))
         assert "the editor says" in await refused_start(ours)
     assert folders.decisions() == {}
-
-
-async def test_a_decision_that_cannot_be_stored_changes_nothing_and_is_reported(folders):
-    folders.configure(**server())
-    async with folders.editor() as ours:
-        question = await asked(ours, "say one")
-        (folders.folder / "data").write_text("no directory")
-        await answer_and_finish(ours, question, TRUST)
-        said = text(ours.contents())
-        assert "your answer could not be stored, so nothing changed" in said
-        assert said.endswith("one")
-        assert statuses(ours) == ["disabled"]
 
 
 async def test_the_turn_goes_to_the_model_that_the_accepted_settings_select(folders):

@@ -113,37 +113,24 @@ async def test_the_page_itself_contains_no_data_and_no_token() -> None:
     assert len(site.token) >= 43
 
 
-async def test_each_reader_gets_all_parts_even_a_late_one(nursery, autojump_clock):
-    feed, early, late = Feed(), Answer(), Answer()
-    nursery.start_soon(feed.read, early)
-    await trio.testing.wait_all_tasks_blocked()
-    for part in (b"head", b"1", b"2"):
-        feed.add(part)
-    await trio.testing.wait_all_tasks_blocked()
-    nursery.start_soon(feed.read, late)
-    feed.add(b"3")
-    await trio.testing.wait_all_tasks_blocked()
-    assert early.sent == late.sent == [b"head", b"1", b"2", b"3"]
-    assert (feed.readers, feed.drained.is_set()) == (2, False)
-    feed.close()
-    await feed.drained.wait()
-    assert feed.readers == 0
-
-
-async def test_a_slow_reader_loses_the_oldest_parts_and_delays_no_other(nursery):
+async def test_each_reader_gets_all_parts_and_a_slow_one_loses_the_oldest(nursery: trio.Nursery):
     feed, gate = Feed(max_stored=4), trio.Event()
-    slow, quick = Answer(gate), Answer()
+    slow, quick, late = Answer(gate), Answer(), Answer()
     feed.add(b"head")
     for reader in (slow, quick):
         nursery.start_soon(feed.read, reader)
     for part in (b"11", b"22", b"33", b"44"):
         await trio.testing.wait_all_tasks_blocked()
         feed.add(part)
+    nursery.start_soon(feed.read, late)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (feed.readers, feed.drained.is_set()) == (3, False)
     feed.close()
     gate.set()
     await feed.drained.wait()
+    assert feed.readers == 0
     assert quick.sent == [b"head", b"11", b"22", b"33", b"44"]
-    assert slow.sent == [b"head", b"33", b"44"]
+    assert slow.sent == late.sent == [b"head", b"33", b"44"]
 
 
 @pytest.mark.parametrize(
