@@ -127,7 +127,7 @@ async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
         (batch(silent, starts, start=0.3), "timeout", ["timeout"]),
         (batch(mute, starts, limit=0.3), "timeout", ["timeout"]),
         (batch(mute, starts, run=0.3), over, [over]),
-        (batch(agent, checks, run=1.2), over, ["judge_error"]),
+        (batch(agent, checks, run=1.8), over, ["judge_error"]),
     ]
 
     async def run(whole: Batch, reason: str, steps: list[str]) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from eca_protocol.server.endings import LAST_SECONDS
-from tests.eca_server.conftest import SERVE
-from tests.eca_server.stranger import frame, is_finished, message
+from tests.eca_server import fork_server
+from tests.eca_server.stranger import code_of, frame, is_finished, message
 
 
 @pytest.mark.requirement("W-13a", "LIFE-19")
@@ -40,7 +40,8 @@ def test_an_unread_log_delays_nothing(start_server, tmp_path):
     os.mkfifo(log)
     unread = os.open(log, os.O_RDWR)
     fcntl.fcntl(unread, fcntl.F_SETPIPE_SZ, 4096)
-    server = start_server(command=("sh", "-c", 'exec "$@" 2>"$0"', str(log), *SERVE))
+    serve = (*fork_server.command(), "server")
+    server = start_server(command=("sh", "-c", 'exec "$@" 2>"$0"', str(log), *serve))
     server.introduced()
     for chat in "abcd":
         server.prompt("crash", chat=chat)
@@ -105,26 +106,39 @@ def test_a_deaf_client_does_not_hold_a_server_that_was_asked_to_end(server):
     server.close_output()
 
 
-HANGING = """
+BROKEN = """
 import sys, time, trio
 import eca_protocol.server.endings
 from eca_server.agent.chat.chats import Chats
 from eca_server.cli.main import run
 
+def delete(self, chat_id):
+    raise KeyError('the secret of the house')
+
 async def close(self):
     await trio.to_thread.run_sync(time.sleep, 60)
 
+Chats.delete = delete
 Chats.close = close
 eca_protocol.server.endings.LAST_SECONDS = 0.3
 sys.exit(run(["server"]))
 """
 
 
-def test_a_thread_that_hangs_does_not_keep_the_process(start_server, tmp_path):
+@pytest.mark.requirement("BASE-27")
+def test_a_bug_is_32603_and_only_logged_and_a_thread_that_hangs_does_not_keep_the_process(
+    start_server, tmp_path
+):
     assert LAST_SECONDS < 3
-    (tmp_path / "hanging.py").write_text(HANGING)
-    server = start_server(command=(sys.executable, "-P", str(tmp_path / "hanging.py")))
+    (tmp_path / "broken.py").write_text(BROKEN)
+    command = (sys.executable, "-P", str(tmp_path / "broken.py"))
+    server = start_server(command=command, may_log_tracebacks=True)
     server.initialize()
+    answer = server.answer(server.ask("chat/delete", {"chatId": "1"}))
+    assert code_of(answer) == -32603
+    assert not [word for word in ("secret", "KeyError") if word in str(answer)]
+    assert server.result("chat/queryContext") == {"contexts": []}
+    assert "the secret of the house" in server.errors
     server.start_endless_turn()
     server.close_input()
     assert server.exit_code() == 1

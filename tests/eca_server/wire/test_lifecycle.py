@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,27 +119,3 @@ def test_the_file_that_is_read_is_named_by_its_absolute_path(start_server, tmp_p
     assert server.initialize(capabilities=TODAY)["globalConfigPath"] == str(own)
     server = start_server(command=(*SERVE, "--protocol-revision", "2025-10"))
     assert set(server.initialize(capabilities=TODAY)) == {"chatWelcomeMessage"}  # it is forced
-
-
-BROKEN = """
-import sys
-from eca_server.agent.chat.chats import Chats
-from eca_server.cli.main import run
-def delete(self, chat_id):
-    raise KeyError('the secret of the house')
-Chats.delete = delete
-sys.exit(run(['server']))
-"""
-
-
-@pytest.mark.requirement("BASE-27")
-def test_a_bug_of_our_own_is_32603_and_reported_to_the_log_only(start_server, tmp_path):
-    (tmp_path / "broken.py").write_text(BROKEN)
-    command = (sys.executable, "-P", str(tmp_path / "broken.py"))
-    server = start_server(command=command, may_log_tracebacks=True)
-    server.initialize()
-    answer = server.answer(server.ask("chat/delete", {"chatId": "1"}))
-    assert code_of(answer) == -32603
-    assert not [word for word in ("secret", "KeyError") if word in str(answer)]
-    assert server.result("chat/queryContext") == {"contexts": []}
-    assert "the secret of the house" in server.errors
