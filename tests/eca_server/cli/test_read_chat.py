@@ -46,6 +46,9 @@ def test_chats_are_listed_by_workspace_and_by_file(tmp_path: Path) -> None:
     assert messages[1]["content"] == [{"type": "text", "text": "hi"}]
     (call,) = lines(tmp_path, "--workspace", ".", "--chat-id", chat["id"], "--role", "tool_call")
     assert (call["content"]["name"], call["content"]["server"]) == ("read_file", "eca")
+    done = eca(tmp_path, "read-chat", "--workspace", ".", "--chat-id", "none")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "chat not found: none" in done.stderr
     done = eca(tmp_path, "read-chat", "--workspace", ".", "--chat-id", chat["id"], "--since", "1h")
     assert (done.returncode, done.stdout) == (0, "")
     assert "Warning: 5 message(s) without created-at were excluded" in done.stderr
@@ -66,13 +69,6 @@ def test_wrong_options_are_named(tmp_path: Path, arguments: list[str], code: int
     done = eca(tmp_path, "read-chat", *arguments)
     assert (done.returncode, done.stdout) == (code, "")
     assert why in done.stderr
-
-
-def test_an_unknown_chat_is_an_error(tmp_path: Path) -> None:
-    eca(tmp_path, "chat", *SCRIPT, "say hi")
-    done = eca(tmp_path, "read-chat", "--workspace", ".", "--chat-id", "none")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "chat not found: none" in done.stderr
 
 
 def test_times_are_relative_or_of_a_calendar() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.eca_server.conftest import SERVE
-from tests.eca_server.stranger import code_of
 
 
 def shown(messages: list[Any]) -> list[tuple[str, str]]:
@@ -25,26 +24,6 @@ def welcome(folder: Path, words: str) -> Path:
 
 
 @pytest.mark.requirement(
-    *("LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24"),
-    *(f"ARROW:initialization-{number}" for number in (1, 2, 3)),
-    *(f"ARROW:shutdown-{number}" for number in (1, 2, 3)),
-)
-def test_a_connection_is_opened_once_and_closed_once(server):
-    server.tell("initialized")
-    server.stop("1")
-    for method in ("chat/prompt", "shutdown", "no/such"):
-        assert code_of(server.answer(server.ask(method, {"message": "hi"}))) == -32002
-    result = server.initialize()
-    assert isinstance(result["chatWelcomeMessage"], str)
-    assert code_of(server.answer(server.ask("initialize", {"capabilities": {}}))) == -32600
-    assert server.result("shutdown") is None
-    for method in ("shutdown", "initialize", "chat/queryCommands", "no/such"):
-        assert code_of(server.answer(server.ask(method, {}))) == -32600
-    server.tell("exit")
-    assert server.exit_code() == 0
-
-
-@pytest.mark.requirement(
     *(
         "W-11c",
         "LIFE-8",
@@ -57,9 +36,11 @@ def test_a_connection_is_opened_once_and_closed_once(server):
         "CONF-7",
         "CONF-8",
     ),
-    *("ARROW:initialization-4", "ARROW:initialization-5"),
+    *("LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24"),
+    *(f"ARROW:initialization-{number}" for number in range(1, 6)),
+    *(f"ARROW:shutdown-{number}" for number in range(1, 4)),
 )
-def test_what_follows_initialized(server):
+def test_a_conversation_is_opened_introduced_and_closed(server):
     introduction = server.introduced(initializationOptions={"chatBehavior": "plan"})
     server.settle()
     methods = ["$/progress", "config/updated", "tool/serverUpdated", "$/progress"]
@@ -87,6 +68,7 @@ def test_what_follows_initialized(server):
         assert tool["parameters"]["type"] == "object"
         assert tool["description"]
         assert isinstance(tool["disabled"], bool)
+    assert server.leave() == 0
 
 
 @pytest.mark.requirement("GEN-1")

@@ -174,20 +174,23 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home):
         assert set(ours.connection.config.mcp_servers) == {"s", "t"}
 
 
+def add(says: str, **params: Any) -> tuple[str, Any, str]:
+    return "mcp/addServer", {"name": "n", **params}, says
+
+
 @pytest.mark.parametrize(
     ("method", "params", "says"),
     [
-        ("mcp/addServer", {"name": "there", "command": "x"}, "already"),
-        ("mcp/addServer", {"name": "n"}, "either a command or a url"),
-        ("mcp/addServer", {"name": "n", "command": "x", "url": "https://x"}, "either"),
-        ("mcp/addServer", {"name": "n", "url": "ftp://x"}, "http"),
-        ("mcp/addServer", {"name": "ECA", "command": "x"}, "a different name"),
-        ("mcp/addServer", {"name": " ", "command": "x"}, "a different name"),
-        ("mcp/addServer", {"name": "{x}", "command": "x"}, "name"),
-        ("mcp/addServer", {"name": "n", "command": "x", "env": {"A": 1}}, "env.A: expected a st"),
-        ("mcp/addServer", {"name": "n", "command": "${env:NOWHERE}"}, "NOWHERE"),
-        ("mcp/addServer", {"name": "n", "url": "https://x", "oauthPort": -1}, "oauthPort"),
-        ("mcp/addServer", {"command": "x"}, "name"),
+        add("already", name="there", command="x"),
+        add("either a command or a url"),
+        add("either", command="x", url="https://x"),
+        add("http", url="ftp://x"),
+        *(add("a different name", name=name, command="x") for name in ("ECA", " ")),
+        add("name", name="{x}", command="x"),
+        add("name", name=None, command="x"),
+        add("env.A: expected a st", command="x", env={"A": 1}),
+        add("NOWHERE", command="${env:NOWHERE}"),
+        add("oauthPort", url="https://x", oauthPort=-1),
         ("mcp/updateServer", {"name": "nobody", "command": "x"}, "configured: there"),
         ("mcp/updateServer", {"name": "there", "command": "x", "url": "https://x"}, "both"),
         ("mcp/updateServer", {"name": "there", "url": "x"}, "http"),

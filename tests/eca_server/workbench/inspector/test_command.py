@@ -70,13 +70,6 @@ def test_an_unusable_transcript_is_an_error_of_one_line(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize("port", ["-1", "65536", "x", "9" * 5000])
-def test_an_invalid_port_is_refused(port, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        run([str(RECORD), f"--port={port}"])
-    assert f"expected a port from 0 to 65535, got '{port[:20]}'" in capsys.readouterr().err
-
-
 def test_without_a_name_the_newest_transcript_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     transcripts = tmp_path / "eca-python" / "transcripts"
