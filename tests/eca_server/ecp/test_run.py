@@ -198,6 +198,8 @@ def test_the_small_commands_answer(tmp_path):
     assert "6 scenarios, 9 steps, 15 graders" in ecp("validate", DEMO).stdout
     assert json.loads(ecp("schema", "report").stdout)["title"] == "ECP report"
     assert "OPENAI_API_KEY" in ecp("doctor").stdout
+    done = ecp("runn", "m.yaml")
+    assert (done.returncode, "did you mean `run`?" in done.stderr) == (2, True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = ecp("agent", "--http", str(taken.getsockname()[1]), cwd=tmp_path)
     assert (done.returncode, "in use" in done.stderr) == (1, True)

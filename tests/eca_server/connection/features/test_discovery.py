@@ -70,6 +70,18 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
             assert ours.connection.parts.selection.client_model == "simulator/script"
 
 
+async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("eca_server.models.discovery.is_local", lambda _: False)
+    async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
+        async with discovering(tmp_path, p=provider(there.url)) as ours:
+            assert (await announced(ours))["models"] == ["p/m", *OURS]
+        both = {"p": provider(there.url), "q": provider(other.url)}
+        async with discovering(tmp_path, **both) as ours:
+            assert first_told(ours)["models"] == ["p/m", *OURS]
+            assert (await announced(ours))["models"] == ["p/m", "q/n", *OURS]
+    assert len(there.other_requests) == 1
+
+
 async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_list(tmp_path):
     asked, answered = trio.Event(), trio.Event()
 

@@ -454,3 +454,18 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(ho
         assert "$/showMessage" not in [each.get("method") for each in ours.seen]
         await ours.ask("mcp/removeServer", {"name": "new"})
     assert keyring.stored == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"command": "x", "cwd": "~nobody-here/y"}, "its directory does not exist: "),
+        ({"command": "~nobody-here/y"}, "~nobody-here/y is not an executable file"),
+    ],
+)
+async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(tmp_path, settings, why):
+    home = Home(tmp_path)
+    home.configure(s=settings)
+    async with home.editor() as ours:
+        await status(ours, "s", "failed")
+        assert "~nobody-here/y" in await until_shown(ours, why)
