@@ -82,9 +82,8 @@ async def test_both_verdicts_and_a_missing_one_are_distinguished():
     async with Provider([reply(answer) for answer in answers]) as provider:
         checks = [await judged(settings_of(provider)) for _ in answers]
     assert [check.score for check in checks] == [1.0, 0.0, 0.0]
-    assert [(check.passed, check.error) for check in checks] == [
-        *[(True, False), (False, False), (False, True)],
-    ]
+    verdicts = [(check.passed, check.error) for check in checks]
+    assert verdicts == [(True, False), (False, False), (False, True)]
     good, bad, none = checks
     assert (good.reasoning, bad.reasoning) == (answers[0], answers[1])
     assert none.reasoning.startswith("the judge gave no verdict: expected RESULT: PASS")
