@@ -30,7 +30,7 @@ async def test_a_selected_model_brings_its_variants(tmp_path: Path) -> None:
         assert "fast" in {each.value for each in level.options}
 
 
-async def test_sessions_are_listed_and_deleted_by_their_folders(tmp_path: Path) -> None:
+async def test_sessions_are_listed_opened_once_and_deleted_by_their_folders(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -49,18 +49,7 @@ async def test_sessions_are_listed_and_deleted_by_their_folders(tmp_path: Path) 
         assert (session.session_id, str(here)) in await listed(None)
         await editor.call("session/close", reference)
         assert await listed(here) == [(session.session_id, str(here))]
-        await editor.call("session/delete", reference)
-        assert await listed(here) == []
-        with pytest.raises(RPCError, match="not an absolute path"):
-            await editor.call("session/list", m.ListSessionsRequest(cwd="here"))
-
-
-async def test_a_session_is_opened_once_at_a_time(tmp_path: Path) -> None:
-    async with editing(tmp_path, SCRIPT) as editor:
-        session = await editor.new()
-        await editor.prompt(session.session_id, "say x")
-        await editor.call("session/close", m.SessionReference(session_id=session.session_id))
-        params = m.ResumeSessionRequest(session_id=session.session_id, cwd=str(tmp_path))
+        params = m.ResumeSessionRequest(session_id=session.session_id, cwd=str(here))
         answers: list[object] = []
         for call in [editor.peer.start_call("session/resume", params) for _ in range(2)]:
             try:
@@ -69,6 +58,10 @@ async def test_a_session_is_opened_once_at_a_time(tmp_path: Path) -> None:
                 answers.append(error.message.endswith("is open"))
         assert set(answers) == {m.SessionState, True}
         assert await editor.prompt(session.session_id, "say more") == "end_turn"
+        await editor.call("session/delete", reference)
+        assert await listed(here) == []
+        with pytest.raises(RPCError, match="not an absolute path"):
+            await editor.call("session/list", m.ListSessionsRequest(cwd="here"))
 
 
 async def test_a_deleted_session_cancels_its_prompt(tmp_path: Path) -> None:

@@ -148,6 +148,10 @@ def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, m
     assert "in here.c the suite itself failed here" in page
     errors = list(ET.fromstring(render_junit(run)).iter("error"))
     assert [error.text for error in errors] == ["Tr!"]
+    known = known_failures(known_text(run))
+    assert known == {"here.c"}
+    assert render_table(run, known).endswith("Only known failures.\n")
+    assert not list(ET.fromstring(render_junit(run, known)).iter("error"))
 
     def code_of(outcome: Run | None, *arguments: str) -> int:
         async def judged(*_: object, **__: object) -> Run | None:
@@ -185,15 +189,6 @@ def test_an_unwritable_report_prevents_neither_the_others_nor_the_verdict(
     assert f"{CONFORMANT}\n" in output.out or "Not conformant: W-22e\n" in output.out
     assert f"{gone}/r.json: No such file or directory" in output.err
     assert "r.xml: TypeError" in output.err
-
-
-def test_an_error_of_the_suite_can_be_known(tmp_path) -> None:
-    fault = SuiteError(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
-    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), suite_errors=(fault,))
-    known = known_failures(known_text(run))
-    assert known == {"here.c"}
-    assert render_table(run, known).endswith("Only known failures.\n")
-    assert not list(ET.fromstring(render_junit(run, known)).iter("error"))
 
 
 def test_an_exchange_has_the_lanes_it_needs() -> None:
