@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.eca_server.ecp.browser import Browser, opened
 from tests.eca_server.stranger import SERVE, Stranger, environment, packet_sockets
 
 Start = Callable[..., Stranger]
@@ -59,3 +60,10 @@ def start_server(tmp_path: Path) -> Iterator[Start]:
 def server(start_server: Start, tmp_path: Path) -> Stranger:
     """One server, just started, with a home and a folder in which there is nothing."""
     return start_server(cwd=tmp_path)
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    """A browser, whose page is not opened yet."""
+    with opened(tmp_path / "profile") as browser:
+        yield browser

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pyte
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -26,33 +25,27 @@ from eca_server.printable import (
 from eca_server.workbench.tap import replay
 
 HOSTILE = [
-    "\x1b]0;title\x07",
-    "\x1b]52;c;ZXZpbA==\x1b\\",
-    "\x1b[2J\x1b[H",
-    "\x1b[1A\x1b[2K",
-    "\x1b[?1049h",
-    "\x1bPq\x1b\\",
-    "\x1b_apc\x1b\\",
-    "\x1bc",
-    "\x9b31m",
-    "\x9d0;title\x9c",
-    "\x0e\x0f\x05\x07",
-    "\b\b\b",
-    "\rfake",
-    "\x7f",
-    "\u202e",
-    "\u2066",
-    "\u2069",
-    "\u200e",
-    "\u200f",
-    "\u061c",
-    "\u2028",
-    "\ufeff",
-    "\u200b",
-    "\xad",
-    "\U000e0041\U000e007f",
-    "\U000e0100",
-    "\ud800",
+    *(
+        "\x1b]0;title\x07",
+        "\x1b]52;c;ZXZpbA==\x1b\\",
+        "\x1b[2J\x1b[H",
+        "\x1b[1A\x1b[2K",
+        "\x1b[?1049h",
+    ),
+    *("\x1bPq\x1b\\", "\x1b_apc\x1b\\", "\x1bc", "\x9b31m", "\x9d0;title\x9c", "\x0e\x0f\x05\x07"),
+    *(
+        "\b\b\b",
+        "\rfake",
+        "\x7f",
+        "\u202e",
+        "\u2066",
+        "\u2069",
+        "\u200e",
+        "\u200f",
+        "\u061c",
+        "\u2028",
+    ),
+    *("\ufeff", "\u200b", "\xad", "\U000e0041\U000e007f", "\U000e0100", "\ud800"),
 ]
 VISIBLE = ["plain", "zwölf", "日本語", "👩‍👩‍👧", "❤️", "नमस्ते", "می‌خواهم", "\t", "\n", "\xa0", " "]
 texts = st.lists(
@@ -89,11 +82,6 @@ def test_a_terminal_only_draws_lines(text: str) -> None:
     assert printable_line(text).splitlines() in ([], [printable_line(text)])
 
 
-def test_the_judge_sees_what_is_not_filtered() -> None:
-    for text in ("\x1b[2J", "\x1b[1A", "\b", "\x07", "\x9b31m", "\r", "\x1bc"):
-        assert acts_of(text) - {"linefeed", "tab"}, text
-
-
 @given(texts, st.data())
 @example("a\r\nb\rc\r", None)
 @example("\x1b]0;x\x07\x9b2J", None)
@@ -115,6 +103,18 @@ def test_nothing_is_hidden_and_nothing_else_is_changed() -> None:
     for text in VISIBLE:
         word = f"<{text}>"
         assert printable_lines(word) == visible(word) == Printer().feed(word) == word
+    for text in (
+        "a\u200d",
+        "\u200cb",
+        "a \u200d b",
+        "a\u200d\u200db",
+        "x\ufe0f\ufe00\ufe01",
+        "\u3164",
+    ):
+        assert "\\u" in printable_line(text)
+        assert len(visible(text)) < len(text)
+    for text in ("\x1b[2J", "\x1b[1A", "\b", "\x07", "\x9b31m", "\r", "\x1bc"):
+        assert acts_of(text) - {"linefeed", "tab"}, text  # the judge sees what is not filtered
     assert printable_line("a\r\n\tb\\n") == "a\\r\\n\\tb\\n"
     assert printable_line("x" * 9, longest=5) == "xxxxx..."
 
@@ -124,21 +124,10 @@ def test_each_character_that_is_not_seen_is_escaped(character: str) -> None:
     is_unseen = unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}
     has_shape = "\U00013430" <= character < "\U00013460" or character in "\U000110bd\U000110cd"
     has_shape |= character in "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2"
-    has_shape = (
-        has_shape or character in "\U000110bd\U000110cd" or "\U00013430" <= character < "\U00013460"
-    )
     if is_unseen and not has_shape and character not in "\n\t":
         assert character not in printable_line(f" {character} ")
         assert character not in printable_lines(f" {character} ")
         assert character not in visible(f" {character} ")
-
-
-@pytest.mark.parametrize(
-    "text", ["a\u200d", "\u200cb", "a \u200d b", "a\u200d\u200db", "x\ufe0f\ufe00\ufe01", "\u3164"]
-)
-def test_joiners_selectors_and_blanks_hide_nothing(text: str) -> None:
-    assert "\\u" in printable_line(text)
-    assert len(visible(text)) < len(text)
 
 
 @given(st.lists(texts, max_size=2) | st.dictionaries(texts, texts, max_size=2))
@@ -156,29 +145,21 @@ def test_a_terminal_wraps_no_row(text: str, width: int) -> None:
     assert screen.cursor.y == len(printed) - 1
 
 
-def call(**members: Any) -> m.ChatToolCallRunContent:
-    return m.ChatToolCallRunContent(id="1", manual_approval=True, **members)
-
-
-@given(
-    st.builds(
-        call,
-        name=texts,
-        server=texts,
-        origin=st.sampled_from(["native", "mcp"]),
-        summary=st.none() | texts,
-        arguments=st.dictionaries(texts, texts | st.integers() | st.lists(texts), max_size=4),
-        details=st.none()
-        | st.builds(
-            m.FileChangeDetails,
-            path=texts,
-            diff=texts,
-            lines_added=st.just(1),
-            lines_removed=st.just(0),
-        ),
-    ),
-    st.integers(30, 100),
+change = st.builds(
+    partial(m.FileChangeDetails, lines_added=1, lines_removed=0), path=texts, diff=texts
 )
+calls = st.builds(
+    partial(m.ChatToolCallRunContent, id="1", manual_approval=True),
+    name=texts,
+    server=texts,
+    origin=st.sampled_from(["native", "mcp"]),
+    summary=st.none() | texts,
+    arguments=st.dictionaries(texts, texts | st.integers() | st.lists(texts), max_size=4),
+    details=st.none() | change,
+)
+
+
+@given(calls, st.integers(30, 100))
 def test_no_row_of_a_call_begins_where_our_questions_begin(
     asked: m.ChatToolCallRunContent, width: int
 ) -> None:
@@ -192,27 +173,13 @@ def test_no_row_of_a_call_begins_where_our_questions_begin(
 
 EVIL = "evil\x1b[2J\x9b1A\u202e\U000e0041"
 SHOWN = "evil\\x1b[2J\\x9b1A\\u202e\\U000e0041"
-MANIFEST: dict[str, Any] = {
-    "manifest_version": "v1",
-    "name": EVIL,
-    "target": "true",
-    "scenarios": [
-        {
-            "name": EVIL,
-            "steps": [
-                {
-                    "input": "x",
-                    "graders": [{"type": "text_match", "condition": "equals", "value": "x"}],
-                }
-            ],
-        }
-    ],
-}
+GRADER = {"type": "text_match", "condition": "equals", "value": "x"}
+SCENARIO = {"name": EVIL, "steps": [{"input": "x", "graders": [GRADER]}]}
+HEAD = {"manifest_version": "v1", "name": EVIL, "target": "true"}
+MANIFEST: dict[str, Any] = {**HEAD, "scenarios": [SCENARIO]}
 
 
-def test_a_manifest_and_an_agent_do_nothing_to_a_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_an_agent_and_a_transcript_do_nothing_to_a_terminal(tmp_path, capsys):
     file = tmp_path / "m.yaml"
     for content in (MANIFEST, {**MANIFEST, EVIL: 1}, {**MANIFEST, "manifest_version": EVIL}):
         file.write_text(json.dumps(content))
@@ -220,11 +187,6 @@ def test_a_manifest_and_an_agent_do_nothing_to_a_terminal(
         printed = "".join(capsys.readouterr())
         assert SHOWN in printed
         assert acts_of(printed) <= {"linefeed"}
-
-
-def test_a_transcript_s_name_and_a_replay_do_nothing_to_a_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     (tmp_path / EVIL).write_text("no transcript\n")
     assert replay(tmp_path / EVIL, [], deadline=1) == 2
     printed = capsys.readouterr().err

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,20 +15,19 @@ import trio
 
 from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
+from tests.eca_server import fork_server
 from tests.eca_server.acp.bench import editing
 
 pytestmark = pytest.mark.trio
-
-ACP = (sys.executable, "-P", "-m", "eca_server", "acp")
-SERVER = (sys.executable, "-P", "-m", "eca_server", "server")
 
 
 @asynccontextmanager
 async def _process(tmp_path: Path, *arguments: str) -> AsyncIterator[trio.Process]:
     environ = {**os.environ, "HOME": str(tmp_path)}
     environ["ECA_CONFIG"] = json.dumps({"defaultModel": "simulator/script"})
+    command = [*fork_server.command(), "acp", *arguments]
     process = await trio.lowlevel.open_process(
-        [*ACP, *arguments], stdin=-1, stdout=-1, env=environ, cwd=tmp_path
+        command, stdin=-1, stdout=-1, env=environ, cwd=tmp_path
     )
     try:
         yield process
@@ -57,13 +55,11 @@ async def _ask(
                     return line["result"]
 
 
-MARKED = ("/bin/sh", "-c", 'touch started; exec "$@"', "sh", *SERVER)
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("arguments", [("--", *MARKED), ()], ids=["command", "own server"])
-async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str]) -> None:
+@pytest.mark.parametrize("has_command", [False, True])
+async def test_a_conversation_over_pipes(tmp_path: Path, has_command: bool) -> None:
     lines: list[Any] = []
+    marking = ("--", "/bin/sh", "-c", 'touch started; exec "$@"', "sh")
+    arguments = [*marking, *fork_server.command(), "server"] if has_command else []
     async with _process(tmp_path, *arguments) as process:
         hello = await _ask(process, lines, 1, "initialize", {"protocolVersion": 1})
         assert hello["protocolVersion"] == 1
@@ -73,11 +69,9 @@ async def test_a_conversation_over_pipes(tmp_path: Path, arguments: Sequence[str
         answer = await _ask(process, lines, 3, "session/prompt", prompt)
         assert answer == {"stopReason": "end_turn"}
         updates = [line["params"]["update"] for line in lines if "method" in line]
-        texts = [
-            u["content"]["text"] for u in updates if u["sessionUpdate"] == "agent_message_chunk"
-        ]
-        assert "".join(texts) == "a b c"
-        assert (tmp_path / "started").exists() == bool(arguments)
+        chunks = [each for each in updates if each["sessionUpdate"] == "agent_message_chunk"]
+        assert "".join(each["content"]["text"] for each in chunks) == "a b c"
+        assert (tmp_path / "started").exists() == has_command
         assert process.stdin is not None
         await process.stdin.aclose()
         with trio.fail_after(20):
@@ -120,13 +114,12 @@ async def test_a_signal_ends_the_server_of_a_session(tmp_path: Path) -> None:
             os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
-async def test_a_server_that_dies_in_a_prompt_fails_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_dies_in_a_prompt_fails_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("ECA_CONFIG", json.dumps({"defaultModel": "simulator/script"}))
     pid_file = tmp_path / "pid"
-    command = ["/bin/sh", "-c", f'echo $$ > {pid_file}; exec "$@"', "sh", *SERVER]
+    shell = f'echo $$ > {pid_file}; exec "$@"'
+    command = ["/bin/sh", "-c", shell, "sh", *fork_server.ECA, "server"]
     async with editing(tmp_path, command=command) as editor:
         session = await editor.new()
         call = editor.start_prompt(session.session_id, "say x\nwait forever")

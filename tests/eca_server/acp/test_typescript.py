@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import trio
 from eca_protocol.testing.conformance.acp.suite import AcpSuite
 from eca_protocol.testing.conformance.suite import run_suite
 from eca_protocol.testing.conformance.target import Target
+from tests.eca_server import fork_server
 from tests.node import node, node_modules
 
 pytestmark = pytest.mark.trio
@@ -33,7 +33,7 @@ BROKEN = {
 async def test_the_sdk_s_client_takes_turns_with_our_agent(tmp_path: Path) -> None:
     node_modules()
     environ = {**os.environ, "HOME": str(tmp_path / "home"), "ECA_CONFIG": json.dumps(CONFIG)}
-    command = [node(), str(CLIENT), str(tmp_path), sys.executable, "-P", "-m", "eca_server", "acp"]
+    command = [node(), str(CLIENT), str(tmp_path), *fork_server.command(), "acp"]
     with trio.fail_after(120):
         done = await trio.run_process(command, env=environ, capture_stdout=True)
     seen = json.loads(done.stdout)

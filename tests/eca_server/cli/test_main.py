@@ -22,7 +22,6 @@ import trio
 from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema, typescript
 from eca_protocol.testing.provider import Reply, provider_in_thread, reply
-from eca_server.agent.sandbox.detect import capability
 from eca_server.cli import terminal
 from eca_server.cli.main import _COMMANDS, _WITH_PARSERS, run
 from tests.eca_server import fork_server
@@ -100,9 +99,7 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
         *((f"tap --inspect --port {odd}", odd) for odd in ("70000", "-1", "x", "9" * 20)),
     ],
 )
-def test_what_is_unknown_is_refused_on_stderr(
-    arguments: str, near: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
     try:
         code = run(arguments.split())
     except SystemExit as left:
@@ -131,38 +128,6 @@ def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
     assert said.err == f"eca-server: unknown command {command!r}{near}\nTry `eca-server --help`.\n"
 
 
-PRINTING = [
-    *(["--version"], ["--help"], ["serve", "--help"], ["chat", "--help"], ["tap", "--help"]),
-    *(["inspect", "--help"], ["conformance", "--help"], ["ecp", "--help"], ["schema"]),
-]
-
-
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
-@pytest.mark.parametrize("stdout", ["/dev/full", "a reader that has left"])
-def test_what_cannot_be_printed_leaves_no_traceback(
-    arguments: list[str], stdout: str, tmp_path: Path
-) -> None:
-    if stdout == "/dev/full":
-        out = os.open(stdout, os.O_WRONLY)
-    else:
-        reader, out = os.pipe()
-        os.close(reader)
-    done = subprocess.run(
-        [*ECA, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(tmp_path),
-        timeout=30,
-        check=False,
-    )
-    os.close(out)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == (stdout == "/dev/full"), done.stderr
-
-
 @pytest.mark.long(but=1)
 @pytest.mark.parametrize(
     "arguments",
@@ -175,9 +140,7 @@ def test_without_a_command_it_serves(start_server: Start, arguments: list[str]) 
     assert server.exit_code() == 0
 
 
-def test_without_a_command_a_terminal_shows_what_to_do(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_command_a_terminal_shows_what_to_do(capsys, monkeypatch):
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
@@ -185,19 +148,6 @@ def test_without_a_command_a_terminal_shows_what_to_do(
     shown = capsys.readouterr().err
     for command in ("eca-server chat", "eca-server doctor", "eca-server config init", "--help"):
         assert command in shown
-
-
-def test_serve_takes_all_its_options(start_server: Start, tmp_path: Path) -> None:
-    (tmp_path / "mine.json").write_text('{"welcomeMessage": "from my file"}')
-    (tmp_path / ".config" / "eca").mkdir(parents=True)
-    (tmp_path / ".config" / "eca" / "config.json").write_text('{"welcomeMessage": "not from here"}')
-    options = ["--log-level", "info", "--protocol-revision", "2025-10", "--config-file"]
-    server = start_server(command=(*ECA, "serve", *options, str(tmp_path / "mine.json")))
-    assert server.initialize()["chatWelcomeMessage"] == "from my file"
-    server.close_input()
-    assert server.exit_code() == 0
-    assert "INFO eca_server" in server.errors
-    assert "DEBUG" not in server.errors
 
 
 def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> None:
@@ -235,9 +185,7 @@ CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}
         ('{"defaultModel": "no/such"}', "configuration: defaultModel: 'no/such' cannot be used"),
     ],
 )
-def test_a_configuration_that_cannot_work_fails_doctor_and_chat(
-    tmp_path: Path, config: str, error: str
-) -> None:
+def test_a_configuration_that_cannot_work_fails_doctor_and_chat(tmp_path, config, error):
     done = eca(tmp_path, "doctor", "--json", ECA_CONFIG=config)
     values = json.loads(done.stdout)
     assert (done.returncode, values["works"], error in values["errors"][0]) == (1, False, True)
@@ -282,9 +230,7 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
     assert all(text in done.stdout for text in (*expected[:5], expected[5].partition(": ")[2]))
 
 
-def test_a_starter_configuration_is_written_once_and_is_valid(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert run(["config", "init"]) == 0
     file = Path(capsys.readouterr().out.splitlines()[0])
@@ -335,14 +281,6 @@ def test_the_output_of_an_approved_command_is_shown_as_lines(tmp_path: Path) -> 
     assert "\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize("mode", ["off", "auto"])
-def test_doctor_says_whether_commands_can_run_in_a_sandbox(tmp_path: Path, mode: str) -> None:
-    done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps({"toolCall": {"sandbox": mode}}))
-    (line,) = (each for each in done.stdout.splitlines() if each.startswith("Command sandbox"))
-    state = "" if mode == "off" else f"; {capability().state}; no network"
-    assert line == f"Command sandbox (toolCall.sandbox): {mode}{state}"
-
-
 def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
     with provider_in_thread(models=["m"]) as provider:
         providers = {"good": {"url": provider.url, "key": "planted-good-key-1"}}
@@ -356,9 +294,7 @@ def test_doctor_asks_each_provider_when_online(tmp_path: Path) -> None:
     assert "- bad: the provider cannot be reached" in ill.stdout
 
 
-def test_a_wait_is_explained_and_the_debug_log_shows_requests_and_nothing_secret(
-    tmp_path: Path,
-) -> None:
+def test_a_wait_is_explained_and_the_debug_log_shows_requests_and_nothing_secret(tmp_path):
     busy = Reply(status=503, body={"error": {"message": "busy"}})
     with provider_in_thread([busy, reply("Hi"), busy, reply("Hi")]) as provider:
         settings = {"url": f"{provider.url}?sig=planted-query", "key": "planted-key-1"}
@@ -368,21 +304,9 @@ def test_a_wait_is_explained_and_the_debug_log_shows_requests_and_nothing_secret
         debug = eca(tmp_path, *arguments, "--log-level", "debug", ECA_CONFIG=config)
     assert (plain.stdout, debug.stdout) == ("Hi\n", "Hi\n")
     assert plain.stderr == "[overloaded: trying again in 0 s (2 of 5)]\n"
-    requests = (
-        "request 1: POST http://",
-        "?sig=*** for p/m",
-        "try 2 of 5",
-        "first event",
-        "2: fin",
-    )
-    assert all(words in debug.stderr for words in requests)
+    for words in ("1: POST http://", "?sig=*** for p/m", "try 2 of 5", "first event", "2: fin"):
+        assert words in debug.stderr
     assert "planted" not in debug.stderr
-
-
-def test_chat_says_beside_the_answer_where_a_picture_is(tmp_path: Path) -> None:
-    done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
-    outputs = "[a picture: image/png]\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", outputs)
 
 
 @pytest.mark.long(but=1)
@@ -395,9 +319,7 @@ def test_chat_says_beside_the_answer_where_a_picture_is(tmp_path: Path) -> None:
     ],
     ids=["unknown-model", "provider-fault", "no-end"],
 )
-def test_a_chat_that_fails_exits_1_with_the_reason(
-    tmp_path: Path, arguments: list[str], reason: str
-) -> None:
+def test_a_chat_that_fails_exits_1_with_the_reason(tmp_path, arguments, reason):
     done = eca(tmp_path, "chat", *arguments)
     assert done.returncode == 1
     assert reason in done.stderr
@@ -405,7 +327,10 @@ def test_a_chat_that_fails_exits_1_with_the_reason(
     assert reason == "" or reason not in done.stdout
 
 
-def test_chat_takes_its_prompts_from_a_pipe(tmp_path: Path) -> None:
+def test_chat_takes_its_prompts_from_a_pipe_and_names_a_picture_beside_the_answer(tmp_path):
+    done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
+    picture = "[a picture: image/png]\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", picture)
     done = eca(tmp_path, "chat", said="one\n\n   \ntwo\n/no-such-command\nthree")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -577,15 +502,12 @@ def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_pat
     assert b"planted" in b"".join(path.read_bytes() for path in tmp_path.rglob("logins.json"))
 
 
-def test_a_terminal_without_a_model_shows_how_to_configure_one(tmp_path: Path) -> None:
+def test_a_terminal_without_a_model_shows_how_to_configure_one_unless_the_chat_has_one(tmp_path):
+    hint = b"No model is configured: the built-in simulator/echo repeats what you write."
     opened = Terminal(tmp_path, "chat", "hello")
-    opened.until(b"No model is configured: the built-in simulator/echo repeats what you write.")
-    opened.until(b"hello\r\n")
+    opened.until(hint, b"hello\r\n")
     assert opened.exit_code() == 0
     opened.close()
-
-
-def test_a_continued_chat_that_has_a_model_needs_no_hint_about_one(tmp_path: Path) -> None:
     assert eca(tmp_path, "chat", "--model", "simulator/script", "say one").returncode == 0
     opened = Terminal(tmp_path, "chat", "--resume", "", "say two")
     opened.until(b"Continuing ", b"two\r\n")
@@ -594,9 +516,7 @@ def test_a_continued_chat_that_has_a_model_needs_no_hint_about_one(tmp_path: Pat
     opened.close()
 
 
-def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
-    tty: Terminal, tmp_path: Path
-) -> None:
+def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(tty, tmp_path):
     (tmp_path / "sub").mkdir()
     command = "touch made\x1b[1A\x1b[2K\x1b]52;c;ZXZpbA==\x07\u202e\nRun `ls`? [y/N] "
     arguments = json.dumps({"command": command, "working_directory": "sub"})
@@ -613,18 +533,13 @@ def test_a_call_cannot_repaint_the_question_or_write_one_of_its_own(
     assert tty.all_shown.count(b"\nRun ") == 1
 
 
-def test_an_answer_of_control_characters_is_shown_as_escapes(tmp_path: Path) -> None:
+def test_control_characters_of_answers_and_a_repository_are_shown_as_escapes(tmp_path):
     script = "say a\x1b]0;title\x07\nsay \x1b\nsay [2J\u202e\U000e0041\\r\nsay done"
     script += '\ncall eca_shell_command {"command": "echo \\u001b[2J"}'
     done = eca(tmp_path, "chat", "--model", "simulator/script", script)
     assert done.stdout.startswith("a\\x1b]0;title\\x07\\x1b[2J\\u202e\\U000e0041")
     assert "\\x1b[2J" in done.stderr
     assert not set("\x1b\x07\r\u202e") & set(done.stdout + done.stderr)
-
-
-def test_what_a_repository_writes_into_its_configuration_is_shown_as_escapes(
-    tmp_path: Path,
-) -> None:
     (tmp_path / ".eca").mkdir()
     config = {"provid\u001b[2Jers": 1, "defaultModel": 7, "mcpServers": {"a\u202eb": 5}}
     (tmp_path / ".eca" / "config.json").write_text(json.dumps(config, ensure_ascii=False))
@@ -653,9 +568,7 @@ def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path:
         ('call shell_command {"command": "pwd"}', "denied by the agent or the configuration]"),
     ],
 )
-def test_a_call_that_does_nothing_is_reported_with_the_reason(
-    tmp_path: Path, call: str, note: str
-) -> None:
+def test_a_call_that_does_nothing_is_reported_with_the_reason(tmp_path, call, note):
     denied = {"toolCall": {"approval": {"deny": {"eca_shell_command": {}}}}}
     script = f"say Let me see\n{call}\nsay went on"
     config = json.dumps(denied)
@@ -677,9 +590,7 @@ def test_schema_prints_the_revision_that_is_asked_for(capsys: pytest.CaptureFixt
     ("main", "run"),
     [("eca_server.__main__", "eca_server.cli.main"), ("eca_server.ecp.cli", "eca_server.ecp.cli")],
 )
-def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(
-    main: str, run: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_a_command_is_imported_leaves_no_traceback(main, run, monkeypatch):
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 

@@ -46,6 +46,9 @@ def test_chats_are_listed_by_workspace_and_by_file(tmp_path: Path) -> None:
     assert messages[1]["content"] == [{"type": "text", "text": "hi"}]
     (call,) = lines(tmp_path, "--workspace", ".", "--chat-id", chat["id"], "--role", "tool_call")
     assert (call["content"]["name"], call["content"]["server"]) == ("read_file", "eca")
+    done = eca(tmp_path, "read-chat", "--workspace", ".", "--chat-id", "none")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "chat not found: none" in done.stderr
     done = eca(tmp_path, "read-chat", "--workspace", ".", "--chat-id", chat["id"], "--since", "1h")
     assert (done.returncode, done.stdout) == (0, "")
     assert "Warning: 5 message(s) without created-at were excluded" in done.stderr
@@ -68,13 +71,6 @@ def test_wrong_options_are_named(tmp_path: Path, arguments: list[str], code: int
     assert why in done.stderr
 
 
-def test_an_unknown_chat_is_an_error(tmp_path: Path) -> None:
-    eca(tmp_path, "chat", *SCRIPT, "say hi")
-    done = eca(tmp_path, "read-chat", "--workspace", ".", "--chat-id", "none")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "chat not found: none" in done.stderr
-
-
 def test_times_are_relative_or_of_a_calendar() -> None:
     day = datetime(2025, 1, 1, tzinfo=UTC).timestamp() * 1000
     assert parse_time("2025-01-01") == parse_time("2025-01-01T00:00:00Z") == day
@@ -86,9 +82,7 @@ def test_times_are_relative_or_of_a_calendar() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a copy instead of a link")
-def test_a_link_is_made_on_request_and_replaces_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_link_is_made_on_request_and_replaces_nothing(tmp_path, capsys):
     program, link = tmp_path / "eca-server", tmp_path / "eca"
     start = f"#!/bin/sh\nexec {sys.executable} -P -c \"import sys; sys.argv[0] = '$0'\n"
     program.write_text(f'{start}from eca_server.__main__ import main; main()" "$@"\n')

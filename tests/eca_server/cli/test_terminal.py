@@ -151,9 +151,7 @@ def test_markdown_looks_the_same_however_it_arrives(cuts: list[int]) -> None:
     assert "\n\n • one\n • two\n\n" in shown
 
 
-def test_without_the_extra_a_terminal_gets_the_text_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_the_extra_a_terminal_gets_the_text_as_it_is(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert isinstance(screen.make_output(), MarkdownOutput)

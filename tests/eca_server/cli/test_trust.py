@@ -61,7 +61,11 @@ def accepted(home: Path) -> dict[str, int]:
     return {root: len(trust.accepted) for root, trust in decisions.items()}
 
 
-def test_without_a_terminal_nothing_is_accepted_but_by_yes(cli: Run, home: Path) -> None:
+def test_without_a_terminal_nothing_is_accepted_but_by_yes_listed_and_forgotten(cli, home):
+    assert cli("trust", "list").stdout == "You have not decided about any folder yet.\n"
+    waiting = cli("trust", "list", ".")
+    assert waiting.returncode == 0
+    assert waiting.stdout.startswith(f"{home}: not trusted\n2 settings of {home} wait for your")
     done = cli("trust", "add", ".")
     assert done.returncode == 2
     assert "starts the MCP server planted: planted --all" in done.stdout
@@ -72,6 +76,17 @@ def test_without_a_terminal_nothing_is_accepted_but_by_yes(cli: Run, home: Path)
     assert "touch marked" in done.stdout
     assert done.stdout.endswith(f"{home} is trusted: 2 settings accepted.\n")
     assert accepted(home) == {str(home): 2}
+    trusted = f"{home}: trusted (2 accepted)\n"
+    assert cli("trust", "list").stdout == trusted
+    configure(home)
+    listed = cli("trust", "list", ".").stdout
+    assert listed == f"{trusted}No setting of this folder waits for your trust.\n"
+    done = cli("trust", "remove", ".")
+    assert (done.returncode, done.stdout) == (0, f"{home} is no longer trusted.\n")
+    assert accepted(home) == {}
+    again = cli("trust", "remove", "gone")
+    assert again.returncode == 1
+    assert "you have not decided about" in again.stderr
 
 
 def test_it_asks_about_the_settings_that_the_server_withholds(cli: Run, home: Path) -> None:
@@ -114,30 +129,6 @@ def test_what_a_link_leads_to_waits_once_the_link_is_accepted(cli: Run, home: Pa
     assert "2 settings accepted" in cli("trust", "add", "--yes", "folder").stdout
 
 
-def test_it_lists_what_is_trusted_and_what_waits(cli: Run, home: Path) -> None:
-    assert cli("trust", "list").stdout == "You have not decided about any folder yet.\n"
-    waiting = cli("trust", "list", ".")
-    assert waiting.returncode == 0
-    assert waiting.stdout.startswith(f"{home}: not trusted\n2 settings of {home} wait for your")
-    cli("trust", "add", "--yes", ".")
-    assert cli("trust", "list").stdout == f"{home}: trusted (2 accepted)\n"
-    configure(home)
-    listed = cli("trust", "list", ".").stdout
-    assert (
-        listed == f"{home}: trusted (2 accepted)\nNo setting of this folder waits for your trust.\n"
-    )
-
-
-def test_it_forgets_a_folder(cli: Run, home: Path) -> None:
-    cli("trust", "add", "--yes", ".")
-    done = cli("trust", "remove", ".")
-    assert (done.returncode, done.stdout) == (0, f"{home} is no longer trusted.\n")
-    assert accepted(home) == {}
-    again = cli("trust", "remove", "gone")
-    assert again.returncode == 1
-    assert "you have not decided about" in again.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -149,9 +140,7 @@ def test_it_forgets_a_folder(cli: Run, home: Path) -> None:
         ("doctor --trust-workspace", "--trust-workspace"),
     ],
 )
-def test_wrong_usage_and_a_decision_that_cannot_be_stored_fail(
-    cli: Run, home: Path, arguments: str, words: str
-) -> None:
+def test_wrong_usage_and_a_decision_that_cannot_be_stored_fail(cli, home, arguments, words):
     done = cli(*arguments.split())
     assert (done.returncode, words in done.stderr) == (2, True)
     (home / ".local").write_text("no directory")

@@ -59,12 +59,12 @@ def test_of_many_models_the_selected_one_stays(count: int, selected: int, size: 
 
 
 @pytest.mark.requirement("W-6e")
-@pytest.mark.parametrize("key", ["contexts", "files", "commands", "tools", "chats", "jobs"])
-def test_a_list_loses_its_end(key: str) -> None:
-    raw = {key: [{"name": f"number {number}"} for number in range(500)]}
-    fitting = fit(raw, 4000)
-    assert fitting[key] == raw[key][: len(fitting[key])]
-    assert len(json.dumps(fitting)) <= 4000 < 3 * len(json.dumps(fitting))
+def test_a_list_loses_its_end() -> None:
+    for key in ("contexts", "files", "commands", "tools", "chats", "jobs"):
+        raw = {key: [{"name": f"number {number}"} for number in range(500)]}
+        fitting = fit(raw, 4000)
+        assert fitting[key] == raw[key][: len(fitting[key])]
+        assert len(json.dumps(fitting)) <= 4000 < 3 * len(json.dumps(fitting))
 
 
 def test_what_a_hook_wrote_is_cut_and_how_it_ended_is_not() -> None:

@@ -107,7 +107,8 @@ class Browser:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Browser]:
-    """Run a browser with its profile in `folder`."""
+    """Run a browser with its profile in a new folder."""
+    folder.mkdir(exist_ok=True)
     program = shutil.which("chromium")
     assert program is not None, "these tests need the program chromium"
     (their_in, write_fd), (read_fd, their_out) = os.pipe(), os.pipe()

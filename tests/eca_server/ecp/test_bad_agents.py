@@ -16,7 +16,7 @@ import trio
 
 from eca_server.ecp.batch import Batch
 from eca_server.ecp.results import ScenarioReport
-from tests.eca_protocol.ecp.agents import ODD, script
+from tests.eca_protocol.ecp.agents import script
 from tests.eca_server.ecp.runs import (
     batch,
     nothing_is_left_in,
@@ -47,14 +47,6 @@ STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 CHILD = "subprocess.Popen(['sleep', '600']); "
 LEAVES = "subprocess.Popen(['sleep', '600'], start_new_session=True); "
 
-UNENDING = """
-def read():
-    while True:
-        text = stdin.readline()
-        if text:
-            return json.loads(text)
-        time.sleep(0.05)
-"""
 
 NOISE = "raw(b'noise ' * 10_000 + b'\\n')"
 WORSE: dict[str, tuple[str, str, str]] = {
@@ -140,30 +132,6 @@ async def test_every_bad_agent_fails_its_scenario_alone_and_leaves_nothing(tmp_p
         missing = batch(["/no/such/agent"], scenario("missing", "a", "b"))
         await in_time(missing, {"missing": ("transport_error", "cannot start '/no/such/agent'")})
     assert memory() - before < 50_000_000
-    await nothing_is_left_in(tmp_path)
-
-
-@pytest.mark.long
-async def test_unusual_agents_pass_and_a_killed_agent_harms_no_other(tmp_path):
-    """Unusual output, large inputs, and agents that do not read, do not end or leave processes."""
-    table = script(TABLE % ODD)
-    whole = batch(table, *[scenario(name, name, "x" * 300_000) for name in ODD], cwd=tmp_path)
-    deaf = script("hello(read()); raw(b'noise\\n' * 50000); time.sleep(600)")
-    unread = batch(deaf, scenario("unread", "y" * 900_000, "z"), cwd=tmp_path, rpc=0.5)
-    stays = obedient(f"{CHILD}{LEAVES}\n{UNENDING}")
-
-    async def run_odd() -> None:
-        for report in await reports_of(whole):
-            assert report.passed, report
-
-    async def run_staying() -> None:
-        (report,) = await reports_of(batch(stays, scenario("stays", "a", "count"), cwd=tmp_path))
-        assert outputs(report) == ["a", "2"]
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(run_odd)
-        nursery.start_soon(run_staying)
-        nursery.start_soon(in_time, unread, {"unread": ("timeout", "no answer in 0.5 s")})
     await nothing_is_left_in(tmp_path)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eca_server.ecp.reports.html import render_html
 from eca_server.ecp.results import ScenarioReport
-from tests.eca_server.ecp.browser import Browser, opened
 from tests.eca_server.ecp.sample_reports import POLITE, a_report
 
 pytestmark = pytest.mark.long
@@ -18,14 +16,6 @@ SHOWN = "[...document.querySelectorAll('#items > details:not([hidden])')].map(e 
 OPEN = "[...document.querySelectorAll('#items > details[open]')].map(e => e.id).join()"
 BACK = "getComputedStyle(document.body).backgroundColor"
 AT = "document.activeElement.closest('#items > details')?.id ?? ''"
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    profile = tmp_path / "profile"
-    profile.mkdir()
-    with opened(profile) as browser:
-        yield browser
 
 
 def write(folder: Path, text: str) -> str:

@@ -26,18 +26,10 @@ def address(tmp_path: Path) -> Iterator[str]:
     file = tmp_path / "scheduler.json"
     folder = tmp_path / "workers"
     common = ["--no-dashboard", "--scheduler-file", str(file)]
+    workers = ["--nworkers", "2", "--nthreads", "1", "--local-directory", str(folder)]
     commands = [
         ["dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common],
-        [
-            "dask_worker",
-            "--nworkers",
-            "2",
-            "--nthreads",
-            "1",
-            *common,
-            "--local-directory",
-            str(folder),
-        ],
+        ["dask_worker", *workers, *common],
     ]
     started = [
         subprocess.Popen(
@@ -74,13 +66,9 @@ def run(folder: Path, *more: str) -> tuple[int, dict[str, Any], str]:
 
 
 def summary(report: dict[str, Any]) -> list[tuple[Any, ...]]:
+    keys = ("name", "passed", "exit_reason")
     return [
-        (
-            each["name"],
-            each["passed"],
-            each["exit_reason"],
-            [step["output"] for step in each["steps"]],
-        )
+        (*(each[key] for key in keys), [step["output"] for step in each["steps"]])
         for each in report["scenarios"]
     ]
 
@@ -102,15 +90,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(address, 
     code, here, errors = run(tmp_path)
     assert (code, summary(here)) == (2, summary(report)), errors
     assert [each["exit_reason"] for each in report["scenarios"]].count("ok") == 11
-
-
-@pytest.mark.long
-def test_a_cluster_that_is_not_there_is_named(tmp_path):
-    step = "{input: a, graders: [{type: tool_usage, tool_name: t}]}"
-    head = f"manifest_version: v1\nname: n\ntarget: {sys.executable}\n"
-    (tmp_path / "m.yaml").write_text(f"{head}scenarios: [{{name: s, steps: [{step}]}}]", "utf-8")
     for place in ("tcp://127.0.0.1:9", "nonsense://x"):
         code, _, errors = run(tmp_path, "--dask", place)
-        assert code == 1
+        assert (code, "Traceback" in errors) == (1, False)
         assert errors.startswith(f"--dask {place}: ")
-        assert "Traceback" not in errors

@@ -68,12 +68,6 @@ def test_a_comparison_says_what_broke_and_why_and_how_sure_that_is():
     assert values["changes"][0]["before"] == (7, 8)
 
 
-def test_a_name_cannot_write_to_the_terminal():
-    result = compare(a_report(graded("\x1b[2J\n", True)), a_report(graded("\x1b[2J\n", False)))
-    assert "\\x1b[2J\\n, step 1" in result.text()
-    assert "\x1b" not in result.text()
-
-
 @pytest.mark.parametrize(
     ("counts", "probability"),
     [
@@ -101,25 +95,10 @@ def test_a_probability_is_one_whichever_side_comes_first(data):
 @pytest.mark.parametrize(
     ("shares", "window", "slope", "text"),
     [
-        ([4], 20, 0.0, "1 run: the pass rate is level, from 100.0% to 100.0% (+0.00 points a run)"),
-        (
-            [0, 1, 2],
-            20,
-            0.25,
-            "3 runs: the pass rate rises, from 0.0% to 50.0% (+25.00 points a run)",
-        ),
-        (
-            [0, 4, 3, 2],
-            3,
-            -0.25,
-            "3 runs: the pass rate falls, from 100.0% to 50.0% (-25.00 points a run)",
-        ),
-        (
-            [2, 3, 3, 2],
-            20,
-            0.0,
-            "4 runs: the pass rate is level, from 50.0% to 50.0% (+0.00 points a run)",
-        ),
+        ([4], 20, 0.0, "1 run: the pass rate is level, from 100.0% to 100.0% (+0.00"),
+        ([0, 1, 2], 20, 0.25, "3 runs: the pass rate rises, from 0.0% to 50.0% (+25.00"),
+        ([0, 4, 3, 2], 3, -0.25, "3 runs: the pass rate falls, from 100.0% to 50.0% (-25.00"),
+        ([2, 3, 3, 2], 20, 0.0, "4 runs: the pass rate is level, from 50.0% to 50.0% (+0.00"),
     ],
 )
 def test_the_trend_is_the_slope_of_the_last_runs(shares, window, slope, text):
@@ -130,7 +109,7 @@ def test_the_trend_is_the_slope_of_the_last_runs(shares, window, slope, text):
     result = compute_trend(reports, window=window)
     assert result.slope == pytest.approx(slope)
     assert result.regressed == (slope < 0)
-    assert result.text(verbose=False) == f"{text}\n"
+    assert result.text(verbose=False) == f"{text} points a run)\n"
 
 
 def test_runs_come_in_the_order_in_which_they_began_and_nothing_checked_is_no_pass():
@@ -153,7 +132,7 @@ def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
     files = []
     for name, passed in (("first.json", True), ("second.json", False)):
         files.append(str(tmp_path / name))
-        report = a_report(graded("日本", passed), audit={"started_at": name})
+        report = a_report(graded("日本\x1b[2J", passed), audit={"started_at": name})
         Path(files[-1]).write_text(json.dumps(report.to_json()), "utf-8")
     (tmp_path / "third.json").write_text("[]")
     monkeypatch.setattr(sys, "stdout", open(1, "w", encoding="latin-1", closefd=False))  # noqa: SIM115
@@ -165,6 +144,7 @@ def test_the_commands_say_it_in_any_locale_and_with_an_exit_code(
     assert run(["trend", str(tmp_path / "*.json"), "--exit-on-regression"]) == 2
     sys.stdout.flush()
     output, errors = (part.decode() for part in capfdbinary.readouterr())
-    assert "日本, step 1: text_match of public_output passed before, and fails now" in output
+    assert "日本\\x1b[2J, step 1: text_match of public_output passed before, and fails" in output
+    assert "\x1b" not in output
     assert '"regressed": true' in output
     assert errors.count("third.json is not a report: expected an object") == 2

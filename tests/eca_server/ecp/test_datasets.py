@@ -27,35 +27,26 @@ def rows(read: Manifest) -> list[tuple[str, str | None]]:
     return [(step.input, step.graders[0].value if step.graders else None) for step in steps]
 
 
-GOOD: dict[str, tuple[str, bytes, list[tuple[str, str | None]]]] = {
-    "plain": ("csv", b"input,output\na,b\nc,\n", [("a", "b"), ("c", None)]),
-    "a mark at the start": ("csv", b"\xef\xbb\xbfinput,output\na,b\n", [("a", "b")]),
-    "quoted": (
-        "csv",
-        'id,output,input\r\n1,"b ""b""","a\r\n\na, é\u2028"\r\n\r\n2,,""\r\n'.encode(),
-        [("a\r\n\na, é\u2028", 'b "b"'), ("", None)],
-    ),
-    "no output": ("csv", b"input\na", [("a", None)]),
-    "objects": (
-        "jsonl",
-        '\ufeff{"input": "a\\n", "output": "b"}\n\n{"input": "c\u2028", "output": null}'.encode(),
-        [("a\n", "b"), ("c\u2028", None)],
-    ),
-}
+QUOTED = 'id,output,input\r\n1,"b ""b""","a\r\n\na, é\u2028"\r\n\r\n2,,""\r\n'
+OBJECTS = '\ufeff{"input": "a\\n", "output": "b"}\n\n{"input": "c\u2028", "output": null}'
+GOOD: list[tuple[str, str, list[tuple[str, str | None]]]] = [
+    ("csv", "input,output\na,b\nc,\n", [("a", "b"), ("c", None)]),
+    ("csv", "\ufeffinput,output\na,b\n", [("a", "b")]),
+    ("csv", QUOTED, [("a\r\n\na, é\u2028", 'b "b"'), ("", None)]),
+    ("csv", "input\na", [("a", None)]),
+    ("jsonl", OBJECTS, [("a\n", "b"), ("c\u2028", None)]),
+]
 
 
 def test_each_row_is_a_step_and_its_output_the_expectation(tmp_path):
-    for name, (kind, data, expected) in GOOD.items():
-        (tmp_path / "rows.csv").write_bytes(data)
+    for kind, data, expected in GOOD:
+        (tmp_path / "rows.csv").write_bytes(data.encode())
         read = load_datasets(manifest(tmp_path, type=kind), {})
-        assert rows(read) == expected, name
+        assert rows(read) == expected
         assert read.scenarios[1].steps == (Step(input="x"),)
     (grader,) = read.scenarios[0].steps[0].graders
-    assert (grader.type, grader.condition, grader.field) == (
-        "text_match",
-        "equals",
-        "public_output",
-    )
+    assert (grader.type, grader.condition) == ("text_match", "equals")
+    assert grader.field == "public_output"
     (tmp_path / "rows.csv").write_bytes(b"q,a\n1,2\n")
     read = load_datasets(manifest(tmp_path, input_column="q", output_column="a"), {})
     assert rows(read) == [("1", "2")]
@@ -81,31 +72,27 @@ def test_a_named_output_column_is_in_every_row(tmp_path):
     assert why in refusal(manifest(tmp_path, type="jsonl", output_column="answer"))
 
 
-BAD: dict[str, tuple[str, bytes, str]] = {
-    "another column": (
-        "csv",
-        b"question\na\n",
-        "line 2: expected the column 'input', got question",
-    ),
-    "a row too short": ("csv", b"input,output\na,b\nc\n", "line 3: expected 2 values, got 1"),
-    "a row too long": ("csv", b"input\na,b\n", "line 2: expected 1 values, got 2"),
-    "a column twice": ("csv", b"input,input\na,b\n", "a column is named twice: input, input"),
-    "an open quote": ("csv", b'input\n"a\n', "line 2: unexpected end of data"),
-    "text behind a quote": ("csv", b'input\n"a"b\n', "line 2: ',' expected after '\"'"),
-    "another encoding": ("csv", b"input\na\nb\xff\n", "line 3: expected UTF-8: invalid start byte"),
-    "no row": ("csv", b"input,output\n", "rows.csv has no rows: there is nothing to check"),
-    "nothing": ("csv", b"", "rows.csv has no rows"),
-    "a long field": ("csv", b"input\n" + b"a" * 140_000, "line 2: field larger than field limit"),
-    "no object": ("jsonl", b'{"input": "a"}\n["a"]\n', "line 2: expected an object"),
-    "no json": ("jsonl", b'{"input": "a"}\n{"input": }\n', "line 2: "),
-    "a key twice": ("jsonl", b'{"input": "a", "input": "b"}', "line 1: "),
-    "not a number": ("jsonl", b'{"input": "a", "n": NaN}', "line 1: "),
-    "depth": ("jsonl", b"[" * 100_000, "line 1: "),
-    "a number": ("jsonl", b'{"input": 3}', "line 1: input: expected text, got 3"),
-    "a boolean": ("jsonl", b'{"input": "a", "output": true}', "line 1: output: expected text"),
-    "no input": ("jsonl", b"{}", "line 1: expected the column 'input', got none"),
-    "bytes": ("jsonl", b'\n{"input": "\xff"}', "line 2: expected UTF-8"),
-}
+BAD: list[tuple[str, bytes, str]] = [
+    ("csv", b"question\na\n", "line 2: expected the column 'input', got question"),
+    ("csv", b"input,output\na,b\nc\n", "line 3: expected 2 values, got 1"),
+    ("csv", b"input\na,b\n", "line 2: expected 1 values, got 2"),
+    ("csv", b"input,input\na,b\n", "a column is named twice: input, input"),
+    ("csv", b'input\n"a\n', "line 2: unexpected end of data"),
+    ("csv", b'input\n"a"b\n', "line 2: ',' expected after '\"'"),
+    ("csv", b"input\na\nb\xff\n", "line 3: expected UTF-8: invalid start byte"),
+    ("csv", b"input,output\n", "rows.csv has no rows: there is nothing to check"),
+    ("csv", b"", "rows.csv has no rows"),
+    ("csv", b"input\n" + b"a" * 140_000, "line 2: field larger than field limit"),
+    ("jsonl", b'{"input": "a"}\n["a"]\n', "line 2: expected an object"),
+    ("jsonl", b'{"input": "a"}\n{"input": }\n', "line 2: "),
+    ("jsonl", b'{"input": "a", "input": "b"}', "line 1: "),
+    ("jsonl", b'{"input": "a", "n": NaN}', "line 1: "),
+    ("jsonl", b"[" * 100_000, "line 1: "),
+    ("jsonl", b'{"input": 3}', "line 1: input: expected text, got 3"),
+    ("jsonl", b'{"input": "a", "output": true}', "line 1: output: expected text"),
+    ("jsonl", b"{}", "line 1: expected the column 'input', got none"),
+    ("jsonl", b'\n{"input": "\xff"}', "line 2: expected UTF-8"),
+]
 
 
 def refusal(read: Manifest, environment: dict[str, str] | None = None) -> str:
@@ -115,11 +102,11 @@ def refusal(read: Manifest, environment: dict[str, str] | None = None) -> str:
 
 
 def test_an_error_in_a_row_names_its_position(tmp_path):
-    for name, (kind, data, why) in BAD.items():
+    for kind, data, why in BAD:
         (tmp_path / "rows.csv").write_bytes(data)
         error = refusal(manifest(tmp_path, type=kind))
-        assert error.startswith(f"{tmp_path}/m.yaml:7:3: dataset: rows.csv"), name
-        assert why in error, (name, error)
+        assert error.startswith(f"{tmp_path}/m.yaml:7:3: dataset: rows.csv")
+        assert why in error, (data, error)
         assert "\n" not in error
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -55,41 +54,36 @@ VERDICTS: dict[str, bool | str] = {
     PASS: True,
     f"It greets.\n\n{PASS}\n\n": True,
     f"It is rude.\r\n  {FAIL}": False,
-    f"**{PASS}**": True,
     f"**{FAIL}.**": False,
-    f"{PASS}.": True,
     f"It says '{PASS}' itself, which is no greeting.\n{FAIL}": False,
     f"{PASS}\nThat was easy.": "as the last line, got 'That was easy.'",
     f"{PASS}\n{FAIL}": "expected one verdict, got both",
     f"{FAIL}\nNo, wait.\n{PASS}": "expected one verdict, got both",
-    f"I think {PASS}": f"got 'I think {PASS}'",
-    "RESULT: pass": "got 'RESULT: pass'",
-    "RESULT:PASS": "got 'RESULT:PASS'",
-    f"{PASS} or {FAIL}": f"got '{PASS} or {FAIL}'",
-    "PASS": "got 'PASS'",
+    **{
+        text: f"got '{text}'"
+        for text in (f"I think {PASS}", "RESULT: pass", "RESULT:PASS", f"{PASS} or {FAIL}", "PASS")
+    },
     " \n": "got 'nothing'",
 }
 
 
-async def test_the_last_line_alone_is_the_verdict_and_must_be_one():
-    for text, expected in VERDICTS.items():
-        if isinstance(expected, bool):
-            assert parse_verdict(text) is expected, text
-        else:
-            with pytest.raises(NoVerdict) as caught:
-                parse_verdict(text)
-            assert expected in str(caught.value)
+@pytest.mark.parametrize(("text", "expected"), VERDICTS.items())
+def test_the_last_line_alone_is_the_verdict_and_must_be_one(text, expected):
+    if isinstance(expected, bool):
+        assert parse_verdict(text) is expected
+    else:
+        with pytest.raises(NoVerdict) as caught:
+            parse_verdict(text)
+        assert expected in str(caught.value)
 
 
 async def test_both_verdicts_and_a_missing_one_are_distinguished():
     answers = [f"Kind.\n{PASS}", f"Rude.\n{FAIL}", "I cannot say."]
     async with Provider([reply(answer) for answer in answers]) as provider:
         checks = [await judged(settings_of(provider)) for _ in answers]
-    assert [(check.passed, check.error, check.score) for check in checks] == [
-        (True, False, 1.0),
-        (False, False, 0.0),
-        (False, True, 0.0),
-    ]
+    assert [check.score for check in checks] == [1.0, 0.0, 0.0]
+    verdicts = [(check.passed, check.error) for check in checks]
+    assert verdicts == [(True, False), (False, False), (False, True)]
     good, bad, none = checks
     assert (good.reasoning, bad.reasoning) == (answers[0], answers[1])
     assert none.reasoning.startswith("the judge gave no verdict: expected RESULT: PASS")
@@ -127,7 +121,7 @@ async def test_the_judged_text_cannot_inject_a_verdict_or_instructions():
     assert len(fences) == 2, "a fence that can be guessed"
 
 
-async def test_a_failing_judge_is_asked_three_times_at_most():
+async def test_a_failing_judge_is_asked_three_times_and_a_silent_one_has_a_time_limit():
     trouble = Reply(status=500, headers={"retry-after": "0"}, body="oops")
     async with Provider([trouble, trouble, reply(PASS)], otherwise=trouble) as provider:
         assert (await judged(settings_of(provider))).passed
@@ -135,19 +129,14 @@ async def test_a_failing_judge_is_asked_three_times_at_most():
         assert (check.passed, check.error) == (False, True)
         assert check.reasoning.startswith("the judge's model failed: ")
         assert len(provider.requests) == 6
+    async with Provider([Reply(steps=[hang()])]) as provider:
+        check = await judged(settings_of(provider, deadline=0.1))
+    assert (check.error, check.reasoning) == (True, "the judge gave no verdict within 0.1 s")
     refusal = Reply(status=401, body={"error": {"message": f"bad key {KEY}"}})
     async with Provider([refusal]) as provider:
         check = await judged(settings_of(provider))
         assert (check.error, len(provider.requests)) == (True, 1)
         assert KEY not in repr(check)
-
-
-async def test_a_silent_judge_has_a_time_limit():
-    async with Provider([Reply(steps=[hang()])]) as provider:
-        check = await judged(settings_of(provider, deadline=0.1))
-    assert (check.error, check.reasoning) == (True, "the judge gave no verdict within 0.1 s")
-    assert check.details is not None
-    assert check.details["seconds"] < 2
 
 
 async def test_a_verdict_is_stored_if_a_cache_is_configured(tmp_path):
@@ -194,18 +183,13 @@ async def test_a_long_text_is_cut_and_a_secret_hidden():
     assert len(prompt_of(provider.requests[0])) < 210_000
 
 
-@pytest.fixture
-async def configured(tmp_path: Path) -> AsyncIterator[tuple[Provider, str]]:
+async def test_any_provider_of_the_server_may_judge_with_any_key(tmp_path, monkeypatch):
     async with Provider([reply(PASS)]) as provider:
         entry = {"api": "openai-chat", "url": provider.url, "key": "house", "models": {"m": {}}}
         file = tmp_path / "config.json"
         file.write_text(json.dumps({"providers": {"house": entry}}), "utf-8")
-        yield provider, str(file)
-
-
-async def test_any_provider_of_the_server_may_judge(configured, monkeypatch):
-    provider, config_file = configured
-    check = await judged(JudgeSettings(model="house/m", temperature=0.5, config_file=config_file))
+        house = JudgeSettings(model="house/m", temperature=0.5, config_file=str(file))
+        check = await judged(house)
     assert check.passed, check
     assert check.details is not None
     assert check.details["answered_by"] == "house/m"
@@ -216,15 +200,11 @@ async def test_any_provider_of_the_server_may_judge(configured, monkeypatch):
     assert (await judged(JudgeSettings(model="simulator/script"), scripted)).passed
     check = await judged(JudgeSettings(model="nowhere/m"))
     assert (check.error, "model failed: providers.nowhere" in check.reasoning) == (True, True)
+    monkeypatch.setenv("ECP_LLM_JUDGE_API_KEY", "sk-its-own-0123456789")
+    async with Provider([reply(PASS)]) as provider:
+        own = settings_of(provider, key_variable="ECP_LLM_JUDGE_API_KEY")
+        assert (await judged(own)).passed
+    assert provider.requests[0].headers["authorization"] == "Bearer sk-its-own-0123456789"
     monkeypatch.delenv("OPENAI_API_KEY")
     check = await judged(JudgeSettings())
     assert (check.error, "OPENAI_API_KEY" in check.reasoning) == (True, True), check
-
-
-async def test_a_key_of_the_judge_s_own_is_used():
-    async with Provider([reply(PASS)]) as provider:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("ECP_LLM_JUDGE_API_KEY", "sk-its-own-0123456789")
-            check = await judged(settings_of(provider, key_variable="ECP_LLM_JUDGE_API_KEY"))
-    assert check.passed
-    assert provider.requests[0].headers["authorization"] == "Bearer sk-its-own-0123456789"

@@ -34,16 +34,13 @@ def test_a_report_is_read_back_as_it_was():
     values = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert RunReport.from_json(values) == report
     assert (values["passed"], values["total"], values["failed"]) == (4, 7, 3)
+    step = {"input": "i", "output": "o", "tool_calls": [], "checks": [], "new": 1}
+    scenario = {"name": "a", "status": "ok", "exit_reason": "ok", "steps": [step]}
+    upstream = {"manifest": "m.yaml", "passed": 0, "exit_reason": "ok", "scenarios": [scenario]}
+    read = RunReport.from_json(upstream)
+    assert (read.name, read.scenarios[0].steps[0].output) == ("m.yaml", "o")
     verdicts = [scenario["passed"] for scenario in values["scenarios"]]
     assert verdicts == [True, False, True, False, True]
-
-
-def test_a_report_of_the_upstream_runtime_is_read():
-    step = {"input": "i", "output": "o", "tool_calls": [], "checks": [], "new": 1}
-    scenarios = [{"name": "a", "status": "ok", "exit_reason": "ok", "steps": [step]}]
-    values = {"manifest": "m.yaml", "passed": 0, "exit_reason": "ok", "scenarios": scenarios}
-    report = RunReport.from_json(values)
-    assert (report.name, report.scenarios[0].steps[0].output) == ("m.yaml", "o")
 
 
 @pytest.mark.parametrize(

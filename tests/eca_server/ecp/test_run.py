@@ -212,6 +212,8 @@ def test_the_small_commands_answer(tmp_path):
     assert "6 scenarios, 9 steps, 15 graders" in ecp("validate", DEMO).stdout
     assert json.loads(ecp("schema", "report").stdout)["title"] == "ECP report"
     assert "OPENAI_API_KEY" in ecp("doctor").stdout
+    done = ecp("runn", "m.yaml")
+    assert (done.returncode, "did you mean `run`?" in done.stderr) == (2, True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = ecp("agent", "--http", str(taken.getsockname()[1]), cwd=tmp_path)
     assert (done.returncode, "in use" in done.stderr) == (1, True)
@@ -316,22 +318,3 @@ def test_a_terminal_shows_the_progress_beside_the_results(tmp_path, capsys, monk
     assert "\x1b" not in printed.out
     heads = [line.partition(":")[0] for line in printed.out.splitlines()]
     assert heads[:2] == ["passed s0", "FAILED s1"]
-
-
-@pytest.mark.parametrize(
-    ("words", "near"),
-    [
-        (("runn", "m.yaml"), "unknown command 'runn'; did you mean `run`?"),
-        (("run", "--reprt", "x"), "unknown option '--reprt'; did you mean `--report`?"),
-        (("schema", "manifst"), "invalid choice: 'manifst'; did you mean `manifest`?"),
-        (("run",), "expected one manifest, got none"),
-        (("run", "a", "-m", "b"), "expected one manifest, got two"),
-    ],
-)
-def test_a_mistyped_command_or_option_gets_a_suggestion(words, near, capsys):
-    try:
-        code = run(words)
-    except SystemExit as left:
-        code = left.code  # type: ignore[assignment] - argparse leaves with a number
-    assert code == 2
-    assert near in capsys.readouterr().err

@@ -108,19 +108,6 @@ async def test_a_bug_of_ours_fails_only_one_scenario(monkeypatch):
         assert reports[0].steps[1].error == "the scenario could not be run: ValueError: a mistake"
 
 
-async def test_fail_fast_starts_no_further_scenario():
-    whole = batch(
-        obedient(),
-        scenario("good", "a"),
-        scenario("bad", step("a", contains("b"))),
-        scenario("never", "a"),
-    )
-    names: list[str] = []
-    done = await run_all(whole, fail_fast=True, on_report=lambda each: names.append(each.name))
-    assert ([each.name for each in done.reports], done.not_run) == (["good", "bad"], 1)
-    assert (names, done.exit_reason) == (["good", "bad"], "ok")
-
-
 async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
     """A hang ends at the nearest limit, whose exit reason it has."""
 
@@ -140,7 +127,7 @@ async def test_every_part_of_a_scenario_is_within_its_limits(monkeypatch):
         (batch(silent, starts, start=0.3), "timeout", ["timeout"]),
         (batch(mute, starts, limit=0.3), "timeout", ["timeout"]),
         (batch(mute, starts, run=0.3), over, [over]),
-        (batch(agent, checks, run=1.2), over, ["judge_error"]),
+        (batch(agent, checks, run=1.8), over, ["judge_error"]),
     ]
 
     async def run(whole: Batch, reason: str, steps: list[str]) -> None:

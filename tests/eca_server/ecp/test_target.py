@@ -65,6 +65,7 @@ REFUSED = {
     "no-such-agent x": "the command 'no-such-agent' is not on PATH",
     "./no-such-agent": "the command './no-such-agent' is not below /",
     "/etc/passwd": "the command '/etc/passwd' is not below /",
+    "~nobody-here/x": "'~nobody-here/x': the home directory is unknown",
     "a\0b": "the command 'a\\x00b' is not on PATH",
     "http://": "expected a URL with a host, got 'http://'",
     "https:///x": "expected a URL with a host",
@@ -84,30 +85,19 @@ def test_a_command_that_needs_a_shell_is_refused_with_a_hint() -> None:
         assert "word" not in str(caught.value).replace("password", "")
 
 
-def test_a_shell_runs_a_line_with_the_option_shell() -> None:
+def test_a_url_in_any_case_is_a_url_and_a_shell_runs_a_line() -> None:
+    urls = {" http://127.0.0.1:${env:PORT}/ecp ": "http://127.0.0.1:8765/ecp"}
+    for text, url in {**urls, "HTTPS://host": "HTTPS://host"}.items():
+        assert resolved(text) == resolved(text, shell=True) == Target(url=url)
+        assert resolved(text).text == url
     target = resolved("cd ${env:PORT} && sh $X", shell=True)
     assert target.command == ("/bin/sh", "-c", "cd 8765 && sh $X")
-
-
-def test_a_url_in_any_case_is_a_url() -> None:
-    for text, url in [
-        (" http://127.0.0.1:${env:PORT}/ecp ", "http://127.0.0.1:8765/ecp"),
-        ("HTTPS://host", "HTTPS://host"),
-    ]:
-        assert resolved(text) == Target(url=url)
-        assert resolved(text, shell=True) == Target(url=url)
-        assert resolved(text).text == url
 
 
 def test_python_is_this_one_where_path_has_none(tmp_path: Path) -> None:
     for name in ("python", "python3"):
         target = resolve_target(f"{name} x.py", environment={"PATH": "/none"}, cwd=tmp_path)
         assert target.command == (sys.executable, "x.py")
-
-
-def test_an_unknown_home_directory_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TargetInvalid, match="'~nobody-here/x': the home directory is unknown"):
-        resolve_target("~nobody-here/x", environment={}, cwd=tmp_path)
 
 
 def test_a_program_with_a_path_is_searched_in_the_working_directory(tmp_path: Path) -> None:

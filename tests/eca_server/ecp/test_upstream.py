@@ -78,69 +78,57 @@ def usage(name: str | None, **arguments: Any) -> dict[str, Any]:
 
 
 OUTPUT = "1. Grüße 📚 B-17!\nRenewed until 2026-12-24"
-CHECKS: dict[str, list[Step]] = {
-    "texts": [
-        (
-            "B-17",
-            [
-                (match("contains", "Grüße 📚 B-17"), True),
-                (match("contains", "grüße"), False),
-                (match("equals", OUTPUT), True),
-                (match("equals", f"{OUTPUT}\n"), False),
-                (match("does_not_contain", "sorry"), True),
-                (match("does_not_contain", "Renewed"), False),
-                (match("regex", r"(?i)renewed UNTIL \d{4}-\d{2}-\d{2}$"), True),
-                (match("regex", r"^Renewed"), False),
-                (match("contains", "due date", "evaluation_context"), True),
-                (match("contains", "due date", "private_thought"), True),
-                (match("does_not_contain", "exception", "evaluation_context"), False),
-            ],
-        ),
-        (
-            "say nothing",
-            [
-                (match("does_not_contain", "anything"), False),
-                (match("contains", ""), False),
-                (match("equals", "", "evaluation_context"), False),
-                (usage(None), False),
-            ],
-        ),
-        ("again", [(match("regex", r"\A3\. "), True)]),
+FIRST: Step = (
+    "B-17",
+    [
+        (match("contains", "Grüße 📚 B-17"), True),
+        (match("contains", "grüße"), False),
+        (match("equals", OUTPUT), True),
+        (match("equals", f"{OUTPUT}\n"), False),
+        (match("does_not_contain", "sorry"), True),
+        (match("does_not_contain", "Renewed"), False),
+        (match("regex", r"(?i)renewed UNTIL \d{4}-\d{2}-\d{2}$"), True),
+        (match("regex", r"^Renewed"), False),
+        (match("contains", "due date", "evaluation_context"), True),
+        (match("contains", "due date", "private_thought"), True),
+        (match("does_not_contain", "exception", "evaluation_context"), False),
     ],
-    "tools": [
-        (
-            "B-17",
-            [
-                (match("regex", r"\A1\. "), True),  # the state of the scenario before is gone
-                (usage(None), True),
-                (usage("look_up"), True),
-                (usage("renew", book="B-17"), True),
-                (usage("renew", book="B-18"), False),
-                (usage("renew", book="B-17", days=28, notes={"by": "desk"}), True),
-                (usage("renew", notes={}), False),
-                (usage("renew", copies=[2, 1]), False),
-                (usage("look_up", book="B-17"), False),
-                (usage(None, days=28), True),
-                (usage("lend"), False),
-            ],
-        )
+)
+SILENT: Step = (
+    "say nothing",
+    [
+        (match("does_not_contain", "anything"), False),
+        (match("contains", ""), False),
+        (match("equals", "", "evaluation_context"), False),
+        (usage(None), False),
     ],
-}
+)
+TOOLS: Step = (
+    "B-17",
+    [
+        (match("regex", r"\A1\. "), True),  # the state of the scenario before is gone
+        *((usage(name), True) for name in (None, "look_up")),
+        (usage("renew", book="B-17"), True),
+        (usage("renew", book="B-18"), False),
+        (usage("renew", book="B-17", days=28, notes={"by": "desk"}), True),
+        (usage("renew", notes={}), False),
+        (usage("renew", copies=[2, 1]), False),
+        (usage("look_up", book="B-17"), False),
+        (usage(None, days=28), True),
+        (usage("lend"), False),
+    ],
+)
+AGAIN: Step = ("again", [(match("regex", r"\A3\. "), True)])
+CHECKS = {"texts": [FIRST, SILENT, AGAIN], "tools": [TOOLS]}
 
 
 def manifest(target: str, scenarios: Mapping[str, list[Step]] = CHECKS) -> dict[str, Any]:
-    listed = [
-        {
-            "name": name,
-            "steps": [
-                {"input": text, "graders": [grader for grader, _ in graders]}
-                for text, graders in steps
-            ],
-        }
-        for name, steps in scenarios.items()
-    ]
+    def listed(steps: list[Step]) -> list[Any]:
+        return [{"input": text, "graders": [each for each, _ in checks]} for text, checks in steps]
+
+    named = [{"name": name, "steps": listed(steps)} for name, steps in scenarios.items()]
     head = {"manifest_version": "v1", "name": "Library desk", "target": target}
-    return {**head, "scenarios": listed}
+    return {**head, "scenarios": named}
 
 
 EXPECTED = [
@@ -282,22 +270,18 @@ def endings(report: dict[str, Any]) -> list[list[tuple[str, str]]]:
     ]
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", ["stdio", "http", "chat"])
 def test_upstreams_conformance_finds_nothing_in_our_agents(transport: str, tmp_path: Path) -> None:
+    chat = f"ecp agent --model simulator/echo --workspace '{tmp_path}'"
+    if transport == "chat":
+        assert_conforms(f"'{sys.executable}' -m eca_server {chat}")
+        return
     with Desk("ours", tmp_path).target(transport) as target:
         done = ecp("0.3.1", "conformance", "--target", target)
         assert (done.returncode, "passed" in done.stdout) == (0, True), done
         assert_conforms(target)
 
 
-def test_upstreams_conformance_finds_nothing_in_our_servers_chat(tmp_path: Path) -> None:
-    chat = "-m eca_server ecp agent --model simulator/echo"
-    assert_conforms(f"'{sys.executable}' {chat} --workspace '{tmp_path}'")
-
-
 def assert_conforms(target: str) -> None:
-    done = ecp("0.10.0", "conformance", "--target", target, "--json")
-    findings = json.loads(done.stdout)
-    assert (findings["conformant"], findings["passed"], findings["failed"]) == (True, 3, 0), (
-        findings
-    )
+    found = json.loads(ecp("0.10.0", "conformance", "--target", target, "--json").stdout)
+    assert (found["conformant"], found["passed"], found["failed"]) == (True, 3, 0), found

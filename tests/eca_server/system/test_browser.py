@@ -25,12 +25,6 @@ def opener(folder: Path, name: str) -> Path:
     return notes
 
 
-async def test_a_page_is_opened_by_the_desktop_s_program(tmp_path):
-    notes = opener(tmp_path / "bin", "bin")
-    await open_page(URL, {"PATH": str(tmp_path / "bin"), "DISPLAY": ":7"})
-    assert notes.read_text() == f"bin {URL}\n"
-
-
 async def test_no_program_of_the_current_folder_is_run(tmp_path, monkeypatch):
     notes = opener(tmp_path / "bin", "bin")
     planted = opener(tmp_path / "planted", "planted")
@@ -40,17 +34,15 @@ async def test_no_program_of_the_current_folder_is_run(tmp_path, monkeypatch):
     assert not planted.exists()
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "--help"])
-async def test_only_pages_of_the_web_are_opened(tmp_path, url):
+async def test_only_pages_of_the_web_are_opened_where_there_is_a_screen_and_a_program(tmp_path):
     notes = opener(tmp_path / "bin", "bin")
-    await open_page(url, {"PATH": str(tmp_path / "bin"), "DISPLAY": ":7"})
-    assert not notes.exists()
-
-
-async def test_without_a_screen_or_a_program_nothing_is_opened(tmp_path):
-    notes = opener(tmp_path / "bin", "bin")
-    await open_page(URL, {"PATH": str(tmp_path / "bin")})
+    path = {"PATH": str(tmp_path / "bin")}
+    for url in ("file:///etc/passwd", "javascript:alert(1)", "--help"):
+        await open_page(url, {**path, "DISPLAY": ":7"})
+    await open_page(URL, path)
     await open_page(URL, {"PATH": str(tmp_path), "DISPLAY": ":7"})
     assert not notes.exists()
+    await open_page(URL, {**path, "DISPLAY": ":7"})
+    assert notes.read_text() == f"bin {URL}\n"
     notes.with_name("xdg-open").write_bytes(b"no program")
-    await open_page(URL, {"PATH": str(tmp_path / "bin"), "DISPLAY": ":7"})
+    await open_page(URL, {**path, "DISPLAY": ":7"})

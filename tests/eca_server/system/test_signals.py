@@ -28,9 +28,7 @@ async def test_a_signal_cancels_and_those_behind_it_disturb_nothing() -> None:
     assert await until_a_signal(command) == (None, signal.SIGTERM)
     assert ended == ["in order"]
 
-
-async def test_a_command_that_no_signal_ends_gives_what_it_gives() -> None:
-    async def command() -> str:
+    async def undisturbed() -> str:
         return "done"
 
-    assert await until_a_signal(command) == ("done", None)
+    assert await until_a_signal(undisturbed) == ("done", None)

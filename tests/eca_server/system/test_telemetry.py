@@ -22,6 +22,7 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
 from eca_server.secret import Secret
 from eca_server.system import telemetry
+from tests.eca_server import fork_server
 from tests.eca_server.stranger import environment
 
 SECRET_WORDS = "planted words of a prompt"
@@ -36,32 +37,41 @@ class Collector:
         self.headers: list[str | None] = []
         self.bodies: list[tuple[str, bytes]] = []
 
+    def sent(self) -> bytes:
+        """Return all that came."""
+        return b"".join(body for _, body in self.bodies)
+
     def spans(self) -> dict[str, dict[str, Any]]:
         """Return the attributes of each span by its name, with its ids."""
-        result = {}
-        for path, body in self.bodies:
-            if path == "/v1/traces":
-                for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    for scope in resource.scope_spans:
-                        for span in scope.spans:
-                            sent = _attributes(span.attributes)
-                            ids = {"id": span.span_id, "parent": span.parent_span_id}
-                            result[span.name] = {**sent, **ids, "status": span.status.code}
-        return result
+        requests = map(ExportTraceServiceRequest.FromString, self._bodies_of("/v1/traces"))
+        resources = (each for request in requests for each in request.resource_spans)
+        spans = (span for each in resources for scope in each.scope_spans for span in scope.spans)
+        return {
+            span.name: {
+                **_attributes(span.attributes),
+                "id": span.span_id,
+                "parent": span.parent_span_id,
+                "status": span.status.code,
+            }
+            for span in spans
+        }
 
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
         """Return the attributes of each point of each metric, with its sum."""
-        result: dict[str, list[dict[str, Any]]] = {}
-        for path, body in self.bodies:
-            if path == "/v1/metrics":
-                for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                    for scope in resource.scope_metrics:
-                        for metric in scope.metrics:
-                            result[metric.name] = [
-                                {**_attributes(point.attributes), "sum": point.sum}
-                                for point in metric.histogram.data_points
-                            ]
-        return result
+        requests = map(ExportMetricsServiceRequest.FromString, self._bodies_of("/v1/metrics"))
+        resources = (each for request in requests for each in request.resource_metrics)
+        scopes = (scope for each in resources for scope in each.scope_metrics)
+        return {
+            metric.name: [
+                {**_attributes(point.attributes), "sum": point.sum}
+                for point in metric.histogram.data_points
+            ]
+            for scope in scopes
+            for metric in scope.metrics
+        }
+
+    def _bodies_of(self, path: str) -> list[bytes]:
+        return [body for each, body in self.bodies if each == path]
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
@@ -104,18 +114,14 @@ def collecting(*, hangs: bool = False) -> Iterator[Collector]:
         server.server_close()
 
 
-def chat(tmp_path: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "eca_server", "chat", "--model", "simulator/script", script]
-    return subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=environment(tmp_path) | variables,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+def chat(tmp_path: Path, script: str, **variables: str) -> None:
+    command = (*fork_server.ECA, "chat", "--model", "simulator/script", script)
+    fork_server.run(command, cwd=tmp_path, env=environment(tmp_path) | variables)
+
+
+def hook(event: str, output: dict[str, Any]) -> dict[str, Any]:
+    shell = {"type": "shell", "shell": f"echo '{json.dumps(output)}'"}
+    return {"type": event, "actions": [shell]}
 
 
 SCRIPT = f'think {SECRET_WORDS}\ncall eca_directory_tree {{"path": "."}}\nsay done\n'
@@ -123,70 +129,53 @@ SCRIPT = f'think {SECRET_WORDS}\ncall eca_directory_tree {{"path": "."}}\nsay do
 
 def test_a_turn_is_one_trace_of_the_agent_its_models_and_its_tools(tmp_path):
     with collecting() as collector:
-        done = chat(
-            tmp_path,
-            SCRIPT,
-            OTEL_EXPORTER_OTLP_ENDPOINT=collector.url,
-            OTEL_EXPORTER_OTLP_HEADERS="x-who=me",
-        )
-    assert done.returncode == 0, done.stderr
-    assert set(collector.headers) == {"me"}
-    spans, metrics = collector.spans(), collector.metrics()
-    agent, model = spans["invoke_agent eca"], spans["chat script"]
-    tool = spans["execute_tool eca_directory_tree"]
-    assert agent["parent"] == b""
-    assert {model["parent"], tool["parent"]} == {agent["id"]}
-    assert model["gen_ai.operation.name"] == "chat"
-    assert model["gen_ai.provider.name"] == "simulator"
-    assert model["gen_ai.request.model"] == "script"
-    assert model["gen_ai.conversation.id"] == agent["gen_ai.conversation.id"]
-    assert (tool["gen_ai.tool.type"], tool["status"]) == ("function", 0)
-    (point,) = metrics["gen_ai.client.operation.duration"]
-    assert point["gen_ai.request.model"] == "script"
-    assert {each["gen_ai.token.type"] for each in metrics["gen_ai.client.token.usage"]} == {
-        "input",
-        "output",
-    }
-    assert SECRET_WORDS.encode() not in b"".join(body for _, body in collector.bodies)
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        chat(tmp_path, SCRIPT, OTEL_EXPORTER_OTLP_HEADERS="x-who=me", **variables)
+        assert set(collector.headers) == {"me"}
+        spans, metrics = collector.spans(), collector.metrics()
+        agent, model = spans["invoke_agent eca"], spans["chat script"]
+        tool = spans["execute_tool eca_directory_tree"]
+        assert agent["parent"] == b""
+        assert {model["parent"], tool["parent"]} == {agent["id"]}
+        assert model["gen_ai.operation.name"] == "chat"
+        assert model["gen_ai.provider.name"] == "simulator"
+        assert model["gen_ai.request.model"] == "script"
+        assert model["gen_ai.conversation.id"] == agent["gen_ai.conversation.id"]
+        assert (tool["gen_ai.tool.type"], tool["status"]) == ("function", 0)
+        (point,) = metrics["gen_ai.client.operation.duration"]
+        assert point["gen_ai.request.model"] == "script"
+        tokens = {each["gen_ai.token.type"] for each in metrics["gen_ai.client.token.usage"]}
+        assert tokens == {"input", "output"}
+
+        chat(tmp_path, f"fail quota {SECRET_WORDS}", **variables)
+        model = collector.spans()["chat script"]
+        assert (model["error.type"], model["status"]) == ("quota", 2)
+        (point,) = collector.metrics()["gen_ai.client.operation.duration"]
+        assert point["error.type"] == "quota"
+        assert SECRET_WORDS.encode() not in collector.sent()
 
 
 def test_messages_are_traced_only_if_the_environment_asks_for_it(tmp_path):
+    hooks = {
+        "hides": hook("postToolCall", {"replacedOutput": "what is left"}),
+        "rewrites": hook("preToolCall", {"updatedInput": {"path": ".", "max_depth": 1}}),
+    }
     with collecting() as collector:
         properties = {
             "otel.exporter.otlp.endpoint": collector.url,
             "otel.instrumentation.genai.capture.message.content": "true",
         }
-        says = json.dumps({"replacedOutput": "what is left"})
-        hides = {"type": "postToolCall", "actions": [{"type": "shell", "shell": f"echo '{says}'"}]}
-        puts = json.dumps({"updatedInput": {"path": ".", "max_depth": 1}})
-        rewrites = {
-            "type": "preToolCall",
-            "actions": [{"type": "shell", "shell": f"echo '{puts}'"}],
-        }
-        hooks = {"hides": hides, "rewrites": rewrites}
         config = json.dumps({"otlp": properties, "hooks": hooks})
         chat(tmp_path, SCRIPT, ECA_CONFIG=config)
-        sent = b"".join(body for _, body in collector.bodies)
-        assert b"chat script" in sent
-        assert SECRET_WORDS.encode() not in sent
+        assert b"chat script" in collector.sent()
+        assert SECRET_WORDS.encode() not in collector.sent()
         chat(tmp_path, SCRIPT, ECA_CONFIG=config, **{CONTENT: "true"})
-    model, tool = (
-        collector.spans()[name] for name in ("chat script", "execute_tool eca_directory_tree")
-    )
+    spans = collector.spans()
+    model, tool = spans["chat script"], spans["execute_tool eca_directory_tree"]
     assert json.loads(tool["gen_ai.tool.call.arguments"]) == {"path": ".", "max_depth": 1}
     assert tool["gen_ai.tool.call.result"] == "what is left"
     assert SECRET_WORDS in model["gen_ai.input.messages"]
     assert json.loads(model["gen_ai.output.messages"])[0]["role"] == "assistant"
-
-
-def test_a_failure_is_reported_by_its_class_and_not_by_its_text(tmp_path):
-    with collecting() as collector:
-        chat(tmp_path, f"fail quota {SECRET_WORDS}", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
-    model = collector.spans()["chat script"]
-    assert (model["error.type"], model["status"]) == ("quota", 2)
-    (point,) = collector.metrics()["gen_ai.client.operation.duration"]
-    assert point["error.type"] == "quota"
-    assert SECRET_WORDS.encode() not in b"".join(body for _, body in collector.bodies)
 
 
 @pytest.mark.long(but=1)

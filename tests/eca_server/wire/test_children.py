@@ -80,7 +80,7 @@ def shutdown_and_exit(server: Stranger) -> None:
 
 
 @pytest.mark.long(but=3)
-@pytest.mark.requirement("W-13h")
+@pytest.mark.requirement("LIFE-25", "W-13h")
 @pytest.mark.parametrize(
     ("starting", "end", "code"),
     [

@@ -1,6 +1,6 @@
 """Some chapters of the suite's cases at the real process; `.ci/run` runs them all.
 
-These are the tests of framing, JSON-RPC and the handshake over the wire.
+These are the tests of framing, JSON-RPC, the handshake and the ends over the wire.
 """
 
 from __future__ import annotations
@@ -17,14 +17,24 @@ from tests.eca_server import fork_server
 
 CASES = {
     chapter: [case for name, case in server_cases().items() if name.startswith(f"{chapter}.")]
-    for chapter in ("framing", "bodies", "jsonrpc", "lifecycle", "draft")
+    for chapter in (
+        "framing",
+        "bodies",
+        "jsonrpc",
+        "lifecycle",
+        "roots",
+        "editions",
+        "draft",
+        "ends",
+    )
 }
 
 
 def marked(chapter: str) -> Any:
     """Return a row that names the requirements of its cases."""
     rows = sorted({row for case in CASES[chapter] for row in case.rows})
-    return pytest.param(chapter, marks=pytest.mark.requirement(*rows))
+    speed = [pytest.mark.long] if chapter in {"editions", "ends"} else []
+    return pytest.param(chapter, marks=[pytest.mark.requirement(*rows), *speed])
 
 
 @pytest.mark.parametrize("chapter", [*map(marked, CASES)])

@@ -79,14 +79,3 @@ def test_nothing_of_the_folder_is_imported(start_server, hostile, tmp_path, opti
     server.turn("/doctor")
     assert server.leave() == 0
     assert [mark.name for mark in (tmp_path / "marks").iterdir()] == []
-
-
-def test_a_folder_that_was_removed_is_no_error(start_server, tmp_path):
-    (tmp_path / "gone").mkdir()
-    serve = (sys.executable, "-m", "eca_server", "server")
-    command = ("sh", "-c", 'rmdir ../gone; exec "$@"', "sh", *serve)
-    server = start_server(command=command, cwd=tmp_path / "gone")
-    server.introduced()
-    server.turn("say hello", model="simulator/script")
-    server.close_input()
-    assert server.exit_code() == 0

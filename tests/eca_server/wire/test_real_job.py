@@ -1,6 +1,6 @@
 """The transcript of a small real job: the client's side is sent again, the server's is the same.
 
-Where the server writes something else by now, `python -m tests.eca_server.wire.real_job` does the
+Where the server writes something else, `python -m tests.eca_server.wire.real_job` does the
 job again and stores it.
 """
 

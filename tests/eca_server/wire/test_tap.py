@@ -5,23 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from eca_protocol.fold import Conversation
 from eca_protocol.transcript import DataEntry, ExitEntry, read_transcript
 from eca_server.cli.main import run
-from tests.eca_server.conftest import SERVE
+from tests.eca_server import fork_server
 from tests.eca_server.stranger import START_SECONDS, environment, frame, message
 
-TAP = (sys.executable, "-P", "-m", "eca_server", "tap")
 KEY = "sk-ant-0123456789abcdef"
+
+
+def tap(*arguments: str) -> tuple[str, ...]:
+    return (*fork_server.command(), "tap", *arguments)
 
 
 def tapped(folder, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*TAP, *arguments],
+        tap(*arguments),
         env=environment(folder),
         cwd=folder,
         input=b"",
@@ -35,7 +37,8 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
     start_server, tmp_path
 ):
     record = tmp_path / "kept.jsonl"
-    editor = start_server(command=(*TAP, "--out", str(record), "--", *SERVE))
+    serve = (*fork_server.command(), "server")
+    editor = start_server(command=tap("--out", str(record), "--", *serve))
     editor.introduced()
     chat = editor.prompt(f"think hm\nsay the key is {KEY}")
     editor.expect_finished()
@@ -43,7 +46,7 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
 
     transcript = read_transcript(record)
     assert record.stat().st_mode & 0o777 == 0o600
-    assert transcript.command == SERVE
+    assert transcript.command == serve
     recorded = [body for side, body in transcript.messages() if side == "server"]
     assert (recorded[0], len(recorded)) == (editor.seen[0], len(editor.seen))
     assert KEY not in record.read_text()
@@ -54,7 +57,7 @@ def test_a_session_through_the_tap_is_recorded_and_both_its_sides_can_be_replaye
     assert transcript.entries[-1] == ExitEntry(at=transcript.entries[-1].at, code=0)
 
     replay = ("--replay", str(record), "--")
-    replayed = tapped(tmp_path, *replay, *TAP, *replay[:2])
+    replayed = tapped(tmp_path, *replay, *tap(*replay[:2]))
     assert replayed.returncode == 0, replayed.stderr
     assert replayed.stderr.count(b"replay finished") == 2
 
@@ -64,9 +67,8 @@ def test_a_signal_reaches_the_server_and_its_end_is_the_tap_s(start_server, tmp_
     # No command is started in the loop: dash drops a signal that comes while it starts one.
     script = f"trap 'exit 9' TERM; printf '{sent}'; while :; do :; done"
     data = tmp_path / "data"
-    editor = start_server(
-        command=(*TAP, "--", "sh", "-c", script), env={"XDG_DATA_HOME": str(data)}
-    )
+    command = tap("--", "sh", "-c", script)
+    editor = start_server(command=command, env={"XDG_DATA_HOME": str(data)})
     assert editor.receive(seconds=START_SECONDS) == message("a")
     editor.kill(signal.SIGTERM)
     assert editor.exit_code() == 9

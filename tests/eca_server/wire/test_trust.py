@@ -184,12 +184,3 @@ def test_a_folder_that_is_opened_does_nothing_until_it_is_accepted(opened, site,
     )
     assert site.asked("/planted/github") == []
     assert site.asked("/planted/openai") == site.asked("/planted/own") == []
-
-
-def test_a_configuration_that_arrives_later_does_nothing(opened, site, marks, repository):
-    greet(opened, repository)
-    own_settings_counted(site, marks)
-    (repository / ".eca" / "config.json").write_text(planted(site, marks))
-    until_withheld(opened)
-    opened.turn("say done", model="simulator/script")
-    nothing_was_done(site, marks)

@@ -32,6 +32,7 @@ from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import Editor, editor
+from tests.eca_server.connection.features.session import announced
 
 NAMES = {"models": {"m": {}, "n": {}}}
 P = {"api": "openai-chat", "url": "http://127.0.0.1:1", "key": "sk-not-a-real-key-0123456789"}
@@ -238,9 +239,8 @@ async def test_before_the_handshake_a_client_is_sent_nothing_unasked():
         methods = {each.get("method") for each in ours.seen} - {None}
         assert methods == {"chat/contentReceived"}
         await ours.tell("initialized", {})
-        update = await ours.until(lambda each: each.get("method") == "config/updated")
-        assert update["params"]["chat"]["selectBehavior"] == "plan"
-        assert len(update["params"]["chat"]) == 7
+        chat = await announced(ours)
+        assert (chat["selectBehavior"], len(chat)) == ("plan", 7)
 
 
 async def test_what_the_client_selected_is_not_sent_back_and_replaced_when_it_is_gone(tmp_path):
@@ -375,9 +375,7 @@ def fold(known: dict[str, Any], messages: list[Any]) -> None:
 
 async def introduced_again(ours: Editor) -> dict[str, Any]:
     ours.connection.parts.announcer.introduce()
-    update = await ours.until(lambda each: each.get("method") == "config/updated")
-    found: dict[str, Any] = update["params"]["chat"]
-    return found
+    return await announced(ours)
 
 
 def tool_names() -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from eca_protocol.http_server import HTTPRequest, Responder, serve
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.models.discovery import Discovery
 from tests.eca_server.agent.chat.editor import Editor, editor
+from tests.eca_server.connection.features.session import announced
 
 KEY = "sk-not-a-real-key-0123456789"
 OURS = ["simulator/echo", "simulator/script"]
@@ -34,17 +35,6 @@ async def discovering(cache: Path, **providers: Any) -> AsyncIterator[Editor]:
         yield ours
 
 
-async def told(
-    ours: Editor, holds: Callable[[dict[str, Any]], object] = lambda _: True
-) -> dict[str, Any]:
-    """Return the chat part of the next matching `config/updated`."""
-    update = await ours.until(
-        lambda each: each.get("method") == "config/updated" and holds(each["params"]["chat"])
-    )
-    found: dict[str, Any] = update["params"]["chat"]
-    return found
-
-
 def first_told(ours: Editor) -> dict[str, Any]:
     """Return the chat part of the introduction."""
     first = next(each for each in ours.seen if each.get("method") == "config/updated")
@@ -57,7 +47,7 @@ async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(tm
         p = provider(there.url, models={"m": {}})
         async with discovering(tmp_path, p=p) as ours:
             assert first_told(ours)["models"] == ["p/m", *OURS]
-            assert await told(ours) == {"models": ["p/m", "p/n", *OURS]}
+            assert await announced(ours) == {"models": ["p/m", "p/n", *OURS]}
             await ours.turn("hi", model="p/n")
     assert [request.body["model"] for request in there.requests] == ["n"]
     (asked,) = there.other_requests
@@ -67,7 +57,7 @@ async def test_what_an_endpoint_lists_is_announced_and_nothing_but_the_models(tm
 async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_chose(tmp_path):
     async with Provider(models=["m"]) as there:
         async with discovering(tmp_path, p=provider(there.url)) as ours:
-            assert await told(ours) == {"models": ["p/m", *OURS], "selectModel": "p/m"}
+            assert await announced(ours) == {"models": ["p/m", *OURS], "selectModel": "p/m"}
 
         listening = trio.Event()
 
@@ -78,8 +68,20 @@ async def test_who_lists_the_first_models_there_are_is_selected_unless_the_user_
         async with serve(answer) as slow, discovering(tmp_path, p=provider(slow.url)) as ours:
             await ours.turn("hi", model="simulator/script")
             listening.set()
-            assert await told(ours) == {"models": ["p/m", *OURS]}
+            assert await announced(ours) == {"models": ["p/m", *OURS]}
             assert ours.connection.parts.selection.client_model == "simulator/script"
+
+
+async def test_who_was_asked_just_now_is_not_asked_at_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.setattr("eca_server.models.discovery.is_local", lambda _: False)
+    async with Provider(models=["m"]) as there, Provider(models=["n"]) as other:
+        async with discovering(tmp_path, p=provider(there.url)) as ours:
+            assert (await announced(ours))["models"] == ["p/m", *OURS]
+        both = {"p": provider(there.url), "q": provider(other.url)}
+        async with discovering(tmp_path, **both) as ours:
+            assert first_told(ours)["models"] == ["p/m", *OURS]
+            assert (await announced(ours))["models"] == ["p/m", "q/n", *OURS]
+    assert len(there.other_requests) == 1
 
 
 async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_list(tmp_path):
@@ -105,7 +107,7 @@ async def test_nothing_waits_for_an_endpoint_that_does_not_answer_or_gives_no_li
         async with discovering(tmp_path, **providers, unfetched=unfetched) as ours:
             await asked.wait()
             await answered.wait()
-            assert (await told(ours))["models"] == ["q/m", *OURS]
+            assert (await announced(ours))["models"] == ["q/m", *OURS]
             await ours.turn("hi", model="simulator/echo")
             assert ours.connection.models.names == ("q/m", *OURS)
             with trio.fail_after(2):
@@ -119,13 +121,13 @@ async def test_a_changed_configuration_is_looked_at_again(tmp_path):
         Provider(models=["n"]) as other,
         discovering(tmp_path, p=provider(there.url)) as ours,
     ):
-        await told(ours)
+        await announced(ours)
         connection = ours.connection
         environ = dict(connection.parts.host.options.environ)
         environ["ECA_CONFIG"] = environ["ECA_CONFIG"].replace(there.url, other.url)
         connection.put_in_force(connection.load(environ=environ))
-        assert (await told(ours))["models"] == OURS
-        assert (await told(ours))["models"] == ["p/n", *OURS]
+        assert (await announced(ours))["models"] == OURS
+        assert (await announced(ours))["models"] == ["p/n", *OURS]
 
 
 @pytest.mark.parametrize("variable", ["OLLAMA_API_URL", "OLLAMA_HOST"])
@@ -139,7 +141,7 @@ async def test_ollama_is_looked_for_without_being_configured(tmp_path, variable)
         async with editor(started=False, discovers=True, **environ) as ours:
             await ours.start()
             assert first_told(ours)["models"] == OURS
-            assert (await told(ours))["models"] == ["ollama/qwen3:8b", *OURS]
+            assert (await announced(ours))["models"] == ["ollama/qwen3:8b", *OURS]
 
 
 @pytest.mark.requirement("LIFE-16")

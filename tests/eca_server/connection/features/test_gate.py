@@ -17,6 +17,7 @@ from eca_protocol.testing.provider import Provider, reply
 from eca_server.connection.features import lifecycle
 from tests.eca_protocol.wire import notification, request
 from tests.eca_server.agent.chat.editor import editor, provider_config
+from tests.eca_server.connection.features.session import announced, until_shown
 
 
 @pytest.fixture
@@ -43,9 +44,7 @@ def folder(path: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.requirement("W-10d")
-async def test_what_follows_initialize_meets_the_whole_configuration_in_order(
-    tmp_path: Path, disk: threading.Event
-) -> None:
+async def test_what_follows_initialize_meets_the_whole_configuration_in_order(tmp_path, disk):
     async with editor(started=False) as ours:
         trusted = {"initializationOptions": {"workspaceTrusted": True}}
         params = {"workspaceFolders": folder(tmp_path), **trusted}
@@ -65,33 +64,25 @@ async def test_what_follows_initialize_meets_the_whole_configuration_in_order(
         assert "review" in update["params"]["chat"]["agents"]
 
 
-async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(
-    tmp_path: Path, disk: threading.Event
-) -> None:
+async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(tmp_path, disk):
     async with editor(started=False, load_seconds=0.05) as ours:
         await ours.start(
             workspaceFolders=folder(tmp_path), initializationOptions={"workspaceTrusted": True}
         )
-        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "the disk does not answer" in shown["params"]["message"]
+        await until_shown(ours, "the disk does not answer")
         assert "review" not in ours.connection.config.behaviors
         disk.set()
-        update = await ours.until(lambda each: each.get("method") == "config/updated")
-        assert "review" in update["params"]["chat"]["agents"]
+        assert "review" in (await announced(ours))["agents"]
 
 
-async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(
-    tmp_path: Path, disk: threading.Event
-) -> None:
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(tmp_path, disk):
     async with editor(started=False, load_seconds=0.3) as ours:
         await ours.ask("initialize", {"workspaceFolders": folder(tmp_path)})
     assert not disk.is_set()
 
 
 @pytest.mark.parametrize("size", [400, 20_000])
-async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(
-    tmp_path: Path, size: int
-) -> None:
+async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(tmp_path, size):
     roots = folder(tmp_path)
     servers = {f"s{number}": {"command": "c" * 40} for number in range(size)}
     (tmp_path / ".eca" / "config.json").write_text(json.dumps({"mcpServers": servers}))
@@ -105,9 +96,7 @@ async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(
         assert len(ours.connection.loaded.withheld) == (size if size < 500 else 0)
 
 
-async def test_the_answer_waits_for_no_command_and_the_first_prompt_meets_its_output(
-    tmp_path: Path,
-) -> None:
+async def test_the_answer_waits_for_no_command_and_the_first_prompt_meets_its_output(tmp_path):
     go = tmp_path / "go"
     command = f"until [ -e {go} ]; do sleep 0.01; done; echo planted-0123456789"
     async with Provider(otherwise=reply("Hi")) as provider:

@@ -25,6 +25,7 @@ from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, text
 from tests.eca_server.agent.mcp.fake import Place
+from tests.eca_server.connection.features.session import refused, status, until_shown
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
 SECRET = "planted-0123456789-secret"
@@ -81,34 +82,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def server(**more: Any) -> dict[str, Any]:
     return {"command": "nothing", "args": ["x"], **more}
-
-
-async def status(ours: Editor, name: str, wanted: str) -> dict[str, Any]:
-    """Read until the server has a status, and return the announcement."""
-    message = await ours.until(
-        lambda each: (
-            each.get("method") == "tool/serverUpdated"
-            and (each["params"]["name"], each["params"]["status"]) == (name, wanted)
-        )
-    )
-    return dict(message["params"])
-
-
-async def until_shown(ours: Editor, words: str = "") -> str:
-    """Read until a message with these words is shown, and return it."""
-    shown = await ours.until(
-        lambda each: each.get("method") == "$/showMessage" and words in each["params"]["message"]
-    )
-    return str(shown["params"]["message"])
-
-
-async def refused(ours: Editor, method: str, params: Any) -> dict[str, Any]:
-    asked = ours.request(method, params)
-    await ours.send(asked)
-    answer = await ours.until(lambda each: each.get("id") == asked["id"])
-    assert type(answer["error"]["code"]) is int
-    found: dict[str, Any] = answer["error"]
-    return found
 
 
 async def test_a_server_that_is_switched_off_stays_so_until_it_is_switched_on(home):
@@ -201,20 +174,23 @@ async def test_what_only_a_workspace_knows_is_decided_for_that_workspace(home):
         assert set(ours.connection.config.mcp_servers) == {"s", "t"}
 
 
+def add(says: str, **params: Any) -> tuple[str, Any, str]:
+    return "mcp/addServer", {"name": "n", **params}, says
+
+
 @pytest.mark.parametrize(
     ("method", "params", "says"),
     [
-        ("mcp/addServer", {"name": "there", "command": "x"}, "already"),
-        ("mcp/addServer", {"name": "n"}, "either a command or a url"),
-        ("mcp/addServer", {"name": "n", "command": "x", "url": "https://x"}, "either"),
-        ("mcp/addServer", {"name": "n", "url": "ftp://x"}, "http"),
-        ("mcp/addServer", {"name": "ECA", "command": "x"}, "a different name"),
-        ("mcp/addServer", {"name": " ", "command": "x"}, "a different name"),
-        ("mcp/addServer", {"name": "{x}", "command": "x"}, "name"),
-        ("mcp/addServer", {"name": "n", "command": "x", "env": {"A": 1}}, "env.A: expected a st"),
-        ("mcp/addServer", {"name": "n", "command": "${env:NOWHERE}"}, "NOWHERE"),
-        ("mcp/addServer", {"name": "n", "url": "https://x", "oauthPort": -1}, "oauthPort"),
-        ("mcp/addServer", {"command": "x"}, "name"),
+        add("already", name="there", command="x"),
+        add("either a command or a url"),
+        add("either", command="x", url="https://x"),
+        add("http", url="ftp://x"),
+        *(add("a different name", name=name, command="x") for name in ("ECA", " ")),
+        add("name", name="{x}", command="x"),
+        add("name", name=None, command="x"),
+        add("env.A: expected a st", command="x", env={"A": 1}),
+        add("NOWHERE", command="${env:NOWHERE}"),
+        add("oauthPort", url="https://x", oauthPort=-1),
         ("mcp/updateServer", {"name": "nobody", "command": "x"}, "configured: there"),
         ("mcp/updateServer", {"name": "there", "command": "x", "url": "https://x"}, "both"),
         ("mcp/updateServer", {"name": "there", "url": "x"}, "http"),
@@ -330,6 +306,10 @@ async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported
         given = {"name": "n", "command": "x", "env": {"API_KEY": SECRET}}
         error = await refused(ours, "mcp/addServer", given)
         assert "pureConfig" in error["message"]
+        await ours.ask("shutdown", None)
+        home.configure(t=server())
+        ours.connection.put_in_force(ours.connection.load())
+        assert "t" not in list(ours.connection.parts.mcp.get().manager)  # none is started now
     assert not list(home.data.rglob("*.json"))
 
 
@@ -476,9 +456,16 @@ async def test_a_secret_in_the_systems_keyring_counts_as_soon_as_that_is_open(ho
     assert keyring.stored == {}
 
 
-async def test_no_server_is_started_after_a_shutdown(home):
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"command": "x", "cwd": "~nobody-here/y"}, "its directory does not exist: "),
+        ({"command": "~nobody-here/y"}, "~nobody-here/y is not an executable file"),
+    ],
+)
+async def test_a_path_in_the_home_of_a_user_that_is_none_is_reported(tmp_path, settings, why):
+    home = Home(tmp_path)
+    home.configure(s=settings)
     async with home.editor() as ours:
-        await ours.ask("shutdown", None)
-        home.configure(s=server())
-        ours.connection.put_in_force(ours.connection.load())
-        assert list(ours.connection.parts.mcp.get().manager) == []
+        await status(ours, "s", "failed")
+        assert "~nobody-here/y" in await until_shown(ours, why)

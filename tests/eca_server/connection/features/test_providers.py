@@ -16,6 +16,7 @@ from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.models.credentials import flows
 from tests.eca_server.agent.chat.editor import Editor, editor
+from tests.eca_server.connection.features.session import refused, until_shown
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
 KEY = "planted-0123456789-key"
@@ -52,15 +53,6 @@ async def updated(ours: Editor, provider: str) -> dict[str, Any]:
     return found
 
 
-async def refused(ours: Editor, method: str, params: Any) -> str:
-    asked = ours.request(method, params)
-    await ours.send(asked)
-    answer = await ours.until(lambda each: each.get("id") == asked["id"])
-    assert type(answer["error"]["code"]) is int
-    text: str = answer["error"]["message"]
-    return text
-
-
 def with_auth(server: LoginServer, **auth: str) -> dict[str, Any]:
     auth = {"clientId": "ours", "tokenUrl": f"{server.url}/token", **auth}
     return {"providers": {"p": {"url": "http://127.0.0.1:9/v1", "models": {"m": {}}, "auth": auth}}}
@@ -73,13 +65,10 @@ def stored(folder: Path) -> dict[str, Any]:
 
 async def test_each_provider_is_listed_with_its_key_s_place_and_its_models(tmp_path):
     model = {"cost": {"input": 1, "output": 2.5}, "imageInput": False}
-    config = {
-        "providers": {
-            "corp": {"url": "https://corp.example", "key": KEY, "models": {"m": model}},
-            "here": {"url": "http://127.0.0.1:9", "models": {"n": {}}},
-            "nokey": {"url": "https://x.example", "models": {"o": {}}},
-        }
-    }
+    corp = {"url": "https://corp.example", "key": KEY, "models": {"m": model}}
+    here = {"url": "http://127.0.0.1:9", "models": {"n": {}}}
+    nokey = {"url": "https://x.example", "models": {"o": {}}}
+    config = {"providers": {"corp": corp, "here": here, "nokey": nokey}}
     async with page(tmp_path, config, ANTHROPIC_API_KEY=KEY) as ours:
         found = await providers(ours)
     auth = {name: each["auth"] for name, each in found.items()}
@@ -173,24 +162,6 @@ def way_back(begun: dict[str, Any]) -> str:
     return f"{query['redirect_uri'][0]}?code=planted&state={query['state'][0]}"
 
 
-async def test_a_bug_of_ours_in_a_login_ends_that_login_alone(tmp_path, monkeypatch):
-    def break_down(*_: Any) -> None:
-        raise RuntimeError("planted")
-
-    monkeypatch.setattr(flows.DeviceLogin, "_answer", break_down)
-    async with login_server() as server:
-        server.says["/device"] = [(200, BEGUN)]
-        async with page(tmp_path, with_auth(server, deviceUrl=f"{server.url}/device")) as ours:
-            await ours.ask("providers/login", {"provider": "p", "method": "device-code"})
-            assert "p" in await providers(ours)
-            shown = [
-                each["params"]["message"]
-                for each in ours.seen
-                if "message" in each.get("params", {})
-            ]
-            assert shown == ["The login with p failed; see the log."]
-
-
 @pytest.mark.parametrize(
     ("method", "params", "left"),
     [
@@ -235,17 +206,27 @@ async def test_a_request_that_waits_is_answered_before_the_shutdown_is(tmp_path)
         answers.set()
 
 
-async def test_a_login_that_fails_is_reported(tmp_path):
+async def test_a_login_that_fails_is_reported_and_a_bug_of_ours_ends_it_alone(
+    tmp_path, monkeypatch
+):
+    def break_down(*_: Any) -> None:
+        raise RuntimeError("planted")
+
     async with login_server() as server:
         config = with_auth(server, deviceUrl=f"{server.url}/device")
         login = {"provider": "p", "method": "device-code"}
         async with page(tmp_path, config) as ours:
             server.says["/device"] = [(400, {"error": "unauthorized_client"}), (200, BEGUN)]
-            assert "unauthorized_client" in await refused(ours, "providers/login", login)
+            refusal = await refused(ours, "providers/login", login)
+            assert "unauthorized_client" in refusal["message"]
             server.says["/token"] = [(400, {"error": "access_denied"})]
             await ours.ask("providers/login", login)
-            shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-            assert "access_denied" in shown["params"]["message"]
+            await until_shown(ours, "access_denied")
+            monkeypatch.setattr(flows.DeviceLogin, "_answer", break_down)
+            server.says["/device"] = [(200, BEGUN)]
+            await ours.ask("providers/login", login)
+            assert "p" in await providers(ours)
+            assert "The login with p failed; see the log." in str(ours.seen)
         assert not (tmp_path / "eca-python" / "logins.json").exists()
 
 
@@ -275,4 +256,4 @@ async def test_a_login_of_the_chat_is_announced_to_clients_that_show_the_provide
 )
 async def test_what_cannot_be_is_an_error_that_says_why(tmp_path, method, params, says):
     async with page(tmp_path, ANTHROPIC_API_KEY=KEY) as ours:
-        assert says in await refused(ours, f"providers/{method}", params)
+        assert says in (await refused(ours, f"providers/{method}", params))["message"]

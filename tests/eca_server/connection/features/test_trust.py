@@ -31,6 +31,7 @@ from tests.eca_server.agent.chat.editor import (
     text,
 )
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
+from tests.eca_server.connection.features.session import refused, status, until_shown
 
 METHOD = "chat/askQuestion"
 ACCEPT = "/trust yes"
@@ -125,23 +126,10 @@ def statuses(ours: Editor, name: str = "planted") -> list[str]:
     return [each["params"]["status"] for each in updates if each["params"]["name"] == name]
 
 
-async def status(ours: Editor, wanted: str, name: str = "planted") -> dict[str, Any]:
-    message = await ours.until(
-        lambda each: (
-            each.get("method") == "tool/serverUpdated"
-            and each["params"]["name"] == name
-            and each["params"]["status"] == wanted
-        )
-    )
-    found: dict[str, Any] = message["params"]
-    return found
-
-
 async def refused_start(ours: Editor) -> str:
     """Start the server, and return the message that comes instead."""
     await ours.tell("mcp/startServer", {"name": "planted"})
-    message = await ours.until(lambda each: each.get("method") == "$/showMessage")
-    return str(message["params"]["message"])
+    return await until_shown(ours)
 
 
 async def reload(ours: Editor) -> None:
@@ -154,7 +142,7 @@ async def reload(ours: Editor) -> None:
 async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
     folders.configure(**server(), **guard())
     async with folders.editor() as ours:
-        assert (await status(ours, "disabled"))["command"] == "planted-server"
+        assert (await status(ours, "planted", "disabled"))["command"] == "planted-server"
         assert messages(ours) == questions(ours) == []
         question = await asked(ours, "say done")
         params = question["params"]
@@ -176,7 +164,7 @@ async def test_the_first_turn_asks_and_runs_with_what_was_accepted(folders):
         await ours.turn("say more", model=SCRIPT)
         assert len(questions(ours)) == 1
     async with folders.editor() as ours:
-        await status(ours, "running")
+        await status(ours, "planted", "running")
         await ours.turn("say done", model=SCRIPT)
         assert questions(ours) == []
 
@@ -209,10 +197,17 @@ async def test_any_other_answer_is_not_now_until_the_next_session(folders, refus
         await answer_and_finish(ours, await asked(ours, "say one"), NOT_NOW)
 
 
-async def test_never_is_not_asked_again_until_something_changes(folders):
-    folders.configure(**server())
+async def test_a_setting_that_changes_while_the_question_is_open_or_after_never_waits(folders):
+    folders.configure(**server("first-server"))
     async with folders.editor() as ours:
-        await answer_and_finish(ours, await asked(ours, "say one"), NEVER)
+        question = await asked(ours, "say one")
+        folders.configure(**server("second-server"))
+        await answer_and_finish(ours, question, TRUST)
+        assert "1 setting changed meanwhile" in text(ours.contents())
+        assert "running" not in statuses(ours)
+        question = await asked(ours, "say two")
+        assert "second-server" in question["params"]["question"]
+        await answer_and_finish(ours, question, NEVER)
     async with folders.editor() as ours:
         await ours.turn("say one", model=SCRIPT)
         assert questions(ours) == []
@@ -236,7 +231,7 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
         assert statuses(ours) == ["disabled"]
         await answer_and_finish(ours, again, TRUST)
         assert finishes(ours.contents()) == 2
-        await status(ours, "running") if statuses(ours)[-1] != "running" else None
+        await status(ours, "planted", "running") if statuses(ours)[-1] != "running" else None
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -255,19 +250,6 @@ async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders, is_
             await ours.until(lambda _: True)
         assert len(questions(ours)) == 1 + is_stopped
         assert text(ours.contents("d")).endswith("two")
-
-
-async def test_a_setting_that_changes_while_the_question_is_open_still_waits(folders):
-    folders.configure(**server("first-server"))
-    async with folders.editor() as ours:
-        question = await asked(ours, "say one")
-        folders.configure(**server("second-server"))
-        await answer_and_finish(ours, question, TRUST)
-        assert "1 setting changed meanwhile" in text(ours.contents())
-        assert "running" not in statuses(ours)
-        question = await asked(ours, "say two")
-        assert "second-server" in question["params"]["question"]
-        await answer_and_finish(ours, question, NOT_NOW)
 
 
 async def test_each_root_has_a_question_of_its_own(folders):
@@ -306,41 +288,30 @@ async def test_what_is_too_much_to_list_is_not_accepted(folders, monkeypatch):
         assert [*ours.connection.config.hooks] == [*hooks]
 
 
-async def test_a_list_that_is_too_long_for_a_question_is_shown_in_the_chat(folders):
-    hooks = {
-        f"h{number}": {"type": "preRequest", "actions": [{"type": "shell", "shell": "x" * 200}]}
-        for number in range(40)
-    }
-    folders.configure(hooks=hooks)
+EVIL = "run\n```\nTrust this folder? It is safe.\u202e\u200b\x1b[2J\U000e0041"
+
+
+async def test_a_question_shows_a_folder_s_text_harmlessly_and_a_long_list_in_the_chat(folders):
+    long = {"type": "preRequest", "actions": [{"type": "shell", "shell": "x" * 200}]}
+    folders.configure(**server(EVIL), hooks={f"h{number}": long for number in range(40)})
     async with folders.editor() as ours:
-        params = (await asked(ours, "say one"))["params"]
-        assert len(params["question"]) < 6_000
-        assert "This list is shortened" in params["question"]
-        assert "the full lines are in the chat, above" in params["question"]
+        question = (await asked(ours, "say one"))["params"]["question"]
+        assert question.count("```") == 2
+        assert all(each.isprintable() or each == "\n" for each in question)
+        assert "\nTrust this folder? It" not in question
+        assert len(question) < 6_000
+        assert "This list is shortened" in question
+        assert "the full lines are in the chat, above" in question
         listed = text(ours.contents())
         assert all(f"the hook h{number} at" in listed for number in range(40))
-
-
-async def test_a_page_that_joins_the_lines_of_a_question_lists_them_in_the_chat(folders):
     folders.configure(**server(), **guard())
     async with folders.editor(clientInfo={"name": "VsCode"}) as ours:
-        words = (await asked(ours, "say one"))["params"]["question"]
-        assert "planted-server" not in words
-        assert "```" not in words
-        assert "See the list in the chat, above: MCP server planted; hook guard." in words
-        [(role, listed)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
+        question = (await asked(ours, "say one"))["params"]["question"]  # it joins the lines
+        assert not [words for words in ("planted-server", "```") if words in question]
+        assert "See the list in the chat, above: MCP server planted; hook guard." in question
+        [(role, shown)] = [e for e in contents(ours.seen) if "--all" in e[1].get("text", "")]
         assert role == "assistant"  # the client cuts long lines of system texts
-        assert "\n` - starts the MCP server planted: planted-server --all `  \n" in listed["text"]
-
-
-async def test_a_folder_s_text_cannot_pass_for_ours(folders):
-    evil = "run\n```\nTrust this folder? It is safe.\u202e\u200b\x1b[2J\U000e0041"
-    folders.configure(**server(evil))
-    async with folders.editor() as ours:
-        words = (await asked(ours, "say one"))["params"]["question"]
-        assert words.count("```") == 2
-        assert all(each.isprintable() or each == "\n" for each in words)
-        assert "\nTrust this folder? It" not in words
+        assert "\n` - starts the MCP server planted: planted-server --all `  \n" in shown["text"]
 
 
 async def test_commands_of_the_server_s_own_do_not_ask(folders):
@@ -377,59 +348,41 @@ async def test_a_tool_cannot_ask_in_the_server_s_form(folders):
 
 
 async def test_an_older_client_has_one_message_and_the_command(folders):
-    folders.configure(**server(), **guard())
-    async with folders.editor(capabilities=OLDER) as ours:
-        await status(ours, "disabled")
-        (message,) = messages(ours)
-        assert message.startswith(f"{PREFIX}: ")
-        assert str(folders.root) in message
-        assert "MCP server planted" in message
-        assert "hook guard" in message
-        assert "can block calls or prompts, does not run" in message
-        assert "`/trust`" in message
-        assert text(await ours.turn("say one", model=SCRIPT)).endswith("one")
-        assert "Nothing was changed: review the list first." in text(await ours.turn("/trust yes"))
-        assert folders.decisions() == {}
-        listed = text(await ours.turn("/trust"))
-        assert "starts the MCP server planted: planted-server --all" in listed
-        assert "`/trust yes`" in listed
-        accepted = text(await ours.turn("/trust yes"))
-        assert "accepted 2 settings" in accepted
-        await ours.turn("say two", model=SCRIPT)
-        assert statuses(ours)[-1] == "running"
-        assert len(messages(ours)) == 1
-        assert "no settings wait for you" in text(await ours.turn("/trust"))
-        assert "no longer trusted" in text(await ours.turn("/trust remove"))
-        assert ours.connection.config.hooks == {}
-    assert folders.decisions() == {}
-
-
-async def test_only_what_was_listed_is_accepted(folders):
     folders.configure(**server("first-server"), **guard())
     async with folders.editor(capabilities=OLDER) as ours:
-        await ours.turn("/trust")
+        await status(ours, "planted", "disabled")
+        (message,) = messages(ours)
+        assert message.startswith(f"{PREFIX}: ")
+        for words in (str(folders.root), "MCP server planted", "hook guard", "`/trust`"):
+            assert words in message
+        assert "can block calls or prompts, does not run" in message
+        assert text(await ours.turn("say one", model=SCRIPT)).endswith("one")
+        assert "Nothing was changed: review the list first." in text(await ours.turn(ACCEPT))
+        assert folders.decisions() == {}
+        listed = text(await ours.turn("/trust"))
+        assert "starts the MCP server planted: first-server --all" in listed
+        assert "`/trust yes`" in listed
         folders.configure(**server("second-server"), **guard())
         await reload(ours)
-        said = text(await ours.turn("/trust yes"))
-        assert "accepted 1 setting" in said
-        assert "Settings that are new since the list still wait" in said
-        assert "second-server" in said
+        accepted = text(await ours.turn(ACCEPT))  # only what was listed
+        assert "accepted 1 setting" in accepted
+        assert "Settings that are new since the list still wait" in accepted
+        assert "second-server" in accepted
         assert "running" not in statuses(ours)
         assert [*ours.connection.config.hooks] == ["guard"]
-
-
-async def test_no_is_not_announced_again(folders):
-    folders.configure(**server())
-    async with folders.editor(capabilities=OLDER) as ours:
         await ours.turn("/trust")
         assert "refused 1 setting" in text(await ours.turn("/trust no"))
     async with folders.editor(capabilities=OLDER) as ours:
         await ours.turn("say one", model=SCRIPT)
         assert messages(ours) == []
         assert "You have refused MCP server planted" in text(await ours.turn("/trust"))
-        await ours.turn("/trust yes")
+        await ours.turn(ACCEPT)
         await ours.turn("say two", model=SCRIPT)
         assert statuses(ours)[-1] == "running"
+        assert "no settings wait for you" in text(await ours.turn("/trust"))
+        assert "no longer trusted" in text(await ours.turn("/trust remove"))
+        assert ours.connection.config.hooks == {}
+    assert folders.decisions() == {}
 
 
 @pytest.mark.parametrize("name", ["VsCode", "IntelliJ", "Desktop", "Neovim", "emacs"])
@@ -487,7 +440,7 @@ async def test_no_text_of_a_folder_a_hook_a_model_or_an_mcp_server_accepts(folde
         own = {"mcpServers": {"own": {"command": "own"}}, "hooks": hooks}
         config = provider_config(provider.url, **own)
         async with folders.editor(capabilities=OLDER, config=config) as ours:
-            await status(ours, "running", "own")
+            await status(ours, "own", "running")
             listed = text(await ours.turn("/trust"))  # a folder's command cannot have this name
             assert "planted-server" in listed
             steer = {"chatId": "c", "message": ACCEPT}
@@ -542,9 +495,9 @@ async def test_starting_a_server_consents_to_that_one_alone(folders, method):
     config["mcpServers"]["second"] = {"command": "other-server"}
     folders.configure(**config, **guard())
     async with folders.editor(initializationOptions={"protocolRevision": "current"}) as ours:
-        await status(ours, "disabled", "second")
+        await status(ours, "second", "disabled")
         await ours.tell(method, {"name": "planted"})
-        assert (await status(ours, "running"))["disabled"] is False
+        assert (await status(ours, "planted", "running"))["disabled"] is False
         (trust,) = folders.decisions().values()
         assert (len(trust.accepted), trust.is_trusted) == (1, False)
         assert ours.connection.config.hooks == {}
@@ -565,7 +518,7 @@ async def test_starting_a_server_consents_to_that_one_alone(folders, method):
 async def test_a_server_that_gets_or_hides_something_needs_the_question(folders, hidden, why):
     folders.configure(**server(**hidden))
     async with folders.editor() as ours:
-        await status(ours, "disabled")
+        await status(ours, "planted", "disabled")
         assert why in await refused_start(ours)
         assert folders.decisions() == {}
         if "$" in why:
@@ -579,17 +532,15 @@ async def test_a_waiting_server_is_not_changed_and_may_be_stopped_or_removed(fol
     folders.configure(**server())
     current = {"protocolRevision": "current"}
     async with folders.editor(initializationOptions=current) as ours:
-        await status(ours, "disabled")
+        await status(ours, "planted", "disabled")
         for method in ("mcp/stopServer", "mcp/disableServer"):
             await ours.tell(method, {"name": "planted"})
-            await status(ours, "disabled")
-        request = ours.request("mcp/updateServer", {"name": "planted", "env": {"A": "1"}})
-        await ours.send(request)
-        refusal = await ours.until(lambda each: each.get("id") == request["id"])
-        assert "you have not accepted yet" in refusal["error"]["message"]
+            await status(ours, "planted", "disabled")
+        change = {"name": "planted", "env": {"A": "1"}}
+        refusal = await refused(ours, "mcp/updateServer", change)
+        assert "you have not accepted yet" in refusal["message"]
         await ours.tell("mcp/logoutServer", {"name": "planted"})
-        message = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert "you have not accepted yet" in message["params"]["message"]
+        assert "you have not accepted yet" in await until_shown(ours)
         removed = await ours.ask("mcp/removeServer", {"name": "planted"})
         assert removed["removed"] is True
         assert "planted" not in ours.connection.config.mcp_servers
@@ -604,7 +555,7 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
         assert messages(ours) == []
         folders.configure(**server())
         await reload(ours)
-        await status(ours, "disabled")
+        await status(ours, "planted", "disabled")
         if capabilities is OLDER:
             await ours.turn("say two", model=SCRIPT)
             assert len(messages(ours)) == 1
@@ -613,7 +564,7 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
         folders.configure(other, mcpServers={"added": {"command": "added-server"}})
         added = {"added": [{"uri": uri_of(other), "name": "o"}], "removed": []}
         await ours.tell("workspace/didChangeWorkspaceFolders", {"event": added})
-        await status(ours, "disabled", "added")
+        await status(ours, "added", "disabled")
         question = await asked(ours, "say three")
         assert str(other) in question["params"]["question"]
         await answer_and_finish(ours, question, TRUST)
@@ -622,6 +573,14 @@ async def test_a_configuration_that_arrives_during_the_session_waits(folders, ca
 
 async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders):
     folders.configure(**server())
+    async with folders.editor() as ours:
+        question = await asked(ours, "say one")
+        (folders.folder / "data").write_text("no directory")
+        await answer_and_finish(ours, question, TRUST)  # a decision that cannot be stored
+        shown = text(ours.contents())
+        assert "your answer could not be stored, so nothing changed" in shown
+        assert shown.endswith("one")
+        assert statuses(ours) == ["disabled"]
     options = {"workspaceTrusted": False, "protocolRevision": "current"}
     async with folders.editor(initializationOptions=options) as ours:
         await ours.turn("say one", model=SCRIPT)
@@ -630,18 +589,6 @@ async def test_an_editor_that_does_not_trust_the_workspace_is_not_asked(folders)
         assert "the editor does not trust this workspace" in text(await ours.turn("/trust yes"))
         assert "the editor says" in await refused_start(ours)
     assert folders.decisions() == {}
-
-
-async def test_a_decision_that_cannot_be_stored_changes_nothing_and_is_reported(folders):
-    folders.configure(**server())
-    async with folders.editor() as ours:
-        question = await asked(ours, "say one")
-        (folders.folder / "data").write_text("no directory")
-        await answer_and_finish(ours, question, TRUST)
-        said = text(ours.contents())
-        assert "your answer could not be stored, so nothing changed" in said
-        assert said.endswith("one")
-        assert statuses(ours) == ["disabled"]
 
 
 async def test_the_turn_goes_to_the_model_that_the_accepted_settings_select(folders):

@@ -157,26 +157,19 @@ class _Terminal(io.StringIO):
         return True
 
 
-async def test_the_time_advances_while_no_case_ends(autojump_clock, monkeypatch):
+async def test_the_time_advances_on_a_terminal_while_no_case_ends(autojump_clock, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress.time, "monotonic", trio.current_time)
     out = _Terminal()
     with trio.move_on_after(2.5):
         await Progress(out, 7).keep_current()
-    lines = out.getvalue().split("\r\x1b[K")
-    assert lines == [
-        "",
-        *(f"0 of 7 cases, {seconds} s, starting the target" for seconds in range(3)),
-        "",
-    ]
-
-
-async def test_progress_is_for_terminals_only():
-    out = io.StringIO()
-    shown = Progress(out, 7)
-    await shown.keep_current()
-    shown.add(next(iter(server_cases().values())), [])
-    assert out.getvalue() == ""
+    lines = [f"0 of 7 cases, {seconds} s, starting the target" for seconds in range(3)]
+    assert out.getvalue().split("\r\x1b[K") == ["", *lines, ""]
+    file = io.StringIO()
+    silent = Progress(file, 7)
+    await silent.keep_current()
+    silent.add(next(iter(server_cases().values())), [])
+    assert file.getvalue() == ""
 
 
 @pytest.mark.long

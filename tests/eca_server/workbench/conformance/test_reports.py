@@ -23,7 +23,6 @@ from eca_server.workbench.conformance.exchange import draw_exchange, message_lab
 from eca_server.workbench.conformance.html import render_html
 from eca_server.workbench.conformance.junit import render_junit
 from eca_server.workbench.conformance.table import render_table
-from tests.eca_server.ecp.browser import opened
 
 HOSTILE = "</script><script>alert(1)</script>\u2028\x00]]>&\u202e"
 
@@ -32,15 +31,9 @@ def passed(message: object, source: str = "server", target: str = "client") -> T
     return Transmission.of(1.0, source, target, encode_frame(json.dumps(message)))  # type: ignore[arg-type]
 
 
-PROGRESS = {
-    "jsonrpc": "2.0",
-    "method": "chat/contentReceived",
-    "params": {
-        "chatId": "c",
-        "role": "system",
-        "content": {"type": "progress", "state": "finished"},
-    },
-}
+FINISHED = {"type": "progress", "state": "finished"}
+PARAMS = {"chatId": "c", "role": "system", "content": FINISHED}
+PROGRESS = {"jsonrpc": "2.0", "method": "chat/contentReceived", "params": PARAMS}
 RUN = Run(
     target=f"python server.py {HOSTILE}",
     edition=Revision.R2025_10.value,
@@ -85,13 +78,14 @@ def test_the_page_has_each_requirement_and_runs_no_script_of_the_target() -> Non
     assert page.index('id="W-22e"') < page.index('id="BASE-2"')
     assert 'class="arrow left from0 broken"' in page
     assert "bytes left out" in page
-
-
-def test_a_closed_row_shows_what_was_expected_and_what_came() -> None:
-    page = render_html(RUN, {})
     row = page[page.index('id="W-22e"') :].partition("</summary>")[0]
     assert '<span class="why faint">expected one finished</span>' in row
     assert '<span class="why">got ' in row
+    known = render_html(RUN, {}, known=KNOWN)
+    assert ">known<" in known
+    badge = render_badge(RUN)
+    assert "1 of 3" in badge
+    ET.fromstring(badge)
 
 
 SECTIONS = "[...document.querySelectorAll('.sections tr')]"
@@ -99,40 +93,27 @@ BOXES = "['th', 'svg'].map(each => row.querySelector(each).getBoundingClientRect
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("width", [420, 1200])
-def test_the_bar_of_a_section_is_beside_its_label_on_any_screen(width: int, tmp_path: Path) -> None:
-    page, profile = tmp_path / "report.html", tmp_path / "profile"
+def test_the_bar_of_a_section_is_beside_its_label_on_any_screen(browser, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
     page.write_text(render_html(RUN, {}), "utf-8")
-    profile.mkdir()
-    with opened(profile) as browser:
-        browser.open(page.as_uri())
+    browser.open(page.as_uri())
+    for width in (420, 1200):
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.call("Emulation.setDeviceMetricsOverride", **metrics)
         boxes = browser.value(f"{SECTIONS}.map(row => {BOXES}.map(box => box.toJSON()))")
-    assert boxes
-    for label, bar in boxes:
-        assert bar["width"] > width / 4
-        assert label["top"] < bar["top"] < bar["bottom"] < label["bottom"]
-        assert bar["left"] >= label["right"]
-
-
-def test_known_failures_do_not_fail_the_page() -> None:
-    page = render_html(RUN, {}, known={"W-22e", "framing.a_case"})
-    assert "not conformant" not in page
-    assert ">known<" in page
+        assert boxes
+        for label, bar in boxes:
+            assert bar["width"] > width / 4
+            assert label["top"] < bar["top"] < bar["bottom"] < label["bottom"]
+            assert bar["left"] >= label["right"]
 
 
 CONFORMANT = "Conformant: no judged requirement of level must is broken."
+KNOWN = {"W-22e", "framing.a_case"}
 CONCLUSIONS = [
     (RUN.findings, {"framing.a_case"}, "not conformant", "Not conformant: W-22e", "#b3261a"),
     (RUN.findings[2:], (), "not conformant", "Not conformant: framing.a_case", "#b3261a"),
-    (
-        RUN.findings,
-        {"W-22e", "framing.a_case"},
-        "only known failures",
-        "Only known failures.",
-        "#855600",
-    ),
+    (RUN.findings, KNOWN, "only known failures", "Only known failures.", "#855600"),
     (RUN.findings[3:], None, "nothing judged", "No requirement could be judged.", "#855600"),
     (RUN.findings[2:], None, "conformant", CONFORMANT, "#17744a"),
 ]
@@ -167,6 +148,10 @@ def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, m
     assert "in here.c the suite itself failed here" in page
     errors = list(ET.fromstring(render_junit(run)).iter("error"))
     assert [error.text for error in errors] == ["Tr!"]
+    known = known_failures(known_text(run))
+    assert known == {"here.c"}
+    assert render_table(run, known).endswith("Only known failures.\n")
+    assert not list(ET.fromstring(render_junit(run, known)).iter("error"))
 
     def code_of(outcome: Run | None, *arguments: str) -> int:
         async def judged(*_: object, **__: object) -> Run | None:
@@ -206,15 +191,6 @@ def test_an_unwritable_report_prevents_neither_the_others_nor_the_verdict(
     assert "r.xml: TypeError" in output.err
 
 
-def test_an_error_of_the_suite_can_be_known(tmp_path) -> None:
-    fault = SuiteError(case="here.c", what="KeyError(1)", place="here.py:7, in c", traceback="Tr!")
-    run = attrs.evolve(with_verdict("W-22e", "pass"), incidents=(), suite_errors=(fault,))
-    known = known_failures(known_text(run))
-    assert known == {"here.c"}
-    assert render_table(run, known).endswith("Only known failures.\n")
-    assert not list(ET.fromstring(render_junit(run, known)).iter("error"))
-
-
 def test_an_exchange_has_the_lanes_it_needs() -> None:
     lanes, arrows = draw_exchange([passed(PROGRESS)], None)
     assert lanes == ["client", "server"]
@@ -251,15 +227,8 @@ def test_the_junit_report_has_failures_errors_and_skipped_cases() -> None:
         "W-33d": ["skipped"],
         "framing.a_case": ["error"],
     }
-    known = ET.fromstring(render_junit(RUN, {"W-22e", "framing.a_case"}))
+    known = ET.fromstring(render_junit(RUN, KNOWN))
     assert not list(known.iter("failure")) + list(known.iter("error"))
-
-
-def test_the_badge_counts_the_judged_requirements() -> None:
-    assert "1 of 3" in render_badge(RUN)
-    assert "#b3261a" in render_badge(RUN)
-    assert "#17744a" in render_badge(attrs.evolve(with_verdict("W-22e", "pass"), incidents=()))
-    ET.fromstring(render_badge(RUN))
 
 
 @pytest.mark.parametrize(
@@ -278,14 +247,9 @@ def test_the_badge_counts_the_judged_requirements() -> None:
 def test_two_runs_are_compared(before: Verdict, after: Verdict, text: str) -> None:
     changes = compare(with_verdict("W-22e", before), with_verdict("W-22e", after))
     assert list(describe_changes(changes)) == [text]
-
-
-def test_requirements_of_only_one_run_are_named() -> None:
-    fewer = attrs.evolve(RUN, findings=RUN.findings[:2])
-    assert list(describe_changes(compare(RUN, fewer))) == [
-        "3 only in the earlier run: LIFE-16 W-5h W-33d"
-    ]
-    assert list(describe_changes(compare(fewer, RUN))) == ["3 only in this run: LIFE-16 W-5h W-33d"]
+    fewer, others = attrs.evolve(RUN, findings=RUN.findings[:2]), "LIFE-16 W-5h W-33d"
+    assert [*describe_changes(compare(RUN, fewer))] == [f"3 only in the earlier run: {others}"]
+    assert [*describe_changes(compare(fewer, RUN))] == [f"3 only in this run: {others}"]
 
 
 def test_the_records_of_a_run_are_read_again() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eca_server.workbench.inspector.command import write_page
 from tests.eca_server.conftest import SERVE
-from tests.eca_server.ecp.browser import Browser, opened
+from tests.eca_server.ecp.browser import Browser
 from tests.eca_server.stranger import message
 from tests.eca_server.workbench.inspector.records import long_record
 
@@ -24,14 +23,6 @@ TITLE = "(document.querySelector('#opened:not([hidden]) h2')?.textContent ?? '')
 NUMBERS = "[...document.querySelectorAll('.row:not([hidden])')].map(e => Number(e.dataset.number))"
 SELECTED = "document.querySelector('.row[aria-selected=true]')?.dataset.number ?? ''"
 KEY = "sk-ant-0123456789abcdef"
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    profile = tmp_path / "profile"
-    profile.mkdir()
-    with opened(profile) as browser:
-        yield browser
 
 
 def page_of(record: Path) -> str:

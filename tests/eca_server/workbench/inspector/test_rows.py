@@ -142,12 +142,8 @@ def test_a_row_summarizes_its_message():
         content("toolCallRun", **NATIVE),
         ExitEntry(at=1, code=-9),
     )
-    assert (prompt.kind, prompt.label, prompt.id, prompt.chat) == (
-        "request",
-        "chat/prompt",
-        '"7"',
-        "c",
-    )
+    assert (prompt.kind, prompt.label) == ("request", "chat/prompt")
+    assert (prompt.id, prompt.chat) == ('"7"', "c")
     assert prompt.summary == "Hello"
     assert (error.kind, error.label, error.summary) == ("error", "chat/prompt", "no")
     assert called.label == "chat/contentReceived: toolCallRun"
@@ -158,19 +154,17 @@ def test_a_row_summarizes_its_message():
 def test_bytes_are_shown_unchanged():
     body = b'{"method":"exit"}'
     odd = b"content-length: 17\r\n\r\n" + body
-    plain, header, junk = rows_of(
+    giant = DataEntry(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5))
+    plain, header, junk, cut = rows_of(
         DataEntry(at=0, side="client", data=encode_frame(body), body=body),
         DataEntry(at=0, side="client", data=odd, body=body),
         DataEntry(at=0, side="server", data=b"print\xff\n"),
+        giant,
     )
+    assert (len(cut.text), cut.omitted) == (rows_module.LONGEST, 5)
     assert (plain.text, plain.raw) == (body.decode(), None)
     assert (header.text, header.raw) == (body.decode(), odd.decode())
     assert (junk.kind, junk.text, junk.summary) == ("bytes", "print\\xff\n", "print\\xff\n")
-
-
-def test_only_the_beginning_of_a_giant_message_is_shown():
-    (row,) = rows_of(DataEntry(at=0, side="server", data=b"x" * (rows_module.LONGEST + 5)))
-    assert (len(row.text), row.omitted) == (rows_module.LONGEST, 5)
 
 
 strange = st.fixed_dictionaries(
