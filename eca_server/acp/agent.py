@@ -25,6 +25,7 @@ from eca_protocol.streams import Transport
 from eca_server.version import version
 
 if TYPE_CHECKING:
+    from eca_protocol.client import Client
     from eca_protocol.client.connecting import InProcessServer
     from eca_protocol.messages import ChatOpenResponse
     from eca_server.acp.session import Session
@@ -310,17 +311,25 @@ class Agent:
     async def _delete(self, params: acp.SessionReference) -> acp.Empty:
         from eca_protocol.messages import ChatDeleteParams  # noqa: PLC0415
         from eca_protocol.methods import CHAT_DELETE  # noqa: PLC0415
+        from eca_server.acp.session import failure  # noqa: PLC0415
 
+        async def delete(client: Client) -> None:
+            await client.request(CHAT_DELETE, ChatDeleteParams(chat_id=params.session_id))
+
+        folder = self._folders.pop(params.session_id, str(Path.cwd()))
         session = self._sessions.get(params.session_id)
-        if session is not None:
-            session.cancel()
-        await self._with_client(
-            self._folders.pop(params.session_id, str(Path.cwd())),
-            lambda client: client.request(CHAT_DELETE, ChatDeleteParams(chat_id=params.session_id)),
-            self._server,
-        )
-        if session is not None:
-            session.closing.set()
+        if session is not None and session.closing.is_set():
+            await session.closed.wait()
+            session = None
+        if session is None:
+            await self._with_client(folder, delete, self._server)
+            return _EMPTY
+        session.cancel()
+        try:
+            await delete(session.client)  # any other server would leave its prompt to be stored
+        except ECAError as error:
+            raise failure(error) from error
+        session.closing.set()
         return _EMPTY
 
     def _close(self, params: acp.SessionReference) -> acp.Empty:
