@@ -350,18 +350,17 @@ def test_the_time_of_the_consumer_is_not_counted_as_git_s(repository, monkeypatc
     assert list(list_files(repository, limit=10, checkpoint=slow)) == ["a", "b", "c"]
 
 
-names = st.sampled_from(["a", "b", "c.x", "d"])
+names = st.sampled_from(["a", "b", "c.x", "é", "]", "-"])
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
-patterns = st.builds(
-    "".join,
-    st.tuples(
-        st.sampled_from(["", "!", "/"]),
-        st.sampled_from(["*", "a", "b", "*.x", "a/b", "**/b", "a/**", "?", "[!a]", "a/*"]),
-        st.sampled_from(["", "/"]),
-    ),
-)
+# `**` only as a whole name: elsewhere Git does not do what its documentation says.
+atoms = st.sampled_from(["a", "b", "*", ".x", "é", "?", "[!a]", "[a-b]", "[]-]", "\\a", "\\*"])
+parts = st.lists(atoms, min_size=1, max_size=3).map("".join).filter(lambda part: "**" not in part)
+globs = st.lists(parts | st.just("**"), min_size=1, max_size=3).map("/".join)
+patterns = st.tuples(st.sampled_from(["", "!", "/"]), globs, st.sampled_from(["", "/"]))
 ignore_files = st.dictionaries(
-    st.sampled_from(["", "a/", "b/", "a/b/"]), st.lists(patterns, max_size=4), max_size=3
+    st.sampled_from(["", "a/", "b/", "a/b/"]),
+    st.lists(patterns.map("".join), max_size=4),
+    max_size=3,
 )
 
 

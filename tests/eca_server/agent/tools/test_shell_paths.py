@@ -13,8 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eca_server.agent.tools import shell_expansion
+from eca_server.agent.tools.command_keys import command_parts
+from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.shell_expansion import Unsure, glob_matches, matches_parent, with_braces
-from eca_server.agent.tools.shell_syntax import Word, tokenize
+from eca_server.agent.tools.shell_syntax import Unreadable, Variables, Word, tokenize
 from eca_server.agent.tools.shell_words import NamedPaths, TouchedPaths, paths_in, touched_paths
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.tools.file_tools import workspace_of
@@ -133,10 +135,16 @@ def test_one_path_outside_is_found_in_any_place(before, after, shape, place, dat
     assert lexically_outside(text)
 
 
-@given(st.text(st.sampled_from(" ab/.~$'\"\\;|&<>(){}*\n=-"), max_size=40))
-def test_no_text_makes_it_fail(command):
-    found = named(command)
-    assert all(path.startswith(("/", "~")) for path in found.paths)
+@given(st.text(st.sampled_from(" \t'\"\\ab$#/.-=*~2;|&<>(){}`\n!lsrm"), max_size=40))
+def test_no_text_makes_a_judge_fail(command):
+    assert all(path.startswith(("/", "~")) for path in named(command).paths)
+    assert why_not_read_only(command) is None or why_not_read_only(command)
+    command_parts(command, folder="/", workspace=Workspace([]), path="")
+    try:
+        tokens = tokenize(command, Variables(values=ENVIRON))
+    except Unreadable:
+        return
+    assert all(isinstance(token.text, str) for token in tokens)
 
 
 @pytest.fixture(scope="module")

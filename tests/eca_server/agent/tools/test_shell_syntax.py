@@ -135,18 +135,6 @@ def test_what_is_too_involved_or_no_command_is_not_guessed_at(command):
         tokenize(command, VARIABLES)
 
 
-ALPHABET = " \t'\"\\ab$#/.-=*~2"
-
-
-@given(st.text(st.sampled_from(ALPHABET + ";|&<>(){}`\n!"), max_size=40))
-def test_no_text_makes_it_fail_otherwise(command):
-    try:
-        tokens = tokenize(command, VARIABLES)
-    except Unreadable:
-        return
-    assert all(isinstance(token.text, str) for token in tokens)
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from(" \t'\"\\ab#/.-=2"), max_size=25))
 def test_words_are_cut_as_a_real_shell_cuts_them(command):
