@@ -64,10 +64,14 @@ def test_neighbours_share_their_parents(start, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["..", "../outside", "a/../../outside", ".", "a/.", "/", "a//b"])
-def test_only_a_path_straight_down_is_followed(start, outside, path):
+def test_only_a_path_straight_down_to_a_directory_is_followed(start, outside, path):
     before = descriptors()
-    with Descent(start) as descent, pytest.raises(InvalidPath, match="a relative path without"):
-        descent.open(path)
+    with Descent(start) as descent:
+        with pytest.raises(InvalidPath, match="a relative path without"):
+            descent.open(path)
+        for missing in ("e/f", "e/missing", "e/f/g"):
+            with pytest.raises((NotADirectoryError, FileNotFoundError)):
+                descent.open(missing)
     assert descriptors() == before
 
 
@@ -81,10 +85,3 @@ def test_a_link_is_not_followed_at_any_step(start, project, outside, swapped):
             descent.open("a/b/c")
         assert names(descent.open("e")) == ["f"]
     assert descriptors() == before
-
-
-def test_what_is_no_directory_is_not_opened(start):
-    with Descent(start) as descent:
-        for path in ("e/f", "e/missing", "e/f/g"):
-            with pytest.raises((NotADirectoryError, FileNotFoundError)):
-                descent.open(path)

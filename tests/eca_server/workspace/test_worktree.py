@@ -31,16 +31,12 @@ def main(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_linked_worktree_stands_for_the_main_one(main: Path, tmp_path: Path) -> None:
+def test_linked_worktrees_stand_for_the_main_one(main: Path, tmp_path: Path) -> None:
     linked = tmp_path / "linked"
-    assert in_main_worktree(main) == main
-    assert in_main_worktree(linked) == main
+    assert in_main_worktree(main) == in_main_worktree(linked) == main
     assert in_main_worktree(linked / "sub") == main / "sub" == in_main_worktree(main / "sub")
     assert workspace_key([linked]) == workspace_key([main])
     assert workspace_key([linked / "sub"]) != workspace_key([linked])
-
-
-def test_a_worktree_of_a_bare_repository_shares_with_its_others(main: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--bare", str(main), "bare.git")
     for name in ("one", "two"):
         git(tmp_path / "bare.git", "worktree", "add", "-b", name, str(tmp_path / name))
@@ -49,25 +45,21 @@ def test_a_worktree_of_a_bare_repository_shares_with_its_others(main: Path, tmp_
 
 
 def test_a_folder_that_only_says_so_is_no_worktree(main: Path, tmp_path: Path) -> None:
-    liar = tmp_path / "liar"
+    liar, own = tmp_path / "liar", tmp_path / "own"
     liar.mkdir()
-    (liar / ".git").write_text((tmp_path / "linked" / ".git").read_text())
-    assert in_main_worktree(liar) == liar
-    own = tmp_path / "own"
     own.mkdir()
     (own / "gitdir").write_text(f"{liar / '.git'}\n")
     (own / "commondir").write_text(f"{main / '.git'}\n")
-    (liar / ".git").write_text(f"gitdir: {own}\n")
-    assert in_main_worktree(liar) == liar
+    for text in ((tmp_path / "linked" / ".git").read_text(), f"gitdir: {own}\n"):
+        (liar / ".git").write_text(text)
+        assert in_main_worktree(liar) == liar
     (liar / ".git").unlink()
     (liar / ".git").symlink_to(tmp_path / "linked" / ".git")
     assert in_main_worktree(liar) == liar
-
-
-def test_a_folder_without_repository_stands_for_itself(tmp_path: Path) -> None:
-    assert in_main_worktree(tmp_path / "none") == tmp_path / "none"
+    none = tmp_path / "none"
+    assert in_main_worktree(none) == none  # nor is a folder without a repository
     (tmp_path / ".git").write_text("gitdir: nowhere")
-    assert in_main_worktree(tmp_path / "none") == tmp_path / "none"
+    assert in_main_worktree(none) == none
 
 
 async def test_a_chat_is_listed_in_every_worktree(main: Path, tmp_path: Path) -> None:
