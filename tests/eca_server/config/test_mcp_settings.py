@@ -91,11 +91,11 @@ def test_a_server_that_cannot_be_read_whole_is_not_started(house, settings, key)
     assert servers["t"].config_error is None
 
 
-@pytest.mark.parametrize("name", ["eca", "ECA", " ", ""])
-def test_the_name_of_the_native_server_is_taken(house, name):
-    house.in_user({"mcpServers": {name: {"command": "x"}, "s": {"command": "x"}}})
-    assert "a different name" in house.problem().message
-    assert list(house.load().config.mcp_servers) == ["s"]
+def test_the_name_of_the_native_server_is_taken(house):
+    for name in ("eca", "ECA", " ", ""):
+        house.in_user({"mcpServers": {name: {"command": "x"}, "s": {"command": "x"}}})
+        assert "a different name" in house.problem().message
+        assert list(house.load().config.mcp_servers) == ["s"]
 
 
 @pytest.mark.parametrize(

@@ -84,13 +84,10 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest_one(house, content, 
         assert problem.message.endswith(f"did you mean {meant}?")
 
 
-def test_the_guess_looks_at_letters_not_at_case():
+def test_a_key_inside_what_is_the_users_own_is_not_judged(house):
     assert hint("DEFAULTMODEL", ["defaultModel", "retry"]).endswith("did you mean defaultModel?")
     unknown = unknown_keys({"chat": {"title": 1, "titel": 2}}, config_schema())
     assert [path for path, _ in unknown] == [("chat", "titel")]
-
-
-def test_a_key_inside_what_is_the_users_own_is_not_judged(house):
     house.options = {"someEditorsSetting": True}
     model = {"extraPayload": {"temprature": 1}, "extraHeaders": {"X-Y": "z"}}
     tool = {"command": "c", "schema": {"propertees": {}}}

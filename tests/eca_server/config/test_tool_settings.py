@@ -91,14 +91,6 @@ def test_the_sandbox_is_a_word_or_an_object(house, value, expected):
     assert house.config().tool_call.sandbox == expected
 
 
-def test_a_mode_alone_changes_only_the_mode_of_an_earlier_layer(house):
-    sandbox = {"mode": "auto", "network": True, "writable": ["/x"]}
-    house.in_user({"toolCall": {"sandbox": sandbox}})
-    house.in_root(0, {"toolCall": {"sandbox": "require"}})
-    expected = SandboxSettings(mode="require", network=True, writable=("/x",))
-    assert house.config().tool_call.sandbox == expected
-
-
 @pytest.mark.parametrize("value", ["auto", "off", {"mode": "auto"}, {"network": True}])
 def test_a_folder_without_trust_does_not_change_the_sandbox(untrusted, value):
     """The sandbox removes questions, so even `require` and `auto` are no restriction."""
@@ -107,6 +99,9 @@ def test_a_folder_without_trust_does_not_change_the_sandbox(untrusted, value):
     loaded = untrusted.load()
     assert loaded.withheld
     assert loaded.config.tool_call.sandbox == SandboxSettings(mode="require", writable=("/x",))
+    untrusted.in_root(0, {"toolCall": {"sandbox": "auto"}})  # a mode alone changes only the mode
+    sandbox = untrusted.accept().config.tool_call.sandbox
+    assert sandbox == SandboxSettings(mode="auto", writable=("/x",))
 
 
 @pytest.mark.parametrize("value", ["on", {"mode": "on"}, {"network": "yes"}, 1, ["auto"]])

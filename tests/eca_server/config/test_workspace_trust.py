@@ -133,14 +133,10 @@ def test_without_trust_a_folder_configures_nothing_that_could_do_harm(untrusted,
 )
 def test_some_settings_never_come_from_a_folder(house, key, value):
     house.in_root(0, {key: value})
-    loaded = house.load()
-    (problem,) = loaded.problems
+    problem = house.problem()
     assert (problem.key, problem.level) == (key, "warning")
     assert "in your own configuration" in problem.message
-    assert loaded.config == Config()
-
-
-def test_a_netrc_entry_is_never_a_folders_to_name(house):
+    assert house.load().config == Config()
     house.in_root(0, {"providers": {"evil": {**PROVIDER, "keyRc": "api.github.com"}}})
     assert house.problem().key == "providers.evil.keyRc"
     assert house.load().config.providers["evil"].key_rc is None
@@ -227,18 +223,15 @@ def test_a_folder_restricts_what_the_user_allows_and_cannot_loosen_it(untrusted)
     assert verdicts("plan")[:2] == ("deny", "deny")
 
 
-def test_a_rule_that_is_unset_does_not_cost_the_ones_beside_it(untrusted):
-    untrusted.in_root(0, {"toolCall": {"approval": {"deny": {"grep": {}, "eca": None}}}})
-    loaded = untrusted.load()
-    assert agent_policy(loaded).withheld(server="eca", tool="grep", effect="read")
-    assert withheld_keys(loaded) == ["toolCall.approval.deny.eca"]
-
-
-def test_an_agent_that_begins_with_another_has_its_restrictions(untrusted):
+def test_a_rule_that_is_unset_costs_no_other_and_a_restriction_is_inherited(untrusted):
     untrusted.in_user({"agent": {"scout": {"inherit": "plan"}}})
-    untrusted.in_root(0, {"agent": {"plan": {"toolCall": {"approval": {"deny": {"grep": {}}}}}}})
-    policy = agent_policy(untrusted.load(), "scout")
-    assert policy.withheld(server="eca", tool="grep", effect="read")
+    rules = {"toolCall": {"approval": {"deny": {"grep": {}, "eca": None}}}}
+    for settings, key in ((rules, ""), ({"agent": {"plan": rules}}, "agent.plan")):
+        untrusted.in_root(0, settings)
+        loaded = untrusted.load()
+        policy = agent_policy(loaded, "scout" if key else "agent")
+        assert policy.withheld(server="eca", tool="grep", effect="read")
+        assert withheld_keys(loaded) == [key or "toolCall.approval.deny.eca"]
 
 
 def test_steps_of_an_agent_are_only_ever_fewer(untrusted):
@@ -408,7 +401,7 @@ def test_the_answer_to_initialize_reads_the_users_own_settings_alone(house):
     assert not any(house.roots[0] in path.parents for path in first.files)
 
 
-def test_a_link_to_a_root_has_the_same_decisions(untrusted):
+def test_decisions_hold_for_a_link_to_a_root_and_only_for_it(untrusted):
     untrusted.in_root(0, MODEL)
     untrusted.accept()
     link = untrusted.folder / "link"
@@ -417,6 +410,10 @@ def test_a_link_to_a_root_has_the_same_decisions(untrusted):
     loaded = untrusted.load()
     assert loaded.config.default_model == "a/b"
     assert loaded.trusted_roots == {link}
+    blocked = untrusted.write(untrusted.folder / "file", "")
+    store = TrustStore({"XDG_DATA_HOME": str(blocked)})
+    with pytest.raises(TrustStoreError, match=r"trust\.json"):
+        store.accept(link, ["x"])
 
 
 def test_refused_settings_wait_without_a_question(untrusted):
@@ -445,13 +442,6 @@ def test_decisions_are_private_and_a_damaged_file_trusts_nothing(untrusted):
         with pytest.raises(TrustStoreError):
             store.accept(untrusted.roots[0], [])
         assert store.path.read_bytes() == damaged
-
-
-def test_a_decision_that_cannot_be_stored_is_reported(untrusted):
-    blocked = untrusted.write(untrusted.folder / "file", "")
-    store = TrustStore({"XDG_DATA_HOME": str(blocked)})
-    with pytest.raises(TrustStoreError, match=r"trust\.json"):
-        store.accept(untrusted.roots[0], ["x"])
 
 
 @pytest.mark.parametrize("name", ["a\x1b]0;x\x07", "a\u2066b", "a\nb", "\U000e0041"])
