@@ -156,9 +156,8 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", ATTACKS)
-def test_what_may_hide_another_command_is_never_covered(machine, command):
-    assert None in keys(machine, command)
+def test_what_may_hide_another_command_is_never_covered(machine):
+    assert [command for command in ATTACKS if None not in keys(machine, command)] == []
 
 
 STATE = [
@@ -172,10 +171,10 @@ STATE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", STATE)
-def test_a_part_has_no_key_behind_what_may_change_its_meaning(machine, command):
+def test_a_part_has_no_key_behind_what_may_change_its_meaning(machine):
     assert keys(machine, "git status") == ["git status"]
-    assert "git status" not in keys(machine, command.replace("KEY", "git status"))
+    commands = [command.replace("KEY", "git status") for command in STATE]
+    assert [each for each in commands if "git status" in keys(machine, each)] == []
 
 
 def test_a_part_behind_a_cd_is_remembered_for_the_folder_it_leads_to(machine):

@@ -75,14 +75,9 @@ NAMED_INSIDE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", NAMED_OUTSIDE)
-def test_a_named_path_that_leads_out_is_found(command):
-    assert lexically_outside(command)
-
-
-@pytest.mark.parametrize("command", NAMED_INSIDE)
-def test_what_stays_inside_is_not_taken_for_more(command):
-    assert not lexically_outside(command)
+def test_a_named_path_that_leads_out_is_found_and_what_stays_inside_is_not_taken_for_more():
+    assert [command for command in NAMED_OUTSIDE if not lexically_outside(command)] == []
+    assert [command for command in NAMED_INSIDE if lexically_outside(command)] == []
 
 
 def test_a_relative_word_counts_from_where_the_command_starts():
@@ -106,7 +101,7 @@ def test_what_cannot_be_cut_or_is_too_much_is_reported():
 )
 def test_a_long_command_costs_no_more_than_its_length(part):
     started = time.monotonic()
-    named(part * (30_000 // len(part)))
+    named(part * (15_000 // len(part)))
     assert time.monotonic() - started < 3  # minutes, if each part were compared with the others
 
 
@@ -323,19 +318,10 @@ GUARDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", LEADING_OUT)
-def test_a_command_that_may_lead_out_asks(house, command):
-    assert judged(house, command).outside
-
-
-@pytest.mark.parametrize("command", STAYING_INSIDE)
-def test_a_command_that_stays_inside_and_changes_nothing_guarded_does_not_ask(house, command):
-    assert judged(house, command) == NOTHING
-
-
-@pytest.mark.parametrize("command", GUARDED)
-def test_a_command_that_may_change_a_guarded_path_asks(house, command):
-    assert judged(house, command).guarded
+def test_a_command_that_may_lead_out_or_change_a_guarded_path_asks_and_no_other(house):
+    assert [command for command in LEADING_OUT if not judged(house, command).outside] == []
+    assert [command for command in GUARDED if not judged(house, command).guarded] == []
+    assert [command for command in STAYING_INSIDE if judged(house, command) != NOTHING] == []
 
 
 PIECES = [
@@ -426,15 +412,9 @@ def test_braces_become_every_word_that_bash_makes_of_them(text):
     assert set(real.stdout.split()) <= set(ours)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        (".*", True), (".?", True), (".[.]", True), (".[!a]", True), (".[[:punct:]]", True),
-        (".[!.]*", False), (".x*", False), ("*", False), ("..", False),
-    ],
-)  # fmt: skip
-def test_a_glob_that_may_match_the_parent_folder_is_known(pattern, expected):
-    assert matches_parent(pattern) is expected
+def test_a_glob_that_may_match_the_parent_folder_is_known():
+    assert all(map(matches_parent, [".*", ".?", ".[.]", ".[!a]", ".[[:punct:]]"]))
+    assert not any(map(matches_parent, [".[!.]*", ".x*", "*", ".."]))
 
 
 def test_a_glob_matches_what_is_there_and_has_a_limit(tmp_path, monkeypatch):
