@@ -190,9 +190,7 @@ UNKNOWN_BASE = {"x": {**UNSET, "inherit": "y"}, "y": {**NO_DEFAULT, "inherit": "
         (UNKNOWN_BASE, "agent.y.inherit", "one of: "),
     ],
 )
-def test_an_impossible_base_is_reported_with_its_place_and_loosens_nothing(
-    agents, at, message, house
-):
+def test_an_impossible_base_is_reported_and_loosens_nothing(agents, at, message, house):
     house.in_user({"agent": {"other": {"inherit": "plan", "maxSteps": 3}}})
     path = house.in_root(1, {"toolCall": {"approval": {"byDefault": "allow"}}, "agent": agents})
     loaded = house.load()

@@ -63,9 +63,7 @@ def test_a_hooks_file_outside_the_folder_is_named_and_not_read(untrusted):
     assert path not in untrusted.load(trusts_workspace=True).files
 
 
-def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(
-    untrusted, script
-):
+def test_a_hooks_file_that_an_unseen_file_names_never_runs(untrusted, script):
     untrusted.in_root(0, hook("${file:~/name}"))
     named = untrusted.write(untrusted.home / "name", str(script))
     assert untrusted.waiting().uses == ("~/name",)
@@ -101,9 +99,7 @@ def enlarge(path: Path) -> None:
         *((name, change) for name in ("${env:NAME}.sh", "${env:ABSENT:guard}.sh", "${file:name}")),
     ],
 )
-def test_a_hooks_file_that_changed_after_it_was_accepted_runs_as_it_was(
-    untrusted, script, name, swap
-):
+def test_a_changed_hooks_file_runs_as_it_was_accepted(untrusted, script, name, swap):
     untrusted.environ["NAME"] = "guard"
     untrusted.in_root(0, hook(name, "preToolCall"))
     untrusted.write(script.with_name("name"), "guard.sh\n")
@@ -151,17 +147,13 @@ def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted
     ],
 )
 @pytest.mark.parametrize("mode", [0o600, 0o700])
-def test_the_first_line_of_a_folders_file_says_what_runs_it(
-    untrusted, script, content, expected, mode
-):
+def test_the_first_line_of_a_file_says_what_runs_it(untrusted, script, content, expected, mode):
     script.write_text(content)
     script.chmod(mode)
     assert run_hook(untrusted.accept(), script.parent).stdout.endswith(expected)
 
 
-def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(
-    untrusted, script, tmp_path
-):
+def test_a_copy_of_a_hooks_file_is_private_and_unchanged(untrusted, script, tmp_path):
     script.write_text("echo $0")
     accepted = untrusted.accept()
     copy = Path(run_hook(accepted).stdout.strip())
@@ -251,9 +243,7 @@ def test_a_rules_file_that_is_a_link_now_is_read_if_the_link_stays_inside(house,
         assert "Be new." in instructions(loaded, root).text
 
 
-def test_a_rules_file_that_leaves_the_folder_while_it_is_checked_does_not_count(
-    untrusted, monkeypatch
-):
+def test_a_rules_file_that_leaves_the_folder_does_not_count(untrusted, monkeypatch):
     monkeypatch.setattr(workspace_layer, "is_inside", lambda *_: True)
     path = untrusted.write(untrusted.home / "key", "PRIVATE KEY")
     untrusted.in_root(0, {"rules": [{"path": "rule.md"}]})

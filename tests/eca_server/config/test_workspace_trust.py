@@ -151,9 +151,7 @@ def test_some_settings_never_come_from_a_folder(house, key, value):
         ("customTools", "t", {"command": "true"}, {"command": "false"}),
     ],
 )
-def test_the_users_own_is_never_merged_with_a_folders_even_with_trust(
-    house, kind, name, mine, theirs
-):
+def test_the_users_own_is_never_merged_with_a_folders(house, kind, name, mine, theirs):
     house.in_user({kind: {name: mine}})
     before = house.load().config
     name = "myCorp" if name == "my-corp" else name

@@ -344,9 +344,7 @@ async def test_in_a_turn_only_a_command_that_leaves_the_sandbox_needs_approval(w
 
 
 @pytest.mark.parametrize("config", [AUTO, {}], ids=["auto", "off"])
-async def test_without_a_sandbox_the_user_is_asked_and_warned_once_if_one_is_wanted(
-    world, monkeypatch, config
-):
+async def test_without_a_sandbox_the_user_is_asked_and_warned_once(world, monkeypatch, config):
     known = [Capability(why_not="it is forbidden")] if config else []
     monkeypatch.setattr(detection, "_known", known)
     monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))

@@ -134,9 +134,7 @@ def test_sockets_with_a_path_are_read_from_the_table_of_the_kernel() -> None:
     assert list(listening_sockets(table)) == [Path("/run/a b.sock")]
 
 
-def test_packages_and_environments_are_not_searched_and_a_workspace_has_a_limit(
-    tmp_path: Path,
-) -> None:
+def test_packages_are_not_searched_and_a_workspace_has_a_limit(tmp_path: Path) -> None:
     for path in ("node_modules/p/.vscode", "venv/lib/.idea", "src/.idea"):
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "venv/pyvenv.cfg").touch()

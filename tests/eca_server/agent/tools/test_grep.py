@@ -260,9 +260,7 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
     ],
     ids=range(10),
 )
-async def test_what_cannot_be_searched_is_refused_with_a_reason(
-    tool, tmp_path, monkeypatch, arguments, words
-):
+async def test_what_cannot_be_searched_is_refused(tool, tmp_path, monkeypatch, arguments, words):
     monkeypatch.setattr(search, "_SECONDS", 0.02)
     write(tmp_path, **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
     assert words in await refusal(tool, **{"path": ".", "pattern": "foo", **arguments})
@@ -276,9 +274,7 @@ def fake(folder: Path, script: str) -> str:
 
 
 @pytest.mark.parametrize("script", ["exit 2", "kill -9 $$", "echo '{}'; exit 0"])
-async def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own_search(
-    tmp_path, tmp_path_factory, monkeypatch, script
-):
+async def test_a_broken_ripgrep_is_replaced(tmp_path, tmp_path_factory, monkeypatch, script):
     program = fake(tmp_path_factory.mktemp("bin"), script)
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     write(tmp_path, a="foo\n")

@@ -119,9 +119,7 @@ async def test_a_line_longer_than_the_cap_is_cut_inside(tmp_path):
         (b"%PDF-1.7\n\x00\xff", "application/pdf"),
     ],
 )
-async def test_a_picture_or_document_is_given_to_the_model_by_its_content(
-    tool, tmp_path, data, media_type
-):
+async def test_a_picture_or_document_is_known_by_its_content(tool, tmp_path, data, media_type):
     write(tmp_path, f=data)
     words, part = (await run(tool, path="f")).parts
     assert isinstance(words, TextPart)
@@ -321,9 +319,7 @@ EDIT = {"original_content": "text", "new_content": "new"}
         (grep, Grep, {"path": ".", "pattern": "text"}),
     ],
 )
-async def test_a_stop_ends_a_call_and_leaves_the_file_as_it_was(
-    tmp_path, monkeypatch, module, tool, arguments
-):
+async def test_a_stop_leaves_the_file_as_it_was(tmp_path, monkeypatch, module, tool, arguments):
     """Stop a call from inside its thread, at the module's next checkpoint."""
     write(tmp_path, f="text")
     call = await prepare(tool(files=files_in(tmp_path)), **arguments)
