@@ -67,9 +67,8 @@ def test_the_list_shows_the_rules_that_an_agent_s_file_replaces(untrusted):
     text = "---\ntools: {byDefault: ask, deny: ['eca__shell_command(zzz)']}\n---\nBe kind.\n"
     untrusted.write(untrusted.roots[0] / ".eca/agents/agent.md", text)
     shown = lines(untrusted, {})
-    assert (
-        "sets deny.eca__shell_command, a rule for calls when its command matches zzz, in agent"
-    ) in shown
+    rule = "sets deny.eca__shell_command, a rule for calls when its command matches zzz, in agent"
+    assert rule in shown
     assert 'sets the verdict for calls that no rule covers to "ask" in agent' in shown
 
 

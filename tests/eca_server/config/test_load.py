@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,10 +24,8 @@ def nested(key: str, value: object) -> dict[str, Any]:
 
 
 def load_alone(options: object, variable: str) -> LoadedConfig:
-    environ = {"ECA_CONFIG": variable}
-    return load(
-        initialization_options=options, roots=[], environ=environ, home=Path("/nonexistent")
-    )
+    environ = {"ECA_CONFIG": variable, "HOME": "/nonexistent"}
+    return load(initialization_options=options, roots=[], environ=environ)
 
 
 def test_nothing_configured_gives_the_defaults(house):

@@ -173,9 +173,8 @@ def test_a_folders_server_is_not_merged_with_that_of_another_folder(house):
 @pytest.mark.parametrize("name", ["anthropic", "openai", "Open-AI", "logged_in"])
 def test_a_provider_whose_key_may_be_the_users_cannot_be_led_elsewhere(house, name):
     house.in_root(0, {"providers": {name: {**PROVIDER, "keyEnv": "HOME"}}})
-    loaded = house.load(
-        known_providers=lambda: ["anthropic", "openai"], logins=lambda: ["logged-in"]
-    )
+    known = ["anthropic", "openai"]
+    loaded = house.load(known_providers=lambda: known, logins=lambda: ["logged-in"])
     if name == "Open-AI":  # its variables have a different name, so it is a different provider
         assert list(loaded.config.providers)
     else:
@@ -520,13 +519,11 @@ STRICTNESS = ["allow", "ask", "deny"]
 def test_no_folder_makes_any_decision_looser(tmp_path_factory, theirs, mine):
     folder = tmp_path_factory.mktemp("house")
     user = {"toolCall": {"approval": {"allow": {"grep": {}}, "deny": {"t": {}}}}} if mine else {}
-    environ = {"ECA_CONFIG": json.dumps(user)}
+    environ = {"ECA_CONFIG": json.dumps(user), "HOME": str(folder / "home")}
     (folder / ".eca").mkdir()
 
     def config() -> Config:
-        return load(
-            initialization_options=None, roots=[folder], environ=environ, home=folder / "home"
-        ).config
+        return load(initialization_options=None, roots=[folder], environ=environ).config
 
     before = config()
     (folder / ".eca" / "config.json").write_text(json.dumps(theirs))

@@ -27,10 +27,8 @@ pytestmark = needs_bubblewrap
 
 
 def git(directory: Path, *arguments: str) -> None:
-    named = ("-c", "user.name=n", "-c", "user.email=n@example.com")
-    subprocess.run(
-        ["git", *named, *arguments], cwd=directory, check=True, capture_output=True, timeout=30
-    )
+    command = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com", *arguments]
+    subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=30)
 
 
 def tree(directory: Path) -> dict[str, str]:

@@ -205,10 +205,7 @@ async def test_nothing_of_a_file_outside_is_sent_unasked(folder, tmp_path_factor
     assert "1234" in await refusal(folder.edit, **wrong)
 
 
-CHANGES = [
-    ("write", {"path": "f", "content": "new"}),
-    ("edit", edit_of("two", "2")),
-]
+CHANGES = [("write", {"path": "f", "content": "new"}), ("edit", edit_of("two", "2"))]
 
 
 @pytest.mark.parametrize(("name", "arguments"), CHANGES)

@@ -64,9 +64,8 @@ def test_a_value_is_one_word_wherever_it_is(command: str, expected: list[str], s
 def test_script_and_shown_command_do_the_same(command: str, a: str, b: str) -> None:
     template = CommandTemplate(command, NAMES)
     arguments = {"a": a, "b": b}
-    assert shown_by(template.script, template.variables(arguments)) == shown_by(
-        template.command(arguments), {}
-    )
+    shown = shown_by(template.command(arguments), {})
+    assert shown_by(template.script, template.variables(arguments)) == shown
 
 
 def test_what_is_not_given_leaves_no_word() -> None:

@@ -51,9 +51,7 @@ class Asking:
 
     async def reply(self, reply: Mapping[str, Any]) -> None:
         """Wait for a request of the server, and answer it."""
-        self.request = await self.editor.until(
-            lambda each: each.get("method", "").startswith("editor/")
-        )
+        self.request = await self.editor.until(lambda each: "editor/" in each.get("method", ""))
         await self.editor.send({"jsonrpc": "2.0", "id": self.request["id"], **reply})
 
     async def findings(self, *findings: Any) -> str:

@@ -136,9 +136,8 @@ async def test_a_picture_or_document_is_known_by_its_content(tool, tmp_path, dat
 async def test_what_is_no_picture_or_too_large_is_refused(tool, tmp_path):
     write(tmp_path, text=b"text", large=PNG + b"\0" * MAX_IMAGE_BYTES)
     view = ViewImage(files=tool.files)
-    assert ("Expected a PNG, JPEG, GIF or WebP picture, got a different type") in await refusal(
-        view, path="text"
-    )
+    message = await refusal(view, path="text")
+    assert "Expected a PNG, JPEG, GIF or WebP picture, got a different type" in message
     assert "smaller copy" in await refusal(view, path="large")
     message = await refusal(tool, path="large")
     assert "type image/png of at most 3,700,000 bytes" in message

@@ -110,9 +110,7 @@ def test_what_is_found_fitting_is_fitting(arguments, limit):
     except ToolError:
         return
     assert check_arguments(once, SCHEMA) == once
-    assert all(
-        arguments.get(name, value) == value for name, value in once.items() if name != "limit"
-    )
+    assert all(arguments.get(name, once[name]) == once[name] for name in once.keys() - {"limit"})
     assert isinstance(once["path"], str)
     assert type(once.get("limit", 1)) is int
     assert 1 <= once.get("limit", 1) <= 10

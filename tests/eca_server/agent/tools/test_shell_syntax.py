@@ -113,9 +113,7 @@ def test_a_word_says_what_in_it_the_shell_would_expand(command, active):
     ],
 )
 def test_the_code_in_a_word_is_cut_as_well(command, inner):
-    nested = [
-        code for token in tokenize(command) if isinstance(token, Word) for code in token.nested
-    ]
+    nested = [code for token in tokenize(command) for code in getattr(token, "nested", ())]
     assert [token.text for code in nested for token in code if isinstance(token, Word)] == inner
 
 
