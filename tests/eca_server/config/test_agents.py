@@ -130,12 +130,15 @@ def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(house, yaml, exp
     assert verdicts(loaded, "a") == ["ask"]
 
 
-def test_agents_have_one_budget_over_all_files(house):
-    lines = "\n".join(f"x{n}: [{', '.join('1' * 40)}]" for n in range(60))
-    for number in range(40):
-        house.write(house.user.parent / "agents" / f"a{number:03}.md", f"---\n{lines}\n---\ntext")
+MANY_VALUES = "\n".join(f"x{n}: [{', '.join('1' * 40)}]" for n in range(60))
+
+
+@pytest.mark.parametrize(("yaml", "most"), [(MANY_VALUES, 20), ("#" * 15_000, 40)], ids=range(2))
+def test_agents_have_one_budget_over_all_files(house, yaml, most):
+    for number in range(45):
+        house.write(house.user.parent / "agents" / f"a{number}.md", f"---\n{yaml}\n---\ntext")
     loaded = house.load()
-    assert 0 < len(loaded.config.behaviors) < 20
+    assert 0 < len(loaded.config.behaviors) < most
     assert any("all agents" in problem.message for problem in loaded.problems)
 
 

@@ -294,7 +294,8 @@ LEADING_OUT = [
     "(printf .)./outside/x", "cat <(ls)/../../../outside", "IFS=e; cat $HOME", "cat $BASH",
     "$(echo cat) x", "c?t x", "for f in . ..; do cat $f/outside/x; done", "read x''y < f; cat a$xy",
     "for f in a; do :; done; cat b/$f/$g", "for x in .; do cat $x$x/outside/x; done",
-    "cd li* && cat x", "CDPATH=..; cd outside && cat x",
+    "cd li* && cat x", "CDPATH=..; cd outside && cat x", "for f in $(ls); do cat $f; done",
+    "export x=$(cat {.,.}./outside/x)",
 ]  # fmt: skip
 STAYING_INSIDE = [
     'for f in *.py; do wc -l "$f"; done', "for f in a b; do cat $f/x; done", "cp x{,.bak}",
@@ -302,7 +303,7 @@ STAYING_INSIDE = [
     "find . -name '*.py' -exec wc -l {} \\;", "git show HEAD@{1}", "printf '%s\\n' \"$x\"",
     "bash -c 'cat x && ls sub'", "bash build.sh", "cat <<E\nit's text\nE", "grep $'\\t' x",
     'if [ -n "$x" ]; then echo yes; fi', "awk '{print $1}' x", "python - <<'E'\nprint(x[0])\nE",
-    "cat $PWD/x", "ls sub/d*", "cat sub/*.md", "sleep 1 & wait $!",
+    "cat $PWD/x", "ls sub/d*", "cat sub/*.md", "sleep 1 & wait $!", "export x=$(git rev-parse HEAD)",
     "cat AGENTS.md", "git diff .github", "ls .vscode | head -3",
     # Words with two meanings are no paths unless the disk confirms it.
     "gcc -Isub/etc -Lsub/lib a.c", "gcc -Inew/include a.c", "cmake -Bbuild/new", "rg -tpy/x",

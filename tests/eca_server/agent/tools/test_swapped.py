@@ -224,7 +224,7 @@ async def test_a_link_that_flips_all_the_time_never_wins(project, monkeypatch, n
     outcomes: set[str] = set()
     (project.parent / "outside" / "in" / "f").write_text("secret\n")
     with swapped_all_the_time(project / "src", project.parent / "outside"):
-        for _ in range(10 if name == "shell_command" else 40):
+        for _ in range(10 if name == "shell_command" else 25):
             try:
                 call = await calling.prepare()
                 if (await calling.decide(call)).verdict == "allow":
