@@ -303,8 +303,8 @@ STAYING_INSIDE = [
     "find . -name '*.py' -exec wc -l {} \\;", "git show HEAD@{1}", "printf '%s\\n' \"$x\"",
     "bash -c 'cat x && ls sub'", "bash build.sh", "cat <<E\nit's text\nE", "grep $'\\t' x",
     'if [ -n "$x" ]; then echo yes; fi', "awk '{print $1}' x", "python - <<'E'\nprint(x[0])\nE",
-    "cat $PWD/x", "ls sub/d*", "cat sub/*.md", "sleep 1 & wait $!", "export x=$(git rev-parse HEAD)",
-    "cat AGENTS.md", "git diff .github", "ls .vscode | head -3",
+    "cat $PWD/x", "ls sub/d*", "cat sub/*.md", "sleep 1 & wait $!",
+    "cat AGENTS.md", "git diff .github", "ls .vscode | head -3", "export x=$(git rev-parse HEAD)",
     # Words with two meanings are no paths unless the disk confirms it.
     "gcc -Isub/etc -Lsub/lib a.c", "gcc -Inew/include a.c", "cmake -Bbuild/new", "rg -tpy/x",
     "sed -es/aa/b/ x", "sed s/foor/bin/ x", "curl https://x.org/.github/workflows/ci.yml",
