@@ -326,13 +326,6 @@ def test_a_broken_source_is_named_and_the_rest_counts(house):
         assert loaded.sources[0].state == "broken"
 
 
-def test_a_thousand_errors_are_not_a_thousand_messages(house):
-    house.options = {"providers": {f"p{n}": 1 for n in range(1000)}}
-    problems = house.load().problems
-    assert len(problems) == 21
-    assert "980" in problems[-1].message
-
-
 @pytest.mark.parametrize(
     "content",
     [

@@ -158,6 +158,8 @@ def test_without_leave_no_command_is_run(shell):
     assert not (shell.home / "ran").exists()
     assert not shell.load().awaits_commands
     assert (shell.home / "ran").exists()
+    shell.in_root(0, {"welcomeMessage": "${cmd:echo hello}"})  # which the user accepts
+    assert shell.load().config.welcome_message == "hello"
 
 
 TOUCH = "${cmd:touch ran}"
@@ -185,8 +187,3 @@ def test_a_folder_runs_none_until_the_user_accepts_it(shell, content, *, reads_a
     lines = [line for item in loaded.withheld for line in item.lines]
     assert TOUCH in " ".join(lines) or (not lines and "extraConfigs" in content)
     assert not (shell.home / "ran").exists()
-
-
-def test_an_accepted_setting_of_a_folder_runs_its_command(shell):
-    shell.in_root(0, {"welcomeMessage": "${cmd:echo hello}"})
-    assert shell.load().config.welcome_message == "hello"

@@ -142,6 +142,9 @@ def test_a_list_is_read_without_its_wrong_items(house):
     assert loaded.config.disabled_tools == ("a", "b")
     assert loaded.config.rules == (NamedFile(path="x"),)
     assert [problem.key for problem in loaded.problems] == ["disabledTools[1]", "rules[1]"]
+    house.options = {"toolCall": {"approval": {"deny": {SHELL: 3}}}}
+    house.in_user({"toolCall": {"approval": {"deny": {SHELL: {}}}}})  # whole again
+    assert house.load().config.tool_call.approval.deny == {SHELL: ApprovalRule()}
 
 
 @pytest.mark.parametrize(
@@ -167,12 +170,6 @@ def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(house, rule, key, 
     assert rules["eca_grep"] == ApprovalRule()
     errors = [problem for problem in loaded.problems if problem.level == "error"]
     assert [problem.key for problem in errors] == [f"toolCall.approval.{verdict}.{SHELL}{key}"]
-
-
-def test_what_a_later_source_fixes_is_whole_again(house):
-    house.options = {"toolCall": {"approval": {"deny": {SHELL: 3}}}}
-    house.in_user({"toolCall": {"approval": {"deny": {SHELL: {}}}}})
-    assert house.load().config.tool_call.approval.deny == {SHELL: ApprovalRule()}
 
 
 @pytest.mark.parametrize("pattern", [".*rm.*", r"\p{Alpha}+", "(?i)sudo .*", "a{1,1000}", "x{3,}"])

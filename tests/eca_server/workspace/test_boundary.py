@@ -57,21 +57,21 @@ def test_a_path_is_inside_if_it_leads_into_a_root(workspace, project, outside, m
     assert workspace.locate("deep/../secret").path == outside / "secret"
 
 
-def test_a_relative_path_starts_in_the_first_root(project, outside):
+def test_of_several_roots_the_first_is_where_paths_start_and_the_inner_one_counts(project, outside):
     workspace = Workspace([root_of(project), root_of(outside)])
     assert workspace.locate("a").path == project / "a"
     place = workspace.locate("../outside/a")
     assert place.path == outside / "a"
     assert place.root is workspace.roots[1]
     assert workspace.locate("b", base=outside).path == outside / "b"
-
-
-def test_of_two_roots_in_each_other_the_inner_one_counts(project):
     inner = project / "inner"
     inner.mkdir()
-    workspace = Workspace([root_of(project), root_of(inner)])
+    workspace = Workspace([root_of(project), root_of(inner)])  # the inner one counts
     assert workspace.locate(str(inner / "a")).root is workspace.roots[1]
     assert workspace.locate("inner2").root is workspace.roots[0]
+    assert not Workspace([]).locate(str(project)).is_inside
+    with pytest.raises(InvalidPath, match="no folder is open"):
+        Workspace([]).locate("a")
 
 
 @pytest.fixture
@@ -152,12 +152,6 @@ def test_a_text_that_is_no_path_is_refused(workspace, project, text, error, word
         workspace.locate(text)
     assert isinstance(caught.value, ValueError) is (error is InvalidPath)
     assert len(str(caught.value)) < 400
-
-
-def test_without_roots_nothing_is_inside(project):
-    assert not Workspace([]).locate(str(project)).is_inside
-    with pytest.raises(InvalidPath, match="no folder is open"):
-        Workspace([]).locate("a")
 
 
 def test_another_spelling_of_the_same_folder_alone_is_inside(workspace, project, monkeypatch):

@@ -177,14 +177,11 @@ def test_a_pattern_that_takes_for_ever_loosens_nothing_and_ends_soon(monkeypatch
     assert verdict(Approval(ask=slow, by_default="allow"), call) == "ask"
     assert verdict(Approval(allow=slow), call) == "ask"
     assert time.monotonic() - started < 5
-
-
-def test_a_pattern_that_takes_too_long_neither_enables_nor_spares_a_tool(monkeypatch):
-    slow = r"(?:a|a|aa)+b__y"
+    slow_name = r"(?:a|a|aa)+b__y"
     tool = {"server": "a" * 60, "tool": "y", "effect": "run"}
     monkeypatch.setattr(name_matchers, "_NAME_SECONDS", 0.001)
-    assert policy_of(Config(enabled_tools=(slow,)), "agent").withheld(**tool)
-    assert policy_of(Config(disabled_tools=(slow,)), "agent").withheld(**tool)
+    assert policy_of(Config(enabled_tools=(slow_name,)), "agent").withheld(**tool)
+    assert policy_of(Config(disabled_tools=(slow_name,)), "agent").withheld(**tool)
 
 
 def test_a_path_outside_asks_whatever_is_allowed_and_says_so_in_short():

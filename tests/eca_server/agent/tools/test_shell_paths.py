@@ -84,9 +84,7 @@ def test_a_relative_word_counts_from_where_the_command_starts():
     assert not lexically_outside("cat ../x", "/ws/sub")
     assert lexically_outside("cat ../../x", "/ws/sub")
     assert "/ws/sub/a" in named("cat a", "/ws/sub").paths
-
-
-def test_what_cannot_be_cut_or_is_too_much_is_reported():
+    # What cannot be cut, or is too much, is reported.
     assert "quote" in named("cat 'a").unknown[0]
     assert named(" ".join(f"a{n}" for n in range(2_000))).unknown
     assert named("cd $X; X=1").unknown
@@ -183,14 +181,16 @@ def judged(
     )
 
 
-def test_the_paths_of_a_call_are_judged_by_where_they_lead(ws):
+def test_paths_and_words_are_judged_by_where_they_lead(ws):
     assert judged(ws, None, "sub/a", "new", str(ws / "x")) == NOTHING
     found = judged(ws, None, "sub/a", "../x", "link/x", "/etc", "../x").outside
     assert found == ("../x", "link/x", "/etc")
-
-
-def test_a_path_that_leads_nowhere_counts_as_outside(ws):
-    (ws / "circle").symlink_to("circle")
+    assert judged(ws, "cat sub/a && make > log 2>&1") == NOTHING
+    assert judged(ws, "cat link").outside == (f"{ws}/link",)
+    assert judged(ws, "cd sub && cat ../link/x").outside == (f"{ws}/sub/../link/x",)
+    assert judged(ws, "cat ~/x").outside == ("~/x",)
+    assert "cd to an unknown folder" in judged(ws, "cd $(pwd)", "sub").outside
+    (ws / "circle").symlink_to("circle")  # what leads nowhere counts as outside
     found = judged(ws, f"cat circle {'a' * 5_000}").outside
     assert found == (f"{ws}/circle", f"{ws}/{'a' * 5_000}")
 
@@ -205,14 +205,6 @@ def test_a_place_is_judged_as_it_was_found(ws):
     (ws / "sub").symlink_to(ws.parent / "other")
     found = touched_paths(workspace, places, folder=str(ws), variables={})
     assert found.outside == ("link/x",)
-
-
-def test_the_words_of_a_command_are_judged_by_where_they_lead(ws):
-    assert judged(ws, "cat sub/a && make > log 2>&1") == NOTHING
-    assert judged(ws, "cat link").outside == (f"{ws}/link",)
-    assert judged(ws, "cd sub && cat ../link/x").outside == (f"{ws}/sub/../link/x",)
-    assert judged(ws, "cat ~/x").outside == ("~/x",)
-    assert "cd to an unknown folder" in judged(ws, "cd $(pwd)", "sub").outside
 
 
 @pytest.mark.parametrize(
