@@ -58,13 +58,12 @@ def without_git(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replace_git(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a shell script in the place of Git, which is given up after a moment."""
+    """Put a shell script in the place of Git."""
     program = folder / "bin" / "git"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(git, "_SECONDS", 0.1)
 
 
 def no_walk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +180,7 @@ def test_nested_repositories_share_a_limit_of_number_and_time(project, tmp_path,
         by_git = [path for path in listed(project) if path.endswith("/dist/lib.js")]
         assert len(by_git) == 1
     replace_git(tmp_path, "exec sleep 1000", monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
     started = time.monotonic()
     assert len(listed(project)) == 60
     assert time.monotonic() - started < 5
@@ -221,7 +221,7 @@ def test_a_folder_replaced_by_a_link_is_not_entered(repository, outside):
 
 
 def test_pipes_are_not_listed_and_not_waited_for(repository, tool, monkeypatch):
-    monkeypatch.setattr(git, "_SECONDS", 0.1)  # Git itself would wait for ever
+    monkeypatch.setattr(git, "_SECONDS", 0.3)  # Git itself would wait for ever
     os.mkfifo(repository / "pipe")
     os.mkfifo(repository / ".gitignore")
     (repository / "a").touch()
@@ -325,6 +325,7 @@ def test_a_listing_that_git_breaks_off_is_completed(repository, tmp_path, monkey
     write(repository, {".gitignore": "x\n", "a": "", "b/c": "", "d": "", "x": ""})
     script = f"echo $$ > '{tmp_path}/pid'; printf 'b/c\\0d\\0'; {end}"
     replace_git(tmp_path, script, monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
     assert listed(repository) == ["b/c", "d", ".gitignore", "a"]
     assert_gone({int((tmp_path / "pid").read_text())})
     assert list(list_files(repository, limit=1)) == ["b/c"]  # an abandoned listing ends Git, too

@@ -179,8 +179,8 @@ STUBBORN = "trap '' TERM; echo $$ >> pid; while :; do sleep 60; done"
 
 
 async def test_a_timeout_is_reported_with_the_output_so_far(tool, root):
-    output = await run(tool, command=f"echo begun; {STUBBORN}", timeout=100)
-    assert texts(output) == ["Timed out after 0.1 s and was stopped.", "Stdout:\nbegun\n"]
+    output = await run(tool, command=f"echo begun; {STUBBORN}", timeout=200)
+    assert texts(output) == ["Timed out after 0.2 s and was stopped.", "Stdout:\nbegun\n"]
     assert output.is_error
     await gone(*numbers(root / "pid"))
 
