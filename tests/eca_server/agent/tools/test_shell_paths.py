@@ -23,7 +23,7 @@ from tests.eca_server.agent.tools.file_tools import workspace_of
 
 BASH = shutil.which("bash")
 needs_bash = pytest.mark.skipif(BASH is None, reason="there is no bash")
-ENVIRON = {"HOME": "/home/me", "SECRETS": "/var/secrets"}
+ENVIRON = {"HOME": "/home/me"}
 NOTHING = TouchedPaths(outside=(), guarded=())
 
 
@@ -31,60 +31,8 @@ def named(command: str, folder: str = "/ws") -> NamedPaths:
     return paths_in(command, folder=folder, variables=ENVIRON)
 
 
-def lexically_outside(command: str, folder: str = "/ws") -> bool:
-    """Return True if a path leads out of /ws, by its text alone."""
-    found = named(command, folder)
-    paths = [os.path.normpath(path) for path in found.paths]
-    return bool(found.unknown) or any(not f"{path}/".startswith("/ws/") for path in paths)
-
-
-NAMED_OUTSIDE = [
-    "cat /etc/passwd", "cat '/etc/passwd'", "cat /e'tc'/passwd", "cat \\/etc/passwd", "ls /",
-    "cat ../x", "cat a/../../x", "ls ..", "cat ~/x", "ls ~", "ls ~root", "cat $HOME/x",
-    'cat "${HOME}/x"', "cat $SECRETS", "cat $UNSET/etc/passwd", "cat a>/mnt/x", "cat a > ../x",
-    "cat <../x", "ls 2>>/mnt/x", "ls &>/mnt/x", "cat<<</etc/x", "x --file=/etc/x", "x -C/etc",
-    "x -C..", "x -o ../y", "scp a:/etc/x .", "docker run -v /etc:/x y", "dd if=/dev/sda",
-    "X=/etc/x cat", "PATH=a:/b ls", "cd ..", "cd /", "cd", "cd && ls", "cd -", "cd $(pwd)",
-    'cd "$X" # X', "pushd ..", "cd sub && cat ../../x", "cd sub; cat ../x", "cd sub || cat ../x",
-    "true || cd sub && cat ../x", "a | cd sub && cat ../x", "cd sub | a && cat ../x",
-    "(cd sub) && cat ../x", "! cd sub && cat ../x", "cd sub && ls; cat ../x",
-    "cd sub && ls & cat ../x", "if x; then cd sub; fi; cat ../x", "cd sub/.. && cat ../x",
-    "bash -c 'cat /etc/passwd'", "python -c \"open('/etc/passwd')\"", "python -c \"open('../x')\"",
-    "cat $(echo /etc/passwd)", "cat `echo /etc/passwd`", 'echo "$(cat /etc/passwd)"',
-    "cat {/etc,a}/passwd", "cat file:///etc/passwd", "curl file:///etc/passwd",
-    "cat <<E\n/etc/passwd\nE", "ls # /etc", "cat .*/x", "cat .?/x", "ls .*", "cat .[.]/x",
-    "d=/etc; cat $d/passwd", "d=..; cat $d/x", "d=; cat $d/etc/passwd", "/bin/ls",
-    "cat $'\\x2fetc' 'unclosed", "rm -rf -- ../x", "tar -xf a -C ..", 'sh -c "cd .. ; ls"',
-    "cat http://../../x", "echo x > http://../../x", "x --file=a://b/../../../x", "x -oa://../../x",
-    "cat http://.?/.?/x", "cat 'x,http://../../x'", "curl FILE:///etc/x", "date -uf../x",
-    "sort -uo../out f", "tar -czf../x.tgz f", "cp -vt.. f", "make -sC.. x", "x -v1o../x",
-    "x -uuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuo../x", "x -uo~/x", "sed w../x f",
-    "sed 's/a/b/w../x' f", "/bin/sed '$r../x' f",
-]  # fmt: skip
-NAMED_INSIDE = [
-    "ls", "cat a b/c", "cat ./a", "cat a/../b", "cat /ws/a", "ls /ws", "cd sub && cat ../x",
-    "cd sub && make | tee ../x", "cd a && cd b && cat ../../x", "cd sub && ls && cat ../x",
-    "cat a > b", "cat a 2>/dev/null", "cat a > /dev/null 2>&1", "curl https://example.org/a/b",
-    "git clone https://example.org/x.git sub", 'for f in *.py; do wc -l "$f"; done',
-    "sed s/a/b/ x", "grep -r '.*foo' .", "ls .[!.]*", "echo $HOME_DIR", "X=1 make -j4",
-    "cat $PWD/a", "pip install 'a>=1'", "git log HEAD~2..HEAD", "echo 50%", "cat a.b..c",
-    "cat ...", "cat a && cat b || cat c; cat d", "git diff a..b", "make CFLAGS=-O2", "cat 'a b'",
-    "curl 'https://x.org/?a=../b'", "git commit -m 'See http://x.org/../a and b'", "rm -rf a~",
-    "gcc -Isrc/include -Lbuild/lib a.c", "git diff -Mmain..topic", "cat w../x", "sed s/a../b/ f",
-    "git log -nHEAD~2", "seq -w1..5",
-]  # fmt: skip
-
-
-def test_a_named_path_that_leads_out_is_found_and_what_stays_inside_is_not_taken_for_more():
-    assert [command for command in NAMED_OUTSIDE if not lexically_outside(command)] == []
-    assert [command for command in NAMED_INSIDE if lexically_outside(command)] == []
-
-
-def test_a_relative_word_counts_from_where_the_command_starts():
-    assert not lexically_outside("cat ../x", "/ws/sub")
-    assert lexically_outside("cat ../../x", "/ws/sub")
+def test_what_cannot_be_cut_or_is_too_much_is_reported():
     assert "/ws/sub/a" in named("cat a", "/ws/sub").paths
-    # What cannot be cut, or is too much, is reported.
     assert "quote" in named("cat 'a").unknown[0]
     assert named(" ".join(f"a{n}" for n in range(2_000))).unknown
     assert named("cd $X; X=1").unknown
@@ -118,14 +66,14 @@ shapes = st.sampled_from(
     outside_places,
     st.data(),
 )
-def test_one_path_outside_is_found_in_any_place(before, after, shape, place, data):
+def test_one_path_outside_is_found_in_any_place(house, before, after, shape, place, data):
     commands = [*before, shape.format(place), *after]
     text = commands[0]
     for command in commands[1:]:
         text += data.draw(joints) + command
     if place.endswith("../x") and "cd sub" in before:
         text = text.replace("../x", "../../../../x")
-    assert lexically_outside(text)
+    assert judged(house, text).outside
 
 
 @given(st.text(st.sampled_from(" \t'\"\\ab$#/.-=*~2;|&<>(){}`\n!lsrm"), max_size=40))
@@ -165,7 +113,8 @@ def ws(tmp_path: Path) -> Path:
 
 
 def environment(root: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(root.parent), "DOT": ".", "DEEP": "sub/deep"}
+    more = {"DOT": ".", "DEEP": "sub/deep", "SECRETS": "/var/secrets"}
+    return {"PATH": os.environ["PATH"], "HOME": str(root.parent), **more}
 
 
 def judged(
@@ -186,6 +135,8 @@ def test_paths_and_words_are_judged_by_where_they_lead(ws):
     found = judged(ws, None, "sub/a", "../x", "link/x", "/etc", "../x").outside
     assert found == ("../x", "link/x", "/etc")
     assert judged(ws, "cat sub/a && make > log 2>&1") == NOTHING
+    assert judged(ws, "cat ../sub/x", folder=ws / "sub") == NOTHING
+    assert judged(ws, "cat ../../x", folder=ws / "sub").outside
     assert judged(ws, "cat link").outside == (f"{ws}/link",)
     assert judged(ws, "cd sub && cat ../link/x").outside == (f"{ws}/sub/../link/x",)
     assert judged(ws, "cat ~/x").outside == ("~/x",)
@@ -257,6 +208,27 @@ def test_a_glob_asks_for_the_guarded_files_it_matches(ws):
 
 
 LEADING_OUT = [
+    "cat /etc/passwd", "cat '/etc/passwd'", "cat /e'tc'/passwd", "cat \\/etc/passwd", "ls /",
+    "cat ../x", "cat a/../../x", "ls ..", "cat ~/x", "ls ~", "ls ~root", "cat $HOME/x",
+    'cat "${HOME}/x"', "cat $SECRETS", "cat $UNSET/etc/passwd", "cat a>/mnt/x", "cat a > ../x",
+    "cat <../x", "ls 2>>/mnt/x", "ls &>/mnt/x", "cat<<</etc/x", "x --file=/etc/x", "x -C/etc",
+    "x -C..", "x -o ../y", "scp a:/etc/x .", "docker run -v /etc:/x y", "dd if=/dev/sda",
+    "X=/etc/x cat", "PATH=a:/b ls", "cd ..", "cd /", "cd", "cd && ls", "cd -", "cd $(pwd)",
+    'cd "$X" # X', "pushd ..", "cd sub && cat ../../x", "cd sub; cat ../x", "cd sub || cat ../x",
+    "true || cd sub && cat ../x", "a | cd sub && cat ../x", "cd sub | a && cat ../x",
+    "(cd sub) && cat ../x", "! cd sub && cat ../x", "cd sub && ls; cat ../x",
+    "cd sub && ls & cat ../x", "if x; then cd sub; fi; cat ../x", "cd sub/.. && cat ../x",
+    "bash -c 'cat /etc/passwd'", "python -c \"open('/etc/passwd')\"", "python -c \"open('../x')\"",
+    "cat $(echo /etc/passwd)", "cat `echo /etc/passwd`", 'echo "$(cat /etc/passwd)"',
+    "cat {/etc,a}/passwd", "cat file:///etc/passwd", "curl file:///etc/passwd",
+    "cat <<E\n/etc/passwd\nE", "ls # /etc", "cat .*/x", "cat .?/x", "ls .*", "cat .[.]/x",
+    "d=/etc; cat $d/passwd", "d=..; cat $d/x", "d=; cat $d/etc/passwd", "/bin/ls",
+    "cat $'\\x2fetc' 'unclosed", "rm -rf -- ../x", "tar -xf a -C ..", 'sh -c "cd .. ; ls"',
+    "cat http://../../x", "echo x > http://../../x", "x --file=a://b/../../../x", "x -oa://../../x",
+    "cat http://.?/.?/x", "cat 'x,http://../../x'", "curl FILE:///etc/x", "date -uf../x",
+    "sort -uo../out f", "tar -czf../x.tgz f", "cp -vt.. f", "make -sC.. x", "x -v1o../x",
+    "x -uuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuo../x", "x -uo~/x", "sed w../x f",
+    "sed 's/a/b/w../x' f", "/bin/sed '$r../x' f",
     "cat ~+/../outside/x", "cat {.,.}./outside/x", "cat ${PWD%ws}outside/x",
     "cat ${HOME:0:1}etc/hostname", "cat $'\\x2fetc/hostname'",
     "cat ~-/../outside/x", "x=.; cat $x$x/outside/x", "cat $(echo ..)/outside/x",
@@ -290,6 +262,16 @@ LEADING_OUT = [
     "export x=$(cat {.,.}./outside/x)",
 ]  # fmt: skip
 STAYING_INSIDE = [
+    "ls", "cat a b/c", "cat ./a", "cat a/../b", "cd sub && cat ../x",
+    "cd sub && make | tee ../x", "cd a && cd b && cat ../../x", "cd sub && ls && cat ../x",
+    "cat a > b", "cat a 2>/dev/null", "cat a > /dev/null 2>&1", "curl https://example.org/a/b",
+    "git clone https://example.org/x.git sub",
+    "sed s/a/b/ x", "grep -r '.*foo' .", "echo $HOME_DIR", "X=1 make -j4",
+    "cat $PWD/a", "pip install 'a>=1'", "git log HEAD~2..HEAD", "echo 50%", "cat a.b..c",
+    "cat ...", "cat a && cat b || cat c; cat d", "git diff a..b", "make CFLAGS=-O2", "cat 'a b'",
+    "curl 'https://x.org/?a=../b'", "git commit -m 'See http://x.org/../a and b'", "rm -rf a~",
+    "git diff -Mmain..topic", "cat w../x", "sed s/a../b/ f",
+    "git log -nHEAD~2", "seq -w1..5",
     'for f in *.py; do wc -l "$f"; done', "for f in a b; do cat $f/x; done", "cp x{,.bak}",
     "mkdir -p src/{a,b}/{1..3}", 'echo "$(date) $x $((1+2))"', "x=$(git rev-parse HEAD); echo $x",
     "find . -name '*.py' -exec wc -l {} \\;", "git show HEAD@{1}", "printf '%s\\n' \"$x\"",
