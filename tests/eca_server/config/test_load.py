@@ -101,10 +101,13 @@ def test_an_older_spelling_counts_where_its_source_is(house):
     house.in_root(0, {"defaultBehavior": "agent", "welcomeMessage": "new"})
     config = house.config()
     assert (config.default_behavior, config.welcome_message) == ("agent", "new")
-    house.options = {"providers": {"myCorp": {"url": "http://a"}}}  # as editors spell keys
+    # Editors spell the keys of their options in camelCase.
+    house.options = {"providers": {"myCorp": {"url": "http://a"}, "onlyHere": {}}}
     house.in_user({"providers": {"my-corp": {"fetchModels": False}}})
-    (corp,) = house.config().providers.items()
-    assert (corp[0], corp[1].url, corp[1].fetch_models) == ("my-corp", "http://a", False)
+    providers = house.config().providers
+    corp = providers["my-corp"]
+    assert set(providers) == {"my-corp", "onlyHere"}
+    assert (corp.url, corp.fetch_models) == ("http://a", False)
 
 
 def test_a_pure_configuration_has_no_other_source(house):
