@@ -110,6 +110,16 @@ def test_an_older_spelling_counts_where_its_source_is(house):
     assert (corp.url, corp.fetch_models) == ("http://a", False)
 
 
+def test_the_answer_to_initialize_reads_the_users_own_settings_alone(house):
+    house.in_user({"defaultModel": "mine/m"})
+    house.write(house.user.parent / "agents" / "a.md", "text")
+    house.in_root(0, {"defaultModel": "theirs/m"})
+    first = house.load_once(is_first=True)
+    assert first.config.default_model == "mine/m"
+    assert first.config.behaviors == Config().behaviors
+    assert not any(house.roots[0] in path.parents for path in first.files)
+
+
 def test_a_pure_configuration_has_no_other_source(house):
     house.environ["ECA_CONFIG"] = '{"defaultModel": "variable/m"}'
     house.in_user("broken")

@@ -425,7 +425,7 @@ async def test_a_hung_disk_takes_no_thread(project, nursery, mock_clock, monkeyp
 
     monkeypatch.setattr(*place, hanging)
     index = FileIndex([root_of(project)], stored_in=project.parent / "listings")
-    nursery.start_soon(index.run)  # in the nursery that is cancelled before the disk goes on
+    nursery.start_soon(index.run)  # in the nursery that is cancelled below
     threads = trio.to_thread.current_default_thread_limiter()
     free = threads.available_tokens
     for _ in range(3):
