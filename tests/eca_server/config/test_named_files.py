@@ -1,4 +1,4 @@
-"""The files that a workspace folder's configuration names: only accepted content applies."""
+"""The files that a folder's configuration names, and the question that names what it does."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ def test_a_hooks_file_outside_the_folder_is_named_and_not_read(untrusted):
     assert path not in untrusted.load(trusts_workspace=True).files
 
 
-def test_a_hooks_file_that_only_a_file_of_the_users_names_never_runs_inside_the_folder(
-    untrusted, script
-):
+def test_a_hooks_file_that_an_unseen_file_names_never_runs(untrusted, script):
     untrusted.in_root(0, hook("${file:~/name}"))
     named = untrusted.write(untrusted.home / "name", str(script))
     assert untrusted.waiting().uses == ("~/name",)
@@ -101,9 +99,7 @@ def enlarge(path: Path) -> None:
         *((name, change) for name in ("${env:NAME}.sh", "${env:ABSENT:guard}.sh", "${file:name}")),
     ],
 )
-def test_a_hooks_file_that_changed_after_it_was_accepted_runs_as_it_was(
-    untrusted, script, name, swap
-):
+def test_a_changed_hooks_file_runs_as_it_was_accepted(untrusted, script, name, swap):
     untrusted.environ["NAME"] = "guard"
     untrusted.in_root(0, hook(name, "preToolCall"))
     untrusted.write(script.with_name("name"), "guard.sh\n")
@@ -151,17 +147,13 @@ def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted
     ],
 )
 @pytest.mark.parametrize("mode", [0o600, 0o700])
-def test_the_first_line_of_a_folders_file_says_what_runs_it(
-    untrusted, script, content, expected, mode
-):
+def test_the_first_line_of_a_file_says_what_runs_it(untrusted, script, content, expected, mode):
     script.write_text(content)
     script.chmod(mode)
     assert run_hook(untrusted.accept(), script.parent).stdout.endswith(expected)
 
 
-def test_a_copy_of_a_hooks_file_is_private_and_written_anew_if_it_changed(
-    untrusted, script, tmp_path
-):
+def test_a_copy_of_a_hooks_file_is_private_and_unchanged(untrusted, script, tmp_path):
     script.write_text("echo $0")
     accepted = untrusted.accept()
     copy = Path(run_hook(accepted).stdout.strip())
@@ -251,9 +243,7 @@ def test_a_rules_file_that_is_a_link_now_is_read_if_the_link_stays_inside(house,
         assert "Be new." in instructions(loaded, root).text
 
 
-def test_a_rules_file_that_leaves_the_folder_while_it_is_checked_does_not_count(
-    untrusted, monkeypatch
-):
+def test_a_rules_file_that_leaves_the_folder_does_not_count(untrusted, monkeypatch):
     monkeypatch.setattr(workspace_layer, "is_inside", lambda *_: True)
     path = untrusted.write(untrusted.home / "key", "PRIVATE KEY")
     untrusted.in_root(0, {"rules": [{"path": "rule.md"}]})
@@ -306,3 +296,135 @@ def test_a_link_to_nothing_is_no_question_until_there_is_something(untrusted):
     untrusted.write(untrusted.folder / "later" / "a.md", "text")
     assert not loaded.is_current()
     assert untrusted.waiting(loaded).key == "link:agents"
+
+
+def lines(untrusted, settings: object) -> str:
+    """Return what the user is shown about these settings of a folder."""
+    untrusted.in_root(0, settings)
+    return "\n".join(line for item in untrusted.load().withheld for line in item.lines)
+
+
+def test_an_extra_config_among_the_agents_changes_nothing_of_the_users(untrusted):
+    untrusted.options = {"mcpServers": {"github": {"url": "http://good.example"}}}
+    path = untrusted.in_root(0, {"extraConfigs": ["agents/x.json"]})
+    extra = {
+        "keyring": True,
+        "mcpServers": {"github": {"url": "http://evil.example"}},
+        "customTools": {"mine": {"command": "true"}},
+    }
+    untrusted.write(path.parent / "agents" / "x.json", extra)
+    config = untrusted.load(trusts_workspace=True).config
+    assert config.keyring is False
+    assert config.mcp_servers["github"].url == "http://good.example"
+    assert "mine" in config.custom_tools
+
+
+DENIED = {"toolCall": {"approval": {"deny": {"evil-command": None}}}}
+LONG = f"{'a' * 900}evil-command{'a' * 900}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("mcpServers", {"x": {"url": " ", "command": "evil-command"}}),
+        ("mcpServers", {"x": {"command": "node", "env": {"NODE_OPTIONS": "evil-command"}}}),
+        ("mcpServers", {"x": {"command": "sh", "args": [LONG]}}),
+        (
+            "hooks",
+            {"x": {"type": "chatStart", "actions": [{"shell": " ", "file": "evil-command"}]}},
+        ),
+        ("agent", {"x": {"inherit": "evil-command"}}),
+        ("agent", {"x": {"systemPromptFile": "evil-command"}}),
+        ("agent", {"agent": DENIED}),
+    ],
+)
+def test_the_list_shows_what_a_setting_does(untrusted, kind, settings):
+    assert "evil-command" in lines(untrusted, {kind: settings})
+
+
+@pytest.mark.parametrize(
+    ("approval", "expected"),
+    [
+        (None, "unsets toolCall.approval, all rules for calls, in agent"),
+        ({"deny": None}, "unsets toolCall.approval.deny, all rules"),
+        ({"ask": None}, "unsets toolCall.approval.ask, all rules"),
+        ({"byDefault": None}, "unsets toolCall.approval.byDefault, the verdict"),
+    ],
+)
+def test_the_list_shows_the_rules_that_an_agent_unsets(untrusted, approval, expected):
+    agent = {"description": "Friendly", "toolCall": {"approval": approval}}
+    assert expected in lines(untrusted, {"agent": {"agent": agent}})
+
+
+def test_the_list_shows_the_rules_that_an_agent_s_file_replaces(untrusted):
+    text = "---\ntools: {byDefault: ask, deny: ['eca__shell_command(zzz)']}\n---\nBe kind.\n"
+    untrusted.write(untrusted.roots[0] / ".eca/agents/agent.md", text)
+    shown = lines(untrusted, {})
+    rule = "sets deny.eca__shell_command, a rule for calls when its command matches zzz, in agent"
+    assert rule in shown
+    assert 'sets the verdict for calls that no rule covers to "ask" in agent' in shown
+
+
+AGENT, ADDRESS = "which runs: evil-command", "at http://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"api": "acp"}, [AGENT]),
+        ({"api": " acp "}, [AGENT]),
+        ({"api": "acp", "url": "http://evil.example"}, [AGENT, ADDRESS]),
+        ({"api": "openai-chat", "url": "http://evil.example"}, [ADDRESS]),
+        ({"url": "http://evil.example"}, [ADDRESS]),
+        ({"api": "${env:API:acp}", "url": "http://evil.example"}, [AGENT, ADDRESS]),
+        ({"api": "${env:API:acp}"}, [AGENT, "at an unspecified address"]),
+    ],
+)
+def test_the_list_shows_the_program_and_the_address_of_a_provider(untrusted, settings, expected):
+    provider = {"command": ["evil-command"], "keyEnv": "OPENAI_API_KEY", **settings}
+    shown = lines(untrusted, {"providers": {"x": provider}}).splitlines()
+    assert len(shown) == len(expected)
+    assert all(part in line for part, line in zip(expected, shown, strict=True))
+
+
+@pytest.mark.parametrize("key", [" ", 5, "${env:NONE:}"])
+def test_a_provider_whose_key_may_be_none_names_the_variable(untrusted, key):
+    provider = {"api": "openai-chat", "url": "http://x", "key": key}
+    assert "$STRIPE_API_KEY" in lines(untrusted, {"providers": {"stripe": provider}})
+
+
+def test_files_whose_text_is_put_in_are_named_in_the_question(untrusted):
+    folder = untrusted.in_root(0, {"mcpServers": {"s": {"command": "${file:cmd}"}}}).parent
+    untrusted.write(folder / "cmd", "rm -rf /")
+    before = untrusted.waiting()
+    assert before.uses == ()
+    shown = 'starts the MCP server s: ${file:cmd} (inserts the text of cmd: "rm -rf /")'
+    assert before.lines == (shown,)
+    untrusted.write(folder / "cmd", "a\n\x1b" + "b" * 300)
+    after = untrusted.waiting()
+    assert after.digest != before.digest
+    assert after.lines[0].endswith(
+        f'(inserts the text of cmd: "a\\n\\u001b{"b" * 197}" and 103 more characters)'
+    )
+
+
+OUTSIDE = "/elsewhere/x.md"
+
+
+@pytest.mark.parametrize(
+    ("key", "content"),
+    [
+        ("rules", {"rules": [{"path": OUTSIDE}, {"path": "rules/inside.md"}]}),
+        ("commands", {"commands": [{"path": OUTSIDE}]}),
+        ("skills", {"skills": [{"path": OUTSIDE}]}),
+        ("rules", {"rules": [{"path": "${file:path}"}]}),
+        ("toolCall.sandbox.writable", {"toolCall": {"sandbox": {"writable": [OUTSIDE]}}}),
+        ("compactPromptFile", {"compactPromptFile": OUTSIDE}),
+        ("agent.x", {"agent": {"x": {"systemPromptFile": OUTSIDE}}}),
+    ],
+)
+def test_paths_outside_the_folder_are_named_and_never_trusted_unseen(untrusted, key, content):
+    folder = untrusted.in_root(0, content).parent
+    untrusted.write(folder / "path", OUTSIDE)
+    item = untrusted.waiting(trusts_workspace=True)
+    assert (item.key, item.uses) == (key, (OUTSIDE,))

@@ -145,21 +145,14 @@ def test_a_secret_is_stored_elsewhere_and_inserted_here_alone(house, layer):
     assert saved_settings_path(house.environ) == layer.path
 
 
-def test_a_relative_variable_names_no_directory_of_the_user(tmp_path):
+def test_a_relative_variable_names_no_directory_and_a_user_may_have_no_home(tmp_path, monkeypatch):
     environ = {"HOME": str(tmp_path), "XDG_DATA_HOME": "data", "XDG_CONFIG_HOME": ""}
     assert data_directory(environ) == tmp_path / ".local" / "share" / "eca-python"
     assert user_directory(environ) == tmp_path / ".config" / "eca"
-    assert data_directory({"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "eca-python"
-
-
-def test_a_user_without_a_home_has_folders_all_the_same(monkeypatch):
-    def unlisted(_: int) -> None:
-        raise KeyError("uid not found")
-
-    monkeypatch.delenv("HOME")
-    monkeypatch.setattr(pwd, "getpwuid", unlisted)
-    assert home_directory({}) == Path("/")
     assert data_directory({"XDG_DATA_HOME": "/data"}) == Path("/data/eca-python")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # a KeyError
+    assert home_directory({}) == Path("/")
 
 
 def test_our_data_is_private_and_in_no_listing_of_the_home(tmp_path):

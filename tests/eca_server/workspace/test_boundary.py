@@ -1,16 +1,21 @@
+"""The boundary of the workspace, and directories opened step by step below an open one."""
+
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eca_server.workspace import opening
 from eca_server.workspace.boundary import Workspace
+from eca_server.workspace.descent import Descent
 from eca_server.workspace.errors import InvalidPath, PathChanged
-from eca_server.workspace.opening import open_directory
+from eca_server.workspace.opening import Directory, open_directory
 from tests.eca_server.workspace.conftest import root_of
 
 
@@ -57,21 +62,21 @@ def test_a_path_is_inside_if_it_leads_into_a_root(workspace, project, outside, m
     assert workspace.locate("deep/../secret").path == outside / "secret"
 
 
-def test_a_relative_path_starts_in_the_first_root(project, outside):
+def test_of_several_roots_the_first_is_where_paths_start_and_the_inner_one_counts(project, outside):
     workspace = Workspace([root_of(project), root_of(outside)])
     assert workspace.locate("a").path == project / "a"
     place = workspace.locate("../outside/a")
     assert place.path == outside / "a"
     assert place.root is workspace.roots[1]
     assert workspace.locate("b", base=outside).path == outside / "b"
-
-
-def test_of_two_roots_in_each_other_the_inner_one_counts(project):
     inner = project / "inner"
     inner.mkdir()
-    workspace = Workspace([root_of(project), root_of(inner)])
+    workspace = Workspace([root_of(project), root_of(inner)])  # the inner one counts
     assert workspace.locate(str(inner / "a")).root is workspace.roots[1]
     assert workspace.locate("inner2").root is workspace.roots[0]
+    assert not Workspace([]).locate(str(project)).is_inside
+    with pytest.raises(InvalidPath, match="no folder is open"):
+        Workspace([]).locate("a")
 
 
 @pytest.fixture
@@ -91,9 +96,7 @@ def test_guards_hold_for_each_spelling_of_the_root(workspace, project, other_spe
     assert place.path == place.real_path == project / name
 
 
-def test_a_link_that_leads_out_of_any_spelling_of_the_root_escapes(
-    workspace, outside, other_spelling
-):
+def test_a_link_out_of_any_spelling_of_the_root_escapes(workspace, outside, other_spelling):
     (other_spelling / "link").symlink_to(outside)
     place = workspace.locate(str(other_spelling / "link" / "secret"))
     assert place.escapes
@@ -156,12 +159,6 @@ def test_a_text_that_is_no_path_is_refused(workspace, project, text, error, word
     assert len(str(caught.value)) < 400
 
 
-def test_without_roots_nothing_is_inside(project):
-    assert not Workspace([]).locate(str(project)).is_inside
-    with pytest.raises(InvalidPath, match="no folder is open"):
-        Workspace([]).locate("a")
-
-
 def test_another_spelling_of_the_same_folder_alone_is_inside(workspace, project, monkeypatch):
     other, different = project.with_name("PROJECT"), project.with_name("Project")
     different.mkdir()
@@ -205,3 +202,76 @@ def test_nothing_is_inside_whose_real_path_is_not(steps, requests):
             if place.is_inside and place.path.exists():
                 with open_directory(place.real_path) as directory:
                     assert os.path.samestat(os.fstat(directory.fd or 0), place.path.stat())
+
+
+@pytest.fixture(params=[True, False], ids=["descriptors", "paths"])
+def start(
+    request: pytest.FixtureRequest, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Directory]:
+    """Open the project, on a platform with descriptors of directories and on one without."""
+    monkeypatch.setattr(opening, "_STEPS", request.param)
+    for name in ("a/b/c", "a/d", "e"):
+        (project / name).mkdir(parents=True)
+        (project / name / "f").write_text(name)
+    with open_directory(project) as opened:
+        yield opened
+
+
+def names_in(directory: Directory) -> list[str]:
+    with directory.scan() as entries:
+        return sorted(entry.name for entry in entries)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 (one call)
+
+
+def test_each_directory_is_reached_from_whichever_was_open_before(start):
+    before = descriptors()
+    with Descent(start) as descent:
+        for path, held in (("a/b/c", ["f"]), ("a", ["b", "d"]), ("a/d", ["f"]), ("e", ["f"])):
+            opened = descent.open(path)
+            assert opened.path == start.path / path
+            assert names_in(opened) == held
+        assert names_in(descent.open("")) == ["a", "e"]
+        descent.open("a/b/c")
+    assert descriptors() == before
+
+
+def test_neighbours_share_their_parents(start, monkeypatch):
+    steps: list[str] = []
+    open_subdirectory = Directory.open_subdirectory
+
+    def record(self: Directory, name: str) -> Directory:
+        steps.append(name)
+        return open_subdirectory(self, name)
+
+    monkeypatch.setattr(Directory, "open_subdirectory", record)
+    with Descent(start) as descent:
+        for path in ("a/b", "a/b/c", "a/b/c", "a/d"):
+            descent.open(path)
+    assert steps == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("path", ["..", "../outside", "a/../../outside", ".", "a/.", "/", "a//b"])
+def test_only_a_path_straight_down_to_a_directory_is_followed(start, outside, path):
+    before = descriptors()
+    with Descent(start) as descent:
+        with pytest.raises(InvalidPath, match="a relative path without"):
+            descent.open(path)
+        for missing in ("e/f", "e/missing", "e/f/g"):
+            with pytest.raises((NotADirectoryError, FileNotFoundError)):
+                descent.open(missing)
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("swapped", ["a", "a/b", "a/b/c"])
+def test_a_link_is_not_followed_at_any_step(start, project, outside, swapped):
+    (project / swapped).rename(project / "away")
+    (project / swapped).symlink_to(outside)
+    before = descriptors()
+    with Descent(start) as descent:
+        with pytest.raises(PathChanged, match=f"{swapped}' changed after it was checked"):
+            descent.open("a/b/c")
+        assert names_in(descent.open("e")) == ["f"]
+    assert descriptors() == before

@@ -29,9 +29,7 @@ def empty_git_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def run_git(folder: Path, *arguments: str) -> None:
     identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-    subprocess.run(
-        ["git", *identity, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def write(folder: Path, files: Mapping[str, str] | Iterable[str]) -> None:
@@ -60,13 +58,12 @@ def without_git(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replace_git(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a shell script in the place of Git, which is given up after a moment."""
+    """Put a shell script in the place of Git."""
     program = folder / "bin" / "git"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(git, "_SECONDS", 0.1)
 
 
 def no_walk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,10 +86,8 @@ def test_ignored_files_are_left_out(repository, tool):
     assert sorted(listed(repository)) == [".gitignore", "a", "b/.gitignore", "b/c/z"]
     assert listed(repository / "b" / "c") == ["z"]
     assert listed(repository / "build" / "a") == []
-    assert sorted(list_files(repository, limit=10, without=["b/c", "a"])) == [
-        ".gitignore",
-        "b/.gitignore",
-    ]
+    some = list_files(repository, limit=10, without=["b/c", "a"])
+    assert sorted(some) == [".gitignore", "b/.gitignore"]
 
 
 def test_rules_hold_without_a_repository_and_can_be_turned_off(project):
@@ -185,6 +180,7 @@ def test_nested_repositories_share_a_limit_of_number_and_time(project, tmp_path,
         by_git = [path for path in listed(project) if path.endswith("/dist/lib.js")]
         assert len(by_git) == 1
     replace_git(tmp_path, "exec sleep 1000", monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
     started = time.monotonic()
     assert len(listed(project)) == 60
     assert time.monotonic() - started < 5
@@ -225,7 +221,7 @@ def test_a_folder_replaced_by_a_link_is_not_entered(repository, outside):
 
 
 def test_pipes_are_not_listed_and_not_waited_for(repository, tool, monkeypatch):
-    monkeypatch.setattr(git, "_SECONDS", 0.1)  # Git itself would wait for ever
+    monkeypatch.setattr(git, "_SECONDS", 0.3)  # Git itself would wait for ever
     os.mkfifo(repository / "pipe")
     os.mkfifo(repository / ".gitignore")
     (repository / "a").touch()
@@ -329,6 +325,7 @@ def test_a_listing_that_git_breaks_off_is_completed(repository, tmp_path, monkey
     write(repository, {".gitignore": "x\n", "a": "", "b/c": "", "d": "", "x": ""})
     script = f"echo $$ > '{tmp_path}/pid'; printf 'b/c\\0d\\0'; {end}"
     replace_git(tmp_path, script, monkeypatch)
+    monkeypatch.setattr(git, "_SECONDS", 0.3)
     assert listed(repository) == ["b/c", "d", ".gitignore", "a"]
     assert_gone({int((tmp_path / "pid").read_text())})
     assert list(list_files(repository, limit=1)) == ["b/c"]  # an abandoned listing ends Git, too
@@ -350,18 +347,17 @@ def test_the_time_of_the_consumer_is_not_counted_as_git_s(repository, monkeypatc
     assert list(list_files(repository, limit=10, checkpoint=slow)) == ["a", "b", "c"]
 
 
-names = st.sampled_from(["a", "b", "c.x", "d"])
+names = st.sampled_from(["a", "b", "c.x", "é", "]", "-"])
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
-patterns = st.builds(
-    "".join,
-    st.tuples(
-        st.sampled_from(["", "!", "/"]),
-        st.sampled_from(["*", "a", "b", "*.x", "a/b", "**/b", "a/**", "?", "[!a]", "a/*"]),
-        st.sampled_from(["", "/"]),
-    ),
-)
+# `**` only as a whole name: elsewhere Git does not do what its documentation says.
+atoms = st.sampled_from(["a", "b", "*", ".x", "é", "?", "[!a]", "[a-b]", "[]-]", "\\a", "\\*"])
+parts = st.lists(atoms, min_size=1, max_size=3).map("".join).filter(lambda part: "**" not in part)
+globs = st.lists(parts | st.just("**"), min_size=1, max_size=3).map("/".join)
+patterns = st.tuples(st.sampled_from(["", "!", "/"]), globs, st.sampled_from(["", "/"]))
 ignore_files = st.dictionaries(
-    st.sampled_from(["", "a/", "b/", "a/b/"]), st.lists(patterns, max_size=4), max_size=3
+    st.sampled_from(["", "a/", "b/", "a/b/"]),
+    st.lists(patterns.map("".join), max_size=4),
+    max_size=3,
 )
 
 

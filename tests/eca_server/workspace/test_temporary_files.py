@@ -213,9 +213,7 @@ def test_a_note_that_another_server_looks_at_is_waited_for(records, root):
     other.join()
 
 
-async def test_what_is_too_young_is_removed_a_little_later(
-    records, root, monkeypatch, autojump_clock
-):
+async def test_what_is_too_young_is_removed_later(records, root, monkeypatch, autojump_clock):
     leftover, _ = left(records, root)
     leftover.touch()
     begun, started = time.time(), autojump_clock.current_time()

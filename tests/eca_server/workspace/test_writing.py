@@ -164,9 +164,7 @@ def set_attribute(path: Path, name: str, value: bytes) -> None:
 
 @on_linux
 @pytest.mark.parametrize("is_moved", [False, True])
-def test_extended_attributes_and_access_lists_are_preserved(
-    write, move, file, project, monkeypatch, is_moved
-):
+def test_attributes_and_lists_are_preserved(write, move, file, project, monkeypatch, is_moved):
     set_attribute(file, "user.note", b"x")
     set_attribute(file, ACCESS, access_list(group=0, mask=6))
     before = mode(file)
@@ -237,9 +235,7 @@ def test_a_file_changed_while_its_successor_is_written_is_left_alone(write, file
 
 
 @pytest.mark.parametrize("hard_links", [True, False])
-def test_a_file_that_appears_while_a_new_one_is_written_is_left_alone(
-    write, project, monkeypatch, hard_links
-):
+def test_a_file_that_appears_meanwhile_is_left_alone(write, project, monkeypatch, hard_links):
     if not hard_links:
         monkeypatch.setattr(os, "link", fails_with(errno.EPERM))
         write("first", expected=None)
@@ -269,9 +265,7 @@ def test_whatever_fails_nothing_is_left_behind(write, file, monkeypatch, call):
 
 
 @pytest.mark.parametrize("call", ["fsync", "link"])
-def test_the_parents_of_a_file_that_could_not_be_made_go_away(
-    write, project, monkeypatch, call, platform
-):
+def test_parents_of_a_failed_file_go_away(write, project, monkeypatch, call, platform):
     (project / "a").mkdir()
     monkeypatch.setattr(os, call, fails_with(errno.ENOSPC))
     with pytest.raises(OSError, match="No space left"):
@@ -297,9 +291,7 @@ def test_a_cancelled_write_leaves_nothing_behind(write, file, monkeypatch):
     assert entries(file.parent) == "file"
 
 
-def test_a_file_outside_is_written_under_its_own_name_and_not_through_a_link(
-    write, workspace, project, outside
-):
+def test_a_file_outside_is_written_under_its_own_name_alone(write, workspace, project, outside):
     (project / "link").symlink_to(outside)
     with pytest.raises(OutsideWorkspace, match=r"leads out of the workspace .*outside/secret"):
         write("link/secret", expected=SECRET)
@@ -412,9 +404,7 @@ def test_a_failed_move_leaves_everything_as_it_was(move, file, project, monkeypa
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOENT])
-def test_a_file_whose_old_name_stays_does_not_get_the_new_one(
-    move, file, monkeypatch, is_elsewhere, number
-):
+def test_a_file_has_one_name_after_a_failed_move(move, file, monkeypatch, is_elsewhere, number):
     if is_elsewhere:
         on_another_file_system(monkeypatch)
     fail_for_file(monkeypatch, "unlink", number)
@@ -458,9 +448,7 @@ def test_readers_see_the_old_content_or_the_new_one(write, file):
     assert contents_read <= set(contents)
 
 
-def test_while_a_folder_is_swapped_for_a_link_nothing_outside_is_written(
-    write, project, outside, monkeypatch
-):
+def test_nothing_outside_is_written_during_swaps(write, project, outside, monkeypatch):
     monkeypatch.undo()  # only where a platform can walk is there no gap at all
     (project / "a").mkdir()
     for folder in (project / "a", outside):

@@ -74,7 +74,7 @@ def python(*lines: str) -> str:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(30):
         while not holds():
             await trio.sleep(0.005)
 

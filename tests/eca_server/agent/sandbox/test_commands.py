@@ -144,7 +144,7 @@ def probed(folder: Path, script: str) -> tuple[Capability, str]:
     return found, str(program)
 
 
-async def test_a_failing_bubblewrap_is_not_used(tmp_path):
+async def test_a_failing_bubblewrap_is_not_used_and_an_older_one_is(tmp_path):
     found, _ = probed(tmp_path, "echo 'bwrap: No permissions to create namespace' >&2; exit 1")
     assert found.kind is None
     assert "No permissions to create namespace" in found.why_not
@@ -152,9 +152,6 @@ async def test_a_failing_bubblewrap_is_not_used(tmp_path):
     for platform, text in [("linux", "install the package"), ("win32", "Linux and macOS only")]:
         found = detection.probe_sandbox(platform=platform, find_program=lambda _: None)
         assert text in found.why_not
-
-
-async def test_an_older_bubblewrap_is_used_without_its_missing_option(tmp_path):
     found, program = probed(tmp_path, 'case "$*" in *--disable-userns*) exit 1;; esac')
     assert found == Capability(kind="bubblewrap", program=program, can_disable_userns=False)
 
@@ -263,9 +260,6 @@ async def test_a_custom_tool_runs_in_the_sandbox_only_if_it_is_required(world):
         assert not prepared.is_sandboxed
         assert shown in "\n".join(texts(await prepared.run()))
     assert (world.home / "x").exists()
-
-
-async def test_a_custom_tool_is_refused_if_the_required_sandbox_is_missing(world):
     with pytest.raises(ToolError, match="the kernel forbids it"):
         await custom(world, detect=broken).prepare({})
 
@@ -344,9 +338,7 @@ async def test_in_a_turn_only_a_command_that_leaves_the_sandbox_needs_approval(w
 
 
 @pytest.mark.parametrize("config", [AUTO, {}], ids=["auto", "off"])
-async def test_without_a_sandbox_the_user_is_asked_and_warned_once_if_one_is_wanted(
-    world, monkeypatch, config
-):
+async def test_without_a_sandbox_the_user_is_asked_and_warned_once(world, monkeypatch, config):
     known = [Capability(why_not="it is forbidden")] if config else []
     monkeypatch.setattr(detection, "_known", known)
     monkeypatch.setattr(detection, "probe_sandbox", lambda: pytest.fail("it was tried"))

@@ -27,10 +27,8 @@ pytestmark = needs_bubblewrap
 
 
 def git(directory: Path, *arguments: str) -> None:
-    named = ("-c", "user.name=n", "-c", "user.email=n@example.com")
-    subprocess.run(
-        ["git", *named, *arguments], cwd=directory, check=True, capture_output=True, timeout=30
-    )
+    command = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com", *arguments]
+    subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=30)
 
 
 def tree(directory: Path) -> dict[str, str]:
@@ -291,7 +289,8 @@ async def test_a_socket_of_another_program_is_not_reached(world, place, network)
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a repository with guarded paths, once."""
     root = tmp_path_factory.mktemp("repository")
-    git(root, "init", "-q")
+    git(root, "init", "-q", "--template=")
+    (root / ".git" / "hooks").mkdir()
     for path, text in {
         ".github/workflows/ci.yml": "ci", "src/AGENTS.md": "words", ".vscode/settings.json": "{}",
         "AGENTS.md": "words",
@@ -301,7 +300,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "CLAUDE.md").symlink_to("AGENTS.md")
     git(root, "add", "-A")
     git(root, "commit", "-q", "-m", "all")
-    git(root, "init", "-q", "sub/inner")
+    git(root, "init", "-q", "--template=", "sub/inner")
+    (root / "sub/inner/.git/hooks").mkdir()
     return root
 
 

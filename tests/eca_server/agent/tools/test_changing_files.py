@@ -195,9 +195,7 @@ async def test_what_cannot_be_done_is_refused_with_a_reason(folder, name, argume
             await prepare(tool, **arguments)
 
 
-async def test_of_a_file_outside_nothing_is_sent_before_the_user_was_asked(
-    folder, tmp_path_factory
-):
+async def test_nothing_of_a_file_outside_is_sent_unasked(folder, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside") / "f"
     outside.write_text("the secret is 1234\n")
     wrong = edit_of("the secret is 1\n", "x", str(outside))
@@ -207,10 +205,7 @@ async def test_of_a_file_outside_nothing_is_sent_before_the_user_was_asked(
     assert "1234" in await refusal(folder.edit, **wrong)
 
 
-CHANGES = [
-    ("write", {"path": "f", "content": "new"}),
-    ("edit", edit_of("two", "2")),
-]
+CHANGES = [("write", {"path": "f", "content": "new"}), ("edit", edit_of("two", "2"))]
 
 
 @pytest.mark.parametrize(("name", "arguments"), CHANGES)
@@ -243,9 +238,7 @@ async def test_a_file_that_is_gone_since_it_was_read_is_reported_once(folder):
         ("move", {"source": "f", "destination": "g"}, "already exists"),
     ],
 )
-async def test_it_refuses_if_something_changed_while_approval_waited(
-    folder, name, arguments, words
-):
+async def test_it_refuses_what_changed_during_the_approval(folder, name, arguments, words):
     call = await prepare(getattr(folder, name), **arguments)
     for file in "fg":
         (folder / file).write_text("by the user")

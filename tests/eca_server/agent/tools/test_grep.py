@@ -28,9 +28,8 @@ from eca_server.workspace import git
 from eca_server.workspace.opening import Directory, open_directory
 from tests.eca_server.agent.tools.file_tools import files_in, output_text, prepare, refusal, write
 
-RIPGREP = shutil.which(
-    "rg", path=os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]])
-)
+SCRIPTS = sysconfig.get_path("scripts")
+RIPGREP = shutil.which("rg", path=f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture(params=["ripgrep", "our own"])
@@ -234,12 +233,10 @@ async def test_a_pattern_that_matches_everywhere_is_ended(tool, tmp_path):
 async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
     assert RIPGREP is not None
     write(tmp_path, a="foo\n" * 20_100)
-    pattern, everywhere = Pattern("foo"), Include(None)
+    pattern, options = Pattern("foo"), {"gitignore": False, "checkpoint": lambda: None}
     with open_directory(tmp_path) as folder:
         ours = list(search.search(folder, ["a"], pattern))
-        theirs = list(
-            ripgrep(RIPGREP, folder, pattern, everywhere, gitignore=False, checkpoint=lambda: None)
-        )
+        theirs = list(ripgrep(RIPGREP, folder, pattern, Include(None), **options))
     assert len(ours) == search.MOST_MATCHES + 1
     assert theirs == ours
 
@@ -260,9 +257,7 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
     ],
     ids=range(10),
 )
-async def test_what_cannot_be_searched_is_refused_with_a_reason(
-    tool, tmp_path, monkeypatch, arguments, words
-):
+async def test_what_cannot_be_searched_is_refused(tool, tmp_path, monkeypatch, arguments, words):
     monkeypatch.setattr(search, "_SECONDS", 0.02)
     write(tmp_path, **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
     assert words in await refusal(tool, **{"path": ".", "pattern": "foo", **arguments})
@@ -276,9 +271,7 @@ def fake(folder: Path, script: str) -> str:
 
 
 @pytest.mark.parametrize("script", ["exit 2", "kill -9 $$", "echo '{}'; exit 0"])
-async def test_a_ripgrep_that_does_not_work_is_replaced_by_our_own_search(
-    tmp_path, tmp_path_factory, monkeypatch, script
-):
+async def test_a_broken_ripgrep_is_replaced(tmp_path, tmp_path_factory, monkeypatch, script):
     program = fake(tmp_path_factory.mktemp("bin"), script)
     monkeypatch.setattr(grep, "find_ripgrep", lambda: program)
     write(tmp_path, a="foo\n")

@@ -19,9 +19,8 @@ from eca_server.system.child_process import harden_environment
 from tests.eca_server.agent.tools.file_tools import workspace_of
 
 GIT = shutil.which("git")
-GIT_STATUS = Approval(
-    allow={"shell_command": ApprovalRule(args_matchers={"command": ("git status.*",)})}
-)
+STATUS = ApprovalRule(args_matchers={"command": ("git status.*",)})
+GIT_STATUS = Approval(allow={"shell_command": STATUS})
 EVERYTHING = Approval(by_default="allow")
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 pytestmark = pytest.mark.skipif(GIT is None, reason="there is no git")

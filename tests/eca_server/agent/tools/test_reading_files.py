@@ -119,9 +119,7 @@ async def test_a_line_longer_than_the_cap_is_cut_inside(tmp_path):
         (b"%PDF-1.7\n\x00\xff", "application/pdf"),
     ],
 )
-async def test_a_picture_or_document_is_given_to_the_model_by_its_content(
-    tool, tmp_path, data, media_type
-):
+async def test_a_picture_or_document_is_known_by_its_content(tool, tmp_path, data, media_type):
     write(tmp_path, f=data)
     words, part = (await run(tool, path="f")).parts
     assert isinstance(words, TextPart)
@@ -138,9 +136,8 @@ async def test_a_picture_or_document_is_given_to_the_model_by_its_content(
 async def test_what_is_no_picture_or_too_large_is_refused(tool, tmp_path):
     write(tmp_path, text=b"text", large=PNG + b"\0" * MAX_IMAGE_BYTES)
     view = ViewImage(files=tool.files)
-    assert ("Expected a PNG, JPEG, GIF or WebP picture, got a different type") in await refusal(
-        view, path="text"
-    )
+    message = await refusal(view, path="text")
+    assert "Expected a PNG, JPEG, GIF or WebP picture, got a different type" in message
     assert "smaller copy" in await refusal(view, path="large")
     message = await refusal(tool, path="large")
     assert "type image/png of at most 3,700,000 bytes" in message
@@ -321,9 +318,7 @@ EDIT = {"original_content": "text", "new_content": "new"}
         (grep, Grep, {"path": ".", "pattern": "text"}),
     ],
 )
-async def test_a_stop_ends_a_call_and_leaves_the_file_as_it_was(
-    tmp_path, monkeypatch, module, tool, arguments
-):
+async def test_a_stop_leaves_the_file_as_it_was(tmp_path, monkeypatch, module, tool, arguments):
     """Stop a call from inside its thread, at the module's next checkpoint."""
     write(tmp_path, f="text")
     call = await prepare(tool(files=files_in(tmp_path)), **arguments)

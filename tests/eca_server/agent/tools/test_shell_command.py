@@ -179,8 +179,8 @@ STUBBORN = "trap '' TERM; echo $$ >> pid; while :; do sleep 60; done"
 
 
 async def test_a_timeout_is_reported_with_the_output_so_far(tool, root):
-    output = await run(tool, command=f"echo begun; {STUBBORN}", timeout=100)
-    assert texts(output) == ["Timed out after 0.1 s and was stopped.", "Stdout:\nbegun\n"]
+    output = await run(tool, command=f"echo begun; {STUBBORN}", timeout=200)
+    assert texts(output) == ["Timed out after 0.2 s and was stopped.", "Stdout:\nbegun\n"]
     assert output.is_error
     await gone(*numbers(root / "pid"))
 
@@ -229,9 +229,9 @@ async def test_a_stop_ends_the_whole_tree_at_once(tool, root, monkeypatch):
     monkeypatch.setattr(jobs_shell, "_TERM_SECONDS", 30)  # so that KILL would be seen
     sleep = "sh -c 'echo $$ >> pid; exec sleep 60'"  # `timeout` has started it once it writes
     command = (
-        f"echo $$ > pid; ({sleep}; true) & echo $! >> pid; timeout 60 {sleep} & echo $! >> pid;"
+        f"echo $$ > pid; ({sleep}; true) & echo $! >> pid; timeout 60 {sleep} & echo $! >> pid"
     )
-    assert await stopped(tool, f"{command} wait", root / "pid", pids=5) < 10
+    assert await stopped(tool, f"{command}; wait", root / "pid", pids=5) < 10
 
 
 async def test_a_stop_lets_a_tool_clean_up(tool, root):
@@ -269,10 +269,8 @@ async def test_a_flood_can_be_stopped_and_leaves_no_descriptors(tool, root):
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-SCHEMA = {
-    "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
-    "required": ["name"],
-}
+PROPERTIES = {"name": {"type": "string"}, "count": {"type": "integer"}}
+SCHEMA = {"properties": PROPERTIES, "required": ["name"]}
 HELLO = "printf 'Hello {{name}}%.0s\\n' $(seq {{count}})"
 GREET = CustomTool(description="Greet somebody.", command=HELLO, parameters=SCHEMA)
 SHOW = CustomTool(command="echo {{name}} '{{name}}'", parameters=SCHEMA)
@@ -321,10 +319,8 @@ async def test_a_hostile_argument_is_a_word_and_the_rules_see_it(root):
     assert "too long" in await refusal(tool, name="x" * 200_000)
 
 
-NATIVE = [
-    *["eca_read_file", "eca__greet", "task", "Read_File", "ECA__greet", "compact_chat"],
-    *sorted(NATIVE_NAMES),
-]
+NATIVE = ["eca_read_file", "eca__greet", "task", "Read_File", "ECA__greet", "compact_chat"]
+NATIVE += sorted(NATIVE_NAMES)
 NAMES = CustomTool(command="true", parameters={"properties": ["name"]})
 ARITHMETIC = CustomTool(command="echo $(( {{name}} ))", parameters=SCHEMA)
 

@@ -13,15 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eca_server.agent.tools import shell_expansion
+from eca_server.agent.tools.command_keys import command_parts
+from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.shell_expansion import Unsure, glob_matches, matches_parent, with_braces
-from eca_server.agent.tools.shell_syntax import Word, tokenize
+from eca_server.agent.tools.shell_syntax import Unreadable, Variables, Word, tokenize
 from eca_server.agent.tools.shell_words import NamedPaths, TouchedPaths, paths_in, touched_paths
 from eca_server.workspace.boundary import Workspace
 from tests.eca_server.agent.tools.file_tools import workspace_of
 
 BASH = shutil.which("bash")
 needs_bash = pytest.mark.skipif(BASH is None, reason="there is no bash")
-ENVIRON = {"HOME": "/home/me", "SECRETS": "/var/secrets"}
+ENVIRON = {"HOME": "/home/me"}
 NOTHING = TouchedPaths(outside=(), guarded=())
 
 
@@ -29,67 +31,8 @@ def named(command: str, folder: str = "/ws") -> NamedPaths:
     return paths_in(command, folder=folder, variables=ENVIRON)
 
 
-def lexically_outside(command: str, folder: str = "/ws") -> bool:
-    """Return True if a path leads out of /ws, by its text alone."""
-    found = named(command, folder)
-    paths = [os.path.normpath(path) for path in found.paths]
-    return bool(found.unknown) or any(not f"{path}/".startswith("/ws/") for path in paths)
-
-
-NAMED_OUTSIDE = [
-    "cat /etc/passwd", "cat '/etc/passwd'", "cat /e'tc'/passwd", "cat \\/etc/passwd", "ls /",
-    "cat ../x", "cat a/../../x", "ls ..", "cat ~/x", "ls ~", "ls ~root", "cat $HOME/x",
-    'cat "${HOME}/x"', "cat $SECRETS", "cat $UNSET/etc/passwd", "cat a>/mnt/x", "cat a > ../x",
-    "cat <../x", "ls 2>>/mnt/x", "ls &>/mnt/x", "cat<<</etc/x", "x --file=/etc/x", "x -C/etc",
-    "x -C..", "x -o ../y", "scp a:/etc/x .", "docker run -v /etc:/x y", "dd if=/dev/sda",
-    "X=/etc/x cat", "PATH=a:/b ls", "cd ..", "cd /", "cd", "cd && ls", "cd -", "cd $(pwd)",
-    'cd "$X" # X', "pushd ..", "cd sub && cat ../../x", "cd sub; cat ../x", "cd sub || cat ../x",
-    "true || cd sub && cat ../x", "a | cd sub && cat ../x", "cd sub | a && cat ../x",
-    "(cd sub) && cat ../x", "! cd sub && cat ../x", "cd sub && ls; cat ../x",
-    "cd sub && ls & cat ../x", "if x; then cd sub; fi; cat ../x", "cd sub/.. && cat ../x",
-    "bash -c 'cat /etc/passwd'", "python -c \"open('/etc/passwd')\"", "python -c \"open('../x')\"",
-    "cat $(echo /etc/passwd)", "cat `echo /etc/passwd`", 'echo "$(cat /etc/passwd)"',
-    "cat {/etc,a}/passwd", "cat file:///etc/passwd", "curl file:///etc/passwd",
-    "cat <<E\n/etc/passwd\nE", "ls # /etc", "cat .*/x", "cat .?/x", "ls .*", "cat .[.]/x",
-    "d=/etc; cat $d/passwd", "d=..; cat $d/x", "d=; cat $d/etc/passwd", "/bin/ls",
-    "cat $'\\x2fetc' 'unclosed", "rm -rf -- ../x", "tar -xf a -C ..", 'sh -c "cd .. ; ls"',
-    "cat http://../../x", "echo x > http://../../x", "x --file=a://b/../../../x", "x -oa://../../x",
-    "cat http://.?/.?/x", "cat 'x,http://../../x'", "curl FILE:///etc/x", "date -uf../x",
-    "sort -uo../out f", "tar -czf../x.tgz f", "cp -vt.. f", "make -sC.. x", "x -v1o../x",
-    "x -uuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuo../x", "x -uo~/x", "sed w../x f",
-    "sed 's/a/b/w../x' f", "/bin/sed '$r../x' f",
-]  # fmt: skip
-NAMED_INSIDE = [
-    "ls", "cat a b/c", "cat ./a", "cat a/../b", "cat /ws/a", "ls /ws", "cd sub && cat ../x",
-    "cd sub && make | tee ../x", "cd a && cd b && cat ../../x", "cd sub && ls && cat ../x",
-    "cat a > b", "cat a 2>/dev/null", "cat a > /dev/null 2>&1", "curl https://example.org/a/b",
-    "git clone https://example.org/x.git sub", 'for f in *.py; do wc -l "$f"; done',
-    "sed s/a/b/ x", "grep -r '.*foo' .", "ls .[!.]*", "echo $HOME_DIR", "X=1 make -j4",
-    "cat $PWD/a", "pip install 'a>=1'", "git log HEAD~2..HEAD", "echo 50%", "cat a.b..c",
-    "cat ...", "cat a && cat b || cat c; cat d", "git diff a..b", "make CFLAGS=-O2", "cat 'a b'",
-    "curl 'https://x.org/?a=../b'", "git commit -m 'See http://x.org/../a and b'", "rm -rf a~",
-    "gcc -Isrc/include -Lbuild/lib a.c", "git diff -Mmain..topic", "cat w../x", "sed s/a../b/ f",
-    "git log -nHEAD~2", "seq -w1..5",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("command", NAMED_OUTSIDE)
-def test_a_named_path_that_leads_out_is_found(command):
-    assert lexically_outside(command)
-
-
-@pytest.mark.parametrize("command", NAMED_INSIDE)
-def test_what_stays_inside_is_not_taken_for_more(command):
-    assert not lexically_outside(command)
-
-
-def test_a_relative_word_counts_from_where_the_command_starts():
-    assert not lexically_outside("cat ../x", "/ws/sub")
-    assert lexically_outside("cat ../../x", "/ws/sub")
-    assert "/ws/sub/a" in named("cat a", "/ws/sub").paths
-
-
 def test_what_cannot_be_cut_or_is_too_much_is_reported():
+    assert "/ws/sub/a" in named("cat a", "/ws/sub").paths
     assert "quote" in named("cat 'a").unknown[0]
     assert named(" ".join(f"a{n}" for n in range(2_000))).unknown
     assert named("cd $X; X=1").unknown
@@ -104,7 +47,7 @@ def test_what_cannot_be_cut_or_is_too_much_is_reported():
 )
 def test_a_long_command_costs_no_more_than_its_length(part):
     started = time.monotonic()
-    named(part * (30_000 // len(part)))
+    named(part * (15_000 // len(part)))
     assert time.monotonic() - started < 3  # minutes, if each part were compared with the others
 
 
@@ -123,20 +66,26 @@ shapes = st.sampled_from(
     outside_places,
     st.data(),
 )
-def test_one_path_outside_is_found_in_any_place(before, after, shape, place, data):
+def test_one_path_outside_is_found_in_any_place(house, before, after, shape, place, data):
     commands = [*before, shape.format(place), *after]
     text = commands[0]
     for command in commands[1:]:
         text += data.draw(joints) + command
     if place.endswith("../x") and "cd sub" in before:
         text = text.replace("../x", "../../../../x")
-    assert lexically_outside(text)
+    assert judged(house, text).outside
 
 
-@given(st.text(st.sampled_from(" ab/.~$'\"\\;|&<>(){}*\n=-"), max_size=40))
-def test_no_text_makes_it_fail(command):
-    found = named(command)
-    assert all(path.startswith(("/", "~")) for path in found.paths)
+@given(st.text(st.sampled_from(" \t'\"\\ab$#/.-=*~2;|&<>(){}`\n!lsrm"), max_size=40))
+def test_no_text_makes_a_judge_fail(command):
+    assert all(path.startswith(("/", "~")) for path in named(command).paths)
+    assert why_not_read_only(command) is None or why_not_read_only(command)
+    command_parts(command, folder="/", workspace=Workspace([]), path="")
+    try:
+        tokens = tokenize(command, Variables(values=ENVIRON))
+    except Unreadable:
+        return
+    assert all(isinstance(token.text, str) for token in tokens)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +113,8 @@ def ws(tmp_path: Path) -> Path:
 
 
 def environment(root: Path) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "HOME": str(root.parent), "DOT": ".", "DEEP": "sub/deep"}
+    more = {"DOT": ".", "DEEP": "sub/deep", "SECRETS": "/var/secrets"}
+    return {"PATH": os.environ["PATH"], "HOME": str(root.parent), **more}
 
 
 def judged(
@@ -180,14 +130,18 @@ def judged(
     )
 
 
-def test_the_paths_of_a_call_are_judged_by_where_they_lead(ws):
+def test_paths_and_words_are_judged_by_where_they_lead(ws):
     assert judged(ws, None, "sub/a", "new", str(ws / "x")) == NOTHING
     found = judged(ws, None, "sub/a", "../x", "link/x", "/etc", "../x").outside
     assert found == ("../x", "link/x", "/etc")
-
-
-def test_a_path_that_leads_nowhere_counts_as_outside(ws):
-    (ws / "circle").symlink_to("circle")
+    assert judged(ws, "cat sub/a && make > log 2>&1") == NOTHING
+    assert judged(ws, "cat ../sub/x", folder=ws / "sub") == NOTHING
+    assert judged(ws, "cat ../../x", folder=ws / "sub").outside
+    assert judged(ws, "cat link").outside == (f"{ws}/link",)
+    assert judged(ws, "cd sub && cat ../link/x").outside == (f"{ws}/sub/../link/x",)
+    assert judged(ws, "cat ~/x").outside == ("~/x",)
+    assert "cd to an unknown folder" in judged(ws, "cd $(pwd)", "sub").outside
+    (ws / "circle").symlink_to("circle")  # what leads nowhere counts as outside
     found = judged(ws, f"cat circle {'a' * 5_000}").outside
     assert found == (f"{ws}/circle", f"{ws}/{'a' * 5_000}")
 
@@ -202,14 +156,6 @@ def test_a_place_is_judged_as_it_was_found(ws):
     (ws / "sub").symlink_to(ws.parent / "other")
     found = touched_paths(workspace, places, folder=str(ws), variables={})
     assert found.outside == ("link/x",)
-
-
-def test_the_words_of_a_command_are_judged_by_where_they_lead(ws):
-    assert judged(ws, "cat sub/a && make > log 2>&1") == NOTHING
-    assert judged(ws, "cat link").outside == (f"{ws}/link",)
-    assert judged(ws, "cd sub && cat ../link/x").outside == (f"{ws}/sub/../link/x",)
-    assert judged(ws, "cat ~/x").outside == ("~/x",)
-    assert "cd to an unknown folder" in judged(ws, "cd $(pwd)", "sub").outside
 
 
 @pytest.mark.parametrize(
@@ -262,6 +208,27 @@ def test_a_glob_asks_for_the_guarded_files_it_matches(ws):
 
 
 LEADING_OUT = [
+    "cat /etc/passwd", "cat '/etc/passwd'", "cat /e'tc'/passwd", "cat \\/etc/passwd", "ls /",
+    "cat ../x", "cat a/../../x", "ls ..", "cat ~/x", "ls ~", "ls ~root", "cat $HOME/x",
+    'cat "${HOME}/x"', "cat $SECRETS", "cat $UNSET/etc/passwd", "cat a>/mnt/x", "cat a > ../x",
+    "cat <../x", "ls 2>>/mnt/x", "ls &>/mnt/x", "cat<<</etc/x", "x --file=/etc/x", "x -C/etc",
+    "x -C..", "x -o ../y", "scp a:/etc/x .", "docker run -v /etc:/x y", "dd if=/dev/sda",
+    "X=/etc/x cat", "PATH=a:/b ls", "cd ..", "cd /", "cd", "cd && ls", "cd -", "cd $(pwd)",
+    'cd "$X" # X', "pushd ..", "cd sub && cat ../../x", "cd sub; cat ../x", "cd sub || cat ../x",
+    "true || cd sub && cat ../x", "a | cd sub && cat ../x", "cd sub | a && cat ../x",
+    "(cd sub) && cat ../x", "! cd sub && cat ../x", "cd sub && ls; cat ../x",
+    "cd sub && ls & cat ../x", "if x; then cd sub; fi; cat ../x", "cd sub/.. && cat ../x",
+    "bash -c 'cat /etc/passwd'", "python -c \"open('/etc/passwd')\"", "python -c \"open('../x')\"",
+    "cat $(echo /etc/passwd)", "cat `echo /etc/passwd`", 'echo "$(cat /etc/passwd)"',
+    "cat {/etc,a}/passwd", "cat file:///etc/passwd", "curl file:///etc/passwd",
+    "cat <<E\n/etc/passwd\nE", "ls # /etc", "cat .*/x", "cat .?/x", "ls .*", "cat .[.]/x",
+    "d=/etc; cat $d/passwd", "d=..; cat $d/x", "d=; cat $d/etc/passwd", "/bin/ls",
+    "cat $'\\x2fetc' 'unclosed", "rm -rf -- ../x", "tar -xf a -C ..", 'sh -c "cd .. ; ls"',
+    "cat http://../../x", "echo x > http://../../x", "x --file=a://b/../../../x", "x -oa://../../x",
+    "cat http://.?/.?/x", "cat 'x,http://../../x'", "curl FILE:///etc/x", "date -uf../x",
+    "sort -uo../out f", "tar -czf../x.tgz f", "cp -vt.. f", "make -sC.. x", "x -v1o../x",
+    "x -uuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuo../x", "x -uo~/x", "sed w../x f",
+    "sed 's/a/b/w../x' f", "/bin/sed '$r../x' f",
     "cat ~+/../outside/x", "cat {.,.}./outside/x", "cat ${PWD%ws}outside/x",
     "cat ${HOME:0:1}etc/hostname", "cat $'\\x2fetc/hostname'",
     "cat ~-/../outside/x", "x=.; cat $x$x/outside/x", "cat $(echo ..)/outside/x",
@@ -291,16 +258,27 @@ LEADING_OUT = [
     "(printf .)./outside/x", "cat <(ls)/../../../outside", "IFS=e; cat $HOME", "cat $BASH",
     "$(echo cat) x", "c?t x", "for f in . ..; do cat $f/outside/x; done", "read x''y < f; cat a$xy",
     "for f in a; do :; done; cat b/$f/$g", "for x in .; do cat $x$x/outside/x; done",
-    "cd li* && cat x", "CDPATH=..; cd outside && cat x",
+    "cd li* && cat x", "CDPATH=..; cd outside && cat x", "for f in $(ls); do cat $f; done",
+    "export x=$(cat {.,.}./outside/x)",
 ]  # fmt: skip
 STAYING_INSIDE = [
+    "ls", "cat a b/c", "cat ./a", "cat a/../b", "cd sub && cat ../x",
+    "cd sub && make | tee ../x", "cd a && cd b && cat ../../x", "cd sub && ls && cat ../x",
+    "cat a > b", "cat a 2>/dev/null", "cat a > /dev/null 2>&1", "curl https://example.org/a/b",
+    "git clone https://example.org/x.git sub",
+    "sed s/a/b/ x", "grep -r '.*foo' .", "echo $HOME_DIR", "X=1 make -j4",
+    "cat $PWD/a", "pip install 'a>=1'", "git log HEAD~2..HEAD", "echo 50%", "cat a.b..c",
+    "cat ...", "cat a && cat b || cat c; cat d", "git diff a..b", "make CFLAGS=-O2", "cat 'a b'",
+    "curl 'https://x.org/?a=../b'", "git commit -m 'See http://x.org/../a and b'", "rm -rf a~",
+    "git diff -Mmain..topic", "cat w../x", "sed s/a../b/ f",
+    "git log -nHEAD~2", "seq -w1..5",
     'for f in *.py; do wc -l "$f"; done', "for f in a b; do cat $f/x; done", "cp x{,.bak}",
     "mkdir -p src/{a,b}/{1..3}", 'echo "$(date) $x $((1+2))"', "x=$(git rev-parse HEAD); echo $x",
     "find . -name '*.py' -exec wc -l {} \\;", "git show HEAD@{1}", "printf '%s\\n' \"$x\"",
     "bash -c 'cat x && ls sub'", "bash build.sh", "cat <<E\nit's text\nE", "grep $'\\t' x",
     'if [ -n "$x" ]; then echo yes; fi', "awk '{print $1}' x", "python - <<'E'\nprint(x[0])\nE",
     "cat $PWD/x", "ls sub/d*", "cat sub/*.md", "sleep 1 & wait $!",
-    "cat AGENTS.md", "git diff .github", "ls .vscode | head -3",
+    "cat AGENTS.md", "git diff .github", "ls .vscode | head -3", "export x=$(git rev-parse HEAD)",
     # Words with two meanings are no paths unless the disk confirms it.
     "gcc -Isub/etc -Lsub/lib a.c", "gcc -Inew/include a.c", "cmake -Bbuild/new", "rg -tpy/x",
     "sed -es/aa/b/ x", "sed s/foor/bin/ x", "curl https://x.org/.github/workflows/ci.yml",
@@ -315,19 +293,10 @@ GUARDED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", LEADING_OUT)
-def test_a_command_that_may_lead_out_asks(house, command):
-    assert judged(house, command).outside
-
-
-@pytest.mark.parametrize("command", STAYING_INSIDE)
-def test_a_command_that_stays_inside_and_changes_nothing_guarded_does_not_ask(house, command):
-    assert judged(house, command) == NOTHING
-
-
-@pytest.mark.parametrize("command", GUARDED)
-def test_a_command_that_may_change_a_guarded_path_asks(house, command):
-    assert judged(house, command).guarded
+def test_a_command_that_may_lead_out_or_change_a_guarded_path_asks_and_no_other(house):
+    assert [command for command in LEADING_OUT if not judged(house, command).outside] == []
+    assert [command for command in GUARDED if not judged(house, command).guarded] == []
+    assert [command for command in STAYING_INSIDE if judged(house, command) != NOTHING] == []
 
 
 PIECES = [
@@ -418,15 +387,9 @@ def test_braces_become_every_word_that_bash_makes_of_them(text):
     assert set(real.stdout.split()) <= set(ours)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "expected"),
-    [
-        (".*", True), (".?", True), (".[.]", True), (".[!a]", True), (".[[:punct:]]", True),
-        (".[!.]*", False), (".x*", False), ("*", False), ("..", False),
-    ],
-)  # fmt: skip
-def test_a_glob_that_may_match_the_parent_folder_is_known(pattern, expected):
-    assert matches_parent(pattern) is expected
+def test_a_glob_that_may_match_the_parent_folder_is_known():
+    assert all(map(matches_parent, [".*", ".?", ".[.]", ".[!a]", ".[[:punct:]]"]))
+    assert not any(map(matches_parent, [".[!.]*", ".x*", "*", ".."]))
 
 
 def test_a_glob_matches_what_is_there_and_has_a_limit(tmp_path, monkeypatch):

@@ -117,9 +117,7 @@ def contents(folder: Path) -> dict[str, bytes]:
         *((name, "src/in/f") for name in ("read_file", "write_file", "edit_file")),
     ],
 )
-async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
-    project, monkeypatch, name, swapped
-):
+async def test_a_path_swapped_after_the_decision_is_refused(project, monkeypatch, name, swapped):
     calling = Calling(project, name, monkeypatch)
     call = await calling.prepare()
     assert (await calling.decide(call)).verdict == "allow"
@@ -134,9 +132,7 @@ async def test_a_folder_swapped_for_a_link_after_the_decision_is_refused(
 @pytest.mark.parametrize(
     "name", [name for name in CALLS if name.split("_")[0] not in {"write", "edit"}]
 )
-async def test_a_link_turned_inwards_for_the_decision_does_not_change_it(
-    project, monkeypatch, name
-):
+async def test_a_link_turned_inwards_changes_no_decision(project, monkeypatch, name):
     calling = Calling(project, name, monkeypatch)
     shutil.copy(project / "src" / "in" / "f", project / "src" / "f")
     (project / "link").symlink_to(project.parent / "outside")
@@ -168,9 +164,7 @@ async def test_a_preview_is_judged_where_it_was_made(project):
     [(directory_tree, DirectoryTree, {"path": "."}), (grep, Grep, {"path": ".", "pattern": "."})],
     ids=["directory_tree", "grep"],
 )
-async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(
-    project, monkeypatch, module, make, arguments
-):
+async def test_a_walk_follows_no_swapped_link(project, monkeypatch, module, make, arguments):
     monkeypatch.setattr(grep, "find_ripgrep", lambda: None)
     looks = 0
 
@@ -189,9 +183,7 @@ async def test_a_link_swapped_in_while_a_folder_is_walked_is_not_followed(
     assert "secret" not in text
 
 
-async def test_what_ripgrep_found_behind_a_link_is_not_shown(
-    project, tmp_path_factory, monkeypatch
-):
+async def test_what_ripgrep_found_behind_links_is_hidden(project, tmp_path_factory, monkeypatch):
     """Simulate that `src` was a link to the outside only while ripgrep walked."""
     there = tmp_path_factory.mktemp("bin")
     (there / "src").symlink_to(project.parent / "outside")
@@ -232,7 +224,7 @@ async def test_a_link_that_flips_all_the_time_never_wins(project, monkeypatch, n
     outcomes: set[str] = set()
     (project.parent / "outside" / "in" / "f").write_text("secret\n")
     with swapped_all_the_time(project / "src", project.parent / "outside"):
-        for _ in range(10 if name == "shell_command" else 40):
+        for _ in range(10 if name == "shell_command" else 25):
             try:
                 call = await calling.prepare()
                 if (await calling.decide(call)).verdict == "allow":
@@ -253,9 +245,7 @@ async def test_a_command_without_a_directory_starts_in_the_root_that_was_opened(
 
 
 @pytest.mark.parametrize("name", ["directory_tree", "grep, a folder", "shell_command"])
-async def test_a_platform_without_descriptors_looks_before_and_afterwards(
-    project, monkeypatch, name
-):
+async def test_a_platform_without_descriptors_looks_twice(project, monkeypatch, name):
     monkeypatch.setattr(opening, "_STEPS", False)
     call = await Calling(project, name, monkeypatch).prepare()
     with trio.fail_after(10):
