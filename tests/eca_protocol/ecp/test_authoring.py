@@ -10,7 +10,6 @@ from typing import Any
 import anyio
 import pytest
 
-from eca_protocol import json
 from eca_protocol.ecp import (
     AgentError,
     Result,
@@ -23,8 +22,9 @@ from eca_protocol.ecp import (
     serving_http,
 )
 from eca_protocol.ecp.connection import AgentConnection
-from eca_protocol.framing import LineDecoder, encode_line
+from eca_protocol.framing import LINES
 from eca_protocol.streams import memory_pair
+from tests.eca_protocol.wire import Wire, request
 
 pytestmark = pytest.mark.anyio
 
@@ -60,15 +60,6 @@ class Second(First):
         return f"second {text}"
 
 
-class Remembering:
-    def __init__(self) -> None:
-        self.inputs: list[str] = []
-
-    async def __call__(self, text: str) -> str:
-        self.inputs.append(text)
-        return " ".join(self.inputs)
-
-
 class Clearing:
     def __init__(self) -> None:
         self.inputs: list[str] = []
@@ -81,6 +72,11 @@ class Clearing:
     @on_reset
     async def clear(self) -> None:
         self.inputs.clear()
+
+
+class Callable:
+    async def __call__(self, text: str) -> str:
+        return text.title()
 
 
 @asynccontextmanager
@@ -98,7 +94,7 @@ async def evaluated(target: Any) -> AsyncIterator[AgentConnection]:
         (Plain(), "Plain", "plain Hello"),
         (First, "first", "first Hello"),
         (Second, "first", "second Hello"),
-        (Remembering(), "Remembering", "Hello"),
+        (Callable(), "Callable", "Hello"),
     ],
 )
 @pytest.mark.parametrize("anyio_backend", ["trio"])
@@ -144,22 +140,16 @@ async def test_steps_of_one_conversation_take_place_one_after_the_other() -> Non
 async def test_simultaneous_requests_are_answered_in_the_order_of_arrival() -> None:
     ours, theirs = memory_pair()
     texts = [str(number) for number in range(20)]
-    requests = b"".join(
-        encode_line(json.dumps({"jsonrpc": "2.0", "id": n, "method": "agent/step", "params": p}))
-        for n, p in enumerate({"input": text} for text in texts)
-    )
-    decoder = LineDecoder()
-    answers: list[bytes] = []
+    wire = Wire(ours, LINES)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run_conversation, Clearing(), theirs)
-        await ours.send(requests)
-        while len(answers) < len(texts):
-            answers += [
-                line for line in decoder.feed(await ours.receive()) if isinstance(line, bytes)
-            ]
+        await wire.send(
+            *(request(n, "agent/step", {"input": each}) for n, each in enumerate(texts))
+        )
+        answers = [await wire.receive() for _ in texts]
         await ours.aclose()
-    assert [json.loads(line)["id"] for line in answers] == [*range(20)]
-    assert json.loads(answers[-1])["result"]["public_output"] == " ".join(texts)
+    assert [answer["id"] for answer in answers] == [*range(20)]
+    assert answers[-1]["result"]["public_output"] == " ".join(texts)
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

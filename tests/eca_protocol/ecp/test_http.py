@@ -106,6 +106,7 @@ async def test_the_endpoint_answers_each_kind_of_request_as_the_protocol_says() 
     step = json.dumps(request("agent/step", input="x"))
     notification = json.dumps({"jsonrpc": "2.0", "method": "agent/reset"})
     json_only = {"accept": "application/json"}
+    future = json.dumps(request("agent/initialize", protocol_version="2.0"))
     rows: list[tuple[str, str, dict[str, str], bytes, int, bytes]] = [
         ("POST", "/ecp", json_only, step, 200, b'"public_output"'),
         ("POST", "/ecp?a=b", {}, step, 200, b'"public_output"'),
@@ -117,14 +118,7 @@ async def test_the_endpoint_answers_each_kind_of_request_as_the_protocol_says() 
         ("POST", "/ecp", {}, b"[]", 200, b"-32600"),
         ("POST", "/ecp", {}, json.dumps(request("agent/think")), 200, b"-32601"),
         ("POST", "/ecp", {}, json.dumps(request("agent/step", input=3)), 200, b"-32602"),
-        (
-            "POST",
-            "/ecp",
-            {},
-            json.dumps(request("agent/initialize", protocol_version="2.0")),
-            200,
-            b"-32001",
-        ),
+        ("POST", "/ecp", {}, future, 200, b"-32001"),
         ("POST", "/ecp", {"accept": "text/html"}, step, 406, b""),
         ("POST", "/ecp", {"accept": "text/event-stream"}, step, 200, b"event: message"),
         ("POST", "/ecp", {"content-type": "text/plain"}, step, 415, b""),
@@ -174,54 +168,39 @@ def events(*pieces: bytes) -> Answer:
 
 OK = b'{"jsonrpc": "2.0", "id": $ID, "result": {"status": "done", "public_output": "ok"}}'
 ERROR = b'{"jsonrpc": "2.0", "id": $ID, "error": {"code": 7, "message": "busy"}}'
-KIND = "application/json"
+PROTOCOL, TRANSPORT = "protocol_error", "transport_error"
+LOG = b'data: {"jsonrpc": "2.0", "method": "log"}\n\n'
+OTHER = b'{"jsonrpc": "2.0", "id": 77, "result": 1}'
+
+
+def in_json(body: bytes, status: int = 200) -> Answer:
+    return whole(status, body, content_type="Application/JSON")
+
 
 GOOD: dict[str, Answer] = {
-    "json": whole(200, OK, content_type="Application/JSON"),
+    "json": in_json(OK),
     "an event, and no end": events(b"data: " + OK + b"\n\n"),
     "carriage returns": events(b"\xef\xbb\xbf: hi\r\n\r\ndata: " + OK + b"\r\n\r\n"),
     "two lines of data": events(b"data: " + OK.replace(b'2.0",', b'2.0",\ndata: ') + b"\n\n"),
-    "a notification before it": events(
-        b'data: {"jsonrpc": "2.0", "method": "log"}\n\ndata: ' + OK + b"\n\n"
-    ),
-    "byte by byte": events(*(bytes([byte]) for byte in b"data: [ID]\n\n")),
+    "a notification before it": events(LOG + b"data: " + OK + b"\n\n"),
+    "in pieces": events(b"data: ", OK[:20], OK[20:40], OK[40:], b"\n", b"\n"),
 }
-GOOD["byte by byte"] = events(b"data: ", OK[:20], OK[20:40], OK[40:], b"\n", b"\n")
-
+MOVED = "status 302 to http://elsewhere.example/; redirects are not followed"
+NOT_SERVED = "status 404; the path tried was /; most agents listen at http://127.0.0.1:"
 BAD: dict[str, tuple[Answer, str, str]] = {
-    "a redirect": (
-        whole(302, b"", location="http://elsewhere.example/"),
-        "transport_error",
-        "status 302 to http://elsewhere.example/; redirects are not followed",
-    ),
-    "an error of its own": (whole(503, ERROR, content_type=KIND), "agent_error", "busy (7)"),
-    "an error in a success": (whole(200, ERROR, content_type=KIND), "agent_error", "busy (7)"),
-    "a status": (whole(500, b"oops"), "transport_error", "status 500: oops"),
-    "a path that is not served": (
-        whole(404, b""),
-        "transport_error",
-        "status 404; the path tried was /; most agents listen at http://127.0.0.1:",
-    ),
-    "nothing": (whole(202, b""), "protocol_error", "status 202 without an answer"),
-    "a page": (whole(200, b"<html>", content_type="text/html"), "protocol_error", "got text/html"),
-    "no json": (whole(200, b"{", content_type=KIND), "protocol_error", "not strict JSON"),
-    "another id": (
-        whole(200, OK.replace(b"$ID", b"77"), content_type=KIND),
-        "protocol_error",
-        "an answer with the id 77",
-    ),
-    "too long": (
-        whole(200, b" " * 70_000, content_type=KIND),
-        "protocol_error",
-        "more than 65536 bytes",
-    ),
-    "a long event": (events(b"data: " + b"x" * 70_000), "protocol_error", "more than 65536"),
+    "a redirect": (whole(302, b"", location="http://elsewhere.example/"), TRANSPORT, MOVED),
+    "an error of its own": (in_json(ERROR, 503), "agent_error", "busy (7)"),
+    "an error in a success": (in_json(ERROR), "agent_error", "busy (7)"),
+    "a status": (whole(500, b"oops"), TRANSPORT, "status 500: oops"),
+    "a path that is not served": (whole(404, b""), TRANSPORT, NOT_SERVED),
+    "nothing": (whole(202, b""), PROTOCOL, "status 202 without an answer"),
+    "a page": (whole(200, b"<html>", content_type="text/html"), PROTOCOL, "got text/html"),
+    "no json": (in_json(b"{"), PROTOCOL, "not strict JSON"),
+    "another id": (in_json(OTHER), PROTOCOL, "an answer with the id 77"),
+    "too long": (in_json(b" " * 70_000), PROTOCOL, "more than 65536 bytes"),
+    "a long event": (events(b"data: " + b"x" * 70_000), PROTOCOL, "more than 65536"),
     "comments for ever": (events(b": a\n", b": b\n"), "timeout", "no complete answer in 0.2 s"),
-    "another id in an event": (
-        events(b'data: {"jsonrpc": "2.0", "id": 9, "result": 1}\n\n'),
-        "protocol_error",
-        "an answer with the id 9",
-    ),
+    "another id in an event": (events(b"data: " + OTHER + b"\n\n"), PROTOCOL, "with the id 77"),
 }
 
 

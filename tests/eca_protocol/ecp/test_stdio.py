@@ -12,7 +12,7 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.ecp import AgentError, AgentLimits, connect_agent
-from tests.eca_protocol.ecp.agents import BROKEN, ODD, script, stepping
+from tests.eca_protocol.ecp.agents import BROKEN, ODD, OK, script, stepping
 
 pytestmark = pytest.mark.anyio
 
@@ -50,19 +50,15 @@ serve_stdio(Desk, backend=sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("served_by", ["trio", "asyncio"])
 async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_other(
-    served_by, tmp_path
+    anyio_backend, tmp_path
 ):
     file = tmp_path / "desk.py"
     file.write_text(DESK, "utf-8")
-    async with connect_agent([sys.executable, str(file), served_by]) as agent:
+    async with connect_agent([sys.executable, str(file), anyio_backend]) as agent:
         initialized = await agent.initialize({"greeting": "Book "}, deadline=20)
-        assert (initialized.name, initialized.capabilities, initialized.protocol_version) == (
-            "desk",
-            {"reset": {}},
-            "1.0",
-        )
+        assert (initialized.name, initialized.protocol_version) == ("desk", "1.0")
+        assert initialized.capabilities == {"reset": {}}
         assert (await agent.step("a", deadline=20)).public_output == "Book 1"
         assert (await agent.step("b", deadline=20)).public_output == "Book 2"
         for text, why in [
@@ -158,21 +154,17 @@ async def test_a_command_that_is_not_there_is_named():
 
 
 def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend):
-    body = (
-        "import os, signal, sys, time\n"
-        "from eca_protocol.ecp import serve_stdio\n"
-        "def answer(text):\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    time.sleep(600)\n"
-        f"serve_stdio(answer, backend={anyio_backend!r})\n"
-    )
+    body = f"""
+import os, signal, sys, time
+from eca_protocol.ecp import serve_stdio
+def answer(text):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(600)
+serve_stdio(answer, backend={anyio_backend!r})
+"""
     step = {"jsonrpc": "2.0", "id": 1, "method": "agent/step", "params": {"input": "x"}}
-    with subprocess.Popen(
-        [sys.executable, "-c", body],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as running:
+    command, pipe = [sys.executable, "-c", body], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as running:
         assert running.stdin is not None
         assert running.stderr is not None
         running.stdin.write(json.dumps(step) + b"\n")
@@ -183,11 +175,8 @@ def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend):
 @pytest.mark.parametrize("cut", [False, True], ids=["one write", "two writes"])
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_an_answer_counts_even_if_a_later_message_breaks_a_rule(cut):
-    text = (
-        """json.dumps({"jsonrpc": "2.0", "id": r["id"], "result": {"status": "done"}}).encode()"""
-    )
     bad = """b'\\n{"jsonrpc": "2.0", "id": 99, "result": 1}\\n'"""
-    body = f"raw({text}); raw({bad})" if cut else f"raw({text} + {bad})"
+    body = f"raw({OK}); raw({bad})" if cut else f"raw({OK} + {bad})"
     async with connect_agent(stepping(body)) as agent:
         await agent.initialize(deadline=20)
         assert (await agent.step("x", deadline=20)).status == "done"
