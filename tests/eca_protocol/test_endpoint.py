@@ -7,7 +7,6 @@ from typing import Any, Literal
 import pytest
 
 from eca_protocol.endpoint import (
-    LSP_DIALECT,
     CallAnswered,
     Dialect,
     Endpoint,
@@ -140,17 +139,6 @@ class TestCancel:
         assert end.receive(notification("$/cancelRequest", params)) is None
         assert 1 in end.running_requests
 
-    def test_a_dialect_may_spell_cancel_differently_or_not_at_all_and_answers_nothing(self):
-        end = running(1, dialect=QUIET)
-        assert end.receive(cancel(1)) is None
-        gone = end.receive(notification("notifications/cancelled", {"requestId": 1}))
-        assert gone == RequestCancelled(1, None)
-        assert not end.running_requests
-        end = running(1, dialect=Dialect())
-        assert end.receive(cancel(1)) is None
-        assert end.abandon(end.call("ask").id) is None
-        assert Dialect(cancel_method="$/cancelRequest", cancel_key="id") == LSP_DIALECT
-
 
 @pytest.mark.requirement("BASE-23")
 def test_a_bad_message_and_an_error_below_messages_are_answered_unless_a_dialect_tolerates_them():
@@ -193,16 +181,6 @@ class TestOurCalls:
         assert answered is None or end.receive(success(answered)) is None
         assert list(end.pending_calls) == [call.id]
         assert 99 in end.running_requests, "their request"
-
-    def test_an_abandoned_call_says_so_and_its_late_answer_is_ignored(self):
-        end = server(dialect=QUIET)
-        call = end.call("ask")
-        cancellation = end.abandon(call.id)
-        assert cancellation is not None
-        said = notification("notifications/cancelled", {"requestId": call.id})
-        assert cancellation.to_json() == said
-        assert end.abandon(call.id) is None
-        assert end.receive(success(call.id, 1)) is None
 
 
 def test_close_names_the_calls_that_are_lost_and_ends_everything():

@@ -63,14 +63,6 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_bytes_go_both_ways():
-    child = spawn(["cat"])
-    await child.transport.send(b"hello\n")
-    assert await line(child) == b"hello"
-    assert child.returncode is None
-    assert await child.end(PATIENT) == 0
-
-
 @pytest.mark.parametrize("missing", [[], ["pidfd_open"]])
 async def test_a_child_that_ends_on_its_own_is_waited_for(missing, monkeypatch):
     for name in missing:

@@ -239,17 +239,6 @@ async def test_files_are_read_and_written_to_their_end(tmp_path: Path) -> None:
     assert target.read_bytes() == b"x" * 200_000
 
 
-async def test_a_memory_pair_bounds_what_is_unread() -> None:
-    near, far = memory_pair(limit=10)
-    await near.send(b"x" * 10)
-    with anyio.move_on_after(0.005) as waited:
-        await near.send(b"y")
-    assert waited.cancelled_caught
-    assert await far.receive() == b"x" * 10
-    await near.send(b"y")
-    assert await far.receive() == b"y"
-
-
 OWNED = """
 import os, subprocess, sys
 from eca_protocol.streams import owned_stdio

@@ -62,6 +62,7 @@ async def test_without_a_handler_a_waiting_call_raises_at_once_and_stops_the_tur
         assert await chat.prompt("again").text() == "next"
 
 
+@pytest.mark.requirement("TOOL-16", "TOOL-17", "TOOL-20")
 @pytest.mark.parametrize("decision", ["allow", "allow_session", "reject", Rejection("too risky")])
 async def test_a_function_decides_about_each_call(decision: Any) -> None:
     questions: list[m.ChatToolCallRunContent] = []
@@ -230,16 +231,6 @@ async def test_a_call_of_a_subagent_waits_in_its_parent_s_turn(handler: Any) -> 
             server.peer.notify("chat/contentReceived", received)
         approvals = server.params_of("chat/toolCallApprove")
         assert [each.chat_id for each in approvals] == ([] if handler is None else ["sub"])
-
-
-@pytest.mark.parametrize("answer", ["blue", None])
-async def test_a_function_answers_the_server_s_questions(answer: str | None) -> None:
-    question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
-    async with connected(speaks=Revision.CURRENT, on_question=lambda _: answer) as (_, server):
-        (hello,) = server.params_of("initialize")
-        assert hello.capabilities.code_assistant.chat_capabilities.ask_question
-        response = await server.peer.call("chat/askQuestion", question)
-        assert response == m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
 
 
 async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn() -> None:

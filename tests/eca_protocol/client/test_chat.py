@@ -15,7 +15,6 @@ from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     LocalProtocolError,
-    RequestFailed,
     RPCError,
     TurnFailed,
 )
@@ -117,27 +116,6 @@ async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separ
         assert len(server.params_of("chat/prompt")) == 2
 
 
-async def test_turns_of_one_chat_are_sent_one_after_the_other() -> None:
-    async with connected() as (client, server), anyio.create_task_group() as group:
-        chat = client.chat("c")
-        texts: list[str] = []
-
-        async def ask(message: str) -> None:
-            texts.append(await chat.prompt(message).text())
-
-        group.start_soon(ask, "one")
-        await server.until("chat/prompt")
-        group.start_soon(ask, "two")
-        await anyio.lowlevel.checkpoint()
-        assert len(server.params_of("chat/prompt")) == 1
-        server.text("c", "first")
-        server.finish("c")
-        await server.until("chat/prompt", 2)
-        server.text("c", "second")
-        server.finish("c")
-    assert texts == ["first", "second"]
-
-
 async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_other() -> None:
     async with connected() as (client, server), anyio.create_task_group() as group:
         chat = client.chat("c")
@@ -180,20 +158,6 @@ async def test_what_comes_behind_the_end_does_no_harm() -> None:
         assert chat.title == "Late"
 
 
-async def test_a_refused_prompt_frees_the_chat() -> None:
-    async with connected() as (client, server):
-
-        def refuse(_: m.ChatPromptParams) -> m.ChatPromptResponse:
-            raise RPCError(-32602, "no")
-
-        server.on("chat/prompt", refuse)
-        chat = client.chat("c")
-        with pytest.raises(RequestFailed, match="no"):
-            await chat.prompt("hi").text()
-        server.answers_with("well")
-        assert await chat.prompt("hi").text() == "well"
-
-
 @pytest.mark.requirement("CHAT-37")
 async def test_a_deleted_chat_ends_its_turn_and_starts_clean() -> None:
     async with connected() as (client, server):
@@ -222,31 +186,6 @@ async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> Non
         assert await other.prompt("hi").text() == "x"
         unnamed = client.chat()
         assert client.chat(unnamed.id) is unnamed is not client.chat()
-
-
-@pytest.mark.requirement("TOOL-16", "TOOL-17", "TOOL-20")
-async def test_calls_are_approved_and_rejected_by_chat_and_id() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        chat.approve("t1")
-        chat.approve("t2", save="session")
-        chat.reject("t3")
-        assert await server.until("chat/toolCallApprove", 2) == [
-            m.ChatToolCallApproveParams(chat_id="c", tool_call_id="t1"),
-            m.ChatToolCallApproveParams(chat_id="c", tool_call_id="t2", save="session"),
-        ]
-        assert await server.until("chat/toolCallReject") == [
-            m.ChatToolCallRejectParams(chat_id="c", tool_call_id="t3")
-        ]
-
-
-async def test_a_chat_asks_for_contexts_and_commands() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        assert await chat.query_context("q") == (m.FileContext(path="/a"),)
-        assert [command.name for command in await chat.query_commands("co")] == ["costs"]
-        assert server.params_of("chat/queryContext")[0].chat_id == "c"
-        assert server.params_of("chat/queryCommands")[0].query == "co"
 
 
 async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
