@@ -7,7 +7,6 @@ from typing import Any, Literal
 import pytest
 
 from eca_protocol.endpoint import (
-    CallAnswered,
     Dialect,
     Endpoint,
     Event,
@@ -19,7 +18,7 @@ from eca_protocol.endpoint import (
     Table,
     Verdict,
 )
-from eca_protocol.errors import LocalProtocolError, RemoteProtocolError, RequestFailed, RPCError
+from eca_protocol.errors import LocalProtocolError, RemoteProtocolError, RPCError
 from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id
 from tests.eca_protocol.wire import cancel, notification, request, success
 
@@ -114,30 +113,18 @@ class TestTheirRequests:
         assert end.respond(7, None).id == 7
 
 
-class TestCancel:
-    def test_a_running_request_is_cancelled_and_answered_once(self):
-        end = running(1)
-        event = end.receive(cancel(1))
-        assert isinstance(event, RequestCancelled)
-        assert event.id == 1
-        assert event.reply is not None
-        assert event.reply.code == ErrorCode.REQUEST_CANCELLED
-        assert end.receive(cancel(1)) is None
-        with pytest.raises(LocalProtocolError):
-            end.respond(1, None)
-
-    @pytest.mark.requirement("BASE-31")
-    @pytest.mark.parametrize(
-        "params",
-        [
-            *({"id": each} for each in (2, "1", 1.0, True, None, [1], {})),
-            *(None, [], [1], {}, {"requestId": 1}),
-        ],
-    )
-    def test_a_cancel_that_names_no_running_request_is_ignored(self, params):
-        end = running(1)
-        assert end.receive(notification("$/cancelRequest", params)) is None
-        assert 1 in end.running_requests
+@pytest.mark.requirement("BASE-31")
+@pytest.mark.parametrize(
+    "params",
+    [
+        *({"id": each} for each in (2, "1", 1.0, True, None, [1], {})),
+        *(None, [], [1], {}, {"requestId": 1}),
+    ],
+)
+def test_a_cancel_that_names_no_running_request_is_ignored(params):
+    end = running(1)
+    assert end.receive(notification("$/cancelRequest", params)) is None
+    assert 1 in end.running_requests
 
 
 @pytest.mark.requirement("BASE-23")
@@ -151,36 +138,16 @@ def test_a_bad_message_and_an_error_below_messages_are_answered_unless_a_dialect
     assert end.reply_to_error(RemoteProtocolError("noise")) is None
 
 
-ERROR = {"code": 5, "message": "no", "data": [1]}
-
-
-class TestOurCalls:
-    @pytest.mark.requirement("BASE-29")
-    def test_an_answer_finds_its_call(self):
-        end = server()
-        first, second = end.call("ask", [1]), end.call("ask")
-        assert first.params == [1]
-        assert first.id != second.id
-        answer = success(second.id, {"x": 1})
-        assert end.receive(answer) == CallAnswered(second.id, "ask", {"x": 1})
-        assert list(end.pending_calls) == [first.id]
-        assert end.receive(answer) is None
-        event = end.receive({"jsonrpc": "2.0", "id": first.id, "error": ERROR})
-        assert isinstance(event, CallAnswered)
-        assert isinstance(event.error, RequestFailed)
-        assert (event.error.code, event.error.message, event.error.data) == (5, "no", [1])
-        assert event.error.method == "ask"
-        assert not end.pending_calls
-
-    @pytest.mark.requirement("BASE-1", "BASE-30")
-    @pytest.mark.parametrize("answered", [99, "1", 0, -1, "", None])
-    def test_an_answer_to_an_unknown_id_is_ignored(self, answered):
-        end = running(99)
-        call = end.call("ask")
-        assert end.receive({"jsonrpc": "2.0", "id": answered, "error": ERROR}) is None
-        assert answered is None or end.receive(success(answered)) is None
-        assert list(end.pending_calls) == [call.id]
-        assert 99 in end.running_requests, "their request"
+@pytest.mark.requirement("BASE-1", "BASE-30")
+@pytest.mark.parametrize("answered", [99, "1", 0, -1, "", None])
+def test_an_answer_to_an_unknown_id_is_ignored(answered):
+    end = running(99)
+    call = end.call("ask")
+    error = {"code": 5, "message": "no"}
+    assert end.receive({"jsonrpc": "2.0", "id": answered, "error": error}) is None
+    assert answered is None or end.receive(success(answered)) is None
+    assert list(end.pending_calls) == [call.id]
+    assert 99 in end.running_requests, "their request"
 
 
 def test_close_names_the_calls_that_are_lost_and_ends_everything():

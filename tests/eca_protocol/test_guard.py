@@ -18,6 +18,8 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.guard import GUARD, NAME, Guard
 from eca_protocol.process import GracePeriods, spawn
 
+pytestmark = pytest.mark.anyio
+
 SECONDS = 20.0
 NEVER_ALIVE = 2**22 + 1
 """A process id that does not exist: Linux uses none above 2**22."""
@@ -93,7 +95,6 @@ def test_a_guarded_child_and_its_family_end_when_we_are_killed(program, script):
     os.close(fd)
 
 
-@pytest.mark.anyio
 async def test_one_watcher_guards_all_children_holds_nothing_and_leaves_with_the_last():
     assert watchers(os.getpid()) == []
     first = spawn(["sleep", "600"], guarded=True)

@@ -172,20 +172,6 @@ async def test_only_an_error_of_reading_is_an_end():
     assert caught.group_contains(ZeroDivisionError)
 
 
-async def test_leaving_ends_a_serve_in_another_task():
-    ends: list[End] = []
-
-    async def record_end() -> None:
-        ends.append(await peer.serve())
-
-    peer, wire = pair({})
-    async with anyio.create_task_group() as tasks, peer:
-        tasks.start_soon(record_end)
-        await wire.send(notification())
-        await anyio.lowlevel.checkpoint()
-    assert [end.kind for end in ends] == ["closed"]
-
-
 @pytest.mark.parametrize("cancels", [False, True])
 async def test_an_exception_of_the_body_comes_out_as_it_is_even_if_cancelled(cancels):
     peer, wire = pair(WAITS)
@@ -310,27 +296,6 @@ async def test_reading_waits_while_too_much_is_unwritten(monkeypatch):
         assert len(calls) < 6
         answers = [await wire.receive() for _ in range(8)]
     assert [answer["id"] for answer in answers] == list(range(8))
-
-
-async def test_who_is_behind_makes_the_other_side_wait():
-    free = anyio.Event()
-    calls: list[Any] = []
-
-    async def before_reading() -> None:
-        if calls:
-            await free.wait()
-
-    peer, wire = pair({"log": calls.append}, limit=10, before_reading=before_reading)
-    async with anyio.create_task_group() as tasks, peer:
-        tasks.start_soon(peer.serve)
-        await wire.send(notification(params={"n": 1}))
-        await anyio.wait_all_tasks_blocked()
-        await wire.send(notification(params={"n": 2}))
-        await anyio.wait_all_tasks_blocked()
-        assert calls == [{"n": 1}]
-        free.set()
-        await anyio.wait_all_tasks_blocked()
-        assert calls == [{"n": 1}, {"n": 2}]
 
 
 class Scripted:

@@ -22,6 +22,8 @@ from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema
 from eca_protocol.testing.strategies import from_model
 
+pytestmark = pytest.mark.anyio
+
 PUBLISHED = json.loads(Path(__file__).with_name("messages.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(json_schema(Revision.CURRENT, ACP))
 METHODS = [method for method in ACP if method.params is not None]
@@ -111,7 +113,6 @@ def test_a_wrong_type_is_refused_with_its_path() -> None:
         ACP_CODEC.decode_params("session/update", raw)
 
 
-@pytest.mark.anyio
 async def test_a_prompt_has_updates_then_an_answer_and_an_unknown_method_an_error() -> None:
     here, there = memory_pair()
     updates: list[m.SessionUpdate] = []
@@ -140,7 +141,6 @@ async def test_a_prompt_has_updates_then_an_answer_and_an_unknown_method_an_erro
             await client.start_call("logout", m.Empty()).result(deadline=5)
 
 
-@pytest.mark.anyio
 async def test_a_cancelled_request_is_answered_with_its_error_code() -> None:
     here, there = memory_pair()
     is_running = anyio.Event()

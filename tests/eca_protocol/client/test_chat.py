@@ -12,7 +12,6 @@ from eca_protocol.client import Chat, Turn
 from eca_protocol.client.session import INBOX
 from eca_protocol.endpoint import Dialect
 from eca_protocol.errors import (
-    ConnectionClosed,
     DeadlineExceeded,
     LocalProtocolError,
     RPCError,
@@ -186,21 +185,6 @@ async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> Non
         assert await other.prompt("hi").text() == "x"
         unnamed = client.chat()
         assert client.chat(unnamed.id) is unnamed is not client.chat()
-
-
-async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
-    async with connected() as (client, server):
-        turn = client.chat("c").prompt("hi")
-        await turn.start()
-        server.text("c", "half")
-        server.peer.notify("$/showMessage", m.ShowMessageParams(type="info", message="bye"))
-        contents = aiter(turn)
-        assert await anext(contents) == m.ChatTextContent(text="half")
-        await server.peer.transport.drain()
-        server.peer.transport._stream.close_writing()
-        with pytest.raises(ConnectionClosed):
-            await anext(contents)
-        assert client.closed
 
 
 ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(

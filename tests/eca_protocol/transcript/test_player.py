@@ -15,6 +15,8 @@ from eca_protocol.streams import memory_pair
 from eca_protocol.transcript import DataEntry, EndEntry, Player, Transcript, play
 from tests.eca_protocol.wire import code_of, notification, request, success
 
+pytestmark = pytest.mark.anyio
+
 JUNK = b"junk"
 
 
@@ -116,7 +118,6 @@ def test_a_server_answers_with_the_ids_of_this_client():
     assert not player.is_over
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("leaves", "expected"), [(False, DeadlineExceeded), (True, ConnectionClosed)]
 )
@@ -134,7 +135,6 @@ async def test_a_vain_wait_names_the_missing_message_or_reader(leaves, expected)
             await play(transcript(("client", PROMPT), second), near, "client", deadline=0.02)
 
 
-@pytest.mark.anyio
 async def test_two_players_play_the_whole_conversation():
     near, far = memory_pair()
     recorded = transcript(*MESSAGES[3:-1])

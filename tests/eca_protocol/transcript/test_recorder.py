@@ -22,6 +22,8 @@ from eca_protocol.transcript import (
     read_transcript,
 )
 
+pytestmark = pytest.mark.anyio
+
 FRAME = encode_frame(b'{"a": 1}')
 
 
@@ -114,7 +116,6 @@ def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Pa
     assert b"secret" not in path.read_bytes()
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_disk_that_is_too_slow_ends_the_record(waits: bool) -> None:
     reader, writer = os.pipe()  # it is never read
@@ -129,7 +130,6 @@ async def test_a_disk_that_is_too_slow_ends_the_record(waits: bool) -> None:
     recorder.close()
 
 
-@pytest.mark.anyio
 async def test_a_connection_of_ones_own_is_recorded_from_its_side(tmp_path: Path) -> None:
     file, path = new_file(tmp_path / "t.jsonl")
     recorder = Recorder(file)
