@@ -11,7 +11,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Rejection
 from eca_protocol.errors import AnswerNeeded, ApprovalNeeded, LocalProtocolError, RequestFailed
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected
+from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected, read_in
 
 pytestmark = pytest.mark.anyio
 NAMES: dict[str, Any] = {"origin": "native", "name": "shell", "server": "eca"}
@@ -38,8 +38,7 @@ def calls_on_prompt(server: FakeServer, *ids: str) -> None:
     def answer(params: Any) -> None:
         waiting.discard(params.tool_call_id)
         if not waiting:
-            server.text("c", "done")
-            server.finish("c")
+            server.finish("c", "done")
 
     server.on("chat/prompt", prompt)
     server.on("chat/toolCallApprove", answer)
@@ -134,12 +133,7 @@ async def test_with_manual_another_task_may_answer_later() -> None:
         calls_on_prompt(server, "1")
         chat = client.chat("c")
         async with anyio.create_task_group() as tasks:
-            texts: list[str] = []
-
-            async def read() -> None:
-                texts.append(await chat.prompt("hi").text())
-
-            tasks.start_soon(read)
+            texts = read_in(tasks, chat.prompt("hi"))
             await server.until("chat/prompt")
             await anyio.wait_all_tasks_blocked()
             chat.approve("1")
@@ -194,14 +188,7 @@ async def test_what_is_no_decision_is_refused() -> None:
 
 async def test_a_call_that_was_closed_meanwhile_does_not_wait() -> None:
     async with connected() as (client, server):
-
-        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-            server.content("c", call())
-            server.content("c", rejected())
-            server.finish("c")
-            return server.taken(params)
-
-        server.on("chat/prompt", prompt)
+        server.sends(call(), rejected())
         contents = [content async for content in client.chat("c").prompt("hi")]
         assert contents == [call(), rejected()]
 

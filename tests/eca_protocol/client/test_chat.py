@@ -18,7 +18,7 @@ from eca_protocol.errors import (
     TurnFailed,
 )
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected
+from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected, read_in
 
 pytestmark = pytest.mark.anyio
 
@@ -51,19 +51,14 @@ async def test_a_turn_is_sent_once_gives_what_comes_for_its_chat_and_ends_with_f
 @pytest.mark.requirement("TOOL-2")
 async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
     async with connected() as (client, server):
-        chat = client.chat("c")
-
-        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-            for call_id, piece in (("1", ""), ("1", '{"path":'), ("2", "{"), ("1", ' "a"}')):
-                call: dict[str, Any] = {"origin": "native", "name": "f", "server": "eca"}
-                server.content(
-                    "c", m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **call)
-                )
-            server.finish("c")
-            return server.taken(params)
-
-        server.on("chat/prompt", prompt)
-        turn = chat.prompt("hi")
+        names: dict[str, Any] = {"origin": "native", "name": "f", "server": "eca"}
+        server.sends(
+            *(
+                m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **names)
+                for call_id, piece in (("1", ""), ("1", '{"path":'), ("2", "{"), ("1", ' "a"}'))
+            )
+        )
+        turn = client.chat("c").prompt("hi")
         so_far = [turn.arguments_texts.get("1") async for _ in turn]
         assert so_far == ["", '{"path":', '{"path":', '{"path": "a"}']
         assert turn.arguments_texts == {"1": '{"path": "a"}', "2": "{"}
@@ -72,7 +67,7 @@ async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
 async def test_stop_asks_the_server_and_the_turn_continues_to_its_end() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
-        server.on("chat/promptStop", lambda _: (server.text("c", "closing"), server.finish("c")))
+        server.on("chat/promptStop", lambda _: server.finish("c", "closing"))
         turn = chat.prompt("hi")
         await turn.start()
         turn.stop()
@@ -102,15 +97,9 @@ async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separ
         answer.set()
         server.answers_with("second")
         async with anyio.create_task_group() as tasks:
-            texts: list[str] = []
-
-            async def ask() -> None:
-                texts.append(await chat.prompt("two").text())
-
-            tasks.start_soon(ask)
+            texts = read_in(tasks, chat.prompt("two"))
             await anyio.wait_all_tasks_blocked()
-            server.text("c", "first")
-            server.finish("c")
+            server.finish("c", "first")
         assert texts == ["second"]
         assert len(server.params_of("chat/prompt")) == 2
 
@@ -118,21 +107,15 @@ async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separ
 async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_other() -> None:
     async with connected() as (client, server), anyio.create_task_group() as group:
         chat = client.chat("c")
-        texts: dict[str, str] = {}
-
-        async def read(turn: Turn) -> None:
-            texts[turn.params.message] = await turn.text()
-
-        group.start_soon(read, chat.prompt("one"))
+        one = read_in(group, chat.prompt("one"))
         await server.until("chat/prompt")
         waiting = chat.prompt("two")
-        group.start_soon(read, waiting)
+        two = read_in(group, waiting)
         await anyio.wait_all_tasks_blocked()
         waiting.stop()
-        server.text("c", "first")
-        server.finish("c")
+        server.finish("c", "first")
         await anyio.wait_all_tasks_blocked()
-        assert texts == {"one": "first", "two": ""}
+        assert (one, two) == (["first"], [""])
         stopped = chat.prompt("three")
         stopped.stop()
         with pytest.raises(LocalProtocolError, match="stopped before"):
@@ -197,13 +180,8 @@ async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> 
     async with connected(idle_deadline=100) as (client, server):
         chat = client.chat("c")
         await chat.prompt("one").start()
-        texts: list[str] = []
-
-        async def prompt_again() -> None:
-            texts.append(await chat.prompt("two").text())
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(prompt_again)
+            texts = read_in(tasks, chat.prompt("two"))
             for _ in range(6):
                 await anyio.sleep(60)
                 server.text("c", "more")
@@ -232,7 +210,7 @@ def writes_until_stopped(server: FakeServer) -> None:
 
     server.on("chat/prompt", prompt)
     end = ["x" * 100_000] * (2 * INBOX // 100_000)
-    server.on("chat/promptStop", lambda _: (server.text("c", *end), server.finish("c")))
+    server.on("chat/promptStop", lambda _: server.finish("c", *end))
 
 
 async def block_left_early(chat: Chat) -> None:
@@ -301,8 +279,7 @@ async def test_a_prompt_cancelled_behind_a_running_turn_stops_no_other() -> None
         await first.start()
         with anyio.move_on_after(0.05):
             await chat.prompt("two").text()
-        server.text("c", "first")
-        server.finish("c")
+        server.finish("c", "first")
         assert await first.text() == "first"
         assert len(server.params_of("chat/prompt")) == 1
         assert server.params_of("chat/promptStop") == []
@@ -342,8 +319,7 @@ def answers_late(server: FakeServer) -> anyio.Event:
     def prompt(params: m.ChatPromptParams) -> Any:
         if params.message == "slow":
             return answer_late()
-        server.text("c", params.message)
-        server.finish("c")
+        server.finish("c", params.message)
         return server.taken(params)
 
     server.on("chat/prompt", prompt)
@@ -391,8 +367,7 @@ async def test_a_late_refusal_does_not_end_the_next_turn() -> None:
         await turn.start()
         may_refuse.set()
         await client.chat().query_commands()
-        server.text("c", "fine")
-        server.finish("c")
+        server.finish("c", "fine")
         assert await turn.text() == "fine"
 
 

@@ -33,8 +33,7 @@ async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) ->
         chat = client.chat("c")
         turn = chat.prompt("hi")
         await turn.start()
-        server.text("c", *["x" * 100_000] * (3 * INBOX // 100_000))
-        server.finish("c")
+        server.finish("c", *["x" * 100_000] * (3 * INBOX // 100_000))
         contents = aiter(turn)
         await anext(contents)
         await anyio.wait_all_tasks_blocked()
@@ -69,8 +68,7 @@ async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_
         chat = client.chat("c")
         turn = chat.prompt("hi")
         await turn.start()
-        server.text("c", *[PIECE] * COUNT)
-        server.finish("c")
+        server.finish("c", *[PIECE] * COUNT)
         with anyio.move_on_after(0.05) as waited:
             await server.peer.transport.drain()
         assert waited.cancelled_caught
@@ -93,8 +91,7 @@ async def config(client: Client) -> Any:
 
 
 def finish_other_chat(server: FakeServer) -> None:
-    server.text("other", "fine")
-    server.finish("other")
+    server.finish("other", "fine")
 
 
 @pytest.mark.parametrize(
@@ -111,8 +108,7 @@ async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(
     async with connected(idle_deadline=5) as (client, server):
         turn = client.chat("c").prompt("long")
         await turn.start()
-        server.text("c", *[PIECE] * COUNT)
-        server.finish("c")
+        server.finish("c", *[PIECE] * COUNT)
         contents = aiter(turn)
         await anext(contents)
         await anyio.wait_all_tasks_blocked()
@@ -139,8 +135,7 @@ async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(event, client)
             await turn.start()
-            server.text("c", *[PIECE] * COUNT)
-            server.finish("c")
+            server.finish("c", *[PIECE] * COUNT)
             with anyio.move_on_after(0.05) as waited:
                 await server.peer.transport.drain()
             assert waited.cancelled_caught
