@@ -138,6 +138,9 @@ async def test_with_manual_another_task_may_answer_later() -> None:
             await anyio.wait_all_tasks_blocked()
             chat.approve("1")
         assert texts == ["done"]
+        client.chat("unread").approve("t", save="session")
+        late = m.ChatToolCallApproveParams(chat_id="unread", tool_call_id="t", save="session")
+        assert (await server.until("chat/toolCallApprove", 2))[1] == late
 
 
 async def test_a_handler_ends_when_its_call_is_closed_or_its_turn_is_stopped() -> None:

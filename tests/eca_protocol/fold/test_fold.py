@@ -320,17 +320,20 @@ def test_notifications_outside_of_chats_are_merged():
     first = m.ChatConfig(models=("a/b",), select_model="a/b", behaviors=("agent",))
     server = m.EcaServerUpdatedParams(name="ECA", status="running", tools=())
     message = m.ShowMessageParams(type="info", message="hi")
+    provider = m.ProviderStatus(id="p", auth=m.ProviderAuth(status="local"))
     for method, params in {
         "config/updated": m.ConfigUpdatedParams(chat=first),
         "tool/serverUpdated": server,
         "$/progress": m.ProgressParams(type="start", task_id="1", title="Starting"),
         "$/showMessage": message,
+        "providers/updated": provider,
         "no/such": None,
     }.items():
         assert fold.take(method, params) == ()
     assert (fold.servers, fold.tasks, fold.messages) == (
         {"ECA": server}, {"1": "Starting"}, [message]
     )  # fmt: skip
+    assert fold.providers == {"p": provider}
     assert not fold.can_prompt
     changed = m.ConfigUpdatedParams(chat=m.ChatConfig(select_behavior="plan"))
     assert [each.rule for each in fold.take("config/updated", changed)] == [Rule.NOT_LISTED]

@@ -100,3 +100,18 @@ async def test_work_that_fails_is_logged_and_the_next_runs(chat, autojump_clock,
     await trio.testing.wait_all_tasks_blocked()
     assert chat.events == ["broken", "whole", "begin one"]
     assert "work on the history of chat c failed" in caplog.text
+
+
+async def test_in_a_deleted_chat_prompts_are_dropped_and_the_work_ends(chat, autojump_clock):
+    chat.prompt("one")
+    chat.prompt("two")
+    done, cleared = chat.mailbox.do(chat.work("work")), chat.mailbox.clear()
+    assert chat.mailbox.delete()
+    assert not chat.mailbox.delete()
+    assert cleared.is_set()
+    chat.end_turn()
+    await done.wait()
+    await chat.mailbox.idle.wait()
+    chat.prompt("three")
+    assert chat.events == ["begin one", "work"]
+    assert chat.mailbox.clear().is_set()

@@ -91,6 +91,7 @@ def test_a_client_waits_for_what_its_messages_depend_on_and_uses_the_ids_of_this
     assert code_of(refusal) == (41, -32601)
     assert answer == success(40, {"diagnostics": []})
     player.receive(FINISHED)
+    player.receive(FINISHED)  # one more than recorded
     assert sent(player) == [request(3, "shutdown")]
     player.receive(success(3))
     assert sent(player) == [None]
