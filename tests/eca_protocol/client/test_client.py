@@ -345,7 +345,7 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server_and_t
             await left.wait()
 
     before = len(anyio.get_running_tasks())
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hold)
             await entered.wait()
