@@ -115,9 +115,7 @@ async def test_a_sender_waits_for_who_does_not_read(ends: Any) -> None:
     assert len(progress) == 50
 
 
-async def test_the_end_is_seen_after_what_was_sent_and_sending_to_who_is_gone_fails(
-    ends: Any,
-) -> None:
+async def test_the_end_is_seen_after_what_was_sent_and_sending_to_who_is_gone_fails(ends) -> None:
     near, far = ends
     await near.send(b"last words")
     await near.aclose()

@@ -123,9 +123,7 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         assert client.tool_servers == {"ECA": native}
 
 
-async def test_a_function_is_called_with_each_event_of_its_type_in_order(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_function_is_called_with_each_event_of_its_type_in_order(caplog) -> None:
     configs: list[m.ConfigUpdatedParams] = []
 
     def fail(_: m.ConfigUpdatedParams) -> None:
@@ -259,9 +257,7 @@ async def test_a_server_that_does_not_start_is_reported_with_the_reason(
         (b"Starting up\n", "no message of the protocol: 'Starting up'"),
     ],
 )
-async def test_what_a_server_printed_in_place_of_messages_is_in_the_error(
-    printed: bytes, shown: str
-) -> None:
+async def test_what_a_server_printed_in_place_of_messages_is_in_the_error(printed, shown) -> None:
     ours, theirs = memory_pair()
     await theirs.send(printed)
     with pytest.raises(DeadlineExceeded, match=shown):

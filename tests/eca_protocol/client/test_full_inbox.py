@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -102,9 +101,7 @@ def finish_other_chat(server: FakeServer) -> None:
         (config, lambda server: server.peer.notify("config/updated", CONFIG), CONFIG.chat),
     ],
 )
-async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(
-    wait: Callable[[Client], Awaitable[Any]], send: Callable[[FakeServer], None], result: Any
-) -> None:
+async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(wait, send, result) -> None:
     async with connected(idle_deadline=5) as (client, server):
         turn = client.chat("c").prompt("long")
         await turn.start()
@@ -126,9 +123,7 @@ async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(
         assert len([each async for each in contents]) == COUNT - 1
 
 
-async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(monkeypatch) -> None:
     monkeypatch.setattr(session, "AWAITED_INBOX", 4 * INBOX)
     async with connected() as (client, server):
         turn = client.chat("c").prompt("long")

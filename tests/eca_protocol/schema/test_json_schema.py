@@ -101,9 +101,7 @@ def raw_messages(draw: st.DrawFn) -> tuple[Revision, str, Part, Any]:
 
 
 @given(message=raw_messages())
-def test_what_validates_is_what_departs_from_no_letter(
-    message: tuple[Revision, str, Part, Any],
-) -> None:
+def test_what_validates_is_what_departs_from_no_letter(message) -> None:
     revision, method, part, raw = message
     departures = explain(method, raw, revision, part=part, table=table_of(revision))
     reference = document(revision)["x-methods"][method][part]["$ref"]

@@ -18,7 +18,6 @@ from eca_protocol.testing.strategies import json_objects
 from eca_protocol.transcript import (
     DataEntry,
     EndEntry,
-    Entry,
     ExitEntry,
     RecordedTransport,
     Recorder,
@@ -55,9 +54,7 @@ def cut(stream: bytes, sizes: list[int]) -> list[tuple[bytes, bytes | None]]:
 
 
 @given(st.lists(frames | junk | st.binary(max_size=30), max_size=4), st.lists(st.integers(0, 40)))
-def test_the_pieces_of_a_stream_are_the_stream_however_it_was_cut(
-    parts: list[bytes], sizes: list[int]
-) -> None:
+def test_the_pieces_of_a_stream_are_the_stream_however_it_was_cut(parts, sizes) -> None:
     stream = b"".join(parts)
     pieces = cut(stream, sizes)
     assert b"".join(data for data, _ in pieces) == stream
@@ -100,9 +97,7 @@ entries = st.one_of(
 @example([DataEntry(at=1, side="client", body=b'{"a":' + b"[" * 127 + b"]" * 127 + b"}",
                     data=encode_frame(b'{"a":' + b"[" * 127 + b"]" * 127 + b"}"))])  # fmt: skip
 @example([DataEntry(at=1, side="server", data=encode_frame(b"{}"), body=b"{}", masked=True)])
-def test_what_was_written_is_read_again_byte_for_byte(
-    tmp_path_factory: pytest.TempPathFactory, written: list[Entry]
-) -> None:
+def test_what_was_written_is_read_again_byte_for_byte(tmp_path_factory, written) -> None:
     lines = [encode_entry(entry) for entry in written]
     assert all(len(line.splitlines()) == 1 and json.loads(line) for line in lines)
     path = tmp_path_factory.getbasetemp() / "transcript.jsonl"

@@ -153,9 +153,7 @@ async def test_a_server_that_stays_behind_in_silence_is_ended_and_its_last_outpu
         assert await ours.exit_code() == 4
 
 
-async def test_a_slow_reader_gets_all_of_a_server_that_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_reader_gets_all_of_a_server_that_has_ended(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(proxy, "DRAINING", 0.01)
     script = "head -c 10000 /dev/zero; exit 4"
     async with session(tmp_path, "sh", "-c", script, client_takes=4096) as ours:
