@@ -142,20 +142,11 @@ def lose(guard: Guard) -> None:
     assert guard._watcher.wait(SECONDS) == 0
 
 
-def test_a_group_that_was_removed_is_not_touched(guard, sleepers):
-    first, second, third = sleepers
-    for each in (first, second, third):
-        guard.add(each.pid)
-    guard.remove(third.pid)
-    guard.remove(first.pid)
-    lose(guard)
-    assert second.wait(SECONDS) == -signal.SIGTERM
-    assert (first.poll(), third.poll()) == (None, None)
-
-
-def test_a_watcher_that_was_killed_is_replaced(guard, sleepers):
+def test_a_killed_watcher_is_replaced_and_a_removed_group_is_not_touched(guard, sleepers):
     first, second, third = sleepers
     guard.add(first.pid)
+    guard.add(third.pid)
+    guard.remove(third.pid)
     (watcher,) = watchers(os.getpid())
     os.kill(watcher, signal.SIGKILL)
     assert guard._watcher is not None
@@ -163,6 +154,8 @@ def test_a_watcher_that_was_killed_is_replaced(guard, sleepers):
     guard.add(second.pid)
     (other,) = watchers(os.getpid())
     assert other != watcher
+    guard.add(third.pid)
+    guard.remove(third.pid)
     lose(guard)
     assert {each.wait(SECONDS) for each in (first, second)} == {-signal.SIGTERM}
     assert third.poll() is None

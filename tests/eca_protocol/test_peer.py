@@ -138,16 +138,12 @@ async def test_the_codec_may_be_exchanged_in_the_middle_of_a_read():
         assert await wire.receive() == success(2, "{'A': 'B'}!")
 
 
-def gated() -> dict[str, Any]:
-    names = ("initialize", "add")
-    methods = [Method(name=each, kind="request", direction="client_to_server") for each in names]
-    return {"table": Table(methods), "gate": LifecycleGate()}
-
-
 @pytest.mark.parametrize("cancels", [True, False])
 async def test_what_waits_for_initialize_is_answered_if_it_is_cancelled_or_the_peer_left(cancels):
     initialize = Waiting()
-    async with conversation({"initialize": initialize}, **gated()) as (_, wire):
+    table = Table([Method(name="initialize", kind="request", direction="client_to_server")])
+    options: dict[str, Any] = {"table": table, "gate": LifecycleGate()}
+    async with conversation({"initialize": initialize}, **options) as (_, wire):
         await wire.send(request(0, "initialize"), request(1))
         await initialize.started.wait()
         if cancels:

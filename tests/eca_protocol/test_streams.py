@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,6 @@ async def ends(request: pytest.FixtureRequest) -> Any:
     yield near, far
     await near.aclose()
     await far.aclose()
-
-
-@pytest.fixture
-def no_descriptor_left() -> Iterator[None]:
-    before = open_descriptors()
-    yield
-    assert open_descriptors() == before
 
 
 def open_descriptors() -> set[str]:
@@ -194,12 +187,14 @@ async def test_two_tasks_may_read_and_share_what_comes(ends: Any) -> None:
     assert b"".join(chunks) == b"x" * 20
 
 
-async def test_a_transport_owns_its_descriptors(no_descriptor_left: None) -> None:
+async def test_a_transport_owns_its_descriptors() -> None:
     await anyio.lowlevel.checkpoint()
+    before = open_descriptors()
     for make in (pipes, one_socket_each, duplicated_sockets):
         for transport in make():
             await transport.aclose()
             await transport.aclose()
+    assert open_descriptors() == before
 
 
 async def test_descriptors_block_again_if_they_did() -> None:

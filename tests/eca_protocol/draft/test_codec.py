@@ -21,7 +21,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing import strategies as eca
 from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
 
-CONTENT = "chat/contentReceived"
 HELLO = m.InitializeParams(
     process_id=7,
     client_info=m.ClientInfo(name="me", version="1"),

@@ -165,20 +165,17 @@ async def test_an_agent_whose_own_task_was_cancelled_has_failed_and_says_so() ->
             await connection.step("Hello", deadline=5)
 
 
-def test_what_cannot_answer_a_step_is_refused() -> None:
+def test_a_function_is_named_and_what_cannot_answer_a_step_is_refused() -> None:
     class Silent:
         pass
 
+    made = as_agent(named)
+    assert (made.name, made.capabilities) == ("named", {"multi_turn": {}})
+    assert as_agent(named, name="other").name == "other"
+    assert as_agent(agent()(shout)).name == "shout"
     with pytest.raises(TypeError, match=r"Silent: expected a method"):
         as_agent(Silent)
     with pytest.raises(TypeError, match=r"capabilities[.]usage: expected a mapping"):
         agent(capabilities={"usage": True})  # type: ignore[dict-item]  # on purpose
     with pytest.raises(TypeError, match=r"capabilities: expected a mapping of names"):
         agent(capabilities=["usage"])  # type: ignore[arg-type]  # on purpose
-
-
-async def test_a_function_is_named_and_declares_capabilities() -> None:
-    made = as_agent(named)
-    assert (made.name, made.capabilities) == ("named", {"multi_turn": {}})
-    assert as_agent(named, name="other").name == "other"
-    assert as_agent(agent()(shout)).name == "shout"

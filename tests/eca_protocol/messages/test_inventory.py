@@ -124,18 +124,14 @@ def test_a_class_has_the_fields_of_its_interface(revision: Revision) -> None:
                 assert type_ == f"'{tag}'"
                 assert window_of_class(cls).holds(revision)
             else:
-                field = fields.pop(name)
-                assert_is_spelled(field, f"{interface}.{name}", type_, revision)
-                assert field.rules.required_in(revision) is required, f"{interface}.{name}"
+                field, path = fields.pop(name), f"{interface}.{name}"
+                assert field.window.holds(revision), path
+                assert field.rules.nullable is ("null" in alternatives(type_, revision)), path
+                beyond = field.rules.ruling is not None
+                assert_fits(field.shape, type_, path, revision, beyond=beyond)
+                assert field.rules.required_in(revision) is required, path
         for field in fields.values():
             assert not is_known(field, revision), f"{interface}.{field.wire}"
-
-
-def assert_is_spelled(field: Field, path: str, type_: str, revision: Revision) -> None:
-    assert field.window.holds(revision), path
-    assert field.rules.nullable is ("null" in alternatives(type_, revision)), path
-    beyond = field.rules.ruling is not None
-    assert_fits(field.shape, type_, path, revision, beyond=beyond)
 
 
 @of_the_text
