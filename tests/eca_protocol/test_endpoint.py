@@ -103,15 +103,6 @@ class TestTheirRequests:
         end.respond(1, None)
         assert isinstance(end.receive(request(3)), RequestReceived)
 
-    @pytest.mark.requirement("BASE-18", "W-4a", "W-4b")
-    def test_what_has_an_id_is_owed_an_answer_and_nothing_else_is(self):
-        end = server()
-        assert end.receive(notification(params=[1])) == NotificationReceived(LOG, [1])
-        assert end.receive(notification("add")) == RequestReceived(None, ADD, None)
-        assert not end.running_requests
-        assert end.receive(request(7, "log")) == NotificationReceived(LOG, None, 7)
-        assert end.respond(7, None).id == 7
-
 
 @pytest.mark.requirement("BASE-31")
 @pytest.mark.parametrize(

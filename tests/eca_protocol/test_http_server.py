@@ -134,14 +134,12 @@ async def test_one_connection_too_many_is_refused():
         assert status(await exchange(server, b"")) == 503
 
 
-@pytest.mark.parametrize(
-    "limits", [ServerLimits(idle_deadline=0.02), ServerLimits(request_deadline=0.02)]
-)
-async def test_a_client_that_does_not_finish_its_request_is_dropped(limits):
-    async with serve(hello, limits=limits) as server:
-        begun = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf"
-        silent = limits.idle_deadline < 1
-        assert await exchange(server, b"" if silent else begun) == b""
+async def test_a_client_that_does_not_finish_its_request_is_dropped():
+    begun = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf"
+    async with serve(hello, limits=ServerLimits(idle_deadline=0.02)) as server:
+        assert await exchange(server, b"") == b""
+    async with serve(hello, limits=ServerLimits(request_deadline=0.02)) as server:
+        assert await exchange(server, begun) == b""
 
 
 async def test_a_failing_or_silent_handler_is_answered_500_and_the_server_continues(caplog):

@@ -103,6 +103,7 @@ async def test_an_answer_is_after_what_its_handler_says_and_before_what_it_start
             assert await wire.receive() == notification("log", {"n": n})
 
 
+@pytest.mark.requirement("BASE-18", "W-4a", "W-4b")
 async def test_what_has_an_id_is_answered_and_nothing_else_is():
     waiting = Waiting()
     calls: list[Any] = []

@@ -59,19 +59,6 @@ async def chat(nursery: trio.Nursery) -> Chat:
     return Chat(nursery)
 
 
-async def test_work_waits_for_the_turn_and_prompts_wait_for_the_work(chat, autojump_clock):
-    chat.prompt("one")
-    chat.prompt("two")
-    first, second = (chat.mailbox.do(chat.work(name)) for name in ("first", "second"))
-    await trio.sleep(10)
-    assert chat.events == ["begin one"]
-    chat.end_turn()
-    await second.wait()
-    assert first.is_set()
-    await chat.mailbox.finish()
-    assert chat.events == ["begin one", "first", "second", "begin two"]
-
-
 async def test_clears_and_work_run_as_they_came_and_no_prompt_waits_for_a_deletion(
     chat, autojump_clock
 ):
