@@ -70,24 +70,6 @@ async def read_all(transport: Transport) -> bytes:
     return data
 
 
-async def test_a_large_message_arrives_whole_in_both_directions(ends: Any) -> None:
-    near, far = ends
-    sent = {near: os.urandom(700_000), far: os.urandom(300_000)}
-    got = {near: b"", far: b""}
-
-    async def receive(transport: Any, size: int) -> None:
-        while len(got[transport]) < size:
-            got[transport] += await transport.receive()
-
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(receive, near, 300_000)
-            tasks.start_soon(receive, far, 700_000)
-            tasks.start_soon(near.send, sent[near])
-            tasks.start_soon(far.send, sent[far])
-    assert got == {near: sent[far], far: sent[near]}
-
-
 async def test_a_sender_waits_for_who_does_not_read(ends: Any) -> None:
     near, far = ends
     progress: list[int] = []
