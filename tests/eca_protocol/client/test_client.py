@@ -15,6 +15,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from eca_protocol import Server as PlainServer
 from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.client import Client, Rejection, connect
@@ -331,8 +332,10 @@ async def test_a_deadline_of_zero_is_one() -> None:
             pytest.fail("it is not connected")
 
 
-async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server_and_the_tasks() -> None:
-    context = connect(command=forked_server(), env=ENVIRONMENT)
+@pytest.mark.parametrize("is_process", [True, False])
+async def test_leaving_in_a_different_task_is_an_error_and_ends_all(is_process: bool) -> None:
+    process: dict[str, Any] = {"command": forked_server(), "env": ENVIRONMENT}
+    context = connect(**process if is_process else {"server": PlainServer(name="s")})
     entered, left = anyio.Event(), anyio.Event()
 
     async def hold() -> None:
@@ -347,7 +350,7 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_the_server_and_t
             await entered.wait()
             with pytest.raises(LocalProtocolError, match="entered in one task and left in another"):
                 await context.__aexit__(None, None, None)
-            assert context._client.exit_code == 0  # it was shut down
+            assert context._client.exit_code == (0 if is_process else None)
             while len(anyio.get_running_tasks()) > before + 1:
                 await anyio.lowlevel.checkpoint()
             left.set()
