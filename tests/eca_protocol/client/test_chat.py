@@ -64,19 +64,6 @@ async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
         assert turn.arguments_texts == {"1": '{"path": "a"}', "2": "{"}
 
 
-async def test_stop_asks_the_server_and_the_turn_continues_to_its_end() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        server.on("chat/promptStop", lambda _: server.finish("c", "closing"))
-        turn = chat.prompt("hi")
-        await turn.start()
-        turn.stop()
-        assert await turn.text() == "closing"
-        assert turn.stopped
-        chat.stop()
-        assert server.params_of("chat/promptStop") == [m.ChatPromptStopParams(chat_id="c")]
-
-
 async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separated() -> None:
     async with connected() as (client, server):
         chat = client.chat("c")
@@ -141,28 +128,21 @@ async def test_what_comes_behind_the_end_does_no_harm() -> None:
 
 
 @pytest.mark.requirement("CHAT-37")
-async def test_a_deleted_chat_ends_its_turn_and_starts_clean() -> None:
-    async with connected() as (client, server):
+async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_anew() -> None:
+    async with connected(idle_deadline=5) as (client, server):
         chat = client.chat("c")
         turn = chat.prompt("hi")
         await turn.start()
         await chat.delete()
         assert await turn.text() == ""
         assert server.params_of("chat/delete") == [m.ChatDeleteParams(chat_id="c")]
-        again = client.chat("c")
-        assert again is not chat
-        assert again.usage is None
-
-
-async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> None:
-    async with connected(idle_deadline=5) as (client, server):
         server.answers_with("x")
-        chat = client.chat("c")
-        await chat.delete()
         assert await chat.prompt("again").text() == "x"
         assert client.chat("c") is chat
         await chat.delete()
         other = client.chat("c")
+        assert other is not chat
+        assert other.usage is None
         with pytest.raises(LocalProtocolError, match="use the new one"):
             await chat.prompt("once more").text()
         assert await other.prompt("hi").text() == "x"
@@ -213,6 +193,15 @@ def writes_until_stopped(server: FakeServer) -> None:
     server.on("chat/promptStop", lambda _: server.finish("c", *end))
 
 
+async def turn_stopped_and_read(chat: Chat) -> None:
+    turn = chat.prompt("hi")
+    await turn.start()
+    turn.stop()
+    assert len(await turn.text()) > INBOX
+    assert turn.stopped
+    chat.stop()
+
+
 async def block_left_early(chat: Chat) -> None:
     async with chat.prompt("hi"):
         pass
@@ -252,6 +241,7 @@ async def loop_body_cancelled(chat: Chat) -> None:
 @pytest.mark.parametrize(
     "leave",
     [
+        turn_stopped_and_read,
         block_left_early,
         loop_left_by_break,
         loop_with_roles_left_by_break,
@@ -269,7 +259,7 @@ async def test_a_turn_that_is_not_read_to_its_end_is_stopped_once(leave: Any) ->
             await server.until("chat/promptStop")
             server.answers_with("next")
             assert await chat.prompt("again").text() == "next"
-        assert len(server.params_of("chat/promptStop")) == 1
+        assert server.params_of("chat/promptStop") == [m.ChatPromptStopParams(chat_id="c")]
 
 
 async def test_a_prompt_cancelled_behind_a_running_turn_stops_no_other() -> None:
