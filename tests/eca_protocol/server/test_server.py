@@ -266,18 +266,16 @@ async def test_prompts_queue_and_a_stop_drops_them():
     assert "Stopped. Prompts that were dropped:\\n\\nthree" in str(page)
 
 
-@pytest.mark.parametrize("answer_text", ["blue", None])
-async def test_a_question_is_asked(answer_text):
+async def test_a_question_is_asked():
     answers = []
 
     async def answer(chat: ServerChat, prompt: Prompt) -> None:
         answers.append(await chat.ask("Which colour?", ["blue", "red"]))
 
-    async with serving(answer, on_question=lambda _: answer_text) as (_, client):
-        await contents(client)
-    async with serving(answer) as (_, client):  # a client that cannot
-        await contents(client)
-    assert answers == [answer_text, None]
+    for options in ({"on_question": lambda _: "blue"}, {"on_question": lambda _: None}, {}):
+        async with serving(answer, **options) as (_, client):
+            await contents(client)
+    assert answers == ["blue", None, None], "the last client cannot"
 
 
 async def test_commands_run_and_are_found():
