@@ -84,6 +84,8 @@ def test_a_message_is_read_as_it_was_written(message):
 
 
 def test_results_and_editions_are_chosen():
+    unknown = m.UnknownServerUpdatedParams(type="x", raw={"type": "x", "a": 1})
+    assert loads("tool/serverUpdated", dumps(unknown)) == unknown
     result = m.ChatPromptResponse(chat_id="c", model="a/b", status="error")
     assert loads("chat/prompt", dumps(result), part="result") == result
     assert '"prompting"' in dumps(result, revision=Revision.R2025_10)

@@ -120,3 +120,6 @@ async def test_what_can_be_sent_at_once_is_and_the_rest_follows_in_order():
         assert transport.writes == [b"abc", b"de", b"fgh"]
         outbox.append(b"i")
         assert transport.writes[-1] == b"i"
+    outbox.append(b"dropped")  # the writer has been cancelled
+    await outbox.wait_below(0)
+    assert (outbox.closed, outbox.size, transport.writes[-1]) == (True, 0, b"i")

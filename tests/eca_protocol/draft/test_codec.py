@@ -152,9 +152,10 @@ def test_our_prompt_is_the_draft_s():
     assert raw["model"] == "gpt-4"
     assert len(raw["context"]) == 3
     assert DraftCodec().decode_params("chat/prompt", raw).contexts == PROMPT.contexts
-    alone = m.ChatPromptParams(message="x", contexts=(cursor("/b"),))
+    alone = m.ChatPromptParams(message="x", contexts=(cursor("/b"), m.FileContext(path="/c")))
     assert DraftCodec().encode_params("chat/prompt", alone)["context"] == [
-        {"type": "file", "path": "/b", "cursor": {"line": 3, "character": 9}}
+        {"type": "file", "path": "/b", "cursor": {"line": 3, "character": 9}},
+        {"type": "file", "path": "/c"},
     ]
 
 
