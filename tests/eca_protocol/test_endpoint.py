@@ -1,14 +1,13 @@
-"""The endpoint of a connection, with a table of three methods and two dialects."""
+"""The endpoint of a connection, and ECA's lifecycle: every input in every state."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Literal
 
 import pytest
 
 from eca_protocol.endpoint import (
-    LSP_DIALECT,
-    CallAnswered,
     Dialect,
     Endpoint,
     Event,
@@ -20,8 +19,9 @@ from eca_protocol.endpoint import (
     Table,
     Verdict,
 )
-from eca_protocol.errors import LocalProtocolError, RemoteProtocolError, RequestFailed, RPCError
+from eca_protocol.errors import LocalProtocolError, RemoteProtocolError, RPCError
 from eca_protocol.jsonrpc import ErrorCode, ErrorResponse, Id
+from eca_protocol.lifecycle import TRANSITIONS, LifecycleGate, State
 from tests.eca_protocol.wire import cancel, notification, request, success
 
 ADD = Method(name="add", kind="request", direction="client_to_server")
@@ -105,51 +105,19 @@ class TestTheirRequests:
         end.respond(1, None)
         assert isinstance(end.receive(request(3)), RequestReceived)
 
-    @pytest.mark.requirement("BASE-18", "W-4a", "W-4b")
-    def test_what_has_an_id_is_owed_an_answer_and_nothing_else_is(self):
-        end = server()
-        assert end.receive(notification(params=[1])) == NotificationReceived(LOG, [1])
-        assert end.receive(notification("add")) == RequestReceived(None, ADD, None)
-        assert not end.running_requests
-        assert end.receive(request(7, "log")) == NotificationReceived(LOG, None, 7)
-        assert end.respond(7, None).id == 7
 
-
-class TestCancel:
-    def test_a_running_request_is_cancelled_and_answered_once(self):
-        end = running(1)
-        event = end.receive(cancel(1))
-        assert isinstance(event, RequestCancelled)
-        assert event.id == 1
-        assert event.reply is not None
-        assert event.reply.code == ErrorCode.REQUEST_CANCELLED
-        assert end.receive(cancel(1)) is None
-        with pytest.raises(LocalProtocolError):
-            end.respond(1, None)
-
-    @pytest.mark.requirement("BASE-31")
-    @pytest.mark.parametrize(
-        "params",
-        [
-            *({"id": each} for each in (2, "1", 1.0, True, None, [1], {})),
-            *(None, [], [1], {}, {"requestId": 1}),
-        ],
-    )
-    def test_a_cancel_that_names_no_running_request_is_ignored(self, params):
-        end = running(1)
-        assert end.receive(notification("$/cancelRequest", params)) is None
-        assert 1 in end.running_requests
-
-    def test_a_dialect_may_spell_cancel_differently_or_not_at_all_and_answers_nothing(self):
-        end = running(1, dialect=QUIET)
-        assert end.receive(cancel(1)) is None
-        gone = end.receive(notification("notifications/cancelled", {"requestId": 1}))
-        assert gone == RequestCancelled(1, None)
-        assert not end.running_requests
-        end = running(1, dialect=Dialect())
-        assert end.receive(cancel(1)) is None
-        assert end.abandon(end.call("ask").id) is None
-        assert Dialect(cancel_method="$/cancelRequest", cancel_key="id") == LSP_DIALECT
+@pytest.mark.requirement("BASE-31")
+@pytest.mark.parametrize(
+    "params",
+    [
+        *({"id": each} for each in (2, "1", 1.0, True, None, [1], {})),
+        *(None, [], [1], {}, {"requestId": 1}),
+    ],
+)
+def test_a_cancel_that_names_no_running_request_is_ignored(params):
+    end = running(1)
+    assert end.receive(notification("$/cancelRequest", params)) is None
+    assert 1 in end.running_requests
 
 
 @pytest.mark.requirement("BASE-23")
@@ -163,46 +131,16 @@ def test_a_bad_message_and_an_error_below_messages_are_answered_unless_a_dialect
     assert end.reply_to_error(RemoteProtocolError("noise")) is None
 
 
-ERROR = {"code": 5, "message": "no", "data": [1]}
-
-
-class TestOurCalls:
-    @pytest.mark.requirement("BASE-29")
-    def test_an_answer_finds_its_call(self):
-        end = server()
-        first, second = end.call("ask", [1]), end.call("ask")
-        assert first.params == [1]
-        assert first.id != second.id
-        answer = success(second.id, {"x": 1})
-        assert end.receive(answer) == CallAnswered(second.id, "ask", {"x": 1})
-        assert list(end.pending_calls) == [first.id]
-        assert end.receive(answer) is None
-        event = end.receive({"jsonrpc": "2.0", "id": first.id, "error": ERROR})
-        assert isinstance(event, CallAnswered)
-        assert isinstance(event.error, RequestFailed)
-        assert (event.error.code, event.error.message, event.error.data) == (5, "no", [1])
-        assert event.error.method == "ask"
-        assert not end.pending_calls
-
-    @pytest.mark.requirement("BASE-1", "BASE-30")
-    @pytest.mark.parametrize("answered", [99, "1", 0, -1, "", None])
-    def test_an_answer_to_an_unknown_id_is_ignored(self, answered):
-        end = running(99)
-        call = end.call("ask")
-        assert end.receive({"jsonrpc": "2.0", "id": answered, "error": ERROR}) is None
-        assert answered is None or end.receive(success(answered)) is None
-        assert list(end.pending_calls) == [call.id]
-        assert 99 in end.running_requests, "their request"
-
-    def test_an_abandoned_call_says_so_and_its_late_answer_is_ignored(self):
-        end = server(dialect=QUIET)
-        call = end.call("ask")
-        cancellation = end.abandon(call.id)
-        assert cancellation is not None
-        said = notification("notifications/cancelled", {"requestId": call.id})
-        assert cancellation.to_json() == said
-        assert end.abandon(call.id) is None
-        assert end.receive(success(call.id, 1)) is None
+@pytest.mark.requirement("BASE-1", "BASE-30")
+@pytest.mark.parametrize("answered", [99, "1", 0, -1, "", None])
+def test_an_answer_to_an_unknown_id_is_ignored(answered):
+    end = running(99)
+    call = end.call("ask")
+    error = {"code": 5, "message": "no"}
+    assert end.receive({"jsonrpc": "2.0", "id": answered, "error": error}) is None
+    assert answered is None or end.receive(success(answered)) is None
+    assert list(end.pending_calls) == [call.id]
+    assert 99 in end.running_requests, "their request"
 
 
 def test_close_names_the_calls_that_are_lost_and_ends_everything():
@@ -293,3 +231,105 @@ class TestGate:
         end.respond("first", None)
         end.close()
         assert end.take_released() == []
+
+
+Kind = Literal["request", "notification"]
+
+NOT_YET, INVALID = ErrorCode.SERVER_NOT_INITIALIZED, ErrorCode.INVALID_REQUEST
+ADMIT, HOLD, DROP = Verdict.ADMIT, Verdict.HOLD, Verdict.DROP
+
+INPUTS: dict[str, Kind] = {
+    "initialize": "request",
+    "initialized": "notification",
+    "shutdown": "request",
+    "exit": "notification",
+    "chat/prompt": "request",
+    "chat/promptStop": "notification",
+}
+
+# In the order of INPUTS: the verdict or refusal, and the state that follows if it is a new one.
+LIFECYCLE = {
+    State.NEW: "admit>initializing drop not_yet admit>exited not_yet drop",
+    State.INITIALIZING: "invalid hold hold admit>exited hold hold",
+    State.ANSWERED: "invalid admit>ready admit>shutdown admit>exited admit admit",
+    State.READY: "invalid drop admit>shutdown admit>exited admit admit",
+    State.SHUTDOWN: "invalid drop invalid admit>exited invalid drop",
+    State.EXITED: "drop drop drop drop drop drop",
+}
+OUTCOMES = {"admit": ADMIT, "hold": HOLD, "drop": DROP, "not_yet": NOT_YET, "invalid": INVALID}
+ROWS = [
+    (state, method, OUTCOMES[outcome], State(following or state.value))
+    for state, cells in LIFECYCLE.items()
+    for method, cell in zip(INPUTS, cells.split(), strict=True)
+    for outcome, _, following in [cell.partition(">")]
+]
+
+
+def gate_in(state: State) -> LifecycleGate:
+    gate = LifecycleGate()
+    gate.state = state
+    return gate
+
+
+def test_the_table_has_a_row_for_every_state():
+    assert set(LIFECYCLE) == set(State) == set(TRANSITIONS)
+
+
+@pytest.mark.requirement("LIFE-1", "LIFE-2", "LIFE-12", "LIFE-22")
+@pytest.mark.parametrize(("state", "method", "expected", "following"), ROWS)
+def test_a_client_may_send_exactly_what_a_server_admits(state, method, expected, following):
+    server, client = gate_in(state), gate_in(state)
+    if isinstance(expected, int):
+        with pytest.raises(RPCError) as caught:
+            server.admit(method, INPUTS[method])
+        assert caught.value.code == expected
+    else:
+        assert server.admit(method, INPUTS[method]) is expected
+    if expected is ADMIT:
+        client.check_sending(method, INPUTS[method])
+    else:
+        with pytest.raises(LocalProtocolError, match=method):
+            client.check_sending(method, INPUTS[method])
+    assert server.state is client.state is following
+
+
+@pytest.mark.requirement("LIFE-4")
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("success", [True, False])
+def test_only_the_awaited_answer_of_initialize_moves_on(state, success):
+    gate = gate_in(state)
+    assert not gate.record_answer("chat/prompt", success=success)
+    assert gate.state is state
+    moved = gate.record_answer("initialize", success=success)
+    assert moved is (state is State.INITIALIZING)
+    following = State.ANSWERED if success else State.NEW
+    assert gate.state is (following if moved else state)
+
+
+@pytest.mark.parametrize("state", State)
+def test_initialize_without_an_id_never_begins_what_no_answer_could_end(state):
+    gate = gate_in(state)
+    with contextlib.suppress(RPCError):
+        gate.admit("initialize", "notification")
+    assert gate.state is state
+
+
+def test_only_an_admitted_shutdown_counts_as_one():
+    gate = LifecycleGate()
+    with pytest.raises(RPCError):
+        gate.admit("shutdown", "request")
+    gate.admit("exit", "notification")
+    assert not gate.was_shut_down
+    gate = gate_in(State.READY)
+    gate.admit("shutdown", "request")
+    gate.admit("exit", "notification")
+    assert gate.was_shut_down
+
+
+def test_a_message_after_the_end_is_refused_in_plain_words():
+    gate = LifecycleGate()
+    with pytest.raises(LocalProtocolError, match="the connection is in the state 'new'"):
+        gate.check_sending("chat/stop", "notification")
+    gate.check_sending("exit", "notification")
+    with pytest.raises(LocalProtocolError, match="may not be sent: the connection has ended"):
+        gate.check_sending("chat/prompt", "request")

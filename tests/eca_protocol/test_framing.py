@@ -114,9 +114,7 @@ def message_of(fault: bytes | FrameError, kind: Kind, *, fatal: bool) -> str:
 
 @pytest.mark.requirement("W-13", "BASE-7", "BASE-8", "BASE-9")
 @pytest.mark.parametrize(("kind", "header", "got"), LENGTH_FAULTS)
-def test_a_length_that_cannot_be_used_closes_the_stream(
-    kind: Kind, header: bytes, got: str
-) -> None:
+def test_a_length_that_cannot_be_used_closes_the_stream(kind, header, got) -> None:
     before, fault = read(NEXT + header + b"\r\n" + b"{}" + NEXT, **SMALL)
     assert before == b'"next"'
     assert got in message_of(fault, kind, fatal=True)
@@ -276,9 +274,7 @@ bodies = st.lists(st.binary(max_size=50).filter(lambda body: not set(body) & set
 @pytest.mark.requirement("BASE-2", "BASE-6")
 @framings
 @given(bodies=bodies, places=st.lists(st.integers(0, 500), max_size=8))
-def test_what_is_written_is_read_back(
-    framing: Framing, bodies: list[bytes], places: list[int]
-) -> None:
+def test_what_is_written_is_read_back(framing, bodies, places) -> None:
     stream = b"".join(map(framing.encode, bodies))
     if framing is LINES:
         bodies = [body for body in bodies if body.strip(b" \t")]

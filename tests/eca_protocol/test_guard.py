@@ -18,6 +18,8 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.guard import GUARD, NAME, Guard
 from eca_protocol.process import GracePeriods, spawn
 
+pytestmark = pytest.mark.anyio
+
 SECONDS = 20.0
 NEVER_ALIVE = 2**22 + 1
 """A process id that does not exist: Linux uses none above 2**22."""
@@ -93,7 +95,6 @@ def test_a_guarded_child_and_its_family_end_when_we_are_killed(program, script):
     os.close(fd)
 
 
-@pytest.mark.anyio
 async def test_one_watcher_guards_all_children_holds_nothing_and_leaves_with_the_last():
     assert watchers(os.getpid()) == []
     first = spawn(["sleep", "600"], guarded=True)
@@ -141,20 +142,11 @@ def lose(guard: Guard) -> None:
     assert guard._watcher.wait(SECONDS) == 0
 
 
-def test_a_group_that_was_removed_is_not_touched(guard, sleepers):
-    first, second, third = sleepers
-    for each in (first, second, third):
-        guard.add(each.pid)
-    guard.remove(third.pid)
-    guard.remove(first.pid)
-    lose(guard)
-    assert second.wait(SECONDS) == -signal.SIGTERM
-    assert (first.poll(), third.poll()) == (None, None)
-
-
-def test_a_watcher_that_was_killed_is_replaced(guard, sleepers):
+def test_a_killed_watcher_is_replaced_and_a_removed_group_is_not_touched(guard, sleepers):
     first, second, third = sleepers
     guard.add(first.pid)
+    guard.add(third.pid)
+    guard.remove(third.pid)
     (watcher,) = watchers(os.getpid())
     os.kill(watcher, signal.SIGKILL)
     assert guard._watcher is not None
@@ -162,6 +154,8 @@ def test_a_watcher_that_was_killed_is_replaced(guard, sleepers):
     guard.add(second.pid)
     (other,) = watchers(os.getpid())
     assert other != watcher
+    guard.add(third.pid)
+    guard.remove(third.pid)
     lose(guard)
     assert {each.wait(SECONDS) for each in (first, second)} == {-signal.SIGTERM}
     assert third.poll() is None

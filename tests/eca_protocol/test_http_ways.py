@@ -1,27 +1,30 @@
-"""The route of a request to its server: proxies, certificates, an address in place of a name."""
+"""The route of a request: proxies, certificates of both sides, an address in place of a name."""
 
 import errno
 import os
 import resource
+import socket
 import ssl
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import pytest
 import trustme
 from anyio.streams.tls import TLSListener
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
+from hypothesis import given
+from hypothesis import strategies as st
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
-from tests.eca_protocol.http_peers import proxy, read_head, server, tls, trust
+from eca_protocol.proxies import proxy_for
+from eca_protocol.tls import ClientCertificate, make_context
+from tests.eca_protocol.http_peers import mutual_tls, proxy, read_head, server, tls, trust
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +51,7 @@ def trusted(authority: trustme.CA, tmp_path, monkeypatch: pytest.MonkeyPatch) ->
     trust(authority, tmp_path / "authority.pem", monkeypatch)
 
 
-async def ask(url: str, client: HTTPClient | None = None, **more: str) -> bytes:
+async def ask(url: str, client: HTTPClient | None = None, **more: Any) -> bytes:
     if client is None:
         async with HTTPClient() as client:
             return await ask(url, client, **more)
@@ -56,7 +59,7 @@ async def ask(url: str, client: HTTPClient | None = None, **more: str) -> bytes:
         return await response.read()
 
 
-async def failure(url: str, client: HTTPClient | None = None, **more: str) -> tuple[str, str]:
+async def failure(url: str, client: HTTPClient | None = None, **more: Any) -> tuple[str, str]:
     """Return the kind of a request's error, and its text."""
     with pytest.raises(HTTPError) as caught:
         await ask(url, client, **more)
@@ -195,18 +198,8 @@ async def test_a_tls_connection_stays_open_between_requests(authority):
 
 def self_signed(folder: Path) -> ssl.SSLContext:
     """Return the TLS context of a server with a self-signed certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "own.pem").write_bytes(pem + certificate.public_bytes(Encoding.PEM))
+    own = trustme.CA()
+    (folder / "own.pem").write_bytes(own.private_key_pem.bytes() + own.cert_pem.bytes())
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "own.pem")
     return context
@@ -257,3 +250,180 @@ async def test_a_first_request_without_file_descriptors_says_so_too(monkeypatch)
     kind, message = await failure("http://127.0.0.1:1/")
     assert kind == "resources"
     assert "no file descriptors left" in message
+
+
+PASSPHRASE = "plänted passphrase"
+
+
+@pytest.fixture(scope="module")
+def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a certificate, its key plain and encrypted, and an invalid file."""
+    folder = tmp_path_factory.mktemp("files")
+    authority.cert_pem.write_to_path(str(folder / "authority.pem"))
+    mine, other = authority.issue_cert("me@example.org"), authority.issue_cert("other.example")
+    mine.cert_chain_pems[0].write_to_path(str(folder / "me.pem"))
+    mine.private_key_pem.write_to_path(str(folder / "me.key"))
+    mine.private_key_and_cert_chain_pem.write_to_path(str(folder / "both.pem"))
+    other.private_key_pem.write_to_path(str(folder / "other.key"))
+    key = serialization.load_pem_private_key(mine.private_key_pem.bytes(), None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(PASSPHRASE.encode()),
+    )
+    (folder / "encrypted.key").write_bytes(encrypted)
+    (folder / "text.pem").write_text("no certificate")
+    for kind in ("CERTIFICATE", "PRIVATE KEY"):
+        block = f"-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n"
+        (folder / f"damaged {kind}.pem").write_text(block)
+    return folder
+
+
+def bare_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+async def test_it_is_shown_by_requests_that_may_and_by_no_other(authority, files):
+    async with (
+        server(mutual_tls(authority, "127.0.0.1")) as demanding,
+        server(tls(authority, "127.0.0.1")) as other,
+        HTTPClient() as client,
+    ):
+        client.ca_file = str(files / "authority.pem")
+        client.client_certificate = ClientCertificate(
+            certificate=str(files / "me.pem"),
+            key=str(files / "encrypted.key"),
+            passphrase=PASSPHRASE,
+        )
+        url = f"https://127.0.0.1:{demanding.port}/"
+        assert await ask(url, client, shows_certificate=True) == b"hello"
+        with pytest.raises(HTTPError):
+            await ask(url, client, shows_certificate=False)
+        assert len(demanding.heads) == 1
+        client.client_certificate = ClientCertificate(certificate=str(files / "gone.pem"))
+        url = f"https://127.0.0.1:{other.port}/"
+        assert await ask(url, client, shows_certificate=False) == b"hello"
+        with pytest.raises(HTTPError, match=r"gone\.pem: No such file"):
+            await ask(url, client, shows_certificate=True)
+
+
+async def test_a_server_that_wants_one_is_understood(authority, files):
+    context = mutual_tls(authority, "127.0.0.1")
+
+    def refuse(listener: socket.socket) -> None:
+        plain, _ = listener.accept()
+        connection = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        with connection:
+            with suppress(ssl.SSLError):
+                connection.do_handshake()
+            with suppress(ConnectionError):  # an earlier close would cut off its alert
+                while socket.socket.recv(connection, 4096):
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with HTTPClient() as client, anyio.create_task_group() as tasks:
+            client.ca_file = str(files / "authority.pem")
+            tasks.start_soon(anyio.to_thread.run_sync, refuse, listener)
+            url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
+            with pytest.raises(HTTPError, match="wants a client certificate") as caught:
+                await ask(url, client, shows_certificate=True)
+    assert caught.value.kind == "tls"
+
+
+def test_certificate_and_key_may_be_in_one_file(files):
+    both = ClientCertificate(certificate=str(files / "both.pem"))
+    assert make_context(bare_context, None, both)
+
+
+DAMAGED = "damaged CERTIFICATE.pem", "damaged PRIVATE KEY.pem"
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "passphrase", "advice"),
+    [
+        ("gone.pem", "me.key", None, "the client certificate cannot be read from .*/gone.pem: No "),
+        ("me.pem", "gone.key", None, "the key of the client .* read from .*/gone.key: No such fil"),
+        ("", "me.key", None, "the client certificate cannot be read from .*: Is a directory"),
+        ("text.pem", "me.key", None, "expected the client certificate in PEM in .*/text.pem"),
+        ("me.pem", None, None, "expected the key of .* in PEM in .*/me.pem, found none there"),
+        ("me.pem", "other.key", None, "other.key does not fit the client .*/me.pem: name the two"),
+        ("me.pem", "encrypted.key", None, "the key in .*/encrypted.key is encrypted: give its pas"),
+        ("me.pem", "encrypted.key", "planted", "passphrase does not open the key in .*/encrypted."),
+        (DAMAGED[0], "me.key", None, "in .*/damaged CERTIFICATE.pem with the key in"),
+        ("me.pem", DAMAGED[1], None, "key in .*/damaged PRIVATE KEY.pem cannot be l"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_what_to_do(files, certificate, key, passphrase, advice):
+    client = ClientCertificate(
+        certificate=str(files / certificate), key=key and str(files / key), passphrase=passphrase
+    )
+    assert "planted" not in repr(client)
+    with pytest.raises(HTTPError, match=advice) as caught:
+        make_context(bare_context, None, client)
+    assert caught.value.kind == "config"
+    assert "planted" not in f"{caught.value} {caught.value.__cause__}"
+
+
+PROXY = "http://proxy.example:3128"
+
+
+@pytest.mark.parametrize(
+    ("url", "proxies", "expected"),
+    [
+        ("https://a.example/", {"https": PROXY}, PROXY),
+        ("http://a.example/", {"https": PROXY}, None),
+        ("HTTP://a.example/", {"http": PROXY}, PROXY),
+        ("https://a.example/", {"all": PROXY}, PROXY),
+        ("https://a.example/", {"https": "proxy.example:3128"}, PROXY),
+        ("https://a.example/", {"https": ""}, None),
+        ("https://a.example/", {}, None),
+    ],
+)
+def test_the_scheme_decides_which_proxy_it_is(url, proxies, expected):
+    assert proxy_for(url, proxies) == expected
+
+
+LOCAL = "localhost:11434 LOCALHOST a.localhost 127.0.0.1:1 127.8.8.8 [::1]:8080"
+
+
+@pytest.mark.parametrize("host", LOCAL.split())
+def test_this_machine_is_never_asked_through_a_proxy(host):
+    assert proxy_for(f"http://{host}/", {"http": PROXY}) is None
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "url", "direct"),
+    [
+        ("*", "https://a.example/", True),
+        ("a.example", "https://a.example/", True),
+        ("A.Example", "https://a.EXAMPLE/", True),
+        ("a.example", "https://a.example./", True),
+        ("x, a.example ,y", "https://a.example/", True),
+        ("example", "https://a.example/", True),
+        (".example", "https://a.example/", True),
+        ("*.example", "https://a.example/", True),
+        ("a.example", "https://notA.example/", False),
+        ("b.example", "https://a.example/", False),
+        ("a.example:8443", "https://a.example:8443/", True),
+        ("a.example:443", "https://a.example/", True),
+        ("a.example:8443", "https://a.example/", False),
+        ("10.0.0.0/8", "http://10.1.2.3/", True),
+        ("10.0.0.0/8", "http://11.1.2.3/", False),
+        ("10.0.0.0/99", "http://10.1.2.3/", False),
+        ("192.0.2.1", "http://192.0.2.1/", True),
+        ("192.0.2.1", "http://192.0.2.10/", False),
+        ("2001:db8::1", "http://[2001:db8::1]/", True),
+        ("[2001:db8::1]", "http://[2001:db8:0::1]/", True),
+        ("2001:db8::/32", "http://[2001:db8::7]/", True),
+        ("", "https://a.example/", False),
+        (",,", "https://a.example/", False),
+    ],
+)
+def test_no_proxy_names_what_is_asked_directly(no_proxy, url, direct):
+    proxies = {"http": PROXY, "https": PROXY, "no": no_proxy}
+    assert proxy_for(url, proxies) == (None if direct else PROXY)
+
+
+@given(st.text())
+def test_whatever_is_in_no_proxy_there_is_an_answer(no_proxy):
+    assert proxy_for("https://a.example/", {"https": PROXY, "no": no_proxy}) in (None, PROXY)

@@ -116,7 +116,10 @@ async def test_an_error_that_ends_the_input_is_answered_with_id_null(last, kind)
     calls: list[Any] = []
     peer, wire = pair({"log": calls.append})
     await wire.send(notification(), last)
-    await wire.send(notification()) if kind == "invalid" else finish_writing(wire)
+    if kind == "invalid":
+        await wire.send(notification())  # it is not read
+    else:
+        finish_writing(wire)
     end = await serve(peer)
     assert end.kind == kind
     assert peer.end == end
@@ -147,19 +150,6 @@ async def test_close_before_serving_ends_it_at_once():
         assert (await peer.serve()).kind == "closed"
 
 
-async def test_a_broken_pipe_ends_everything_and_nothing_raises():
-    peer, wire = pair(WAITS | {"add": lambda _: wire.transport.aclose()})
-    async with peer:
-        call = peer.start_call("add")
-        await wire.send(request(1, "wait"), request(2, "add"), request(3, "add"))
-        end = await peer.serve()
-        assert end.kind in {"broken", "eof"}
-        with pytest.raises(ConnectionClosed):
-            await call.result()
-        with pytest.raises(ConnectionClosed):
-            peer.start_call("add")
-
-
 async def test_a_waiting_writer_fails_when_the_reader_is_gone():
     async with peer_on(Odd(send=BrokenPipeError("nobody is there")), {}) as peer:
         call = peer.start_call("add", {"text": "x" * 100_000})
@@ -185,21 +175,8 @@ async def test_only_an_error_of_reading_is_an_end():
     assert caught.group_contains(ZeroDivisionError)
 
 
-async def test_leaving_ends_a_serve_in_another_task():
-    ends: list[End] = []
-
-    async def record_end() -> None:
-        ends.append(await peer.serve())
-
-    peer, wire = pair({})
-    async with anyio.create_task_group() as tasks, peer:
-        tasks.start_soon(record_end)
-        await wire.send(notification())
-        await anyio.lowlevel.checkpoint()
-    assert [end.kind for end in ends] == ["closed"]
-
-
-async def test_an_exception_of_the_body_comes_out_as_it_is():
+@pytest.mark.parametrize("cancels", [False, True])
+async def test_an_exception_of_the_body_comes_out_as_it_is_even_if_cancelled(cancels):
     peer, wire = pair(WAITS)
     await wire.send(request(1, "wait"))
     finish_writing(wire)
@@ -207,23 +184,13 @@ async def test_an_exception_of_the_body_comes_out_as_it_is():
     async def body() -> None:
         async with peer:
             await peer.serve()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await body()
-    assert code_of(*await wire.rest()) == (1, CANCELLED)
-
-
-async def test_an_exception_of_the_body_survives_an_outer_cancellation():
-    peer, _ = pair(WAITS)
-
-    async def body() -> None:
-        async with peer:
-            scope.cancel()
+            if cancels:
+                scope.cancel()
             raise ZeroDivisionError
 
     with anyio.CancelScope() as scope, pytest.raises(ZeroDivisionError):
         await body()
+    assert code_of(*await wire.rest()) == (1, CANCELLED)
 
 
 async def test_an_outer_cancellation_still_answers_and_flushes():
@@ -260,14 +227,6 @@ async def test_a_cancelled_serve_ends_pending_and_later_calls():
             await call.result()
         with pytest.raises(ConnectionClosed):
             peer.start_call("add")
-
-
-async def test_a_deadline_around_a_peer_raises_a_timeout_and_nothing_else():
-    peer, wire = pair(WAITS)
-    await wire.send(request(1, "wait"))
-    with pytest.raises(TimeoutError), anyio.fail_after(0.01):
-        await serve(peer)
-    assert code_of(*await wire.rest()) == (1, CANCELLED)
 
 
 def test_a_task_cancelled_by_asyncio_itself_still_answers_and_flushes():
@@ -340,47 +299,6 @@ async def test_reading_waits_while_too_much_is_unwritten(monkeypatch):
         assert len(calls) < 6
         answers = [await wire.receive() for _ in range(8)]
     assert [answer["id"] for answer in answers] == list(range(8))
-
-
-async def test_a_source_of_bulk_waits_until_it_is_drained():
-    done: list[int] = []
-
-    async def flood(peer: Peer) -> None:
-        for n in range(100):
-            peer.notify("flood", {"text": "x" * 10_000})
-            await peer.transport.drain()
-            done.append(n)
-
-    peer, wire = pair({}, limit=100)
-    async with anyio.create_task_group() as tasks, peer:
-        tasks.start_soon(flood, peer)
-        await anyio.wait_all_tasks_blocked()
-        assert len(done) < 20
-        for _ in range(100):
-            await wire.receive()
-        await anyio.wait_all_tasks_blocked()
-        assert len(done) == 100
-
-
-async def test_who_is_behind_makes_the_other_side_wait():
-    free = anyio.Event()
-    calls: list[Any] = []
-
-    async def before_reading() -> None:
-        if calls:
-            await free.wait()
-
-    peer, wire = pair({"log": calls.append}, limit=10, before_reading=before_reading)
-    async with anyio.create_task_group() as tasks, peer:
-        tasks.start_soon(peer.serve)
-        await wire.send(notification(params={"n": 1}))
-        await anyio.wait_all_tasks_blocked()
-        await wire.send(notification(params={"n": 2}))
-        await anyio.wait_all_tasks_blocked()
-        assert calls == [{"n": 1}]
-        free.set()
-        await anyio.wait_all_tasks_blocked()
-        assert calls == [{"n": 1}, {"n": 2}]
 
 
 class Scripted:

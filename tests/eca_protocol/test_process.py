@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import anyio
 import pytest
@@ -63,14 +64,6 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_bytes_go_both_ways():
-    child = spawn(["cat"])
-    await child.transport.send(b"hello\n")
-    assert await line(child) == b"hello"
-    assert child.returncode is None
-    assert await child.end(PATIENT) == 0
-
-
 @pytest.mark.parametrize("missing", [[], ["pidfd_open"]])
 async def test_a_child_that_ends_on_its_own_is_waited_for(missing, monkeypatch):
     for name in missing:
@@ -108,15 +101,6 @@ async def test_a_child_blocked_on_its_output_can_still_leave():
     assert await child.end(PATIENT) == 0
 
 
-async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_ended():
-    child = shell("sleep 60 & echo $!")
-    grandchild = int(await line(child))
-    started = time.monotonic()
-    assert await child.end(PATIENT) == 0
-    assert time.monotonic() - started < 5
-    await gone(grandchild)
-
-
 async def test_a_signal_reaches_the_whole_group():
     child = shell("sleep 60 & echo $!; wait")
     grandchild = int(await line(child))
@@ -127,31 +111,35 @@ async def test_a_signal_reaches_the_whole_group():
     await child.end()
 
 
-LEAVES_THE_GROUP = (
-    "import os, time; os.setpgid(0, 0); print(os.getpid(), flush=True); time.sleep(60)"
+def leaving(call: str) -> str:
+    """Return a shell command that leaves its group or session, says its id, and stays."""
+    code = f"import os, signal, time; {call}; print(os.getpid(), flush=True); time.sleep(60)"
+    return f'{sys.executable} -S -c "{code}"'
+
+
+LEAVES_THE_GROUP = leaving("os.setpgid(0, 0)")
+LEAVES_THE_SESSION = leaving("os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+
+
+@pytest.mark.parametrize(
+    ("script", "missing", "periods", "code"),
+    [
+        ("sleep 60 & echo $!", [], PATIENT, 0),
+        (f"{LEAVES_THE_GROUP}; true", [], QUICK, -signal.SIGTERM),
+        (f"{LEAVES_THE_SESSION}; true", [], QUICK, -signal.SIGTERM),
+        (f"{LEAVES_THE_GROUP} & read line", [], PATIENT, 1),
+        (f"{LEAVES_THE_GROUP} & read line", ["pidfd_open"], PATIENT, 1),
+    ],
 )
-LEAVES_THE_SESSION = (
-    "import os, signal, time; os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN);"
-    "print(os.getpid(), flush=True); time.sleep(60)"
-)
-
-
-@pytest.mark.parametrize("code", [LEAVES_THE_GROUP, LEAVES_THE_SESSION])
-async def test_a_descendant_outside_the_group_is_ended_with_it(code):
-    child = shell(f'{sys.executable} -S -c "{code}"; true')
-    outside = int(await line(child))
-    assert await child.end(QUICK) == -signal.SIGTERM
-    await gone(outside)
-
-
-@pytest.mark.parametrize("missing", [[], ["pidfd_open"]])
-async def test_a_job_left_in_a_group_of_its_own_ends_with_the_child(missing, monkeypatch):
+async def test_no_descendant_is_left_or_delays_the_end(script, missing, periods, code, monkeypatch):
     for name in missing:
         monkeypatch.delattr(os, name)
-    child = shell(f'{sys.executable} -S -c "{LEAVES_THE_GROUP}" & read line')
-    remaining = int(await line(child))
-    assert await child.end(PATIENT) != 0
-    await gone(remaining)
+    child = shell(script)
+    descendant = int(await line(child))
+    started = time.monotonic()
+    assert await child.end(periods) == code
+    assert time.monotonic() - started < 5
+    await gone(descendant)
 
 
 async def test_children_that_end_together_share_their_looks_at_all_processes(monkeypatch):
@@ -180,17 +168,23 @@ async def test_a_child_without_input_reads_nothing_and_cannot_be_sent_to():
     assert await child.end() == 0
 
 
-async def test_several_tasks_may_wait_and_any_may_leave():
-    child = spawn(["cat"])
+async def test_several_tasks_may_wait_and_read_and_any_may_leave():
+    child = python("import sys; sys.stdin.read(); sys.stdout.write('x' * 1_000_000)")
     codes: list[int] = []
+    got: list[int] = []
 
     async def wait(scope: anyio.CancelScope) -> None:
         with scope:
             codes.append(await child.wait())
 
+    async def read() -> None:
+        while data := await child.transport.receive():
+            got.append(len(data))
+
     scopes = [anyio.CancelScope() for _ in range(3)]
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
             for scope in scopes:
                 tasks.start_soon(wait, scope)
                 await anyio.wait_all_tasks_blocked()
@@ -198,21 +192,6 @@ async def test_several_tasks_may_wait_and_any_may_leave():
             await anyio.wait_all_tasks_blocked()
             assert await child.end(PATIENT) == 0
     assert codes == [0, 0]
-
-
-async def test_a_child_is_ended_while_a_task_reads_its_output():
-    child = python("import sys; sys.stdin.read(); sys.stdout.write('x' * 1_000_000)")
-    got: list[int] = []
-
-    async def read() -> None:
-        while data := await child.transport.receive():
-            got.append(len(data))
-
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read)
-            await anyio.wait_all_tasks_blocked()
-            assert await child.end(PATIENT) == 0
     assert sum(got) <= 1_000_000
 
 
@@ -285,11 +264,8 @@ async def test_a_child_reaped_elsewhere_has_ended(monkeypatch):
 
 async def test_a_child_that_cannot_be_looked_after_is_not_left(monkeypatch):
     before = descriptors(), ProcessTable().descendants(os.getpid())
-
-    def fail(_: int) -> int:
-        raise MemoryError
-
-    monkeypatch.setattr("eca_protocol.process.watch_descriptor", fail)
+    failing = Mock(side_effect=MemoryError)
+    monkeypatch.setattr("eca_protocol.process.watch_descriptor", failing)
     with pytest.raises(MemoryError):
         spawn(["sleep", "60"], stderr="pipe")
     assert (descriptors(), ProcessTable().descendants(os.getpid())) == before
@@ -366,12 +342,3 @@ async def test_environment_folder_and_error_output_are_given(tmp_path):
     assert await errors.receive() == b"oops\n"
     await errors.aclose()
     assert await child.end(PATIENT) == 0
-
-
-async def test_a_command_of_many_starts_leaks_nothing():
-    await spawn(["true"]).end(PATIENT)
-    before = descriptors()
-    for number in range(50):
-        child = spawn(["true"], stderr="pipe" if number % 2 else "null")
-        assert await child.end(PATIENT) == 0
-    assert descriptors() == before

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +52,6 @@ async def ends(request: pytest.FixtureRequest) -> Any:
     await far.aclose()
 
 
-@pytest.fixture
-def no_descriptor_left() -> Iterator[None]:
-    before = open_descriptors()
-    yield
-    assert open_descriptors() == before
-
-
 def open_descriptors() -> set[str]:
     held = set()
     for entry in Path("/proc/self/fd").iterdir():
@@ -75,24 +68,6 @@ async def read_all(transport: Transport) -> bytes:
         assert len(chunk) <= 65_536
         data += chunk
     return data
-
-
-async def test_a_large_message_arrives_whole_in_both_directions(ends: Any) -> None:
-    near, far = ends
-    sent = {near: os.urandom(700_000), far: os.urandom(300_000)}
-    got = {near: b"", far: b""}
-
-    async def receive(transport: Any, size: int) -> None:
-        while len(got[transport]) < size:
-            got[transport] += await transport.receive()
-
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(receive, near, 300_000)
-            tasks.start_soon(receive, far, 700_000)
-            tasks.start_soon(near.send, sent[near])
-            tasks.start_soon(far.send, sent[far])
-    assert got == {near: sent[far], far: sent[near]}
 
 
 async def test_a_sender_waits_for_who_does_not_read(ends: Any) -> None:
@@ -115,20 +90,14 @@ async def test_a_sender_waits_for_who_does_not_read(ends: Any) -> None:
     assert len(progress) == 50
 
 
-async def test_the_end_is_seen_after_what_was_sent_before_it(ends: Any) -> None:
+async def test_the_end_is_seen_after_what_was_sent_and_sending_to_who_is_gone_fails(ends) -> None:
     near, far = ends
     await near.send(b"last words")
     await near.aclose()
     assert await read_all(far) == b"last words"
     assert await far.receive() == b""
-
-
-async def test_sending_to_who_is_gone_is_a_broken_pipe(ends: Any) -> None:
-    near, far = ends
-    await far.aclose()
     with pytest.raises(OSError):
-        await near.send(b"x")
-    await near.aclose()
+        await far.send(b"x")
     assert await near.receive() == b""
     with pytest.raises(OSError):
         await near.send(b"x")
@@ -193,21 +162,21 @@ async def test_two_tasks_may_read_and_share_what_comes(ends: Any) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read)
         tasks.start_soon(read)
-        await anyio.wait_all_tasks_blocked()
         for _ in range(20):
+            await anyio.wait_all_tasks_blocked()  # each reader may come first
             await near.send(b"x")
-            for _ in range(3):  # each reader may come first
-                await anyio.lowlevel.checkpoint()
         await near.aclose()
     assert b"".join(chunks) == b"x" * 20
 
 
-async def test_a_transport_owns_its_descriptors(no_descriptor_left: None) -> None:
+async def test_a_transport_owns_its_descriptors() -> None:
     await anyio.lowlevel.checkpoint()
+    before = open_descriptors()
     for make in (pipes, one_socket_each, duplicated_sockets):
         for transport in make():
             await transport.aclose()
             await transport.aclose()
+    assert open_descriptors() == before
 
 
 async def test_descriptors_block_again_if_they_did() -> None:
@@ -237,17 +206,6 @@ async def test_files_are_read_and_written_to_their_end(tmp_path: Path) -> None:
     await transport.send(b"x" * 200_000)
     await transport.aclose()
     assert target.read_bytes() == b"x" * 200_000
-
-
-async def test_a_memory_pair_bounds_what_is_unread() -> None:
-    near, far = memory_pair(limit=10)
-    await near.send(b"x" * 10)
-    with anyio.move_on_after(0.005) as waited:
-        await near.send(b"y")
-    assert waited.cancelled_caught
-    assert await far.receive() == b"x" * 10
-    await near.send(b"y")
-    assert await far.receive() == b"y"
 
 
 OWNED = """

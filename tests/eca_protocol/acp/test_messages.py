@@ -1,4 +1,4 @@
-"""The models of ACP: against the published names and types, and through the codec."""
+"""ACP: its models against the published names and types, and a conversation of two peers."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
-from eca_protocol.acp import ACP, ACP_CODEC, messages
-from eca_protocol.errors import DecodeError
+from eca_protocol import memory_pair
+from eca_protocol.acp import ACP, ACP_CODEC, open_peer
+from eca_protocol.acp import messages as m
+from eca_protocol.errors import DecodeError, RPCError
+from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.messages import shapes
 from eca_protocol.revisions import Revision
 from eca_protocol.schema import json_schema
 from eca_protocol.testing.strategies import from_model
+
+pytestmark = pytest.mark.anyio
 
 PUBLISHED = json.loads(Path(__file__).with_name("messages.json").read_text(encoding="utf-8"))
 VALIDATOR = Draft202012Validator(json_schema(Revision.CURRENT, ACP))
@@ -48,36 +54,31 @@ def _described(cls: Any) -> dict[str, str]:
     return described
 
 
-@pytest.mark.parametrize("name", sorted(PUBLISHED["models"]))
-def test_a_model_has_the_published_members(name: str) -> None:
-    assert _described(getattr(messages, name)) == PUBLISHED["models"][name]
-
-
-@pytest.mark.parametrize("name", sorted(PUBLISHED["unions"]))
-def test_a_union_has_the_published_tags(name: str) -> None:
-    shape = shapes.shape_of(getattr(messages, name))
-    assert isinstance(shape, shapes.Tagged)
-    assert {"key": shape.key, "tags": sorted(shape.members)} == PUBLISHED["unions"][name]
-
-
-@pytest.mark.parametrize("name", sorted(PUBLISHED["values"]))
-def test_an_enumeration_has_the_published_values(name: str) -> None:
-    shape = shapes.shape_of(getattr(messages, name))
-    assert isinstance(shape, shapes.Choice)
-    assert sorted(shape.values) == PUBLISHED["values"][name]
-
-
-def test_the_table_has_the_published_methods() -> None:
+def test_models_unions_values_and_methods_are_the_published_ones() -> None:
+    for name, members in PUBLISHED["models"].items():
+        assert _described(getattr(m, name)) == members, name
+    for name, union in PUBLISHED["unions"].items():
+        shape = shapes.shape_of(getattr(m, name))
+        assert isinstance(shape, shapes.Tagged)
+        assert {"key": shape.key, "tags": sorted(shape.members)} == union, name
+    for name, values in PUBLISHED["values"].items():
+        shape = shapes.shape_of(getattr(m, name))
+        assert isinstance(shape, shapes.Choice)
+        assert sorted(shape.values) == values, name
     assert set(ACP.received_by("server")) == set(PUBLISHED["agent"])
     assert set(ACP.received_by("client")) == set(PUBLISHED["client"])
 
 
 @given(st.data())
-def test_params_survive_a_round_trip(data: st.DataObject) -> None:
+def test_params_and_results_survive_a_round_trip(data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(METHODS))
     params = data.draw(from_model(method.params))
     raw = json.loads(json.dumps(ACP_CODEC.encode_params(method.name, params)))
     assert ACP_CODEC.decode_params(method.name, raw) == params
+    if method.kind == "request":
+        result = data.draw(from_model(method.result))
+        raw = json.loads(json.dumps(ACP_CODEC.encode_result(method.name, result)))
+        assert ACP_CODEC.decode_result(method.name, raw) == result
 
 
 @given(st.data())
@@ -94,27 +95,64 @@ def test_messages_match_the_derived_schema(data: st.DataObject) -> None:
         VALIDATOR.validate({**message, "params": 5})
 
 
-@given(st.data())
-def test_results_survive_a_round_trip(data: st.DataObject) -> None:
-    method = data.draw(st.sampled_from([each for each in ACP if each.kind == "request"]))
-    result = data.draw(from_model(method.result))
-    raw = json.loads(json.dumps(ACP_CODEC.encode_result(method.name, result)))
-    assert ACP_CODEC.decode_result(method.name, raw) == result
-
-
 def test_an_update_is_written_with_its_own_tag() -> None:
-    update = messages.AgentMessageChunk(content=messages.TextContent(text="hi"))
-    params = messages.SessionNotification(session_id="s", update=update)
-    assert ACP_CODEC.encode_params("session/update", params) == {
-        "sessionId": "s",
-        "update": {
-            "sessionUpdate": "agent_message_chunk",
-            "content": {"type": "text", "text": "hi"},
-        },
-    }
+    update = m.AgentMessageChunk(content=m.TextContent(text="hi"))
+    params = m.SessionNotification(session_id="s", update=update)
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
+    raw = ACP_CODEC.encode_params("session/update", params)
+    assert raw == {"sessionId": "s", "update": chunk}
 
 
 def test_a_wrong_type_is_refused_with_its_path() -> None:
     raw = {"sessionId": "s", "update": {"sessionUpdate": "plan", "entries": 3}}
     with pytest.raises(DecodeError, match="entries"):
         ACP_CODEC.decode_params("session/update", raw)
+
+
+async def test_a_prompt_has_updates_then_an_answer_and_an_unknown_method_an_error() -> None:
+    here, there = memory_pair()
+    updates: list[m.SessionUpdate] = []
+
+    async def prompt(params: m.PromptRequest) -> m.PromptResponse:
+        (block,) = params.prompt
+        chunk = m.AgentMessageChunk(content=block)
+        agent.notify(
+            "session/update",
+            m.SessionNotification(session_id=params.session_id, update=chunk),
+        )
+        return m.PromptResponse(stop_reason="end_turn")
+
+    agent = open_peer(there, side="server", handlers={"session/prompt": prompt})
+    client = open_peer(
+        here, side="client", handlers={"session/update": lambda each: updates.append(each.update)}
+    )
+    async with agent, client:
+        agent.start_soon(agent.serve)
+        client.start_soon(client.serve)
+        block = m.TextContent(text="hello")
+        call = client.start_call("session/prompt", m.PromptRequest(session_id="s", prompt=(block,)))
+        assert await call.result(deadline=5) == m.PromptResponse(stop_reason="end_turn")
+        assert updates == [m.AgentMessageChunk(content=block)]
+        with pytest.raises(RPCError):
+            await client.start_call("logout", m.Empty()).result(deadline=5)
+
+
+async def test_a_cancelled_request_is_answered_with_its_error_code() -> None:
+    here, there = memory_pair()
+    is_running = anyio.Event()
+
+    async def never(_: object) -> m.ListSessionsResponse:
+        is_running.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with open_peer(there, side="server", handlers={"session/list": never}) as agent:
+        agent.start_soon(agent.serve)
+        await here.send(b'{"jsonrpc":"2.0","id":7,"method":"session/list","params":{}}\n')
+        with anyio.fail_after(5):
+            await is_running.wait()
+            cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 7}}
+            await here.send(json.dumps(cancel).encode() + b"\n")
+            answer = json.loads(await here.receive())
+        assert answer["id"] == 7
+        assert answer["error"]["code"] == ErrorCode.REQUEST_CANCELLED == -32800

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from eca_protocol import messages as m
-from eca_protocol.client import Client, connect
+from eca_protocol.client import Client, Turn, connect
 from eca_protocol.draft import codec_for
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
@@ -87,9 +88,21 @@ class FakeServer:
         for text in texts:
             self.content(chat_id, m.ChatTextContent(text=text))
 
-    def finish(self, chat_id: str) -> None:
-        """Send the end of a turn."""
+    def finish(self, chat_id: str, *texts: str) -> None:
+        """Send texts of the assistant and the end of a turn."""
+        self.text(chat_id, *texts)
         self.content(chat_id, m.ChatProgressContent(state="finished", text=""), "system")
+
+    def sends(self, *contents: m.ChatContent) -> None:
+        """Answer every prompt with these contents, and finish it."""
+
+        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            for content in contents:
+                self.content(params.chat_id or "", content)
+            self.finish(params.chat_id or "")
+            return self.taken(params)
+
+        self.on("chat/prompt", prompt)
 
     def answers_with(self, *texts: str) -> None:
         """Echo every prompt and answer it with these texts."""
@@ -98,11 +111,21 @@ class FakeServer:
             chat_id = params.chat_id or ""
             self.content(chat_id, m.ChatProgressContent(state="running", text="w"), "system")
             self.content(chat_id, m.ChatTextContent(text=params.message), "user")
-            self.text(chat_id, *texts)
-            self.finish(chat_id)
+            self.finish(chat_id, *texts)
             return self.taken(params)
 
         self.on("chat/prompt", prompt)
+
+
+def read_in(tasks: TaskGroup, turn: Turn) -> list[str]:
+    """Read a turn in a task, and return a list that gets its text."""
+    texts: list[str] = []
+
+    async def read() -> None:
+        texts.append(await turn.text())
+
+    tasks.start_soon(read)
+    return texts
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from eca_protocol import messages as m
 from eca_protocol.client import Rejection
 from eca_protocol.errors import AnswerNeeded, ApprovalNeeded, LocalProtocolError, RequestFailed
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected
+from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected, read_in
 
 pytestmark = pytest.mark.anyio
 NAMES: dict[str, Any] = {"origin": "native", "name": "shell", "server": "eca"}
@@ -38,8 +38,7 @@ def calls_on_prompt(server: FakeServer, *ids: str) -> None:
     def answer(params: Any) -> None:
         waiting.discard(params.tool_call_id)
         if not waiting:
-            server.text("c", "done")
-            server.finish("c")
+            server.finish("c", "done")
 
     server.on("chat/prompt", prompt)
     server.on("chat/toolCallApprove", answer)
@@ -62,6 +61,7 @@ async def test_without_a_handler_a_waiting_call_raises_at_once_and_stops_the_tur
         assert await chat.prompt("again").text() == "next"
 
 
+@pytest.mark.requirement("TOOL-16", "TOOL-17", "TOOL-20")
 @pytest.mark.parametrize("decision", ["allow", "allow_session", "reject", Rejection("too risky")])
 async def test_a_function_decides_about_each_call(decision: Any) -> None:
     questions: list[m.ChatToolCallRunContent] = []
@@ -133,16 +133,14 @@ async def test_with_manual_another_task_may_answer_later() -> None:
         calls_on_prompt(server, "1")
         chat = client.chat("c")
         async with anyio.create_task_group() as tasks:
-            texts: list[str] = []
-
-            async def read() -> None:
-                texts.append(await chat.prompt("hi").text())
-
-            tasks.start_soon(read)
+            texts = read_in(tasks, chat.prompt("hi"))
             await server.until("chat/prompt")
             await anyio.wait_all_tasks_blocked()
             chat.approve("1")
         assert texts == ["done"]
+        client.chat("unread").approve("t", save="session")
+        late = m.ChatToolCallApproveParams(chat_id="unread", tool_call_id="t", save="session")
+        assert (await server.until("chat/toolCallApprove", 2))[1] == late
 
 
 async def test_a_handler_ends_when_its_call_is_closed_or_its_turn_is_stopped() -> None:
@@ -193,14 +191,7 @@ async def test_what_is_no_decision_is_refused() -> None:
 
 async def test_a_call_that_was_closed_meanwhile_does_not_wait() -> None:
     async with connected() as (client, server):
-
-        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-            server.content("c", call())
-            server.content("c", rejected())
-            server.finish("c")
-            return server.taken(params)
-
-        server.on("chat/prompt", prompt)
+        server.sends(call(), rejected())
         contents = [content async for content in client.chat("c").prompt("hi")]
         assert contents == [call(), rejected()]
 
@@ -230,16 +221,6 @@ async def test_a_call_of_a_subagent_waits_in_its_parent_s_turn(handler: Any) -> 
             server.peer.notify("chat/contentReceived", received)
         approvals = server.params_of("chat/toolCallApprove")
         assert [each.chat_id for each in approvals] == ([] if handler is None else ["sub"])
-
-
-@pytest.mark.parametrize("answer", ["blue", None])
-async def test_a_function_answers_the_server_s_questions(answer: str | None) -> None:
-    question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
-    async with connected(speaks=Revision.CURRENT, on_question=lambda _: answer) as (_, server):
-        (hello,) = server.params_of("initialize")
-        assert hello.capabilities.code_assistant.chat_capabilities.ask_question
-        response = await server.peer.call("chat/askQuestion", question)
-        assert response == m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
 
 
 async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn() -> None:

@@ -12,15 +12,13 @@ from eca_protocol.client import Chat, Turn
 from eca_protocol.client.session import INBOX
 from eca_protocol.endpoint import Dialect
 from eca_protocol.errors import (
-    ConnectionClosed,
     DeadlineExceeded,
     LocalProtocolError,
-    RequestFailed,
     RPCError,
     TurnFailed,
 )
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected
+from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected, read_in
 
 pytestmark = pytest.mark.anyio
 
@@ -53,35 +51,17 @@ async def test_a_turn_is_sent_once_gives_what_comes_for_its_chat_and_ends_with_f
 @pytest.mark.requirement("TOOL-2")
 async def test_the_pieces_of_a_call_s_arguments_are_joined_in_order() -> None:
     async with connected() as (client, server):
-        chat = client.chat("c")
-
-        def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
-            for call_id, piece in (("1", ""), ("1", '{"path":'), ("2", "{"), ("1", ' "a"}')):
-                call: dict[str, Any] = {"origin": "native", "name": "f", "server": "eca"}
-                server.content(
-                    "c", m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **call)
-                )
-            server.finish("c")
-            return server.taken(params)
-
-        server.on("chat/prompt", prompt)
-        turn = chat.prompt("hi")
+        names: dict[str, Any] = {"origin": "native", "name": "f", "server": "eca"}
+        server.sends(
+            *(
+                m.ChatToolCallPrepareContent(id=call_id, arguments_text=piece, **names)
+                for call_id, piece in (("1", ""), ("1", '{"path":'), ("2", "{"), ("1", ' "a"}'))
+            )
+        )
+        turn = client.chat("c").prompt("hi")
         so_far = [turn.arguments_texts.get("1") async for _ in turn]
         assert so_far == ["", '{"path":', '{"path":', '{"path": "a"}']
         assert turn.arguments_texts == {"1": '{"path": "a"}', "2": "{"}
-
-
-async def test_stop_asks_the_server_and_the_turn_continues_to_its_end() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        server.on("chat/promptStop", lambda _: (server.text("c", "closing"), server.finish("c")))
-        turn = chat.prompt("hi")
-        await turn.start()
-        turn.stop()
-        assert await turn.text() == "closing"
-        assert turn.stopped
-        chat.stop()
-        assert server.params_of("chat/promptStop") == [m.ChatPromptStopParams(chat_id="c")]
 
 
 async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separated() -> None:
@@ -104,58 +84,25 @@ async def test_a_prompt_that_is_abandoned_before_its_answer_is_stopped_and_separ
         answer.set()
         server.answers_with("second")
         async with anyio.create_task_group() as tasks:
-            texts: list[str] = []
-
-            async def ask() -> None:
-                texts.append(await chat.prompt("two").text())
-
-            tasks.start_soon(ask)
+            texts = read_in(tasks, chat.prompt("two"))
             await anyio.wait_all_tasks_blocked()
-            server.text("c", "first")
-            server.finish("c")
+            server.finish("c", "first")
         assert texts == ["second"]
         assert len(server.params_of("chat/prompt")) == 2
-
-
-async def test_turns_of_one_chat_are_sent_one_after_the_other() -> None:
-    async with connected() as (client, server), anyio.create_task_group() as group:
-        chat = client.chat("c")
-        texts: list[str] = []
-
-        async def ask(message: str) -> None:
-            texts.append(await chat.prompt(message).text())
-
-        group.start_soon(ask, "one")
-        await server.until("chat/prompt")
-        group.start_soon(ask, "two")
-        await anyio.lowlevel.checkpoint()
-        assert len(server.params_of("chat/prompt")) == 1
-        server.text("c", "first")
-        server.finish("c")
-        await server.until("chat/prompt", 2)
-        server.text("c", "second")
-        server.finish("c")
-    assert texts == ["first", "second"]
 
 
 async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_other() -> None:
     async with connected() as (client, server), anyio.create_task_group() as group:
         chat = client.chat("c")
-        texts: dict[str, str] = {}
-
-        async def read(turn: Turn) -> None:
-            texts[turn.params.message] = await turn.text()
-
-        group.start_soon(read, chat.prompt("one"))
+        one = read_in(group, chat.prompt("one"))
         await server.until("chat/prompt")
         waiting = chat.prompt("two")
-        group.start_soon(read, waiting)
+        two = read_in(group, waiting)
         await anyio.wait_all_tasks_blocked()
         waiting.stop()
-        server.text("c", "first")
-        server.finish("c")
+        server.finish("c", "first")
         await anyio.wait_all_tasks_blocked()
-        assert texts == {"one": "first", "two": ""}
+        assert (one, two) == (["first"], [""])
         stopped = chat.prompt("three")
         stopped.stop()
         with pytest.raises(LocalProtocolError, match="stopped before"):
@@ -180,88 +127,27 @@ async def test_what_comes_behind_the_end_does_no_harm() -> None:
         assert chat.title == "Late"
 
 
-async def test_a_refused_prompt_frees_the_chat() -> None:
-    async with connected() as (client, server):
-
-        def refuse(_: m.ChatPromptParams) -> m.ChatPromptResponse:
-            raise RPCError(-32602, "no")
-
-        server.on("chat/prompt", refuse)
-        chat = client.chat("c")
-        with pytest.raises(RequestFailed, match="no"):
-            await chat.prompt("hi").text()
-        server.answers_with("well")
-        assert await chat.prompt("hi").text() == "well"
-
-
 @pytest.mark.requirement("CHAT-37")
-async def test_a_deleted_chat_ends_its_turn_and_starts_clean() -> None:
-    async with connected() as (client, server):
+async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_anew() -> None:
+    async with connected(idle_deadline=5) as (client, server):
         chat = client.chat("c")
         turn = chat.prompt("hi")
         await turn.start()
         await chat.delete()
         assert await turn.text() == ""
         assert server.params_of("chat/delete") == [m.ChatDeleteParams(chat_id="c")]
-        again = client.chat("c")
-        assert again is not chat
-        assert again.usage is None
-
-
-async def test_a_deleted_chat_may_be_used_again_unless_it_was_made_anew() -> None:
-    async with connected(idle_deadline=5) as (client, server):
         server.answers_with("x")
-        chat = client.chat("c")
-        await chat.delete()
         assert await chat.prompt("again").text() == "x"
         assert client.chat("c") is chat
         await chat.delete()
         other = client.chat("c")
+        assert other is not chat
+        assert other.usage is None
         with pytest.raises(LocalProtocolError, match="use the new one"):
             await chat.prompt("once more").text()
         assert await other.prompt("hi").text() == "x"
         unnamed = client.chat()
         assert client.chat(unnamed.id) is unnamed is not client.chat()
-
-
-@pytest.mark.requirement("TOOL-16", "TOOL-17", "TOOL-20")
-async def test_calls_are_approved_and_rejected_by_chat_and_id() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        chat.approve("t1")
-        chat.approve("t2", save="session")
-        chat.reject("t3")
-        assert await server.until("chat/toolCallApprove", 2) == [
-            m.ChatToolCallApproveParams(chat_id="c", tool_call_id="t1"),
-            m.ChatToolCallApproveParams(chat_id="c", tool_call_id="t2", save="session"),
-        ]
-        assert await server.until("chat/toolCallReject") == [
-            m.ChatToolCallRejectParams(chat_id="c", tool_call_id="t3")
-        ]
-
-
-async def test_a_chat_asks_for_contexts_and_commands() -> None:
-    async with connected() as (client, server):
-        chat = client.chat("c")
-        assert await chat.query_context("q") == (m.FileContext(path="/a"),)
-        assert [command.name for command in await chat.query_commands("co")] == ["costs"]
-        assert server.params_of("chat/queryContext")[0].chat_id == "c"
-        assert server.params_of("chat/queryCommands")[0].query == "co"
-
-
-async def test_a_lost_server_ends_a_turn_with_an_exception() -> None:
-    async with connected() as (client, server):
-        turn = client.chat("c").prompt("hi")
-        await turn.start()
-        server.text("c", "half")
-        server.peer.notify("$/showMessage", m.ShowMessageParams(type="info", message="bye"))
-        contents = aiter(turn)
-        assert await anext(contents) == m.ChatTextContent(text="half")
-        await server.peer.transport.drain()
-        server.peer.transport._stream.close_writing()
-        with pytest.raises(ConnectionClosed):
-            await anext(contents)
-        assert client.closed
 
 
 ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(
@@ -274,13 +160,8 @@ async def test_a_turn_waits_as_long_as_the_one_before_has_something_to_say() -> 
     async with connected(idle_deadline=100) as (client, server):
         chat = client.chat("c")
         await chat.prompt("one").start()
-        texts: list[str] = []
-
-        async def prompt_again() -> None:
-            texts.append(await chat.prompt("two").text())
-
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(prompt_again)
+            texts = read_in(tasks, chat.prompt("two"))
             for _ in range(6):
                 await anyio.sleep(60)
                 server.text("c", "more")
@@ -309,7 +190,16 @@ def writes_until_stopped(server: FakeServer) -> None:
 
     server.on("chat/prompt", prompt)
     end = ["x" * 100_000] * (2 * INBOX // 100_000)
-    server.on("chat/promptStop", lambda _: (server.text("c", *end), server.finish("c")))
+    server.on("chat/promptStop", lambda _: server.finish("c", *end))
+
+
+async def turn_stopped_and_read(chat: Chat) -> None:
+    turn = chat.prompt("hi")
+    await turn.start()
+    turn.stop()
+    assert len(await turn.text()) > INBOX
+    assert turn.stopped
+    chat.stop()
 
 
 async def block_left_early(chat: Chat) -> None:
@@ -351,6 +241,7 @@ async def loop_body_cancelled(chat: Chat) -> None:
 @pytest.mark.parametrize(
     "leave",
     [
+        turn_stopped_and_read,
         block_left_early,
         loop_left_by_break,
         loop_with_roles_left_by_break,
@@ -368,7 +259,7 @@ async def test_a_turn_that_is_not_read_to_its_end_is_stopped_once(leave: Any) ->
             await server.until("chat/promptStop")
             server.answers_with("next")
             assert await chat.prompt("again").text() == "next"
-        assert len(server.params_of("chat/promptStop")) == 1
+        assert server.params_of("chat/promptStop") == [m.ChatPromptStopParams(chat_id="c")]
 
 
 async def test_a_prompt_cancelled_behind_a_running_turn_stops_no_other() -> None:
@@ -378,8 +269,7 @@ async def test_a_prompt_cancelled_behind_a_running_turn_stops_no_other() -> None
         await first.start()
         with anyio.move_on_after(0.05):
             await chat.prompt("two").text()
-        server.text("c", "first")
-        server.finish("c")
+        server.finish("c", "first")
         assert await first.text() == "first"
         assert len(server.params_of("chat/prompt")) == 1
         assert server.params_of("chat/promptStop") == []
@@ -419,8 +309,7 @@ def answers_late(server: FakeServer) -> anyio.Event:
     def prompt(params: m.ChatPromptParams) -> Any:
         if params.message == "slow":
             return answer_late()
-        server.text("c", params.message)
-        server.finish("c")
+        server.finish("c", params.message)
         return server.taken(params)
 
     server.on("chat/prompt", prompt)
@@ -468,8 +357,7 @@ async def test_a_late_refusal_does_not_end_the_next_turn() -> None:
         await turn.start()
         may_refuse.set()
         await client.chat().query_commands()
-        server.text("c", "fine")
-        server.finish("c")
+        server.finish("c", "fine")
         assert await turn.text() == "fine"
 
 

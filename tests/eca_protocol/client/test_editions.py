@@ -204,16 +204,19 @@ async def test_a_stranger_s_draft_server_is_spoken_with_by_its_letter() -> None:
 
 
 async def test_the_server_s_questions_are_answered_by_their_handlers():
-    async def ask(params: m.ChatAskQuestionParams) -> str:
-        return params.question.upper()
+    async def ask(params: m.ChatAskQuestionParams) -> str | None:
+        return params.question.upper() or None
 
     references = m.EditorGetReferencesResponse(status="success", locations=())
     options: dict[str, Any] = {"on_question": ask, "references": lambda _: references}
     place: dict[str, Any] = {"uri": "file:///a", "position": m.Position(line=1, character=1)}
     async with connected(speaks=Revision.CURRENT, **options) as (_, server):
-        question = m.ChatAskQuestionParams(chat_id="c", question="why")
-        answer = await server.peer.call("chat/askQuestion", question)
-        assert answer == m.ChatAskQuestionResponse(answer="WHY")
+        (hello,) = server.params_of("initialize")
+        assert hello.capabilities.code_assistant.chat_capabilities.ask_question
+        for question, answer in (("why", "WHY"), ("", None)):
+            asked = m.ChatAskQuestionParams(chat_id="c", question=question)
+            response = m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
+            assert await server.peer.call("chat/askQuestion", asked) == response
         params = m.EditorGetReferencesParams(**place)
         assert await server.peer.call("editor/getReferences", params) == references
         for method, refused in (

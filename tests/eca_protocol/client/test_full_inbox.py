@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 import pytest
 
 from eca_protocol import messages as m
-from eca_protocol.client import Chat, Client, session
+from eca_protocol.client import Chat, Client, Turn, session
 from eca_protocol.client.session import INBOX
 from tests.eca_protocol.client.fake_server import FakeServer, connected
 
@@ -27,22 +26,25 @@ def unread_in(chat: Chat) -> int:
     return 0 if inbox is None else inbox.size
 
 
+async def long_turn(client: Client, server: FakeServer) -> Turn:
+    """Start a turn whose contents exceed the inbox."""
+    turn = client.chat("c").prompt("long")
+    await turn.start()
+    server.finish("c", *[PIECE] * COUNT)
+    return turn
+
+
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_turn_whose_reader_left_does_not_delay_the_next(leaves: bool) -> None:
     async with connected(idle_deadline=5) as (client, server):
-        chat = client.chat("c")
-        turn = chat.prompt("hi")
-        await turn.start()
-        server.text("c", *["x" * 100_000] * (3 * INBOX // 100_000))
-        server.finish("c")
-        contents = aiter(turn)
-        await anext(contents)
+        turn = await long_turn(client, server)
+        await anext(aiter(turn))
         await anyio.wait_all_tasks_blocked()
         if leaves:
             await turn.__aexit__(None, None, None)
-            assert unread_in(chat) == 0
+            assert unread_in(turn.chat) == 0
         server.answers_with("next")
-        assert await chat.prompt("again").text() == "next"
+        assert await turn.chat.prompt("again").text() == "next"
 
 
 async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
@@ -66,16 +68,12 @@ async def test_the_arguments_and_details_of_calls_count_in_the_inbox() -> None:
 
 async def test_a_full_inbox_makes_the_server_wait_until_it_is_read_or_a_call_is_pending() -> None:
     async with connected() as (client, server):
-        chat = client.chat("c")
-        turn = chat.prompt("hi")
-        await turn.start()
-        server.text("c", *[PIECE] * COUNT)
-        server.finish("c")
+        turn = await long_turn(client, server)
         with anyio.move_on_after(0.05) as waited:
             await server.peer.transport.drain()
         assert waited.cancelled_caught
         await anyio.wait_all_tasks_blocked()
-        assert INBOX < unread_in(chat) < 3 * INBOX
+        assert INBOX < unread_in(turn.chat) < 3 * INBOX
         await client.chat().query_commands()
         assert len(await turn.text()) == COUNT * len(PIECE)
 
@@ -93,8 +91,7 @@ async def config(client: Client) -> Any:
 
 
 def finish_other_chat(server: FakeServer) -> None:
-    server.text("other", "fine")
-    server.finish("other")
+    server.finish("other", "fine")
 
 
 @pytest.mark.parametrize(
@@ -105,15 +102,9 @@ def finish_other_chat(server: FakeServer) -> None:
         (config, lambda server: server.peer.notify("config/updated", CONFIG), CONFIG.chat),
     ],
 )
-async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(
-    wait: Callable[[Client], Awaitable[Any]], send: Callable[[FakeServer], None], result: Any
-) -> None:
+async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(wait, send, result) -> None:
     async with connected(idle_deadline=5) as (client, server):
-        turn = client.chat("c").prompt("long")
-        await turn.start()
-        server.text("c", *[PIECE] * COUNT)
-        server.finish("c")
-        contents = aiter(turn)
+        contents = aiter(await long_turn(client, server))
         await anext(contents)
         await anyio.wait_all_tasks_blocked()
         results: list[Any] = []
@@ -130,21 +121,15 @@ async def test_a_wait_inside_a_turn_does_not_wait_for_its_reader(
         assert len([each async for each in contents]) == COUNT - 1
 
 
-async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(monkeypatch) -> None:
     monkeypatch.setattr(session, "AWAITED_INBOX", 4 * INBOX)
-    async with connected() as (client, server):
-        turn = client.chat("c").prompt("long")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(event, client)
-            await turn.start()
-            server.text("c", *[PIECE] * COUNT)
-            server.finish("c")
-            with anyio.move_on_after(0.05) as waited:
-                await server.peer.transport.drain()
-            assert waited.cancelled_caught
-            await anyio.wait_all_tasks_blocked()
-            assert 4 * INBOX < client._unread() < 6 * INBOX
-            assert len(await turn.text()) == COUNT * len(PIECE)
-            tasks.cancel_scope.cancel()
+    async with connected() as (client, server), anyio.create_task_group() as tasks:
+        tasks.start_soon(event, client)
+        turn = await long_turn(client, server)
+        with anyio.move_on_after(0.05) as waited:
+            await server.peer.transport.drain()
+        assert waited.cancelled_caught
+        await anyio.wait_all_tasks_blocked()
+        assert 4 * INBOX < client._unread() < 6 * INBOX
+        assert len(await turn.text()) == COUNT * len(PIECE)
+        tasks.cancel_scope.cancel()

@@ -285,9 +285,13 @@ def test_params_are_refused_with_a_reason(method, raw, words):
     ],
 )
 def test_a_member_is_refused_with_its_place(key, value, words):
+    raw = {"message": "", key: value}
     with pytest.raises(DecodeError) as raised:
-        CODEC.decode_params("chat/prompt", {"message": "", key: value})
+        CODEC.decode_params("chat/prompt", raw)
     assert str(raised.value) == f"params.{key}{words}"
+    departures = explain("chat/prompt", raw, Revision.R2025_10)
+    (refused,) = [each for each in departures if each.refused]
+    assert f"{refused.path}: expected {refused.expected}, got {refused.got}" == str(raised.value)
 
 
 @pytest.mark.parametrize(("value", "shown"), [("yes", '"yes"'), (1, "1")])

@@ -76,15 +76,3 @@ def test_reading_refuses_exactly_what_the_explanation_refuses(message, data):
     assert raised.value.path == refused[0].path
     assert raised.value.expected == refused[0].expected
     assert raised.value.got == refused[0].got
-
-
-@given(
-    revision=st.sampled_from(REVISIONS),
-    content=st.builds(dict, strategies.json_objects(), type=st.text()),
-)
-def test_content_of_an_unknown_type_is_written_as_it_came(revision, content):
-    content["type"] += " of another protocol"
-    raw = {"chatId": "c", "role": "assistant", "content": content}
-    codec = Codec(ECA, revision)
-    params = codec.decode_params("chat/contentReceived", raw)
-    assert codec.outgoing("chat/contentReceived", params) == (("chat/contentReceived", raw),)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,13 +13,14 @@ from hypothesis import strategies as st
 from eca_protocol import messages as m
 from eca_protocol.codec import Codec, explain
 from eca_protocol.draft import DRAFT, DraftCodec, codec_for
+from eca_protocol.draft.counterparts import CONTENTS, CONTEXTS, DRAFT_ONLY, METHODS
 from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed
+from eca_protocol.messages.shapes import Tagged, shape_of
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing import strategies as eca
 from tests.eca_protocol.draft.letter import NOTIFICATIONS, REQUESTS, assert_is
 
-CONTENT = "chat/contentReceived"
 HELLO = m.InitializeParams(
     process_id=7,
     client_info=m.ClientInfo(name="me", version="1"),
@@ -147,23 +152,30 @@ def test_our_prompt_is_the_draft_s():
     assert raw["model"] == "gpt-4"
     assert len(raw["context"]) == 3
     assert DraftCodec().decode_params("chat/prompt", raw).contexts == PROMPT.contexts
-    alone = m.ChatPromptParams(message="x", contexts=(cursor("/b"),))
+    alone = m.ChatPromptParams(message="x", contexts=(cursor("/b"), m.FileContext(path="/c")))
     assert DraftCodec().encode_params("chat/prompt", alone)["context"] == [
-        {"type": "file", "path": "/b", "cursor": {"line": 3, "character": 9}}
+        {"type": "file", "path": "/b", "cursor": {"line": 3, "character": 9}},
+        {"type": "file", "path": "/c"},
     ]
 
 
-@given(eca.params("chat/prompt", unknown=False))
-def test_a_prompt_is_the_draft_s_or_refused(params):
-    sayable = m.FileContext | m.CursorContext | m.WebContext | m.TextContext
-    is_sayable = all(isinstance(each, sayable) for each in params.contexts)
+@given(eca.params("chat/prompt", unknown=False), st.lists(eca.contexts(unknown=False), max_size=3))
+def test_a_prompt_is_the_draft_s_or_refused_with_the_context_it_cannot_say(params, contexts):
+    params = attrs.evolve(params, contexts=tuple(contexts))
+    unsayable = [each for each in params.contexts if CONTEXTS[each.type].draft is None]
+    if params.model is None and unsayable:
+        with pytest.raises(LocalProtocolError, match=type(unsayable[0]).__name__):
+            DraftCodec().encode_params("chat/prompt", params)
+        return
     try:
         raw = DraftCodec().encode_params("chat/prompt", params)
     except LocalProtocolError:
-        assert params.model is not None or not is_sayable
-    else:
-        assert is_sayable
-        assert_is(REQUESTS["chat/prompt"][0], raw)
+        assert params.model is not None
+        return
+    assert not unsayable
+    assert_is(REQUESTS["chat/prompt"][0], raw)
+    spoken = {each["type"] for each in raw.get("context", ())}
+    assert spoken == {CONTEXTS[each.type].draft for each in params.contexts}
 
 
 @pytest.mark.requirement("W-50e")
@@ -223,3 +235,72 @@ def test_what_the_kit_makes_in_the_draft_is_its_letter(message):
     if not any(each.kind.startswith("unknown") for each in departures):
         assert_is(REQUESTS[method][0], raw)
     DraftCodec().decode_params(method, raw)
+
+
+def types_of(union: Any) -> set[str]:
+    shape = shape_of(union)
+    assert isinstance(shape, Tagged)
+    return set(shape.members)
+
+
+def test_every_method_content_and_context_has_its_row_and_no_row_is_of_another() -> None:
+    assert METHODS.keys() == {method.name for method in ECA}
+    assert CONTENTS.keys() == types_of(m.ChatContent)
+    assert CONTEXTS.keys() == types_of(m.ChatContext)
+    assert {method.name for method in DRAFT} <= {row.draft for row in METHODS.values()}
+    rows = [*METHODS.values(), *CONTENTS.values(), *CONTEXTS.values()]
+    assert all(row.note.endswith(".") for row in rows)
+    assert all(DRAFT_ONLY.values())
+
+
+@given(eca.messages())
+def test_a_method_is_written_where_its_row_says_so(message: tuple[str, Any]) -> None:
+    method, params = message
+    codec = DraftCodec()
+    if isinstance(params, m.ChatContentReceivedParams | m.ChatPromptParams):
+        return  # by content and by context, below
+    if ECA[method].kind == "notification":
+        assert bool(codec.outgoing(method, params)) == (METHODS[method].draft is not None)
+    elif METHODS[method].draft is None:
+        with pytest.raises(LocalProtocolError):
+            codec.encode_params(method, params)
+    else:
+        codec.encode_params(method, params)
+
+
+CALL: Mapping[str, Any] = {"id": "1", "name": "x", "server": "eca", "origin": "native"}
+RUN = m.ChatToolCallRunContent(**CALL, manual_approval=True)
+WRITES = m.FileChangeDetails(path="/a", diff="", lines_added=0, lines_removed=0)
+FINISHED = m.ChatProgressContent(state="finished")
+WRITTEN_CONTENTS = {
+    "text": m.ChatTextContent(text="x"),
+    "progress": FINISHED,
+    "usage": m.ChatUsageContent(session_tokens=1, tokens_used=3),
+    "toolCallRun": RUN,
+    "toolCalled": m.ChatToolCalledContent(**CALL, details=WRITES),
+    "toolCallRejected": m.ChatToolCallRejectedContent(**CALL, reason="user-choice"),
+}
+"""One content of each type that the draft has, after a call that waits."""
+
+
+def written(codec: DraftCodec, content: m.ChatContent) -> list[Any]:
+    params = m.ChatContentReceivedParams(chat_id="c", role="assistant", content=content)
+    return [raw for _, raw in codec.outgoing("chat/contentReceived", params)]
+
+
+def test_a_content_is_sent_as_its_row_says() -> None:
+    assert {type_ for type_, row in CONTENTS.items() if row.draft} == WRITTEN_CONTENTS.keys()
+    for type_, content in WRITTEN_CONTENTS.items():
+        codec = DraftCodec()
+        if type_ == "toolCallRejected":
+            written(codec, RUN)
+        contents = [*written(codec, content), *written(codec, FINISHED)]
+        assert CONTENTS[type_].draft == contents[0]["content"]["type"]
+        assert contents[-1]["metadata"]["tokensUsed"] == (3 if type_ == "usage" else 0)
+
+
+@given(eca.contents(unknown=False))
+def test_a_content_without_a_counterpart_is_not_written(content: m.ChatContent) -> None:
+    assert not isinstance(content, m.UnknownContent)
+    if CONTENTS[content.type].draft is None:
+        assert written(DraftCodec(), content) == []

@@ -37,64 +37,38 @@ def stepping(body: str) -> Sequence[str]:
     return script(f"hello(read())\nwhile True:\n    r = read()\n{indented}\n")
 
 
+PROTOCOL, TRANSPORT = "protocol_error", "transport_error"
+HEAD = '{"jsonrpc": "2.0", "id": 2, '
 BROKEN: dict[str, tuple[str, str, str]] = {
     "no answer": ("time.sleep(60)", "timeout", "no answer in 0.2 s"),
-    "exit": ("sys.exit(3)", "transport_error", "exit code 3"),
-    "killed": ("os.kill(os.getpid(), 9)", "transport_error", "ended by SIGKILL"),
-    "last words": ("sys.exit('my fault')", "transport_error", "my fault"),
-    "closed output": ("os.close(1); read()", "transport_error", "the agent closed its output"),
-    "wrong id": ("r['id'] = 99; done(r)", "protocol_error", "an answer with the id 99, expected 2"),
-    "id as text": ("r['id'] = '2'; done(r)", "protocol_error", "id '2', expected 2"),
-    "id as float": ("r['id'] = 2.0; done(r)", "protocol_error", "id 2.0, expected 2"),
-    "no id": ("line({'jsonrpc': '2.0', 'result': 1})", "protocol_error", "id None"),
-    "cut line": (
-        """raw(b'{"jsonrpc": "2.0", "id": 2, "res\\n')""",
-        "protocol_error",
-        "not strict JSON",
-    ),
-    "not a number": (
-        "done(r, usage={'input_tokens': float('nan')})",
-        "protocol_error",
-        "not strict JSON",
-    ),
-    "equal keys": (
-        """raw(b'{"jsonrpc": "2.0", "id": 2, "id": 2, "result": {"status": "done"}}\\n')""",
-        "protocol_error",
-        "not strict JSON",
-    ),
-    "broken text": (
-        """raw(b'{"jsonrpc": "2.0", "id": 2, "result": "\\xff"}\\n')""",
-        "protocol_error",
-        "not strict JSON",
-    ),
-    "too long": (
-        "raw(b'{' + b' ' * 70000 + b'}')",
-        "protocol_error",
-        "a line of more than 65536 bytes",
-    ),
-    "an array": (
-        "line([{'jsonrpc': '2.0', 'id': 2, 'result': {'status': 'done'}}])",
-        "protocol_error",
-        "an array of answers",
-    ),
+    "exit": ("sys.exit(3)", TRANSPORT, "exit code 3"),
+    "killed": ("os.kill(os.getpid(), 9)", TRANSPORT, "ended by SIGKILL"),
+    "last words": ("sys.exit('my fault')", TRANSPORT, "my fault"),
+    "closed output": ("os.close(1); read()", TRANSPORT, "the agent closed its output"),
+    "wrong id": ("r['id'] = 99; done(r)", PROTOCOL, "an answer with the id 99, expected 2"),
+    "id as text": ("r['id'] = '2'; done(r)", PROTOCOL, "id '2', expected 2"),
+    "id as float": ("r['id'] = 2.0; done(r)", PROTOCOL, "id 2.0, expected 2"),
+    "no id": ("line({'jsonrpc': '2.0', 'result': 1})", PROTOCOL, "id None"),
+    "cut line": (f"raw(b'{HEAD}\"res\\n')", PROTOCOL, "not strict JSON"),
+    "not a number": ("done(r, usage={'n': float('nan')})", PROTOCOL, "not strict JSON"),
+    "equal keys": (f'raw(b\'{HEAD}"id": 2, "result": 1}}\\n\')', PROTOCOL, "not strict JSON"),
+    "broken text": (f'raw(b\'{HEAD}"result": "\\xff"}}\\n\')', PROTOCOL, "not strict JSON"),
+    "too long": ("raw(b'{' + b' ' * 70000 + b'}')", PROTOCOL, "a line of more than 65536 bytes"),
+    "an array": (f"raw(b'[{HEAD}\"result\": 1}}]\\n')", PROTOCOL, "an array of answers"),
     "both": (
         "line({'jsonrpc': '2.0', 'id': 2, 'result': 1, 'error': None})",
-        "protocol_error",
+        PROTOCOL,
         "one of result and error, got both",
     ),
-    "no version": (
-        "line({'id': 2, 'result': {'status': 'done'}})",
-        "protocol_error",
-        'jsonrpc: expected "2.0"',
-    ),
+    "no version": ("line({'id': 2, 'result': 1})", PROTOCOL, 'jsonrpc: expected "2.0"'),
     "true as a code": (
         "line({'jsonrpc': '2.0', 'id': 2, 'error': {'code': True, 'message': ''}})",
-        "protocol_error",
+        PROTOCOL,
         "error.code: expected an integer",
     ),
     "a wrong type": (
         "answer(r, {'status': 'done', 'public_output': 3})",
-        "protocol_error",
+        PROTOCOL,
         "result.public_output: expected a string or null, got 3",
     ),
     "its own error": (
@@ -105,18 +79,18 @@ BROKEN: dict[str, tuple[str, str, str]] = {
 }
 """Steps that break the protocol: the agent's code, the kind of the error, part of its message."""
 
+OK = "json.dumps({'jsonrpc': '2.0', 'id': r['id'], 'result': "
+OK += "{'status': 'done', 'public_output': 'ok'}}).encode()"
 ODD: dict[str, str] = {
     "noise": "print('loading', flush=True); line([1]); line(7); line({'level': 'info'}); done(r)",
     "notifications": "line({'jsonrpc': '2.0', 'method': 'log', 'params': {}}); done(r)",
     "a second answer": "done(r); done(r, 'again')",
     "blank lines": "raw(b'\\r\\n\\n  \\n'); done(r)",
-    "carriage returns": "raw(json.dumps({'jsonrpc': '2.0', 'id': r['id'], 'result': "
-    "{'status': 'done', 'public_output': 'ok'}}).encode() + b'\\r\\n')",
-    "one byte at a time": "for b in json.dumps({'jsonrpc': '2.0', 'id': r['id'], 'result': "
-    "{'status': 'done', 'public_output': 'ok'}}).encode() + b'\\n': raw(bytes([b]))",
+    "carriage returns": f"raw({OK} + b'\\r\\n')",
+    "one byte at a time": f"for b in {OK} + b'\\n': raw(bytes([b]))",
     "floods of its log": "sys.stderr.write('x' * 300000); sys.stderr.flush(); done(r)",
     "unknown fields": "done(r, mood='fine')",
-    "printing before it reads": "raw(b'x\\n' * 40000); done(r)",
+    "printing before it reads": "raw((b'x' * 99 + b'\\n') * 800); done(r)",
     "a question": "line({'jsonrpc': '2.0', 'id': 'q', 'method': 'ask'}); "
     "assert read()['error']['code'] == -32601; done(r)",
 }

@@ -33,7 +33,7 @@ def test_each_test_has_its_own_agent_and_a_missing_one_is_named(tmp_path: Path) 
     done = subprocess.run(
         [*command, *plugin, *target],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(REPOSITORY)},
+        env={"PYTHONPATH": str(REPOSITORY), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,

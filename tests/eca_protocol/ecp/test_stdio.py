@@ -12,7 +12,9 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.ecp import AgentError, AgentLimits, connect_agent
-from tests.eca_protocol.ecp.agents import BROKEN, ODD, script, stepping
+from eca_protocol.ecp.excerpts import first_words
+from eca_protocol.ecp.lines import AgentLineReader, envelope_fault
+from tests.eca_protocol.ecp.agents import BROKEN, ODD, OK, script, stepping
 
 pytestmark = pytest.mark.anyio
 
@@ -50,19 +52,15 @@ serve_stdio(Desk, backend=sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("served_by", ["trio", "asyncio"])
 async def test_a_class_is_an_agent_whose_conversations_know_nothing_of_each_other(
-    served_by, tmp_path
+    anyio_backend, tmp_path
 ):
     file = tmp_path / "desk.py"
     file.write_text(DESK, "utf-8")
-    async with connect_agent([sys.executable, str(file), served_by]) as agent:
+    async with connect_agent([sys.executable, str(file), anyio_backend]) as agent:
         initialized = await agent.initialize({"greeting": "Book "}, deadline=20)
-        assert (initialized.name, initialized.capabilities, initialized.protocol_version) == (
-            "desk",
-            {"reset": {}},
-            "1.0",
-        )
+        assert (initialized.name, initialized.protocol_version) == ("desk", "1.0")
+        assert initialized.capabilities == {"reset": {}}
         assert (await agent.step("a", deadline=20)).public_output == "Book 1"
         assert (await agent.step("b", deadline=20)).public_output == "Book 2"
         for text, why in [
@@ -158,21 +156,17 @@ async def test_a_command_that_is_not_there_is_named():
 
 
 def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend):
-    body = (
-        "import os, signal, sys, time\n"
-        "from eca_protocol.ecp import serve_stdio\n"
-        "def answer(text):\n"
-        "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "    time.sleep(600)\n"
-        f"serve_stdio(answer, backend={anyio_backend!r})\n"
-    )
+    body = f"""
+import os, signal, sys, time
+from eca_protocol.ecp import serve_stdio
+def answer(text):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(600)
+serve_stdio(answer, backend={anyio_backend!r})
+"""
     step = {"jsonrpc": "2.0", "id": 1, "method": "agent/step", "params": {"input": "x"}}
-    with subprocess.Popen(
-        [sys.executable, "-c", body],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as running:
+    command, pipe = [sys.executable, "-c", body], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as running:
         assert running.stdin is not None
         assert running.stderr is not None
         running.stdin.write(json.dumps(step) + b"\n")
@@ -183,14 +177,62 @@ def test_an_interrupt_ends_a_script_at_once_whatever_it_computes(anyio_backend):
 @pytest.mark.parametrize("cut", [False, True], ids=["one write", "two writes"])
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_an_answer_counts_even_if_a_later_message_breaks_a_rule(cut):
-    text = (
-        """json.dumps({"jsonrpc": "2.0", "id": r["id"], "result": {"status": "done"}}).encode()"""
-    )
     bad = """b'\\n{"jsonrpc": "2.0", "id": 99, "result": 1}\\n'"""
-    body = f"raw({text}); raw({bad})" if cut else f"raw({text} + {bad})"
+    body = f"raw({OK}); raw({bad})" if cut else f"raw({OK} + {bad})"
     async with connect_agent(stepping(body)) as agent:
         await agent.initialize(deadline=20)
         assert (await agent.step("x", deadline=20)).status == "done"
         with pytest.raises(AgentError, match="an answer with the id 99") as caught:
             await agent.step("x", deadline=20)
     assert caught.value.kind == "protocol_error"
+
+
+KEY = "correct-horse-battery"
+
+
+def test_second_answers_are_warned_of_a_few_times_and_then_break_the_protocol() -> None:
+    warnings: list[str] = []
+    violations: list[str] = []
+    reader = AgentLineReader(
+        pending=lambda: {1},
+        on_violation=violations.append,
+        on_warning=warnings.append,
+        max_noise=10_000,
+    )
+    answer = b'{"jsonrpc": "2.0", "id": 1, "result": true}'
+    assert len(reader.read([answer] * 100)) == 1
+    assert (len(warnings), violations) == (5, [])
+    reader.read([answer] * 1000)
+    assert (len(warnings), len(violations)) == (5, 1)
+    assert "noise" in violations[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "excerpt"),
+    [
+        (b"one two", "one two"),
+        (b"one two3", "one ..."),
+        (b"one two three", "one ..."),
+        (b"onetwothree", "..."),
+        ("ééé ééé".encode(), "ééé ééé"),
+        ("é\U0001f600é ééééé".encode(), "é\U0001f600é ..."),
+        ("one two3", "one ..."),
+    ],
+)
+def test_an_excerpt_ends_with_a_whole_word(text: str | bytes, excerpt: str) -> None:
+    assert first_words(text, 7) == excerpt
+
+
+def test_a_cut_line_or_value_shows_no_half_of_a_key() -> None:
+    violations: list[str] = []
+    reader = AgentLineReader(
+        pending=lambda: {1}, on_violation=violations.append, on_warning=violations.append
+    )
+    reader.read([b"x" * 180 + KEY.encode(), b"x " * 95 + KEY.encode()])
+    reader.read([f'{{"jsonrpc": "2.0", "id": "{"x" * 50}{KEY}", "result": 1}}'.encode()])
+    assert (reader.noise_excerpts, len(violations)) == (["...", "x " * 95 + "..."], 1)
+    faults = [
+        envelope_fault({"jsonrpc": "x" * 50 + KEY}),
+        envelope_fault({"jsonrpc": "2.0", "error": "x" * 50 + KEY}),
+    ]
+    assert "corr" not in f"{violations} {faults}"

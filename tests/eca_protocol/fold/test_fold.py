@@ -268,14 +268,8 @@ def test_a_client_s_odd_values_are_passed_over():
             assert conversation.passed("client", message) == ()
 
 
-@pytest.mark.parametrize(
-    "initialize",
-    [
-        {"capabilities": {"codeAssistant": {"doc": True}}},
-        {"initializationOptions": {"protocolRevision": "2025-06"}},
-    ],
-)
-def test_the_draft_is_known_by_initialize(initialize):
+def test_the_draft_is_known_by_initialize():
+    initialize = {"capabilities": {"codeAssistant": {"doc": True}}}
     delta = {"chatId": "c", "content": {"type": "text", "text": "a"}, "isComplete": False}
     items = {"method": "chat/contentReceived", "params": delta}
     conversation = Conversation()
@@ -320,17 +314,20 @@ def test_notifications_outside_of_chats_are_merged():
     first = m.ChatConfig(models=("a/b",), select_model="a/b", behaviors=("agent",))
     server = m.EcaServerUpdatedParams(name="ECA", status="running", tools=())
     message = m.ShowMessageParams(type="info", message="hi")
+    provider = m.ProviderStatus(id="p", auth=m.ProviderAuth(status="local"))
     for method, params in {
         "config/updated": m.ConfigUpdatedParams(chat=first),
         "tool/serverUpdated": server,
         "$/progress": m.ProgressParams(type="start", task_id="1", title="Starting"),
         "$/showMessage": message,
+        "providers/updated": provider,
         "no/such": None,
     }.items():
         assert fold.take(method, params) == ()
     assert (fold.servers, fold.tasks, fold.messages) == (
         {"ECA": server}, {"1": "Starting"}, [message]
     )  # fmt: skip
+    assert fold.providers == {"p": provider}
     assert not fold.can_prompt
     changed = m.ConfigUpdatedParams(chat=m.ChatConfig(select_behavior="plan"))
     assert [each.rule for each in fold.take("config/updated", changed)] == [Rule.NOT_LISTED]

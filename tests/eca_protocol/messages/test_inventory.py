@@ -1,4 +1,4 @@
-"""The models against the requirements' inventory of the specification, in both directions.
+"""The models: their common properties, and the inventory of the specification, both ways.
 
 Each interface has its class, each field its type, optionality and literals. Any other member of a
 class has a ruling or a different revision.
@@ -6,9 +6,26 @@ class has a ruling or a different revision.
 
 from __future__ import annotations
 
+import copy
+import importlib
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import attrs
 import pytest
+from hypothesis import given
 
 from eca_protocol import messages
+from eca_protocol.messages import (
+    ChatContent,
+    ChatContext,
+    RewriteContent,
+    ToolCallDetails,
+    ToolCallOutput,
+    ToolServerUpdatedParams,
+)
 from eca_protocol.messages.shapes import (
     Anything,
     Array,
@@ -25,11 +42,11 @@ from eca_protocol.messages.shapes import (
     window_of_class,
 )
 from eca_protocol.revisions import Revision
+from eca_protocol.testing import strategies
 from eca_protocol.testing.requirements.interfaces import aliases_of, interfaces_of
 from tests.eca_protocol.messages.inventory import NAMED, spelled_fields
 
-pytestmark = pytest.mark.requirement("FIELD:*", "VALUE:*")
-
+of_the_text = pytest.mark.requirement("FIELD:*", "VALUE:*")
 REVISIONS = [Revision.R2025_09, Revision.R2025_10, Revision.CURRENT]
 NUMBERS = {"integer", "number"}
 
@@ -95,6 +112,7 @@ def is_known(field: Field, revision: Revision) -> bool:
     return known and field.window.ruling is None
 
 
+@of_the_text
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_a_class_has_the_fields_of_its_interface(revision: Revision) -> None:
     for interface, spelled in interfaces_of(revision).items():
@@ -106,20 +124,17 @@ def test_a_class_has_the_fields_of_its_interface(revision: Revision) -> None:
                 assert type_ == f"'{tag}'"
                 assert window_of_class(cls).holds(revision)
             else:
-                field = fields.pop(name)
-                assert_is_spelled(field, f"{interface}.{name}", type_, revision)
-                assert field.rules.required_in(revision) is required, f"{interface}.{name}"
+                field, path = fields.pop(name), f"{interface}.{name}"
+                assert field.window.holds(revision), path
+                assert field.rules.nullable is ("null" in alternatives(type_, revision)), path
+                beyond = field.rules.ruling is not None
+                assert_fits(field.shape, type_, path, revision, beyond=beyond)
+                assert field.rules.required_in(revision) is required, path
         for field in fields.values():
             assert not is_known(field, revision), f"{interface}.{field.wire}"
 
 
-def assert_is_spelled(field: Field, path: str, type_: str, revision: Revision) -> None:
-    assert field.window.holds(revision), path
-    assert field.rules.nullable is ("null" in alternatives(type_, revision)), path
-    beyond = field.rules.ruling is not None
-    assert_fits(field.shape, type_, path, revision, beyond=beyond)
-
-
+@of_the_text
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_an_alias_has_its_alternatives(revision: Revision) -> None:
     for alias in aliases_of(revision):
@@ -130,6 +145,7 @@ def test_an_alias_has_its_alternatives(revision: Revision) -> None:
             assert_fits(shape_of(hint), alias, alias, revision)
 
 
+@of_the_text
 def test_every_class_is_an_interface() -> None:
     classes = {
         name
@@ -138,3 +154,77 @@ def test_every_class_is_an_interface() -> None:
     }
     inventory = {NAMED.get(name, name) for name in interfaces_of(Revision.CURRENT)}
     assert classes - {"ChatModel"} == inventory
+
+
+CLASSES = [
+    value
+    for value in (getattr(messages, name) for name in messages.__all__)
+    if isinstance(value, type) and attrs.has(value)
+]
+UNIONS = [
+    ChatContent,
+    ChatContext,
+    RewriteContent,
+    ToolCallDetails,
+    ToolCallOutput,
+    ToolServerUpdatedParams,
+]
+
+
+def test_every_name_of_a_chapter_is_loaded_from_it() -> None:
+    for chapter, names in messages._NAMES.items():
+        module = importlib.import_module(f".{chapter}", "eca_protocol.messages")
+        assert chapter == "marks" or sorted(names.split()) == sorted(module.__all__), chapter
+    with pytest.raises(AttributeError, match="nonsense"):
+        messages.nonsense  # noqa: B018
+
+
+def test_the_method_table_loads_no_chapter() -> None:
+    program = """
+import sys
+from eca_protocol.methods import ECA
+assert len(ECA) > 60
+print([name for name in sys.modules if name.startswith("eca_protocol.messages.")])
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
+
+
+def test_a_model_is_frozen_and_takes_keywords_only() -> None:
+    for cls in CLASSES:
+        assert not hasattr(cls, "__dict__") or "__dict__" not in dir(cls), cls
+        assert cls.__setattr__ is not object.__setattr__, cls
+        assert all(attribute.kw_only for attribute in attrs.fields(cls)), cls
+
+
+def test_a_model_has_nothing_that_making_it_from_slots_would_miss() -> None:
+    for cls in CLASSES:
+        assert not hasattr(cls, "__attrs_post_init__"), cls
+        assert not hasattr(cls, "__attrs_pre_init__"), cls
+        for attribute in attrs.fields(cls):
+            assert (attribute.validator, attribute.converter) == (None, None), (cls, attribute)
+            assert attribute.init, (cls, attribute)
+        assert fields_of(cls) is fields_of(cls), cls
+
+
+@pytest.mark.parametrize("union", UNIONS, ids=str)
+def test_the_members_of_a_union_say_their_type(union: Any) -> None:
+    shape = shape_of(union)
+    assert isinstance(shape, Tagged)
+    assert all(cls.type == tag for tag, cls in shape.members.items())
+    assert shape.unknown.__name__.startswith("Unknown")
+    assert [attribute.name for attribute in attrs.fields(shape.unknown)] == ["type", "raw"]
+
+
+@given(content=strategies.contents())
+def test_models_can_be_copied_and_pickled(content: ChatContent) -> None:
+    assert pickle.loads(pickle.dumps(content)) == content
+    assert copy.deepcopy(content) == content
+
+
+def test_a_type_that_no_message_needs_has_no_shape() -> None:
+    for hint in (list[str], dict[str, int], bytes, tuple[str, int]):
+        with pytest.raises(TypeError, match="a model cannot contain"):
+            shape_of(hint)

@@ -59,19 +59,6 @@ async def chat(nursery: trio.Nursery) -> Chat:
     return Chat(nursery)
 
 
-async def test_work_waits_for_the_turn_and_prompts_wait_for_the_work(chat, autojump_clock):
-    chat.prompt("one")
-    chat.prompt("two")
-    first, second = (chat.mailbox.do(chat.work(name)) for name in ("first", "second"))
-    await trio.sleep(10)
-    assert chat.events == ["begin one"]
-    chat.end_turn()
-    await second.wait()
-    assert first.is_set()
-    await chat.mailbox.finish()
-    assert chat.events == ["begin one", "first", "second", "begin two"]
-
-
 async def test_clears_and_work_run_as_they_came_and_no_prompt_waits_for_a_deletion(
     chat, autojump_clock
 ):
@@ -115,17 +102,3 @@ async def test_in_a_deleted_chat_prompts_are_dropped_and_the_work_ends(chat, aut
     chat.prompt("three")
     assert chat.events == ["begin one", "work"]
     assert chat.mailbox.clear().is_set()
-
-
-async def test_a_stop_drops_the_prompts_that_wait(chat, autojump_clock):
-    done = chat.mailbox.do(chat.work("work"))
-    chat.prompt("one")
-    assert not chat.mailbox.stop()
-    assert chat.mailbox.take_dropped() == ["one"]
-    assert chat.mailbox.take_dropped() == []
-    await done.wait()
-    chat.prompt("two")
-    chat.prompt("three")
-    assert chat.mailbox.stop()
-    assert chat.mailbox.take_dropped() == ["three"]
-    assert chat.events == ["work", "begin two"]

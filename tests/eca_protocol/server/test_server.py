@@ -47,7 +47,7 @@ async def serving(handler: PromptHandler, **options: Any) -> AsyncIterator[tuple
     server = Server(name="my server")
     server.prompt(handler)
     server.tool("delete", "Delete a file.")(delete)
-    async with connect(server=server, revision=CURRENT, **options) as client:
+    async with connect(server=server, **{"revision": CURRENT, **options}) as client:
         yield server, client
 
 
@@ -68,10 +68,16 @@ def types(received: list[m.ChatContent], *without: str) -> list[str | None]:
     return [each.type for each in received if each.type not in ignored]
 
 
-async def test_texts_of_any_length_are_sent_and_form_the_history():
+def texts_of(received: list[m.ChatContent]) -> list[str]:
+    return [each.text for each in received if isinstance(each, m.ChatTextContent)]
+
+
+async def test_texts_of_any_length_are_sent_and_form_the_history_until_the_turn_ends():
     histories = []
+    chats: list[ServerChat] = []
 
     async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        chats.append(chat)
         histories.append([(each.role, each.text) for each in chat.history])
         await chat.say("long " * 4000)
         await chat.say("a note", role="system")
@@ -79,44 +85,21 @@ async def test_texts_of_any_length_are_sent_and_form_the_history():
         await chat.say(f"the end of {chat.memory['turns']}")
 
     async with serving(answer) as (_, client):
-        received = await contents(client, "one")
-        texts = [each.text for each in received if isinstance(each, m.ChatTextContent)]
-        assert len(texts) > 4
+        assert len(texts_of(await contents(client, "one"))) > 4
         await contents(client, "two")
+        with pytest.raises(LocalProtocolError, match="the turn has ended"):
+            await chats[0].say("more")
     said = "long " * 4000 + "\n\nthe end of 1"
     assert histories == [[("user", "one")], [("user", "one"), ("assistant", said), ("user", "two")]]
 
 
-async def test_a_reasoning_is_closed_even_if_its_block_raises(caplog):
+async def test_a_handler_that_fails_ends_its_turn_and_not_the_connection(caplog):
     async def answer(chat: ServerChat, prompt: Prompt) -> None:
-        await chat.reason("first")
-        async with chat.reasoning() as think:
-            await think("second")
-            raise ValueError("a secret")
-
-    async with serving(answer) as (_, client):
-        received = await contents(client)
-    block = ["reasonStarted", "reasonText", "reasonFinished"]
-    assert types(received, "text") == block * 2
-    shown = [each.text for each in received if isinstance(each, m.ChatTextContent)]
-    assert shown[-1].startswith("An internal error ended this turn.")
-    assert "a secret" not in str(received)
-    assert "ValueError: a secret" in caplog.text
-
-
-async def test_the_connection_survives_a_handler_that_fails():
-    async def answer(chat: ServerChat, prompt: Prompt) -> None:
-        if prompt.text == "fail":
-            raise ExceptionGroup("several", [ValueError("one")])
-        await chat.say("fine")
-
-    async with serving(answer) as (_, client):
-        await contents(client, "fail")
-        assert "fine" in str(await contents(client, "go"))
-
-
-async def test_a_text_that_is_none_fails_its_turn_or_call_and_not_the_connection(caplog):
-    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        if prompt.text == "reason":
+            await chat.reason("first")
+            async with chat.reasoning() as think:
+                await think("second")
+                raise ExceptionGroup("several", [ValueError("a secret")])
         if prompt.text == "say":
             number: Any = 3
             await chat.say(number)
@@ -128,8 +111,13 @@ async def test_a_text_that_is_none_fails_its_turn_or_call_and_not_the_connection
         return 3
 
     async with serving(answer) as (_, client):
+        received = await contents(client, "reason")
+        assert types(received, "text") == ["reasonStarted", "reasonText", "reasonFinished"] * 2
+        assert texts_of(received)[-1].startswith("An internal error ended this turn.")
+        assert "a secret" not in str(received)
         assert "An internal error ended this turn." in str(await contents(client, "say"))
         text = await client.chat("c").prompt("call").text()
+    assert "ValueError: a secret" in caplog.text
     assert "LocalProtocolError: text: expected a text, got 3" in caplog.text
     assert text == "failed: the tool count: expected a text as its output, got 3"
 
@@ -154,23 +142,6 @@ async def test_a_call_is_approved_or_rejected(decision, path, result, shown):
         received = await contents(client)
     assert results == [result]
     assert types(received, "text") == shown
-
-
-async def test_an_approval_for_the_session_covers_later_calls_of_the_tool():
-    asked: list[str] = []
-
-    async def answer(chat: ServerChat, prompt: Prompt) -> None:
-        await chat.tool_call("delete", {"path": prompt.text})
-
-    def decide(call: m.ChatToolCallRunContent) -> Any:
-        asked.append(str(call.arguments["path"]))
-        return "allow_session"
-
-    async with serving(answer, on_approval=decide) as (_, client):
-        await contents(client, "one")
-        received = await contents(client, "two", "another chat")
-    assert asked == ["one"]
-    assert types(received, "text") == CALLED
 
 
 async def test_a_call_may_bring_its_work_and_an_unknown_tool_fails():
@@ -253,27 +224,20 @@ async def test_a_stop_in_each_state_closes_what_is_open(state):
         reached.set()
         await stay_in(state, chat)
 
+    async def stop() -> None:
+        await reached.wait()
+        if state != "text":
+            await anyio.wait_all_tasks_blocked()
+        client.chat("c").stop()
+
     options = {"on_approval": "manual", "on_question": never}
-    async with serving(answer, **options) as (_, client):
-        chat = client.chat("c")
-        with anyio.fail_after(5):
-            turn = chat.prompt("go")
-            async with anyio.create_task_group() as tasks:
-
-                async def stop() -> None:
-                    await reached.wait()
-                    await anyio.wait_all_tasks_blocked() if state != "text" else None
-                    chat.stop()
-
-                tasks.start_soon(stop)
-                received = [content async for content in turn]
+    async with serving(answer, **options) as (_, client), anyio.create_task_group() as tasks:
+        tasks.start_soon(stop)
+        received = await contents(client)
         assert types(received, "text") == STATES[state]
         assert "too late" not in str(received)
-        assert [each.state for each in received if isinstance(each, m.ChatProgressContent)].count(
-            "finished"
-        ) <= 1
-        texts = [each.text for each in received if isinstance(each, m.ChatTextContent)]
-        assert texts[-1].strip() == "Stopped."
+        assert str(received).count("'finished'") <= 1
+        assert texts_of(received)[-1].strip() == "Stopped."
         assert not [each for each in received if isinstance(each, m.ChatUsageContent)]
         assert "still here" in str(await contents(client, "next"))
 
@@ -302,18 +266,16 @@ async def test_prompts_queue_and_a_stop_drops_them():
     assert "Stopped. Prompts that were dropped:\\n\\nthree" in str(page)
 
 
-@pytest.mark.parametrize("answer_text", ["blue", None])
-async def test_a_question_is_asked(answer_text):
+async def test_a_question_is_asked():
     answers = []
 
     async def answer(chat: ServerChat, prompt: Prompt) -> None:
         answers.append(await chat.ask("Which colour?", ["blue", "red"]))
 
-    async with serving(answer, on_question=lambda _: answer_text) as (_, client):
-        await contents(client)
-    async with serving(answer) as (_, client):  # a client that cannot
-        await contents(client)
-    assert answers == [answer_text, None]
+    for options in ({"on_question": lambda _: "blue"}, {"on_question": lambda _: None}, {}):
+        async with serving(answer, **options) as (_, client):
+            await contents(client)
+    assert answers == ["blue", None, None], "the last client cannot"
 
 
 async def test_commands_run_and_are_found():
@@ -361,19 +323,6 @@ async def test_chats_are_cleared_rolled_back_forked_and_deleted():
     assert histories[2:] == [["one", "yes", "three"], ["one", "yes", "four"], ["five"]]
 
 
-async def test_a_turn_that_has_ended_takes_no_more():
-    chats = []
-
-    async def answer(chat: ServerChat, prompt: Prompt) -> None:
-        chats.append(chat)
-        await chat.say("done")
-
-    async with serving(answer) as (_, client):
-        await contents(client)
-        with pytest.raises(LocalProtocolError, match="the turn has ended"):
-            await chats[0].say("more")
-
-
 async def test_leaving_while_a_turn_runs_cancels_its_handler():
     cancelled = anyio.Event()
 
@@ -390,41 +339,44 @@ async def test_leaving_while_a_turn_runs_cancels_its_handler():
 
 
 def test_a_wrong_declaration_says_what_is_wrong():
-    server = Server(name="s")
-
     def plain(chat: ServerChat, prompt: Prompt) -> None: ...
 
-    with pytest.raises(LocalProtocolError, match="expected an async function"):
-        server.prompt(plain)  # type: ignore[type-var]
-    for name in ("/time", "the time", ""):
-        with pytest.raises(LocalProtocolError, match="expected a word without the slash"):
-            server.command(name, "Show the time.")
+    server = Server(name="s")
     server.tool("delete", "Delete.")(delete)
-    with pytest.raises(LocalProtocolError, match="delete: it is declared already"):
-        server.tool("delete", "Delete.")(delete)
-    with pytest.raises(LocalProtocolError, match="expected `provider/model`"):
-        Server(name="s", models=["gpt"])
-    with pytest.raises(LocalProtocolError, match="got an empty one"):
-        Server(name=" ")
+    for declare, complaint in (
+        (lambda: server.prompt(plain), "expected an async function"),
+        (lambda: server.command("/time", "Show it."), "expected a word without the slash"),
+        (lambda: server.command("the time", "Show it."), "expected a word without the slash"),
+        (lambda: server.command("", "Show it."), "expected a word without the slash"),
+        (lambda: server.tool("delete", "D.")(delete), "delete: it is declared already"),
+        (lambda: Server(name="s", models=["gpt"]), "expected `provider/model`"),
+        (lambda: Server(name=" "), "got an empty one"),
+    ):
+        with pytest.raises(LocalProtocolError, match=complaint):
+            declare()
 
 
 @pytest.mark.requirement("W-33a", "W-33c", "W-33d")
 @pytest.mark.parametrize(
     ("revision", "name"), [(Revision.R2025_10, "eca_delete"), (CURRENT, "delete")]
 )
-async def test_a_tool_has_the_name_of_its_edition(revision, name):
+async def test_a_tool_has_the_name_of_its_edition_and_may_be_approved_for_the_session(
+    revision, name
+):
     async def answer(chat: ServerChat, prompt: Prompt) -> None:
-        for path in ("a", "b"):
-            await chat.tool_call("delete", {"path": path})
+        await chat.tool_call("delete", {"path": prompt.text})
 
-    server = Server(name="my server")
-    server.prompt(answer)
-    server.tool("delete", "Delete a file.")(delete)
-    options = {"revision": revision, "on_approval": lambda _: "allow_session"}
-    async with connect(server=server, **options) as client:
-        received = await contents(client)
+    def decide(call: m.ChatToolCallRunContent) -> Any:
+        asked.append(str(call.arguments["path"]))
+        return "allow_session"
+
+    asked: list[str] = []
+    async with serving(answer, revision=revision, on_approval=decide) as (_, client):
+        received = await contents(client, "one")
+        received += await contents(client, "two", "another chat")
         announced = client.tool_servers["ECA"].tools or ()
     calls = [each for each in received if isinstance(each, m.ChatToolCalledContent)]
+    assert asked == ["one"]
     assert [each.name for each in announced] == [name]
     assert [(each.name, each.server, each.error) for each in calls] == [(name, "eca", False)] * 2
 

@@ -1,25 +1,35 @@
-"""The format of a transcript: no byte is lost, in chunks of any size."""
+"""Transcripts: no byte is lost, in chunks of any size; recording delays no conversation."""
 
 from __future__ import annotations
 
 import json
+import os
+import threading
+from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eca_protocol.framing import ContentLengthDecoder, encode_frame
+from eca_protocol.streams import memory_pair
 from eca_protocol.testing.strategies import json_objects
 from eca_protocol.transcript import (
     DataEntry,
     EndEntry,
-    Entry,
     ExitEntry,
+    RecordedTransport,
+    Recorder,
     TranscriptReader,
+    is_locked,
+    new_file,
     read_transcript,
 )
 from eca_protocol.transcript.entries import encode_entry
 from eca_protocol.transcript.splitter import Splitter
+
+pytestmark = pytest.mark.anyio
 
 HEAD = b'{"transcript":1,"started":"2026-01-02T03:04:05+00:00","command":["eca","server"]}\n'
 
@@ -44,9 +54,7 @@ def cut(stream: bytes, sizes: list[int]) -> list[tuple[bytes, bytes | None]]:
 
 
 @given(st.lists(frames | junk | st.binary(max_size=30), max_size=4), st.lists(st.integers(0, 40)))
-def test_the_pieces_of_a_stream_are_the_stream_however_it_was_cut(
-    parts: list[bytes], sizes: list[int]
-) -> None:
+def test_the_pieces_of_a_stream_are_the_stream_however_it_was_cut(parts, sizes) -> None:
     stream = b"".join(parts)
     pieces = cut(stream, sizes)
     assert b"".join(data for data, _ in pieces) == stream
@@ -89,9 +97,7 @@ entries = st.one_of(
 @example([DataEntry(at=1, side="client", body=b'{"a":' + b"[" * 127 + b"]" * 127 + b"}",
                     data=encode_frame(b'{"a":' + b"[" * 127 + b"]" * 127 + b"}"))])  # fmt: skip
 @example([DataEntry(at=1, side="server", data=encode_frame(b"{}"), body=b"{}", masked=True)])
-def test_what_was_written_is_read_again_byte_for_byte(
-    tmp_path_factory: pytest.TempPathFactory, written: list[Entry]
-) -> None:
+def test_what_was_written_is_read_again_byte_for_byte(tmp_path_factory, written) -> None:
     lines = [encode_entry(entry) for entry in written]
     assert all(len(line.splitlines()) == 1 and json.loads(line) for line in lines)
     path = tmp_path_factory.getbasetemp() / "transcript.jsonl"
@@ -145,3 +151,127 @@ def test_a_file_whose_first_line_has_no_end_is_eventually_removed() -> None:
     assert list(reader.feed(HEAD[:-1])) == []
     with pytest.raises(ValueError, match="t:1: expected a transcript, got no end of the line"):
         list(reader.feed(b"  "))
+
+
+FRAME = encode_frame(b'{"a": 1}')
+
+
+def test_what_passes_is_recorded_in_order_for_the_user_alone(tmp_path: Path) -> None:
+    file, path = new_file(tmp_path / "t.jsonl")
+    recorder = Recorder(file, command=["eca"])
+    recorder.record_data("client", FRAME + FRAME[:9])
+    recorder.record_data("server", b"junk")
+    recorder.record_data("client", FRAME[9:])
+    recorder.record_end("client")
+    recorder.record_exit(3)
+    with path.open("rb") as reader:
+        while not reader.read(1):
+            os.sched_yield()
+        assert is_locked(reader.fileno())
+        recorder.close()
+        assert not is_locked(reader.fileno())
+    entries = read_transcript(path).entries
+    assert [getattr(each, "data", type(each)) for each in entries] == [
+        FRAME, FRAME, EndEntry, b"junk", ExitEntry
+    ]  # fmt: skip
+    assert [each.at for each in entries] == sorted(each.at for each in entries)
+    assert isinstance(entries[0], DataEntry)
+    assert entries[0].message == {"a": 1}
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text("mine")
+    for name in ("t-2.jsonl", "t-3.jsonl"):
+        file, free_path = new_file(path)
+        os.close(file)
+        assert free_path == tmp_path / name
+    assert path.read_text() == "mine"
+
+
+def test_what_the_mask_removes_is_stored_nowhere(tmp_path: Path) -> None:
+    file, path = new_file(tmp_path / "t.jsonl")
+    command = ["eca", "--key", "secret"]
+    recorder = Recorder(file, command=command, mask=lambda data: data.replace(b"secret", b"*"))
+    recorder.record_data("client", encode_frame(b'{"a":\n"secret"}') + FRAME)
+    recorder.record_data("server", b"log: secret\n" + FRAME + b"secret")
+    recorder.close()
+    assert b"secret" not in path.read_bytes()
+    body = b'{"a":\n"*"}'
+    entries = [attrs.asdict(each) for each in read_transcript(path).entries]
+    assert [(each["data"], each["body"], each["masked"]) for each in entries] == [
+        (encode_frame(body), body, True),
+        (FRAME, b'{"a": 1}', False),
+        (b"log: *\n" + FRAME, b'{"a": 1}', True),
+        (b"*", None, True),
+    ]
+
+
+def test_a_full_disk_ends_the_record_with_one_message() -> None:
+    faults: list[str] = []
+    failed = threading.Event()
+
+    def record_fault(fault: str) -> None:
+        faults.append(fault)
+        failed.set()
+
+    recorder = Recorder(os.open("/dev/full", os.O_WRONLY), on_failure=record_fault)
+    recorder.record_data("client", FRAME)
+    recorder.wake()
+    assert failed.wait(5)
+    recorder.record_data("client", FRAME)
+    recorder.record_end("client")
+    recorder.close()
+    assert faults == ["the transcript is incomplete and ends here: No space left on device"]
+
+
+def test_a_mask_that_fails_ends_the_record_and_lets_nothing_through(tmp_path: Path) -> None:
+    def fail(data: bytes) -> bytes:
+        if b"secret" in data:
+            raise ValueError(data)
+        return data
+
+    faults: list[str] = []
+    file, path = new_file(tmp_path / "t.jsonl")
+    recorder = Recorder(file, mask=fail, on_failure=faults.append)
+    for data in (FRAME, b"secret"):
+        recorder.record_data("client", data)
+    recorder.record_end("client")
+    recorder.close()
+    reason = "it cannot be written (ValueError)"
+    assert faults == [f"the transcript is incomplete and ends here: {reason}"]
+    assert recorder.failure is not None
+    assert b"secret" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_disk_that_is_too_slow_ends_the_record(waits: bool) -> None:
+    reader, writer = os.pipe()  # it is never read
+    recorder = Recorder(writer, max_unwritten=200_000, max_wait=0.01)
+    for _ in range(2 if waits else 3):
+        recorder.record_data("client", b"x" * 90_000)
+        recorder.wake()
+        if waits:
+            await recorder.drain()
+    assert recorder.failure == "it is written too slowly"
+    os.close(reader)
+    recorder.close()
+
+
+async def test_a_connection_of_ones_own_is_recorded_from_its_side(tmp_path: Path) -> None:
+    file, path = new_file(tmp_path / "t.jsonl")
+    recorder = Recorder(file)
+    near, far = memory_pair()
+    recorded = RecordedTransport(near, recorder, "server")
+    await far.send(FRAME)
+    assert await recorded.receive() == FRAME
+    await recorded.send(FRAME)
+    assert await far.receive() == FRAME
+    await far.aclose()
+    assert await recorded.receive() == b""
+    await recorded.aclose()
+    recorder.close()
+    assert [(type(each), each.side) for each in read_transcript(path).entries] == [
+        (DataEntry, "client"), (DataEntry, "server"), (EndEntry, "client"), (EndEntry, "server"),
+    ]  # fmt: skip
