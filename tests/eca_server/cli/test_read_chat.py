@@ -14,7 +14,7 @@ import pytest
 
 from eca_server.cli.link import change_link
 from eca_server.cli.read_chat import parse_time
-from tests.eca_server.cli.test_main import eca
+from tests.eca_server.cli.running import eca
 from tests.eca_server.stranger import environment
 
 SCRIPT = ("--model", "simulator/script")

@@ -26,7 +26,7 @@ from eca_server.cli.markdown import MarkdownOutput
 from eca_server.cli.output import Output
 from eca_server.cli.reading import piped_context
 from tests.eca_server import fork_server
-from tests.eca_server.cli.test_main import Terminal, eca
+from tests.eca_server.cli.running import Terminal, eca
 from tests.eca_server.stranger import environment
 
 PROMPT = b"\x1b[0m>"  # of the editor

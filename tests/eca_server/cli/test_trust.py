@@ -17,7 +17,7 @@ from eca_server.config.trust_store import TrustStore
 from eca_server.models.credentials.logins import Logins
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.editor import editor
-from tests.eca_server.cli.test_main import Terminal, eca
+from tests.eca_server.cli.running import Terminal, eca
 from tests.eca_server.stranger import environment
 
 SERVER: dict[str, Any] = {"mcpServers": {"planted": {"command": "planted", "args": ["--all"]}}}

@@ -100,3 +100,20 @@ def since(ours: Editor, begun: int) -> list[Content]:
 
 def of_type(got: list[Content], kind: str) -> list[Content]:
     return [content for content in got if content["type"] == kind]
+
+
+def ask(call_id: str = "t", **members: Any) -> str:
+    """Return the line of a script that asks for a permission."""
+    return f"ask {as_json({'id': call_id, 'kind': 'edit', 'input': {}, **members})}"
+
+
+def tool(**members: Any) -> str:
+    """Return the line of a script that shows a call."""
+    return f"tool {as_json({'id': 't', 'kind': 'execute', **members})}"
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value).decode()
+
+
+DONE = tool(update=True, status="completed")

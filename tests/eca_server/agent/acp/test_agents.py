@@ -12,33 +12,20 @@ from eca_protocol import json
 from eca_protocol.server.roots import uri_of
 from eca_server.agent.acp import agents, terminals
 from tests.eca_server.agent.acp.chatting import (
+    DONE,
     MODEL,
+    as_json,
+    ask,
     begin,
     chatting,
     decide,
     editor_with,
     of_type,
     since,
+    tool,
     turn,
 )
 from tests.eca_server.agent.chat.editor import Content, Editor, contents, editor, finishes, text
-
-
-def ask(call_id: str = "t", **members: Any) -> str:
-    """Return the line of a script that asks for a permission."""
-    return f"ask {_json({'id': call_id, 'kind': 'edit', 'input': {}, **members})}"
-
-
-def tool(**members: Any) -> str:
-    """Return the line of a script that shows a call."""
-    return f"tool {_json({'id': 't', 'kind': 'execute', **members})}"
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value).decode()
-
-
-DONE = tool(update=True, status="completed")
 
 
 def announced(ours: Editor) -> list[Any]:
@@ -206,7 +193,7 @@ async def test_an_approved_read_does_not_cover_a_write(tmp_path):
 
 
 async def test_a_call_whose_input_a_hook_changes_is_refused(tmp_path):
-    changed = _json({"updatedInput": {"command": "echo safe"}})
+    changed = as_json({"updatedInput": {"command": "echo safe"}})
     hook = {"type": "preToolCall", "actions": [{"type": "shell", "shell": f"echo '{changed}'"}]}
     call = ask(kind="execute", input={"command": "rm a"})
     async with chatting(tmp_path, config={"hooks": {"guard": hook}}) as (ours, _):
@@ -499,7 +486,7 @@ async def test_an_agent_answers_as_a_subagent(tmp_path):
     scout = {"mode": "subagent", "description": "Looks around.", "defaultModel": MODEL}
     config = {"agent": {"scout": scout}, "toolCall": {"approval": {"byDefault": "allow"}}}
     async with chatting(tmp_path, config=config) as (ours, _):
-        task = _json({"agent": "scout", "task": "say found it"})
+        task = as_json({"agent": "scout", "task": "say found it"})
         got = await ours.turn(f"call eca_spawn_agent {task}", model="simulator/script")
         (called,) = of_type(got, "toolCalled")
         assert called["outputs"] == [{"type": "text", "text": "found it"}]
