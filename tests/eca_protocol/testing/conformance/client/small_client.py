@@ -39,6 +39,8 @@ FAULTS = (
     "takes any length",
     "takes the last length",
 )
+SLOW = ("slow to refuse", "slow to start and to refuse")
+"""What is no bug."""
 HEADER = re.compile(rb"(?i)content-length:[ \t]*([0-9]+)[ \t]*\r\n")
 FIELDS = re.compile(rb"(?:[\x21-\x39\x3b-\x7e]+:[^\r\n]*\r\n)+\r\n")
 
@@ -147,7 +149,7 @@ class Client:
             self.buffer += data
 
     def refuse(self, id_: object, code: int) -> None:
-        if self.has("slow to refuse"):  # no bug
+        if self.fault in SLOW:
             time.sleep(0.7)
         error = {"code": code, "message": "refused"}
         self.send({"jsonrpc": "2.0", "id": id_, "error": error})
@@ -198,6 +200,8 @@ class Client:
             self.finished += 1
 
     def run(self) -> None:
+        if self.has(SLOW[1]):
+            time.sleep(2)
         about = {
             "processId": None,
             "capabilities": {"codeAssistant": {"chat": True}, "editor": {"diagnostics": True}},

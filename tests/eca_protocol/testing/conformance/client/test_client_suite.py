@@ -119,6 +119,15 @@ def test_a_client_may_take_its_time_to_refuse() -> None:
     assert not broken(run_result)
 
 
+@pytest.mark.long
+def test_a_client_that_starts_slowly_has_more_time_for_each_case() -> None:
+    target = small_client("slow to start and to refuse")
+    run_result = anyio.run(
+        lambda: run_client_suite(target, cases=about("W-2b"), seconds_per_case=4), backend="trio"
+    )
+    assert not broken(run_result)
+
+
 def test_a_client_that_never_initializes_is_not_blamed_for_requests_that_it_never_got() -> None:
     says = encode_frame(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
     code = f"import sys; sys.stdout.buffer.write({says!r})"
