@@ -81,7 +81,9 @@ class SuiteError:
 
     @classmethod
     def of(cls, case: str, file: str, raised: BaseException) -> SuiteError:
-        """Build the error for an exception in a case of that file."""
+        """Build the error for an exception in a case of that file; of a group, for its first."""
+        while isinstance(raised, BaseExceptionGroup):
+            raised = raised.exceptions[0]
         frames = traceback.extract_tb(raised.__traceback__)
         last = next((each for each in reversed(frames) if each.filename == file), frames[-1])
         return cls(

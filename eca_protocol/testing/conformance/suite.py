@@ -23,6 +23,7 @@ from eca_protocol.testing.conformance.harness import Harness
 from eca_protocol.testing.conformance.judging import by_row, judge_cases, unjudged
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.observations import finding_of
+from eca_protocol.testing.conformance.recorder import Recorder
 from eca_protocol.testing.conformance.run import Incident, Run, SuiteError, binds
 from eca_protocol.testing.conformance.server import RUN_ORDER
 from eca_protocol.testing.conformance.server.asking import QUERY
@@ -60,6 +61,9 @@ _SHORT_INTRODUCTION: Final = 0.5
 
 _STDERR_LINES: Final = 20
 """Lines of stderr in the error of a server that does not start."""
+
+_SHOWN_BYTES: Final = 80
+"""Bytes of the output in that error, if they are no message."""
 
 _NO_MESSAGE: Final = "it did not occur in any message"
 
@@ -222,9 +226,20 @@ class Suite:
 
 
 def start_failure(stuck: Unmet, servers: Servers) -> StartFailed:
-    """Return the error of a target that does not start, with the end of its stderr."""
-    stderr_lines = servers.started[-1].process.errors.splitlines()[-_STDERR_LINES:]
-    return StartFailed("\n".join([str(stuck), *stderr_lines]))
+    """Return the error of a target that does not start, with its output and the end of stderr."""
+    wire = servers.started[-1]
+    stderr_lines = wire.process.errors.splitlines()[-_STDERR_LINES:]
+    return StartFailed("\n".join([str(stuck), *_not_messages(wire.recorder), *stderr_lines]))
+
+
+def _not_messages(recorder: Recorder) -> Iterator[str]:
+    """Yield a line about the first bytes that a server wrote and that are no message."""
+    recorder.record_rest("server")
+    for each in recorder.record:
+        if each.side == "server" and not each.is_message:
+            start = each.data[:_SHOWN_BYTES].decode("utf-8", "replace")
+            yield f"its output is no message: {start!r}"
+            return
 
 
 @attrs.frozen

@@ -356,6 +356,8 @@ class Rules:
         unfinished = [name for name, call in turn.calls.items() if not call.ended]
         if unfinished:
             self._report("W-30a", f"an end for every call of {turn.mark}", f"none for {unfinished}")
+        if not self.model.request_counts:  # it answers without the scripted model
+            return
         count = self.model.request_counts.get(turn.mark, 0)
         steps = [step for reply in self.model.replies[turn.mark][:count] for step in reply]
         scripted = "".join(step.get("text", "") for step in steps)

@@ -172,6 +172,8 @@ def _run_command(arguments: Sequence[str]) -> int:
     split = words.index("--") if "--" in words else len(words)
     command = tuple(words[split + 1 :])
     options = make_parser().parse_args(words[:split])
+    if unused := _unused_options(options):
+        return _refuse(unused)
     selected = _select_cases(options)
     if not selected:
         return _refuse(f"--only: no case or requirement is called {' or '.join(options.only)}")
@@ -321,6 +323,20 @@ def _duplicates(options: argparse.Namespace) -> Mapping[str, str]:
 
 def _is_named(name: str, patterns: Sequence[str]) -> bool:
     return any(is_named(name, pattern) for pattern in patterns)
+
+
+def _unused_options(options: argparse.Namespace) -> str:
+    """Return what is wrong with options that mean nothing together; empty: nothing."""
+    if options.client and options.protocol != "eca":
+        return f"--client: the suite has no server of --protocol {options.protocol}"
+    what = "--client" if options.client else f"--protocol {options.protocol}"
+    of_servers = {"--as": options.personality, "--edition": options.edition}
+    if options.client:
+        del of_servers["--edition"]
+    elif options.protocol == "eca":
+        return ""
+    given = [name for name, value in of_servers.items() if value is not None]
+    return f"{given[0]} has no meaning with {what}" if given else ""
 
 
 def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:

@@ -38,9 +38,11 @@ class ClientLink:
         changed: is set, and replaced, at each event.
         tasks: background tasks, until the end.
         patience: seconds to wait for an action that a client may never take.
+        answer_seconds: seconds to wait for an answer; shorter once one has not come.
     """
 
     patience: float = 2.0
+    answer_seconds: float = 8.0
 
     def __init__(self, connection: Connection, edition: Revision) -> None:
         self.edition = edition
@@ -51,6 +53,7 @@ class ClientLink:
         self.tasks: anyio.abc.TaskGroup
         self.connection = connection
         self._writing = anyio.Lock()
+        self._slowest_answer = 0.0
 
     @property
     def record(self) -> list[ReceivedMessage]:
@@ -122,13 +125,24 @@ class ClientLink:
         """Send a notification."""
         await self.send_message({"jsonrpc": "2.0", "method": method, "params": params})
 
-    async def ask(
-        self, id_: Any, method: str, params: Any, *, seconds: float | None = None
-    ) -> list[Mapping[str, Any]]:
+    async def ask(self, id_: Any, method: str, params: Any) -> list[Mapping[str, Any]]:
         """Send a request; return the answers to it."""
         await self.send_message({"jsonrpc": "2.0", "id": id_, "method": method, "params": params})
-        await self.until(lambda: _key(id_) in self.answers, seconds=seconds)
+        await self.until_answered(lambda: _key(id_) in self.answers)
         return self.answers.get(_key(id_), [])
+
+    async def until_answered(self, condition: Callable[[], bool]) -> bool:
+        """Wait for an answer, which may take long; a client that owes one is silent or slow.
+
+        The answers after a missing one get four times as long as the slowest before it.
+        """
+        start = anyio.current_time()
+        is_answered = await self.until(condition, seconds=self.answer_seconds)
+        if is_answered:
+            self._slowest_answer = max(self._slowest_answer, anyio.current_time() - start)
+        else:
+            self.answer_seconds = min(self.answer_seconds, max(0.5, 4 * self._slowest_answer))
+        return is_answered
 
     async def content(self, chat_id: str, role: str, content: Mapping[str, Any]) -> None:
         """Send a content of a chat."""

@@ -108,6 +108,9 @@ UNTESTABLE: Final[Mapping[str, str]] = MappingProxyType(
 )
 """A row that binds clients -> the reason why no test can judge it."""
 
+_SLOWER: Final = 3
+"""How much longer than with the plain server a client may take, at least."""
+
 OnCase = Callable[[ClientCase, Sequence[Finding]], None]
 
 
@@ -134,7 +137,11 @@ class ClientSuite:
         Raises:
             StartFailed: the client cannot be started, starts no server, or sends it nothing.
         """
+        start = anyio.current_time()
         self._baseline = await self._run_scenario(talking.Plain, calls=True)
+        if self._baseline.exit_code is not None:  # it ended by itself: a slow one has more time
+            took = anyio.current_time() - start
+            self._seconds_per_case = max(self._seconds_per_case, _SLOWER * took)
         if self._baseline.server is None:
             raise StartFailed(f"the client starts no server: {self._baseline.exit_description}")
         if all(entry.side == "server" for entry in self._baseline.server.record):
@@ -191,7 +198,8 @@ async def open_client_suite(
 
     Args:
         target: the client; `stage.SERVER` in its command stands for the server it has to start.
-        seconds_per_case: after which a client that has not ended by itself is ended.
+        seconds_per_case: after which a client that has not ended by itself is ended; more if it
+            takes long with the plain server, too.
 
     Raises:
         StartFailed: the client cannot be started, starts no server, or sends it nothing.
@@ -220,7 +228,8 @@ async def run_client_suite(
         name: the target's name in reports.
         jobs: the number of clients at once; None: the number of processors.
         seconds: the time limit of the run; cases without time are untestable.
-        seconds_per_case: after which a client that has not ended by itself is ended.
+        seconds_per_case: after which a client that has not ended by itself is ended; more if it
+            takes long with the plain server, too.
         on_case: called as each case ends.
 
     Raises:

@@ -171,6 +171,7 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         super().__init__(connection, edition, calls=calls)
         self.has_diagnostics = False
+        self.was_asked = False
         self.refused: dict[object, list[Mapping[str, Any]]] = {}
         self.diagnostics: dict[str, list[Mapping[str, Any]]] = {}
 
@@ -181,16 +182,17 @@ class RequestsOfTheServer(Scenario, rows="BASE-1 BASE-17 BASE-19 BASE-25 EDIT-3 
         await super().on_initialize(id_, params)
 
     async def after_greeting(self) -> None:
-        seconds = self.patience
+        self.was_asked = True
         for id_ in self.ids:
-            self.refused[id_] = await self.ask(id_, "conformance/unknown", {}, seconds=seconds)
-            seconds = self.patience if self.refused[id_] else 0.2
+            self.refused[id_] = await self.ask(id_, "conformance/unknown", {})
         if self.has_diagnostics:
             about = {"EDIT-4": {}, "EDIT-3": {"uri": "file:///none"}}
             for row, params in about.items():
                 self.diagnostics[row] = await self.ask(row, "editor/getDiagnostics", params)
 
     def judge(self, harness: ClientHarness) -> None:
+        if not self.was_asked:
+            return
         unanswered = [id_ for id_ in self.ids if not self.refused.get(id_)]
         is_silent = len(unanswered) == len(self.ids)
         if unanswered:
@@ -281,7 +283,7 @@ class NoParams(Scenario, rows="W-3a"):
         for number, params in enumerate(kinds):
             self._add_code(await self.ask(number, "conformance/unknown", params))
         await self.send_message({"jsonrpc": "2.0", "id": 4, "method": "conformance/unknown"})
-        await self.until(lambda: "4" in self.answers)
+        await self.until_answered(lambda: "4" in self.answers)
         self._add_code(self.answers.get("4", []))
 
     def _add_code(self, answers: list[Mapping[str, Any]]) -> None:

@@ -387,3 +387,9 @@ async def test_a_target_that_cannot_be_started_says_why():
     for target, why in targets:
         with pytest.raises(StartFailed, match=why):
             await verdicts(target=target)
+
+
+async def test_a_target_that_writes_no_messages_is_shown_what_it_writes():
+    lines = "print('ready'); print('{}')"
+    with pytest.raises(StartFailed, match=r"its output is no message: 'ready.n\{\}"):
+        await verdicts(target=Target(command=(sys.executable, "-S", "-c", lines)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
@@ -103,6 +104,24 @@ def content(text: object = "x", **members: object) -> dict[str, Any]:
 
 END = {**CONTENT, "params": {"chatId": "c", "content": {"type": "progress", "state": "finished"}}}
 PROMPT = {"id": 1, "method": "chat/prompt", "params": {"chatId": "c", "message": "Hi"}}
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_server_with_a_model_of_its_own_is_not_blamed_for_its_words(asked):
+    model = ScriptedModel()
+    rules = Rules(model, draft=False)
+    model.replies["mark-1"] = [[{"text": "Scripted."}]]
+    try:
+        if asked:
+            model.request_counts["mark-1"] = 1
+        params = {"chatId": "c", "message": "mark-1"}
+        rules.on_sent({"id": 1, "method": "chat/prompt", "params": params})
+        rules.on_received(content("mark-1", role="user"))
+        rules.on_received(content("Its own."))
+        with pytest.raises(Violation, match="CHAT-12") if asked else contextlib.nullcontext():
+            rules.on_received(END)
+    finally:
+        model.close()
 
 
 @pytest.mark.parametrize(

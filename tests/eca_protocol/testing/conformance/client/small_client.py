@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 FAULTS = (
     "exact headers",
@@ -35,7 +36,11 @@ FAULTS = (
     "fails at strange keys",
     "fails at strange contents",
     "deaf to bad json",
+    "takes any length",
+    "takes the last length",
 )
+SLOW = ("slow to refuse", "slow to start and to refuse")
+"""What is no bug."""
 HEADER = re.compile(rb"(?i)content-length:[ \t]*([0-9]+)[ \t]*\r\n")
 FIELDS = re.compile(rb"(?:[\x21-\x39\x3b-\x7e]+:[^\r\n]*\r\n)+\r\n")
 
@@ -111,6 +116,11 @@ class Client:
             if found:
                 fields = found.group()
                 lengths = {int(each) for each in HEADER.findall(fields)}
+                if self.has("takes any length"):
+                    fields = fields.replace(b"+", b"")
+                    lengths = {int(each) for each in HEADER.findall(fields)}
+                if self.has("takes the last length"):
+                    lengths = {max(lengths)}
                 if self.has("exact headers") and b"Content-Length: " not in fields:
                     raise SystemExit("no Content-Length")
                 if self.has("knows all headers") and b"X-" in fields:
@@ -139,6 +149,8 @@ class Client:
             self.buffer += data
 
     def refuse(self, id_: object, code: int) -> None:
+        if self.fault in SLOW:
+            time.sleep(0.7)
         error = {"code": code, "message": "refused"}
         self.send({"jsonrpc": "2.0", "id": id_, "error": error})
 
@@ -188,6 +200,8 @@ class Client:
             self.finished += 1
 
     def run(self) -> None:
+        if self.has(SLOW[1]):
+            time.sleep(2)
         about = {
             "processId": None,
             "capabilities": {"codeAssistant": {"chat": True}, "editor": {"diagnostics": True}},

@@ -51,6 +51,8 @@ CAUGHT = {
     "fails at strange keys": "W-3e",
     "fails at strange contents": "W-60c",
     "deaf to bad json": "BASE-23",
+    "takes any length": "BASE-8",
+    "takes the last length": "BASE-9",
 }
 
 
@@ -76,8 +78,10 @@ def about(row: str) -> list[ClientCase]:
 
 
 @pytest.mark.parametrize(
-    "fault", ["exact headers", "early initialized", "answers twice", "trusts ids", "needs params"]
-)
+    "fault",
+    ["exact headers", "early initialized", "answers twice", "trusts ids", "needs params",
+     "takes any length", "takes the last length"],
+)  # fmt: skip
 def test_a_bug_is_found_by_its_scenario(fault: str) -> None:
     run_result = judge(small_client(fault), about(CAUGHT[fault]))
     assert broken(run_result) == and_what_is_the_same(CAUGHT[fault])
@@ -108,6 +112,28 @@ def test_the_client_of_this_project_passes() -> None:
     script = HERE / "our_client.py"
     run_result = judge(Target(command=(sys.executable, str(script), SERVER)))
     assert not broken(run_result)
+
+
+def test_a_client_may_take_its_time_to_refuse() -> None:
+    run_result = judge(small_client("slow to refuse"), about("BASE-23") + about("W-2b"))
+    assert not broken(run_result)
+
+
+@pytest.mark.long
+def test_a_client_that_starts_slowly_has_more_time_for_each_case() -> None:
+    target = small_client("slow to start and to refuse")
+    run_result = anyio.run(
+        lambda: run_client_suite(target, cases=about("W-2b"), seconds_per_case=4), backend="trio"
+    )
+    assert not broken(run_result)
+
+
+def test_a_client_that_never_initializes_is_not_blamed_for_requests_that_it_never_got() -> None:
+    says = encode_frame(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
+    code = f"import sys; sys.stdout.buffer.write({says!r})"
+    target = Target(command=(sys.executable, "-I", "-S", "-c", code))
+    run_result = {each.id: each for each in judge(target, about("BASE-17")).findings}
+    assert run_result["BASE-17"].verdict == "untestable"
 
 
 def test_a_client_that_starts_no_server_cannot_be_judged() -> None:
