@@ -335,8 +335,8 @@ def _unused_options(options: argparse.Namespace) -> str:
         del of_servers["--edition"]
     elif options.protocol == "eca":
         return ""
-    given = [name for name, value in of_servers.items() if value is not None]
-    return f"{given[0]} has no meaning with {what}" if given else ""
+    unused = [name for name, value in of_servers.items() if value is not None]
+    return f"{unused[0]} has no meaning with {what}" if unused else ""
 
 
 def _target(options: argparse.Namespace, command: tuple[str, ...]) -> Target:

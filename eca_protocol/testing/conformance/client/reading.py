@@ -165,7 +165,7 @@ class WhatIsNoMessage(Scenario, rows=" ".join([*(row for row, _, _ in _NO_MESSAG
 
 
 _NOTHING = b'{"jsonrpc":"2.0","method":"$/conformance"}'
-"""A message that a client ignores: whoever reads it has not refused its header."""
+"""A message that a client ignores, and so reads without an error, if it takes the header."""
 
 
 class _LostStream(Scenario):

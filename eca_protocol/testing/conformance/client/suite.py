@@ -109,7 +109,7 @@ UNTESTABLE: Final[Mapping[str, str]] = MappingProxyType(
 """A row that binds clients -> the reason why no test can judge it."""
 
 _SLOWER: Final = 3
-"""How much longer than with the plain server a client may take, at least."""
+"""The time that a client may take at least, in times of that with the plain server."""
 
 OnCase = Callable[[ClientCase, Sequence[Finding]], None]
 

@@ -40,7 +40,7 @@ FAULTS = (
     "takes the last length",
 )
 SLOW = ("slow to refuse", "slow to start and to refuse")
-"""What is no bug."""
+"""Behaviour that is no bug."""
 HEADER = re.compile(rb"(?i)content-length:[ \t]*([0-9]+)[ \t]*\r\n")
 FIELDS = re.compile(rb"(?:[\x21-\x39\x3b-\x7e]+:[^\r\n]*\r\n)+\r\n")
 
