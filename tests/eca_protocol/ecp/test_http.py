@@ -239,6 +239,10 @@ async def test_what_a_server_may_answer_is_read_and_what_it_may_not_is_named() -
                 with pytest.raises(AgentError) as caught:
                     await agent.step("x", deadline=0.2 if kind == "timeout" else 20)
                 assert (caught.value.kind, why in caught.value.message) == (kind, True), name
+        current[:] = [whole(404, b"")]
+        async with connect_agent(f"{server.url}/ecp", limits=limits) as agent:
+            with pytest.raises(AgentError, match=r"status 404$"):
+                await agent.step("x", deadline=20)
         gone = server.url
     for url, why in [
         (gone, "agent/step"),

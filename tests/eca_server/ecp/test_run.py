@@ -214,6 +214,9 @@ def test_the_small_commands_answer(tmp_path):
     assert "OPENAI_API_KEY" in ecp("doctor").stdout
     done = ecp("runn", "m.yaml")
     assert (done.returncode, "did you mean `run`?" in done.stderr) == (2, True)
+    for words, count in (((), "none"), (("a", "-m", "b"), "two")):
+        done = ecp("run", *words)
+        assert (done.returncode, f"expected one manifest, got {count}" in done.stderr) == (2, True)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = ecp("agent", "--http", str(taken.getsockname()[1]), cwd=tmp_path)
     assert (done.returncode, "in use" in done.stderr) == (1, True)
