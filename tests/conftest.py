@@ -57,12 +57,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Return one worker more than processors for `-n auto`, since many tests wait.
+    """Return three workers more than processors for `-n auto`, since many tests wait.
 
     pytest-xdist's own variable for the number is respected.
     """
     is_chosen = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
-    return None if is_chosen else (os.cpu_count() or 1) + 1
+    return None if is_chosen else (os.cpu_count() or 1) + 3
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
