@@ -15,7 +15,7 @@ def introduce(parts: Composition) -> None:
     """Announce everything to a new client, and start what runs unasked."""
     options, nursery = parts.host.options, parts.host.nursery
     parts.announcer.introduce()
-    if options.only_answers:
+    if options.only_answers:  # what the introduction permits to begin, as hooks, does not begin
         parts.announcer.is_introduced = False
         return
     parts.hooks.begin_session()

@@ -207,7 +207,11 @@ KEYS = [
     *("level", "annotations", "execution"),
 ]
 LEAVES = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=6)
 )
 JSON = st.recursive(
     LEAVES,
