@@ -6,8 +6,6 @@ The suite is collected, not run. Exit code 0: every row has a test, and no test 
 does not exist.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

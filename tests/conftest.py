@@ -1,7 +1,5 @@
 """Shared by every test: the two async backends, the slow tier, hypothesis's settings."""
 
-from __future__ import annotations
-
 import faulthandler
 import gc
 import inspect

@@ -5,8 +5,6 @@ own: `pinned/NAME.txt` says what is in it, to the last package. It is made once,
 git ignores, and made again when that file changes.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import shutil

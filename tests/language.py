@@ -3,8 +3,6 @@
 `python -m tests.language [PATH...]` prints a line for each sentence and name that breaks one.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import re

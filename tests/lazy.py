@@ -1,7 +1,5 @@
 """Modules that are imported at first use: an SDK takes a second, and few workers test with it."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any

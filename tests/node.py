@@ -5,8 +5,6 @@ packages are those of `package-lock.json` beside this file. They are fetched onc
 `node_modules` that git ignores. To renew them: `npm update --omit-lockfile-registry-resolved` here.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """The comparison of two checkouts: the figures of printed tables, and what moved."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -9,8 +9,6 @@ A block of code is run, and prints the block of `text` behind it:
 - `text`, `markdown`, `jsonc`, `elisp` and `lua` are output, files and settings of editors.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

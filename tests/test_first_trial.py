@@ -1,7 +1,5 @@
 """The first trial of the SDK by a stranger; trials of a connection are in its own tests."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The fuzz targets hold for every input that is kept in the repository."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Plain English, as far as a program can tell: see `tests/language.py` and CONTRIBUTING.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.language import findings

@@ -1,7 +1,5 @@
 """Parts of upstream that are left out: the guide on migrating lists all of them, and no more."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """An installed package: names, types, weight; and texts that no file may hold."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

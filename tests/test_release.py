@@ -1,7 +1,5 @@
 """The parts of a release: version and notes, the lock, the packages, the workflows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import importlib.util
 import json

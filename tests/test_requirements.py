@@ -1,7 +1,5 @@
 """The check of the requirements finds each kind of disagreement between tests and table."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables in `docs` are those of the code."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

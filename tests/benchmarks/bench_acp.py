@@ -6,8 +6,6 @@ server itself and as an ACP client from `eca-server acp -- SERVER`. Bounds: 0.2 
 median, and 1.2x the CPU time of `eca-server server` to the answer of `initialize`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,8 +6,6 @@ measures a revision or a checkout in turns with this one, and prints what moved;
 the benchmarks, such as `bench_peer`.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ nearest in meaning `$/progress`, whose inner object it leaves untyped. Bounds: b
 lsprotocol and than pydantic. Aims: reading at most 0.55 of lsprotocol's time, writing 0.4.
 """
 
-from __future__ import annotations
-
 import json as stdlib_json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal

@@ -6,8 +6,6 @@ ask one provider in turn, over kept connections; the document has 500 lines, and
 clock.
 """
 
-from __future__ import annotations
-
 import time
 from statistics import median, quantiles
 

@@ -5,8 +5,6 @@ Run it from the repository: `PYTHONPATH=. python tests/benchmarks/bench_decoders
 `APIS`: its bytes, its decoder, and what the SDK does with the bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ the slope between a short run and a longer one. Times are on the clock, contende
 best round of each counts.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -4,8 +4,6 @@ Run it from the repository: `python tests/benchmarks/bench_framing.py`. Aims: at
 bare loop of the standard library, at most 0.75x with the extra `speed`.
 """
 
-from __future__ import annotations
-
 import io
 import json as stdlib_json
 import threading

@@ -5,8 +5,6 @@ the tool takes at most 1.3 times as long as ripgrep, from the call to the text f
 Seconds are those of a clock, for both work on all cores; contenders take turns, the best counts.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -7,8 +7,6 @@ files. Where nothing is stored yet, the first search waits up to a second for al
 is how much later than asked a sleeping task of the same loop woke up, at worst.
 """
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 import time

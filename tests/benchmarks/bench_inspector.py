@@ -4,8 +4,6 @@ Run it from the repository: `python tests/benchmarks/bench_inspector.py`. The pa
 time goes from the navigation to the first rows in it, all filters ready. Bound: 2 s.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

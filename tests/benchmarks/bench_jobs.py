@@ -6,8 +6,6 @@ they can (the others write a line ten times a second); all end within the 2 s of
 they ignore TERM.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from statistics import median

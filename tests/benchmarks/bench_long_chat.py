@@ -7,8 +7,6 @@ whole history is sent with each request, and taken in at the other end: that sha
 that of the server's main thread.
 """
 
-from __future__ import annotations
-
 import time
 from statistics import median
 

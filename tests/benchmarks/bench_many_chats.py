@@ -7,8 +7,6 @@ one such round to the next. Three processes take part (provider, server, client)
 serves all chats in one task each.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from typing import NamedTuple

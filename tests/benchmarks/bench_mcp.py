@@ -10,8 +10,6 @@ server's own start is the same for all. The bounds are against the official clie
 asyncio, where it is quicker, it could not run inside our server, and is shown.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

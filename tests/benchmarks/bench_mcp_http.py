@@ -7,8 +7,6 @@ seconds, each round in a process of its own, and the best round counts. Both spe
 server in another process.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -7,8 +7,6 @@ folder, and left out where that fails. Bounds: requests at least 0.9x vscode-jso
 Agent Client Protocol's Python SDK, notifications, typed where they arrive, 2x vscode-jsonrpc.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

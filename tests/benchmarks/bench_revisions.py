@@ -6,8 +6,6 @@ are a prompt and its answer. What counts as one is a message of ours: the draft 
 one, or none. Bound: at most 1.10 times CURRENT.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import orjson

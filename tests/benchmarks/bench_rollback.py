@@ -6,8 +6,6 @@ and their folder synced by a bare loop, plus half a second; a server that is kil
 followed by one that has put all of them back when it answers `chat/open`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

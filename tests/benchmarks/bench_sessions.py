@@ -5,8 +5,6 @@ client or a model, with all that follows from it, in a process that serves many 
 least 200 a second.
 """
 
-from __future__ import annotations
-
 import time
 
 from report import Row, machine, print_rows, print_table

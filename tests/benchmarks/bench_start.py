@@ -6,8 +6,6 @@ is a process of its own, killed when it has answered; contenders take turns; med
 import of each public entry point has a budget, in times of the bare imports of its dependencies.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -6,8 +6,6 @@ Measured is the time from the write of the stop to the read of `finished`, by a 
 as fast as it can: all that was written before the stop is on its way there, too.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ at full speed; the server's own share is its CPU time. The first token's time is
 adds to that of a bare HTTP request to the same provider.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from statistics import median

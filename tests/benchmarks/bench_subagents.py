@@ -5,8 +5,6 @@ with eight models that stream at full speed the median is at most 5 ms above tha
 them end before their parent does.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from statistics import median

@@ -6,8 +6,6 @@ The runs are the same processes but for the tap between them, without and with a
 it. Bound: 1 ms more in the median.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import statistics

@@ -6,8 +6,6 @@ take alone, appended by a loop of the same process; a stop while a command runs 
 50 ms, and within 1 s where the command is deaf to TERM, and of its processes none is left then.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ times. A figure has moved if all values of one checkout lie beyond all values of
 than either varies, and by at least three percent. Both checkouts run in this environment.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -5,8 +5,6 @@ a second; a receiver reads notifications from its stdin, where a sender or a pla
 and prints how many a second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Side-by-side figures of one run: contenders interleaved, the best round of each, ratios."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import platform
 import time

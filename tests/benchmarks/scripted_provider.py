@@ -4,8 +4,6 @@
 URL, then an object for each request that has ended, one a line.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -1,7 +1,5 @@
 """The Node bridge: a client whose messages get to the server and back by vscode-jsonrpc."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -3,8 +3,6 @@
 Where a client would raise, hang, or show something wrong, `Broken` is raised.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A day with each client, spent once, and looked at by many tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

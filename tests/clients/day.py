@@ -3,8 +3,6 @@
 Parts that a client has no button for are left out for it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Sequence

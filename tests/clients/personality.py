@@ -3,8 +3,6 @@
 Two generations of each where they differ: of October 2025 (`then`), and of 2026.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Each client's reader of messages; it loses what the client would lose."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Each client's screen: the messages that it understood, read as that client reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@ Drawn after the sources of the web page (VS Code, IntelliJ, Desktop) and of the 
 as they decide what a user reads. What they drop is dropped here, too.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Messages of real editors, byte for byte, and what their users see of the answers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

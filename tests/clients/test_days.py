@@ -1,7 +1,5 @@
 """Whole days with the clients that people really use, over the real process and real pipes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

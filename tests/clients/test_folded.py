@@ -1,7 +1,5 @@
 """The SDK's own strict reducer over each client's day: nothing that comes is a fault to it."""
 
-from __future__ import annotations
-
 import pytest
 
 from eca_protocol.fold import Conversation

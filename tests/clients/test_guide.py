@@ -1,7 +1,5 @@
 """The guide for plugin authors says what this server does."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

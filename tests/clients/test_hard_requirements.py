@@ -3,8 +3,6 @@
 Their numbers are those of the rows `CLIENT-1` to `CLIENT-34`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The clients played here notice what real ones break on, or their days would prove nothing."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Short exchanges with today's plugins, in their own words, and what their users must read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

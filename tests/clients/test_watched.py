@@ -1,7 +1,5 @@
 """The rules of the conformance kit over each client's day: nothing that we say breaks one."""
 
-from __future__ import annotations
-
 import pytest
 
 from eca_protocol.testing.watching import Watcher

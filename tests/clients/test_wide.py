@@ -1,7 +1,5 @@
 """Days as they may go as well: parts in any order, slow clients, every way to leave."""
 
-from __future__ import annotations
-
 import random
 import signal
 from collections.abc import Iterator

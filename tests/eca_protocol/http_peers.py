@@ -1,7 +1,5 @@
 """Peers for an HTTP client: a server with or without TLS, a proxy, an authority."""
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

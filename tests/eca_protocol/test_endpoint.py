@@ -1,7 +1,5 @@
 """The endpoint of a connection, and ECA's lifecycle: every input in every state."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, Literal
 

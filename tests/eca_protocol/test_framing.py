@@ -1,7 +1,5 @@
 """Framing: every error of the table, any size of chunks, limited time and memory."""
 
-from __future__ import annotations
-
 import io
 import threading
 import time

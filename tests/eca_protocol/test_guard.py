@@ -1,7 +1,5 @@
 """The watcher that ends the children of a killed process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

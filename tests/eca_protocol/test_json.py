@@ -1,7 +1,5 @@
 """The two JSON engines: their input and output, and their equality for a caller (W-5)."""
 
-from __future__ import annotations
-
 import enum
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """The classification of decoded JSON values, and the replies to invalid ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

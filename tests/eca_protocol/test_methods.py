@@ -1,7 +1,5 @@
 """The method table against the headings of the specification; messages to JSON texts and back."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

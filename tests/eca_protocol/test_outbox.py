@@ -1,7 +1,5 @@
 """The grouping of frames into writes."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Dispatch, answers and calls of a peer, on trio and on asyncio."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ends of connections, and the answers to the requests that are still running."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Child processes: their start, and their end in every state."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """Server-sent events: the standard's cases, any size of chunks, the limit, both directions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Byte streams: pipes, sockets, files, memory, and the reserved standard streams."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

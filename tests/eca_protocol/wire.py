@@ -1,7 +1,5 @@
 """Helpers for the tests of Peer: a bare codec and table, and the other end of a connection."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections import deque

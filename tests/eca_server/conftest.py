@@ -1,7 +1,5 @@
 """The real server process, for every test that uses it from outside."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

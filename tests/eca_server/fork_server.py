@@ -7,8 +7,6 @@ document, is given `command()`: `tests/eca_server/forked.py` has the process for
 standard streams and signals on, and exits with its code.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """Checks of processes that a test has started."""
 
-from __future__ import annotations
-
 import os
 import select
 import time

@@ -1,7 +1,5 @@
 """The server's side of a connection in this process, for what the wire does not tell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from eca_protocol.peer import Peer

@@ -5,8 +5,6 @@ that stdout holds frames and nothing else. Each wait has a deadline. One thread 
 waits to write it reads as well, so that no pair of full pipes can hold it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

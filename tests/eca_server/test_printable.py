@@ -1,7 +1,5 @@
 """Untrusted texts on a terminal, which can only draw text."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from functools import partial

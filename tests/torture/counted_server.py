@@ -3,8 +3,6 @@
 Tasks of an async library cannot be counted from outside.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -4,8 +4,6 @@ It stands between any two sockets: a client and a server process, or a server an
 endpoint. One thread does all.
 """
 
-from __future__ import annotations
-
 import selectors
 import socket
 import struct

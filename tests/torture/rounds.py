@@ -4,8 +4,6 @@ A failed round does not end its torture: it is counted, and named with its seed.
 repeats a run; `TORTURE_SEED=SEED:ROUND` repeats one round of it.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

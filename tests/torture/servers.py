@@ -1,7 +1,5 @@
 """Real servers on data that outlives them, and what a new one must say of it."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Connections that break, stall or trickle at any byte: to the client and to a model."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

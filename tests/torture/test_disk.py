@@ -1,7 +1,5 @@
 """A full, dying or late disk below the chats: turns continue, and nothing is lost in silence."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

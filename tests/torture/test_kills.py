@@ -1,7 +1,5 @@
 """SIGKILL in mid-turn: the prompt is there, no file is half-written, and the chat continues."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

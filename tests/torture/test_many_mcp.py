@@ -1,7 +1,5 @@
 """Fifty-two MCP servers, of which six are deaf and two flood: the others work, and the loop too."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

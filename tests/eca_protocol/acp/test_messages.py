@@ -1,7 +1,5 @@
 """ACP: its models against the published names and types, and a conversation of two peers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A test server on Peer, which records the messages and sends those that a test chooses."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any

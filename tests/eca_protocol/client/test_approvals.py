@@ -1,7 +1,5 @@
 """Approvals of tool calls and answers to questions: by a function, in short, by hand, or not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

@@ -1,7 +1,5 @@
 """The client's connection: start, configuration, events, requests of the server, and the end."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

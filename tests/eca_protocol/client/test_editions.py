@@ -1,7 +1,5 @@
 """The client in every edition: the detection of the edition, and CURRENT's additions (W-16)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

@@ -1,7 +1,5 @@
 """Unread contents of turns: their size is limited, and no other wait needs their reader."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

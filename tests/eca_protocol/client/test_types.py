@@ -1,7 +1,5 @@
 """Types of the public names, as pyright sees them; mypy checks the same file with the packages."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

@@ -4,8 +4,6 @@ Both report an unused `type: ignore`, so each wrong call here is one that they r
 """
 # pyright: reportUnnecessaryTypeIgnoreComment=true
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import assert_type
 

@@ -1,7 +1,5 @@
 """The list of departures from the text, with their places and rulings."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

@@ -5,8 +5,6 @@ with every literal and every alternative of a union. A sample must be read witho
 round-trip. Without one of its required members, at any depth, it must be a departure.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Literal, get_args
 

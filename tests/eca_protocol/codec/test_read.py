@@ -1,7 +1,5 @@
 """The departures from the text that are read, and the messages of those that are refused."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

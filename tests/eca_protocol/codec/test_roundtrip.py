@@ -1,7 +1,5 @@
 """Properties of every message: reading inverts writing, and the two readers agree."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, Literal
 

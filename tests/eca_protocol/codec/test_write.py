@@ -1,7 +1,5 @@
 """The written members: exactly those of the revision and of rulings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

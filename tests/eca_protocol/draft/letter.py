@@ -3,8 +3,6 @@
 `name` is a required member, `name?` an optional one; a list's item is in brackets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A draft connection: canonical types in the program, the draft's messages on the wire."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A turn's contents in the draft: written by a server, read by a client (W-50, W-52)."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from typing import Any

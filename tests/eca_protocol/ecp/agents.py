@@ -1,7 +1,5 @@
 """Agents for the tests, as scripts; they import only the standard library."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Agents over HTTP: our endpoint and client, answers of other servers; agents of every kind."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """ECP's models: made by an author, read from the wire, and written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

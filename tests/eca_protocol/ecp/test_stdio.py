@@ -1,7 +1,5 @@
 """Agents over standard input and output: correct ones, and ones that break the protocol."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

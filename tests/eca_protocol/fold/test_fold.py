@@ -1,7 +1,5 @@
 """The view of a chat after its contents, and one breach of each rule of a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

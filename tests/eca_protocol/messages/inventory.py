@@ -1,7 +1,5 @@
 """The reader of the inventory of interfaces, with names for its anonymous objects."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

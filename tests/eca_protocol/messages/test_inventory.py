@@ -4,8 +4,6 @@ Each interface has its class, each field its type, optionality and literals. Any
 class has a ruling or a different revision.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import pickle

@@ -1,7 +1,5 @@
 """The POSIX half of `platforms`, with the branches of macOS."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The Windows half of `platforms`, on any system: a pretended kernel, `msvcrt` and `_winapi`."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import importlib.util

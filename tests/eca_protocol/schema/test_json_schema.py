@@ -1,7 +1,5 @@
 """The JSON Schema against the inventory and `explain`, and the TypeScript made of it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

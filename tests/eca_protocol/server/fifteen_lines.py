@@ -1,7 +1,5 @@
 """A whole server, as the guide has it: the conformance suite judges it."""
 
-from __future__ import annotations
-
 from eca_protocol import Prompt, Server, ServerChat
 
 server = Server(name="my-server")

@@ -1,7 +1,5 @@
 """A server of fifteen lines conforms: no row fails, and what needs no model is judged."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Handlers that fail: only their turn or request does, with its end on the wire."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from decimal import Decimal

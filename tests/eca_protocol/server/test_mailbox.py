@@ -1,7 +1,5 @@
 """The mailbox of a chat: prompts, work on the history and clears, in order."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 import attrs

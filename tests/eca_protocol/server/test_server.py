@@ -1,7 +1,5 @@
 """The class for servers, driven by the SDK's client in one process, on trio and asyncio."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The requirements table is well-formed and complete."""
 
-from __future__ import annotations
-
 import re
 import typing
 

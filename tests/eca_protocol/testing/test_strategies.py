@@ -1,7 +1,5 @@
 """The strategies: they make what they say, everything of it, and shrink to what is readable."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Transcripts: no byte is lost, in chunks of any size; recording delays no conversation."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

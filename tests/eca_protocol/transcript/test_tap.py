@@ -1,7 +1,5 @@
 """The proxy, which forwards every byte and every end; the replay of one side of a record."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """An ACP client for tests, at an agent in this process."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The ACP agent: sessions, prompts, permissions, cancellation, settings, errors."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The suite for agents: our agent keeps every row, and each mutant of it breaks its own."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterable, Mapping

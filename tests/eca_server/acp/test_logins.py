@@ -1,7 +1,5 @@
 """ACP's `authenticate` and `logout` by the logins of an ECA server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

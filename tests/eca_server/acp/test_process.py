@@ -1,7 +1,5 @@
 """`eca-server acp` as a process over pipes, at its own server and at one of a command."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

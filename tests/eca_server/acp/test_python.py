@@ -1,7 +1,5 @@
 """The official Python SDK's client at our agent: every message is read by the SDK's own models."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

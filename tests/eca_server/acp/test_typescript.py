@@ -1,7 +1,5 @@
 """The official TypeScript SDK against ours: its client at our agent, its agent in our suite."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands run to their end, and on a terminal."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

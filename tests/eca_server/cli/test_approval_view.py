@@ -1,7 +1,5 @@
 """The approval questions of the terminal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

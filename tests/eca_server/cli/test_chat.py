@@ -1,7 +1,5 @@
 """`eca-server chat` in a pipe and on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

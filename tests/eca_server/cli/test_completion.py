@@ -1,7 +1,5 @@
 """Shell completion: the scripts, as the shells run them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

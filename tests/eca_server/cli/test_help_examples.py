@@ -1,7 +1,5 @@
 """The examples in the help of each command, run in a shell."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The command line, for a user in a shell and for an editor."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import json

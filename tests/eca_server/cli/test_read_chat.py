@@ -1,7 +1,5 @@
 """`read-chat`, with the options and shapes of upstream's, and `link`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

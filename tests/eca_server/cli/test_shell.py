@@ -1,7 +1,5 @@
 """The command line as shells treat it: streams closed, full or of another encoding; signals."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`chat` as people use it: an editor of lines, Markdown, JSON, stored chats, a pipe at stdin."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`eca-server trust`, `--trust-workspace`, and the trust question of `chat`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Iterator

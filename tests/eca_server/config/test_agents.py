@@ -1,7 +1,5 @@
 """Agents in JSON and in Markdown files, and those that inherit another agent's settings."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

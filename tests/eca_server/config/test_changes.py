@@ -1,7 +1,5 @@
 """A second load: changed and broken files; and hostile files, which cost only themselves."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

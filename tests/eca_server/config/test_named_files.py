@@ -1,7 +1,5 @@
 """The files that a folder's configuration names, and the question that names what it does."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The table is `tests/data/upstream_configuration.json`: every key the upstream se
 its release 0.64, with a value, under what this server does with it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path

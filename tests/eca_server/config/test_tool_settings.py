@@ -1,7 +1,5 @@
 """Settings of tools and of MCP servers."""
 
-from __future__ import annotations
-
 import pytest
 
 from eca_server.config.matchers import BadMatcher, compile_matcher

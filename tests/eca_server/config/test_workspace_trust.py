@@ -1,7 +1,5 @@
 """The configuration of a workspace folder: settings that apply without trust, with it, never."""
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Iterator

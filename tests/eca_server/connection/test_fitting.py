@@ -1,7 +1,5 @@
 """Messages cut to fit one read of a client (W-6, W-38)."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A headless Chromium with one page open, driven over two pipes by the DevTools protocol."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """Runs without a command line: batches of scenarios, and an agent that obeys its inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sample reports of a run, with one of everything and text that is harmful unless escaped."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from eca_server.ecp.results import Check, RunReport, ScenarioReport, StepReport

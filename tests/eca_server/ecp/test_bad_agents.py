@@ -1,7 +1,5 @@
 """Bad agents: each fails only its own scenario, in time, with a reason, and leaves no process."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """The HTML report in a real browser: its controls work, and no other script runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

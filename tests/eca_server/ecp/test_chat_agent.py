@@ -1,7 +1,5 @@
 """This server's chat as an agent: a prompt is a step, and approvals are decided in advance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path

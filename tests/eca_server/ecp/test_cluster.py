@@ -1,7 +1,5 @@
 """A run on a Dask cluster: the same report, also when a worker is killed in the middle of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Comparison of two reports, and the trend of many."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Datasets: rows become steps, and an error names file and line."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

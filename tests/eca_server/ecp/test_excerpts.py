@@ -1,7 +1,5 @@
 """Texts that are cut for a report: a key must be masked before the cut."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """The graders without a model: their comparisons and their reasons."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from importlib.metadata import EntryPoint

@@ -1,7 +1,5 @@
 """`llm_judge`: the judge's verdict, and replies without one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

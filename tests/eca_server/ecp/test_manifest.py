@@ -1,7 +1,5 @@
 """Manifests: their content, and errors with their positions."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reports: their content, that they are complete, and that no text in them is harmful."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """`ecp` as a user runs it: the real process, its files, its exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Scenarios: their checks, their limits, and reused or new agents."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Scheduling: planning, spreading over workers, and equal reports in either case."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

@@ -1,7 +1,5 @@
 """The shipped JSON Schemas accept and reject the same values as the code."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The modules that a command of `ecp` loads: only those that it needs, for a fast start."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Targets: the command or URL of a manifest, and errors before anything runs."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

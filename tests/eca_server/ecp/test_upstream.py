@@ -4,8 +4,6 @@ The same agent runs with upstream's SDK and with ours: only the import differs. 
 expected verdict of each check, which holds for every pair of runtime and agent.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 Most of the histories would be accepted by no API unrepaired.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

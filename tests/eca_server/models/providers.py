@@ -1,7 +1,5 @@
 """The models of some providers, without a configuration file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Access to providers: tokens are renewed, and no error shows a key."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Limits and prices of models: their sources, and the cost of a request."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import attrs

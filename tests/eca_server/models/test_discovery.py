@@ -1,7 +1,5 @@
 """Models listed over the network: fetched with deadlines, cached, offered while offline."""
 
-from __future__ import annotations
-
 import json
 import logging
 import stat

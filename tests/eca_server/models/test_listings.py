@@ -1,7 +1,5 @@
 """Lists of models: the offered ones, their capabilities in each spelling, and the cache."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Requests to a model: its tools, its earlier reasoning, its variant, its retries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

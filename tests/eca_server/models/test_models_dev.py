@@ -1,7 +1,5 @@
 """The public catalogue: reading it, whatever it contains, and fetching it once."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

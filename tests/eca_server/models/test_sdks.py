@@ -1,7 +1,5 @@
 """The providers' own types as oracles, for the answers of our tests and for our requests."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The browser that is opened for a login."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

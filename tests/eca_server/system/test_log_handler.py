@@ -1,7 +1,5 @@
 """The log handler for stderr, which never blocks."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

@@ -1,7 +1,5 @@
 """A command that a signal cancels, and further signals during its clean-up."""
 
-from __future__ import annotations
-
 import signal
 
 import trio

@@ -1,7 +1,5 @@
 """OpenTelemetry: off by default, with the conventions' names, without message contents."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

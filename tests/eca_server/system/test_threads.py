@@ -1,7 +1,5 @@
 """Work in threads: while none can be started, and while a disk does not answer."""
 
-from __future__ import annotations
-
 import errno
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Fixtures of tests of whole agent sessions: the real process, a folder, a scripted model."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence

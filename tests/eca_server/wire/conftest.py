@@ -1,7 +1,5 @@
 """Whole agent sessions: the real process with a scripted model at its other side."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

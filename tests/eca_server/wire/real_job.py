@@ -9,8 +9,6 @@ plans first, approves edits one by one and the tests once for all, and keeps a c
 does the job again and keeps what was said; look at the difference before it is committed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

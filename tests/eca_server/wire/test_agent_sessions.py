@@ -3,8 +3,6 @@
 `start_agent` checks each request of these sessions, too: a strict server accepts it.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

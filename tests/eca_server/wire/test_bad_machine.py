@@ -1,7 +1,5 @@
 """The real process on a machine's bad day: no directory for data, none left, no threads."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.eca_server.stranger import text_of

@@ -1,7 +1,5 @@
 """Children of the server: whatever ends it, nothing that it started or made is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -3,8 +3,6 @@
 Its output is a socket here that keeps writes apart, so each read is what the server wrote at once.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

@@ -3,8 +3,6 @@
 These are the tests of framing, JSON-RPC, the handshake and the ends over the wire.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A person who moves over from the upstream server changes nothing but the command."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The end of the real process and its exit code, in any state (rulings W-13, W-14)."""
 
-from __future__ import annotations
-
 import fcntl
 import itertools
 import os

@@ -6,8 +6,6 @@ that `-m` names. With `-P` or the console script not even these come from the fo
 PYTHONPATH, by an empty entry, only what follows our first line can be kept out.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

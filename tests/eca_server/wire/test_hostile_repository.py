@@ -1,7 +1,5 @@
 """A repository full of traps: everything that looks at it answers, soon and in bounds."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """A server that is killed: the next one has what was said until then, and a mark."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """The start of a conversation with the real process (rulings W-10 to W-12, W-15)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ The real process at its most talkative: the log at `debug`, a provider that quot
 a child that prints its environment, every command that reports something.
 """
 
-from __future__ import annotations
-
 import json
 import stat
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Where the server writes something else, `python -m tests.eca_server.wire.real_jo
 job again and stores it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 `Stranger` fails at the first byte that is no frame, so these tests only have to make the noise.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`tap` as editors start it: in front of the real server, and of the smallest there is."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

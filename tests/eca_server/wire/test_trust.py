@@ -4,8 +4,6 @@ The user's own settings are the control: once they have had their effect, those 
 have had theirs.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """A reader of pages: their tags, their text, and the text of their data element."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 

@@ -1,7 +1,5 @@
 """Pages: their content is visible and harmless, and only their own script may run."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

@@ -1,7 +1,5 @@
 """The masking of secrets in recordings of `tap`."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """A workspace of one root, and a folder beside it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

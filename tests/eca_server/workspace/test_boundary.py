@@ -1,7 +1,5 @@
 """The boundary of the workspace, and directories opened step by step below an open one."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

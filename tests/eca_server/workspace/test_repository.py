@@ -1,7 +1,5 @@
 """Git repositories: programs that Git would run in them, and their worktrees."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Temporary files of a killed server: only these are removed, and only from the roots."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

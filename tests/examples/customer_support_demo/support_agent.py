@@ -1,7 +1,5 @@
 """A customer-support agent without a model: it looks orders up and keeps to the shop's policy."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

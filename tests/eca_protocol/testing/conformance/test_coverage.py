@@ -1,7 +1,5 @@
 """Each row that binds a server is judged by a case, or by another row, or is untestable."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

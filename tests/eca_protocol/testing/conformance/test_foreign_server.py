@@ -1,7 +1,5 @@
 """A foreign server, in Node: one error of it costs one row, and rows that depend on it say so."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The scripted model: a chat's replies, gates and tools are its own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

@@ -3,8 +3,6 @@
 A mutant that another row catches, or none, shows a case or a rule of the watcher that is not exact.
 """
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Servers that take their time break nothing; one that leaves members out is still judged."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """The suite as tests, and its fixtures in tests of one's own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

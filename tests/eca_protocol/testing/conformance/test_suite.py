@@ -1,7 +1,5 @@
 """The suite itself: the outcome of a case, of shared servers, and of a whole run."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The start of a target, and its known failures."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Servers that differ where the specification and the rulings leave a choice break no row."""
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable

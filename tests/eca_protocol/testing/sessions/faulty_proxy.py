@@ -3,8 +3,6 @@
 python faulty_proxy.py FAULT[,FAULT...] -- COMMAND...
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

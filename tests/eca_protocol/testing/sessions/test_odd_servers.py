@@ -1,7 +1,5 @@
 """Servers that cannot be started, exit at once or write malformed messages are reported."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import io

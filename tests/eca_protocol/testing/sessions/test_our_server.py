@@ -1,7 +1,5 @@
 """Our own server, tested with random sessions of every edition."""
 
-from __future__ import annotations
-
 import pytest
 
 from eca_protocol.revisions import Revision

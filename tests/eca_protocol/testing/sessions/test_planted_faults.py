@@ -1,7 +1,5 @@
 """The stateful model finds planted errors of a server and shrinks their steps."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generated sessions: conforming ones pass each gate, broken ones have the error they name."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A session without violations, as named entries, and changes to it."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """Behaviour that a server may choose is not reported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages of a different edition are reported; each edition has its own rows."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fast validators accept only what fits the schema; each departure from it has a row."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import pytest

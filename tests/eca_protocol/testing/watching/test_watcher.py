@@ -1,7 +1,5 @@
 """Each violation is reported as the one row that it violates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

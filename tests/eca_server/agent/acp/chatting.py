@@ -1,7 +1,5 @@
 """An editor whose chat a scripted ACP agent answers, in a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An agent made with the official Python SDK of ACP: it edits the file that its prompt names."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -5,8 +5,6 @@ login), `late_mode` (its mode after a cancel), `only` (its only session), `slow`
 answers: `process`, `session` or `load`), `log` (a file for what it is sent).
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

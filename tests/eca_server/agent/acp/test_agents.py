@@ -1,7 +1,5 @@
 """An ACP agent answers the chat of an editor: a scripted agent in a process of its own."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

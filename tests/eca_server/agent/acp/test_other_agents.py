@@ -1,7 +1,5 @@
 """Agents that others made: with the official SDK, and our own bridge as an agent of ours."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fixtures of tests of whole turns with tools: a folder, a scripted provider, an editor."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

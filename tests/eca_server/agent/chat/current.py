@@ -1,7 +1,5 @@
 """Fixtures of tests of today's edition: a client with all of its capabilities."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The driver in process: an editor that speaks raw JSON with a server of this process."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Mapping

@@ -1,7 +1,5 @@
 """Fixtures of tests of turns with MCP servers: fake servers, and their announcements."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path

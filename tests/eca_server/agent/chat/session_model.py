@@ -1,7 +1,5 @@
 """Invariants of any session, as models of the files, the wire and the history."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence

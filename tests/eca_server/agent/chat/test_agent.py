@@ -1,7 +1,5 @@
 """Whole turns with tools: the contents of each call, and its result for the model."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

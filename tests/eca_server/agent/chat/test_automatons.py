@@ -1,7 +1,5 @@
 """The automatons of a chat and of a tool call: their tables, and any sequence of inputs."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, cast, get_args
 
 import pytest

@@ -1,7 +1,5 @@
 """Before-images of files are stored before a call, or known to be missing."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

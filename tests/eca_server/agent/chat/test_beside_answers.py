@@ -1,7 +1,5 @@
 """Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

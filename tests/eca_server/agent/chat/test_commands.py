@@ -1,7 +1,5 @@
 """Slash commands as turns, those that a model answers, and queries while the user types (W-40)."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands of today's edition: which model, what fills it, forks, rules, subagents."""
 
-from __future__ import annotations
-
 import pytest
 
 from eca_protocol.testing.provider import Provider, finish, reply, usage

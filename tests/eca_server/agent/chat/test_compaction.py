@@ -1,7 +1,5 @@
 """A chat that would not fit its model any more: a summary takes the place of its past."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Chats that today's clients list, open again, page through, clear, name, flag and delete."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Drafts of a running turn are stored now and then, and replaced when the turn ends."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Chats that go to a file and come back, and files that others wrote."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

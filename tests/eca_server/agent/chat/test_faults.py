@@ -1,7 +1,5 @@
 """Errors of users and providers end as readable text and one `finished` (W-21)."""
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -1,7 +1,5 @@
 """Calls of one answer that rest on each other, and any changes of files undone."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

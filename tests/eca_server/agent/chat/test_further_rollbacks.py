@@ -1,7 +1,5 @@
 """Rollbacks in two servers at once, and to prompts that are no part of a history."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

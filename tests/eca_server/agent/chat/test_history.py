@@ -1,7 +1,5 @@
 """The history that a model is sent: append-only, counted, cut, in pages, as one text."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Hooks at what happens beside turns: sessions, ends, states, subagents, compactions."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

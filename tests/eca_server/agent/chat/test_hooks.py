@@ -1,7 +1,5 @@
 """Hooks in a chat: what they add, rewrite, tighten, block and end, and how the user sees it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`chat/inlinePrompt`: a chat of its own that begins with another one, silently."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

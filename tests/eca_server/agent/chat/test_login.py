@@ -1,7 +1,5 @@
 """`/login` and `/logout` as turns: the key goes to its file and its provider, and nowhere else."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

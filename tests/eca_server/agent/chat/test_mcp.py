@@ -1,7 +1,5 @@
 """Turns with the tools of MCP servers, and the announcements of these servers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Resources of MCP servers as contexts, and tools that the model looks for."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

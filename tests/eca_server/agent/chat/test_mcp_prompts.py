@@ -1,7 +1,5 @@
 """Prompts of MCP servers: commands of the chat, and what their messages become."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Deltas that follow each other closely reach some clients as fewer contents."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import accumulate, pairwise

@@ -1,7 +1,5 @@
 """Pictures, sources and calls: shown as they come, described for others, and shown again (W-43)."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import itertools

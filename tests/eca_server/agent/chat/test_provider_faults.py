@@ -3,8 +3,6 @@
 One process serves them all, so each test also shows that the one before it left nothing behind.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

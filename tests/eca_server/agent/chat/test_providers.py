@@ -1,7 +1,5 @@
 """Providers with habits: Copilot's login, models that are loaded, authorities of one's own."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

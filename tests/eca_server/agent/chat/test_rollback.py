@@ -1,7 +1,5 @@
 """Chats that go back to before a message, with the files they changed, and chats that fork."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Agents, models, variants and trust: configured, and selected for a prompt or a chat."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

@@ -4,8 +4,6 @@ The invariant: the wire breaks no rule of the editor's fold; the history is vali
 after a restart; the files have the changes of the allowed calls, and can be restored.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Commands: approved, remembered, run in the background, ended with their session."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

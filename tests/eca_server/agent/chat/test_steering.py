@@ -1,7 +1,5 @@
 """Messages and commands that are sent to a turn that runs."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`chat/promptStop` and `chat/delete` in every state of a chat, and its queue (W-22 to W-24)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Chats on a disk that fails, prompts that are stored at once, and what a shutdown leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A subagent's messages are shown when a chat is reopened, and are stored with its call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Agents that work for another one: shown, answered, stopped with it, and never freer than it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Every API in a chat: one after the other, too long, and with faults by lot."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re

@@ -1,7 +1,5 @@
 """Tasks, skills, questions and the folder's own texts in a chat."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

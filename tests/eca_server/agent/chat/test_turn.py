@@ -1,7 +1,5 @@
 """A turn from its prompt to its end: the order of what is written, its roles, ids and models."""
 
-from __future__ import annotations
-
 import pytest
 
 from eca_protocol.testing.provider import reply

@@ -1,7 +1,5 @@
 """Custom commands: their files, and the replacement of their placeholders."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

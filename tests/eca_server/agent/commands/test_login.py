@@ -1,7 +1,5 @@
 """Prompts that concern a login, and the masking of keys in them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

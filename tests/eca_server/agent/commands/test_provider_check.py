@@ -1,7 +1,5 @@
 """Checks of providers: the proof that they work, and the errors if they do not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import trio

@@ -1,7 +1,5 @@
 """The reports `/doctor` and `/config`: what is configured and its sources, without secrets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prompts of MCP servers: their names as commands, and their messages for the model."""
 
-from __future__ import annotations
-
 import trio
 from hypothesis import given
 from hypothesis import strategies as st

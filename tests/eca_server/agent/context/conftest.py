@@ -1,7 +1,5 @@
 """A workspace of one root, a directory beside it, and a home directory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

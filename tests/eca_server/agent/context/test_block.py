@@ -1,7 +1,5 @@
 """Pieces of the texts for a model: frames, trees of files, front matter."""
 
-from __future__ import annotations
-
 import re
 import time
 

@@ -1,7 +1,5 @@
 """Instruction files and rules: their order, the files they may include, and their marking."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

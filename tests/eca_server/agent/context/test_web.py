@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import socket
 from collections.abc import AsyncIterator, Callable

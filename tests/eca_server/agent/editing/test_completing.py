@@ -1,7 +1,5 @@
 """Completions while the user types: one request at a time, answered in time or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

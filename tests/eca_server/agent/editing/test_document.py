@@ -1,7 +1,5 @@
 """The cursor in a document, the text around it, and the completion in a model's answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from eca_server.agent.editing.document import (

@@ -1,7 +1,5 @@
 """A model's answer becomes the same replacement, however it is split into pieces."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

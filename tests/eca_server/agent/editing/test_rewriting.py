@@ -1,7 +1,5 @@
 """Rewrites of a selection: the notifications to the client, and the end of a rewrite."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

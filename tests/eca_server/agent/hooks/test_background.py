@@ -1,7 +1,5 @@
 """Background hooks: in order, only the newest status, few at once, finished in time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

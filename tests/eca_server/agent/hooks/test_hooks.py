@@ -1,7 +1,5 @@
 """Outcomes of hook actions, matching of hooks with events, and runs of actions."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Jobs run in the background, are announced and killed, and end with the connection."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """The stored output of a job: bounded, in order, counted, without escape sequences."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

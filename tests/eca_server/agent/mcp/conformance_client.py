@@ -4,8 +4,6 @@ Run as `python conformance_client.py URL`; the suite says in the environment whi
 It connects, logs in where that is wanted, lists what there is, and calls every tool.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """A session without a server, which tests end, hold and change as they like."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet

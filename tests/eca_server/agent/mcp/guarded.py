@@ -1,7 +1,5 @@
 """A server over HTTP that wants a token, and gives tokens out itself."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Sessions with the scripted server."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

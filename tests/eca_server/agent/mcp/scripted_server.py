@@ -23,8 +23,6 @@ A step is an array: a name and what it is given.
 - `["repeat", TIMES, STEP]`, `["both", STEP, ...]`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

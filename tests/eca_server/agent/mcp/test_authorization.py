@@ -1,7 +1,5 @@
 """Logins at servers over HTTP: found out, begun by a link, stored, renewed, asked for again."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -4,8 +4,6 @@ The suite plays the server, over HTTP; `conformance_client.py` is what it starts
 sent, and how the client left.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

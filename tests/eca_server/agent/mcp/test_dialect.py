@@ -1,7 +1,5 @@
 """Messages in a server's output; the rest is noise and never answered."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

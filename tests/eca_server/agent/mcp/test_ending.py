@@ -1,7 +1,5 @@
 """Ends of servers, and their other output: no process is left, pending calls fail."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os

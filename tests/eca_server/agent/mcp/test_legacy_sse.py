@@ -1,7 +1,5 @@
 """Servers of the transport of 2024: one stream of events, and a URL for messages."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """Lists of servers: in pages, without end, damaged, or not there at all."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

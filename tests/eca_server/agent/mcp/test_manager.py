@@ -1,7 +1,5 @@
 """All configured servers together: their starts, changes and ends, with fake sessions."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping

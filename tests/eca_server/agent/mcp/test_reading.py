@@ -1,7 +1,5 @@
 """Messages as careless servers write them, read as they were meant."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import unicodedata

@@ -1,7 +1,5 @@
 """Sessions with servers that people run: `everything` and filesystem of npm, time of PyPI."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """One configured server: its states, restarts, lists and calls, with fake sessions."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,7 +1,5 @@
 """A session with servers that break the protocol in the ways that real ones do."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """From settings to a session: revisions, what is asked first, what a user reads when it fails."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

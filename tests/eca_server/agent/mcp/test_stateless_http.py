@@ -1,7 +1,5 @@
 """The revision without sessions (2026-07-28) over HTTP: what its requests say, how they end."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Servers at a URL: what is sent to them, and what is made of every kind of answer."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tools of MCP servers for a model: their names, their calls and their results."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

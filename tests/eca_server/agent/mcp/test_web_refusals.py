@@ -1,7 +1,5 @@
 """Servers at a URL that lead elsewhere, want a login, are not there, or are left."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs commands in a real sandbox, and in a home and a workspace made for them."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """`shell_command`, jobs and custom tools with a sandbox configured, and where there is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attempts to get out of the sandbox, in a real one: each of them must leave nothing behind."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -1,7 +1,5 @@
 """The plan of a sandbox and its two spellings: pure, so for both systems on any machine."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

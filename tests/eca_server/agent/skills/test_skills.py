@@ -1,7 +1,5 @@
 """Skills: the search for them, their list for the model, and the problems of invalid ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

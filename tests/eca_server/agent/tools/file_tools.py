@@ -1,7 +1,5 @@
 """Helpers of the tests of tools: a workspace, and calls as the agent makes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`write_file`, `edit_file`, `preview_file_change`, `move_file`: changes as approved, or none."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

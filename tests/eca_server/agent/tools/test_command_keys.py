@@ -4,8 +4,6 @@ The attacks are those of a model that has "Accept and remember" for harmless com
 run something else without approval.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Diffs of whole changes (W-35), and caps on outputs that report the omitted bytes (W-38)."""
 
-from __future__ import annotations
-
 import random
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Edits: only an unambiguous passage is replaced."""
 
-from __future__ import annotations
-
 import textwrap
 
 import pytest

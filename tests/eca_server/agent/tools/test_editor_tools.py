@@ -1,7 +1,5 @@
 """Diagnostics and symbols from the editor, and editors without the capability (W-42)."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path

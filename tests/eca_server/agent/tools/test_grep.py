@@ -1,7 +1,5 @@
 """`grep`: equal lines from ripgrep and from our own search, safe in any tree."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`read_file`, `view_image` and `directory_tree`; and stops of all tools that use files."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """The parameters of the native tools (W-33), and arguments against a tool's JSON Schema."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import attrs

@@ -1,7 +1,5 @@
 """Shell commands and custom tools: outputs, their limits, and no process left running."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """The paths that a command names: judged as inside only if a real bash stays inside as well."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Words of a shell, and values of the model in a user's command: each is one word, never code."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from typing import Any

@@ -3,8 +3,6 @@
 The swap is made at the critical moment, or continuously by a thread.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

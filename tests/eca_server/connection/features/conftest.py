@@ -1,7 +1,5 @@
 """The folders of the tests of workspace trust."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Verbs of tests of a connection's features, for the in-process driver."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.eca_server.agent.chat.editor import Editor

@@ -1,7 +1,5 @@
 """The end of a connection closes each part, whatever fails in a different one."""
 
-from __future__ import annotations
-
 import errno
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A configuration that changes during a connection: the announcements and the effects."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """Workspace trust: requests, and texts of others, that give no consent."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models discovered during a connection, and their announcements."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The configuration is loaded after the answer to `initialize`, before later messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """The client's changes of MCP servers: announced, stored in no file of the user's, reloaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """The parts of a connection: made at their first use, in order of waiting tasks, and their end."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Providers and logins to them, as on a client's settings page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

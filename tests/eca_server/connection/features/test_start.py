@@ -1,7 +1,5 @@
 """The imports of a start: only what the answer to `initialize` needs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Workspace trust: the question, its answers, and requests that give no consent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Workspace folders that change during a connection."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

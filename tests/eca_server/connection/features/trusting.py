@@ -1,7 +1,5 @@
 """A folder whose settings wait for the user's trust, and the questions about them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager

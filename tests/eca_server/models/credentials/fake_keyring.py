@@ -1,7 +1,5 @@
 """A keyring in memory, instead of the system's."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 

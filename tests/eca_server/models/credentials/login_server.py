@@ -1,7 +1,5 @@
 """A login server: it issues tokens, renews each once, and can be scripted."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -1,7 +1,5 @@
 """Logins without pasting a key: the messages to browser and provider, and the results."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import AsyncIterator

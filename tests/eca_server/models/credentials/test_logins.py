@@ -1,7 +1,5 @@
 """Stored logins: the file, its errors, and the system's keyring."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

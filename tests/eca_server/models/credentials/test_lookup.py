@@ -1,7 +1,5 @@
 """Where the keys and the URLs of providers are found: settings, variables, netrc, logins."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

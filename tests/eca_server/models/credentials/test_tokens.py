@@ -1,7 +1,5 @@
 """The renewal of tokens: its time, its owner, and the storage of new tokens."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable

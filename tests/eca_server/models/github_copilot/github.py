@@ -1,7 +1,5 @@
 """A fake GitHub, which issues short tokens of Copilot for a login."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Access to Copilot: tokens issued, renewed and refused; the headers of requests; its models."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """`eca-server conformance` as a user runs it: its output, its files, its exit codes."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

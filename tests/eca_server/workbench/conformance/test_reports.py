@@ -1,7 +1,5 @@
 """The suite's reports, for users and build servers."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree as ET

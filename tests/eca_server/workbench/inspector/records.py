@@ -1,7 +1,5 @@
 """Transcripts of any length, made of a real one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The inspector in a real browser: a hundred thousand messages, hostile ones, and live ones."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`inspect` as a user runs it."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import signal

@@ -1,7 +1,5 @@
 """The parts of the page: complete, without duplicates, harmless, and without secrets."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The page's script marks the same places of a message as `explain`."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

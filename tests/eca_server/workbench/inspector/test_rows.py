@@ -1,7 +1,5 @@
 """The list: each message with its lane and its latency."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The inspector's server: its access checks, and slow readers that delay nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 python our_client.py SERVER
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@
 It does not use `eca_protocol`, starts fast, and has the bug FAULT, one of `FAULTS`.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """A client's bug is found by the scenario about it, and by no other."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from functools import partial

@@ -1,7 +1,5 @@
 """Mutants of frames, JSON and JSON-RPC."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Mutants of what is JSON and what is a message."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

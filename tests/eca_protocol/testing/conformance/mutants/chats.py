@@ -1,7 +1,5 @@
 """Mutants of turns: their order, their texts, the queue, what they cost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

@@ -1,7 +1,5 @@
 """Mutants of queries, contexts, commands and the editor's diagnostics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

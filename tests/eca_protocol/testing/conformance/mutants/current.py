@@ -1,7 +1,5 @@
 """Mutants of what CURRENT's server tells, lists and answers, beside the chats themselves."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks_current

@@ -1,7 +1,5 @@
 """Mutants of CURRENT's chats, turns and calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks_current

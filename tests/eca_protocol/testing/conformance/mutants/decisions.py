@@ -1,7 +1,5 @@
 """Mutants of approvals by the user and the configuration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

@@ -1,7 +1,5 @@
 """Filters: they rewrite messages of the reference server, or the client's on their way to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 

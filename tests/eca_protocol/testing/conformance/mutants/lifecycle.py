@@ -1,7 +1,5 @@
 """Mutants of the handshake, the end, and the announced configuration."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any

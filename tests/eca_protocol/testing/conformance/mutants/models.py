@@ -1,7 +1,5 @@
 """Mutants of what a model is asked, what is passed on of its answer, and when the prompt is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks

@@ -1,7 +1,5 @@
 """Mutants with a fault that only a particular situation shows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """A mutant: the reference server with one class of its own, which breaks one row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar

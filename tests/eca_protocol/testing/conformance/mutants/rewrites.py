@@ -3,8 +3,6 @@
 The name and the two columns behind it say what a mutant does: where it rewrites, and what.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.eca_protocol.testing.conformance.mutants.filters import (

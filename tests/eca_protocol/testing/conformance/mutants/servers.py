@@ -1,7 +1,5 @@
 """Mutants of the announcements of tools and MCP servers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks

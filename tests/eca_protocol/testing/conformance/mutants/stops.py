@@ -1,7 +1,5 @@
 """Mutants of stop and delete."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

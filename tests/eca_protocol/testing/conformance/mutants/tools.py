@@ -1,7 +1,5 @@
 """Mutants of tool calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

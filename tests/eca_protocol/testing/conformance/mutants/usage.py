@@ -1,7 +1,5 @@
 """Mutants of thoughts, titles, tokens and costs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import anyio

@@ -3,8 +3,6 @@
 A mutant is run by `--mutant NAME`.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

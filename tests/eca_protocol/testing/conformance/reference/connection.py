@@ -1,7 +1,5 @@
 """One connection: validates messages, dispatches them, and writes all output."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import uuid

@@ -1,7 +1,5 @@
 """The reference server as it speaks CURRENT, as far as cases judge rows that only CURRENT has."""
 
-from __future__ import annotations
-
 import contextlib
 import uuid
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A model behind the OpenAI chat API, asked over HTTP and read as it streams."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The stored chats, which outlive a server in the same workspace."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

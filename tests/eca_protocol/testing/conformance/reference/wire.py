@@ -1,7 +1,5 @@
 """Bytes to messages and back, as WIRE has them. No I/O."""
 
-from __future__ import annotations
-
 import json as stdlib_json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The folders of the user: paths in them, what a query finds, what a context shows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

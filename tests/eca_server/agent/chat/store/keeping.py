@@ -1,7 +1,5 @@
 """A store under test, and what is put into it."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence

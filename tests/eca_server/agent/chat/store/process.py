@@ -1,7 +1,5 @@
 """Processes of their own that use a store, forked from one that has imported it."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

@@ -1,7 +1,5 @@
 """A damaged byte or row costs itself, and is named; the other chats stay."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from decimal import Decimal

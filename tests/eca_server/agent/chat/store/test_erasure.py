@@ -1,7 +1,5 @@
 """Deleted chats leave no text in any file, however the rows had been moved."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 from contextlib import closing

@@ -1,7 +1,5 @@
 """After any disk error the chat continues, the user is notified once, and no file is deleted."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Stored data is soon in the file itself; a damaged log is reported and loses little."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing

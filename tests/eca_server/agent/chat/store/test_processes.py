@@ -1,7 +1,5 @@
 """Real processes: killed at random points, and several at once on one file."""
 
-from __future__ import annotations
-
 import random
 import re
 import threading

@@ -1,7 +1,5 @@
 """A message comes back from its row exactly as it was."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any, get_args
 

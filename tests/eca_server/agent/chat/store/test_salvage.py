@@ -1,7 +1,5 @@
 """The readable rows of a damaged file are copied into a new one; the damaged one stays."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing

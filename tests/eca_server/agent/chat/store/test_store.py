@@ -1,7 +1,5 @@
 """Stored chats exist after a restart, readable only by the user, and only if storing is on."""
 
-from __future__ import annotations
-
 import random
 import stat
 import subprocess
