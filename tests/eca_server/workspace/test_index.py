@@ -172,6 +172,7 @@ class Listings:
 
     def __init__(self, hold_before: int = 0) -> None:
         self.begun = 0
+        self.is_held = False
         self.resume = threading.Event()
         self.resume.set()
         self.hold_before = hold_before
@@ -181,6 +182,7 @@ class Listings:
         for number, path in enumerate(list_files(folder, **arguments)):
             if number == self.hold_before:
                 while not self.resume.wait(0.01):
+                    self.is_held = True
                     arguments["checkpoint"]()
             yield path
 
@@ -301,15 +303,17 @@ async def test_a_stored_listing_of_a_different_project_hides_nothing(
     assert names(await search.matches(), project) == expected
 
 
-async def test_a_slow_disk_gives_the_first_files(project, nursery, autojump_clock, listings):
+async def test_a_slow_disk_gives_the_first_files(project, nursery, mock_clock, listings, started):
     listings.hold_before = 2
     listings.resume.clear()
     index = FileIndex([root_of(project)])
     index.first_part = 2
     nursery.start_soon(index.run)
-    while not (matches := (await index.search("", limit=10))[1:]):
+    search = started(index, "")
+    while not listings.is_held:
         await trio.lowlevel.checkpoint()
-    assert names(matches, project) == ["README.md", ".gitignore"]
+    mock_clock.jump(1)
+    assert names((await search.matches())[1:], project) == ["README.md", ".gitignore"]
     listings.resume.set()
     while not await index.search("main", limit=10):
         await trio.lowlevel.checkpoint()
