@@ -111,8 +111,9 @@ def _paths(
     assert process.stdout is not None
     rest = b""
     for piece in _pieces(process.stdout.fileno(), checkpoint, time_limit):
-        *complete, rest = (rest + piece).split(b"\0")
-        yield from map(os.fsdecode, complete)
+        complete, end, rest = (rest + piece).rpartition(b"\0")
+        if end:
+            yield from os.fsdecode(complete).split("\0")
     status = process.wait()
     if status != 0:
         raise GitUnavailable(f"git ended with status {status}")

@@ -240,10 +240,14 @@ class _Tree:
         suppress = contextlib.suppress(OSError, FileError)
         with suppress, self._descent.open(directory).scan() as entries:
             for entry in entries:
-                name, kind = entry.name, _kind(entry)
-                is_omitted = name in _VERSION_CONTROL or prefix + name in self._without
-                if kind is not None and not is_omitted:
-                    kinds[name] = kind
+                kind = _kind(entry)
+                if kind is not None:
+                    kinds[entry.name] = kind
+        for name in _VERSION_CONTROL.intersection(kinds):
+            del kinds[name]
+        for path in self._without:
+            if path.startswith(prefix):
+                kinds.pop(path[len(prefix) :], None)
         return kinds
 
 
