@@ -6,6 +6,7 @@ blank line if other text came before, and so does the text behind a system text.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -22,6 +23,8 @@ from eca_protocol.messages import (
 __all__ = ["Paragraphs", "Role", "arguments_of", "closing_text", "named_command", "pieces", "split"]
 
 Role: TypeAlias = Literal["user", "system", "assistant"]
+
+_COMMAND = re.compile(r"\s*+/([^\s/]++)(?!\S)")
 
 _MOST_JSON_BYTES = 6  # of one character
 _SHORT_ESCAPES = b'"\\\b\t\n\f\r'
@@ -120,9 +123,8 @@ def named_command(message: str) -> str | None:
     A command is a first word that begins with its only slash: `/doctor` and `/Costs now` name one;
     `/usr/bin/env`, `a/b` and `/` do not.
     """
-    word = message.split(maxsplit=1)[0] if message.strip() else ""
-    name = word[1:].lower()
-    return name if word.startswith("/") and name and "/" not in name else None
+    command = _COMMAND.match(message)
+    return command[1].lower() if command else None
 
 
 def arguments_of(prompt: str) -> str:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eca_server.agent.commands.login import LoginPrompt
     from eca_server.connection.features.mcp import MCPServers
 
-_ASIDE = re.compile(r"\A\s*(?:/btw\s+)*", re.IGNORECASE)  # its question may be a prompt with a key
+_ASIDE = re.compile(r"\s*(?:/btw\s+)*", re.IGNORECASE)  # its question may be a prompt with a key
 
 _NO_MODEL = (
     "No model is configured. This answer comes from the built-in `simulator/echo`, which "
@@ -140,9 +140,10 @@ class Prompts:
 
     def shown_text(self, message: str) -> str:
         """Return the displayed text of a prompt to a chat that waits for no key, without a key."""
-        question = _ASIDE.sub("", message, count=1)
-        login = self._login_of(question, None)
-        return message if login is None else message.removesuffix(question) + login.masked_text
+        aside = _ASIDE.match(message)
+        start = aside.end() if aside else 0
+        login = self._login_of(message[start:], None)
+        return message if login is None else message[:start] + login.masked_text
 
     def may_be_key(self, chat: Chat, message: str) -> bool:
         """Return whether a message may contain the key that a chat waits for, or cancels that."""
