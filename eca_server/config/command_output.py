@@ -24,6 +24,9 @@ CACHE_SECONDS: Final = 300.0
 LARGEST: Final = 64 * 1024
 """Limit of an output, in bytes."""
 
+NOT_RUN: Final = "expected the output of a command, which is not run yet"
+"""Message of a reference to a command that was skipped; no error of the user's."""
+
 _SHOWN: Final = 60  # characters of a command in a message
 
 _cache: dict[tuple[str, str, frozenset[tuple[str, str]]], tuple[float, str]] = {}
@@ -58,7 +61,7 @@ class CommandOutputs:
         """
         if not self._may_run:
             self.has_skipped = True
-            raise UnresolvedReference("expected the output of a command, which is not run yet")
+            raise UnresolvedReference(NOT_RUN)
         key = command, str(self._home), frozenset(self._environ.items())
         known = _cache.get(key)
         if known is not None and time.monotonic() - known[0] < CACHE_SECONDS:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import attrs
 
 from eca_server.config.agent_files import FOLDER
-from eca_server.config.command_output import CommandOutputs
+from eca_server.config.command_output import NOT_RUN, CommandOutputs
 from eca_server.config.directories import home_directory, user_directory
 from eca_server.config.files import Stamp, stamp_of
 from eca_server.config.mcp_settings import MCPServer
@@ -40,7 +40,8 @@ class LoadedConfig:
     """The result of `load`.
 
     Attributes:
-        problems: everything that could not be read, in the order of the sources.
+        problems: everything that could not be read, in the order of the sources; without commands
+            that are not run yet.
         sources: every source, the earliest first.
         files: the stamp of each file that was looked for, taken just before it was read.
         values: the JSON of each readable source, by its name.
@@ -218,7 +219,7 @@ class _WorkspaceRoots:
     def loaded(self, sources: Sources, commands: CommandOutputs, *, is_pure: bool) -> LoadedConfig:
         return LoadedConfig(
             config=self.complete(sources.config()),
-            problems=tuple(sources.problems),
+            problems=tuple(each for each in sources.problems if NOT_RUN not in each.message),
             sources=tuple(sources.sources),
             files=sources.files,
             values=sources.values,

@@ -73,6 +73,19 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(tmp_path, d
         assert "review" in (await announced(ours))["agents"]
 
 
+async def test_a_command_that_still_runs_is_no_error_of_the_configuration(tmp_path):
+    go = tmp_path / "go"
+    output = f"${{cmd:until [ -e {go} ]; do sleep 0.01; done; echo hello}}"
+    config = {"welcomeMessage": output, "mcpServers": {"m": {"command": "/x", "args": [output]}}}
+    async with editor(config, started=False, load_seconds=0.05, PATH=os.environ["PATH"]) as ours:
+        await ours.start(workspaceFolders=[])
+        await until_shown(ours, "still runs")
+        go.touch()
+        assert (await announced(ours))["welcomeMessage"] == "hello"
+        shown = [each for each in ours.seen if each.get("method") == "$/showMessage"]
+        assert [each["params"]["type"] for each in shown] == ["warning"]
+
+
 async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(tmp_path, disk):
     async with editor(started=False, load_seconds=0.3) as ours:
         await ours.ask("initialize", {"workspaceFolders": folder(tmp_path)})
