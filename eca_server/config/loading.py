@@ -10,6 +10,7 @@ becomes a `Problem`, and the rest applies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -51,6 +52,7 @@ class LoadedConfig:
         may_ask: whether the user may be asked about `withheld`; the editor can forbid it.
         secrets: the output of each `${cmd:...}`.
         awaits_commands: whether a `${cmd:...}` was skipped because `runs_commands` was false.
+        expires: the time, by `time.monotonic`, from which each `${cmd:...}` is due to run again.
     """
 
     config: Config
@@ -65,6 +67,7 @@ class LoadedConfig:
     may_ask: bool = True
     secrets: tuple[Secret, ...] = ()
     awaits_commands: bool = False
+    expires: float = math.inf
 
     def is_current(self) -> bool:
         """Return whether every file is unchanged; reads the disk."""
@@ -230,6 +233,7 @@ class _WorkspaceRoots:
             may_ask=self.may_ask,
             secrets=tuple(commands.secrets),
             awaits_commands=commands.has_skipped,
+            expires=commands.expires,
         )
 
     def complete(self, config: Config) -> Config:
