@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from eca_server.agent.chat.subagents import SPAWN_TOOL
 from eca_server.agent.skills.tool import SKILL_TOOL
+from eca_server.agent.tools.approval import spellings
 from eca_server.agent.tools.custom import custom_commands
-from eca_server.agent.tools.native import NATIVE_NAMES
+from eca_server.agent.tools.native import NATIVE_NAMES, native_arguments
 from eca_server.agent.tools.output import Cap
+from eca_server.client.content_formatting import NATIVE
 from eca_server.config.hook_settings import Hook
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import AGENT_ALIASES
+from eca_server.config.tool_settings import AGENT_ALIASES, Approval, ApprovalRule
 from eca_server.system.command_line import nearest
 from eca_server.workspace.boundary import Workspace
+
+_OTHERS: Final = (SKILL_TOOL, SPAWN_TOOL)
+"""The native tools of other packages."""
 
 
 def setup_warnings(config: Config) -> list[Problem]:
     """Return the warnings about a configuration; read the disk."""
     return [
         Problem(source="configuration", key=key, message=message, level="warning")
-        for key, message in (*_of_agent(config), *_of_tools(config), *_of_hooks(config))
+        for key, message in (
+            *_of_agent(config),
+            *_of_tools(config),
+            *_of_rules(config),
+            *_of_hooks(config),
+        )
     ]
 
 
@@ -39,10 +50,34 @@ def _of_tools(config: Config) -> Iterator[tuple[str, str]]:
         workspace=Workspace([]),
         environment={},
         cap=Cap(),
-        taken={*NATIVE_NAMES, SKILL_TOOL, SPAWN_TOOL},
+        taken={*NATIVE_NAMES, *_OTHERS},
     )
     for problem in problems:
         yield "customTools", problem
+
+
+def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
+    yield from _of_approval(config, ["toolCall"], config.tool_call.approval)
+    for name, agent in config.behaviors.items():
+        yield from _of_approval(config, ["agent", name, "toolCall"], agent.approval)
+
+
+def _of_approval(config: Config, path: list[str], approval: Approval) -> Iterator[tuple[str, str]]:
+    """Yield mistyped tools and arguments: a rule with one applies to no call."""
+    native = {each: name for name in NATIVE_NAMES for each in spellings(NATIVE, name)}
+    for verdict in ("allow", "ask", "deny"):
+        rules: Mapping[str, ApprovalRule] = getattr(approval, verdict)
+        for selector, rule in rules.items():
+            key = dotted([*path, "approval", verdict, selector])
+            if selector not in native:
+                near = nearest(selector, native)
+                if near and selector not in {*_OTHERS, *config.custom_tools, *config.mcp_servers}:
+                    yield key, f"there is no tool {selector!r}{near}"
+                continue
+            known = native_arguments(native[selector])
+            for name in rule.args_matchers.keys() - set(known):
+                near = nearest(name, known) or f"; expected one of {', '.join(known)}"
+                yield key, f"the tool has no argument {name!r}, so the rule never applies{near}"
 
 
 def _of_hooks(config: Config) -> Iterator[tuple[str, str]]:

@@ -206,10 +206,12 @@ class Prompts:
         requested = self.selection.unknown_agent(chat, params)
         if requested is None:
             return ""
-        known = ", ".join(f"`{name}`" for name in self.settings.config.selectable_behaviors)
+        spelled = self.session.profile.agent_name
+        names = map(spelled, self.settings.config.selectable_behaviors)
+        known = ", ".join(f"`{name}`" for name in names)
         return (
             f"The agent `{printable_line(str(requested), longest=80)}` does not exist, or cannot "
-            f"be selected: `{chosen.behavior}` answers instead. Available agents: {known}."
+            f"be selected: `{spelled(chosen.behavior)}` answers instead. Available agents: {known}."
         )
 
     def _command_context(
