@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from eca_server.agent.chat.subagents import SPAWN_TOOL
@@ -22,6 +22,7 @@ from eca_server.workspace.boundary import Workspace
 
 _OTHERS: Final = (SKILL_TOOL, SPAWN_TOOL)
 """The native tools of other packages."""
+_VERDICTS: Final = ("allow", "ask", "deny")
 
 
 def setup_warnings(config: Config) -> list[Problem]:
@@ -57,27 +58,32 @@ def _of_tools(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
-    yield from _of_approval(config, ["toolCall"], config.tool_call.approval)
-    for name, agent in config.behaviors.items():
-        yield from _of_approval(config, ["agent", name, "toolCall"], agent.approval)
-
-
-def _of_approval(config: Config, path: list[str], approval: Approval) -> Iterator[tuple[str, str]]:
-    """Yield mistyped tools and arguments: a rule with one applies to no call."""
+    """Yield mistyped tools and arguments: a rule or matcher with one applies to no call."""
     native = {each: name for name in NATIVE_NAMES for each in spellings(NATIVE, name)}
-    for verdict in ("allow", "ask", "deny"):
-        rules: Mapping[str, ApprovalRule] = getattr(approval, verdict)
-        for selector, rule in rules.items():
-            key = dotted([*path, "approval", verdict, selector])
-            if selector not in native:
-                near = nearest(selector, native)
-                if near and selector not in {*_OTHERS, *config.custom_tools, *config.mcp_servers}:
-                    yield key, f"there is no tool {selector!r}{near}"
-                continue
+    others = {*_OTHERS, *config.custom_tools, *config.mcp_servers}
+    for path, selector, rule in _rules(config):
+        key = dotted([*path, selector])
+        if selector in native:
             known = native_arguments(native[selector])
             for name in rule.args_matchers.keys() - set(known):
                 near = nearest(name, known) or f"; expected one of {', '.join(known)}"
                 yield key, f"the tool has no argument {name!r}, so the rule never applies{near}"
+        elif selector not in others and (near := nearest(selector, native)):
+            yield key, f"there is no tool {selector!r}{near}"
+
+
+def _rules(config: Config) -> Iterator[tuple[Sequence[str], str, ApprovalRule]]:
+    """Yield the rules for tools, each with the path of the object that has it."""
+    places: list[tuple[Sequence[str], object]] = []
+    owners: dict[tuple[str, ...], Approval] = {(): config.tool_call.approval}
+    owners |= {("agent", name): each.approval for name, each in config.behaviors.items()}
+    for owner, approval in owners.items():
+        path = (*owner, "toolCall", "approval")
+        places += [((*path, verdict), getattr(approval, verdict)) for verdict in _VERDICTS]
+    places += [(("hooks", name, "matcher"), each.matcher) for name, each in config.hooks.items()]
+    for place, rules in places:
+        for selector, rule in rules.items() if isinstance(rules, Mapping) else ():
+            yield place, selector, rule
 
 
 def _of_hooks(config: Config) -> Iterator[tuple[str, str]]:

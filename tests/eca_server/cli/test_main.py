@@ -186,6 +186,7 @@ IGNORED: dict[str, Any] = {
     "hooks": {
         "h": {
             "type": "preToolCall",
+            "matcher": {"read_fil": {}},
             "actions": [{"file": "/no/such"}, {"shell": "x"}, {}, {"file": LONG}],
         }
     },
@@ -208,6 +209,7 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "customTools: The custom tool 'read_file' was left out",
         "toolCall.approval.deny.shel_command: there is no tool 'shel_command'; did you mean",
         "toolCall.approval.deny.write_file: the tool has no argument 'file', so the rule never",
+        "hooks.h.matcher.read_fil: there is no tool 'read_fil'; did you mean",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",
         f"hooks.h.actions[3]: there is no file '{LONG}'",
