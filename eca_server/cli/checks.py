@@ -9,12 +9,8 @@ import trio
 
 from eca_server.agent.commands.doctor import describe_servers
 from eca_server.agent.commands.setup_warnings import setup_warnings
-from eca_server.config.problems import Problem
 from eca_server.connection.local import LocalPair
-from eca_server.models.acp import ACP
-from eca_server.models.apis import APIS
 from eca_server.models.simulator import DEFAULT
-from eca_server.system.command_line import nearest
 
 
 def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
@@ -26,17 +22,10 @@ def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
     """
     connection = local.connection
     models = connection.parts.get().models.current
-    problems: list[Problem | None] = [*connection.settings.loaded.problems]
+    problems = [*connection.settings.loaded.problems]
     for provider in models.providers:
-        places = (each for each in (provider.credential, provider.location) if each is not None)
-        problems += [place.problem for place in places]
-    errors = {str(each): None for each in problems if each is not None and each.level == "error"}
-    for provider in models.providers:
-        if provider.api not in {*APIS, ACP, "embedded"}:
-            expected = ", ".join(APIS)
-            near = nearest(provider.api, APIS) or f"; expected one of {expected}"
-            why = f"there is no API {provider.api!r}{near}"
-            errors[f"configuration: providers.{provider.name}.api: {why}"] = None
+        problems += provider.problems
+    errors = {str(each): None for each in problems if each.level == "error"}
     default = connection.settings.config.default_model
     if with_default and default is not None and models.selected == DEFAULT != default:
         errors[f"configuration: defaultModel: {default!r} cannot be used"] = None

@@ -7,11 +7,13 @@ prompt. Invariant: an unreadable part never loosens a permission.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+
+from eca_server.config.unknown import hint, nearest_key
 
 if TYPE_CHECKING:
     import yaml
@@ -66,6 +68,8 @@ _KEYS: Final[Mapping[str, str]] = {
 }
 """Keys allowed above the text, each with its key in the configuration."""
 
+_VERDICTS: Final = ("allow", "ask", "deny")
+
 
 class InvalidAgentFile(Exception):
     """A file that defines no agent; the message says what was expected."""
@@ -79,8 +83,12 @@ class Budget:
     values: int = _ALL_VALUES
 
 
-def parse_agent_file(path: Path, text: str, budget: Budget | None = None) -> Mapping[str, Any]:
-    """Return a file as a source of the configuration: `{"agent": {NAME: {...}}}`.
+def parse_agent_file(
+    path: Path, text: str, budget: Budget | None = None
+) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Return a file as a source of the configuration, and warnings about mistyped keys.
+
+    The source is `{"agent": {NAME: {...}}}`.
 
     Args:
         path: the path of the file; its stem names the agent, unless the YAML has a `name`.
@@ -104,7 +112,21 @@ def parse_agent_file(path: Path, text: str, budget: Budget | None = None) -> Map
         agent["systemPrompt"] = body
     if fields.get("tools") is not None:
         agent["toolCall"] = {"approval": _approval(fields["tools"])}
-    return {"agent": {(name or path.name.partition(".")[0]).lower(): agent}}
+    source = {"agent": {(name or path.name.partition(".")[0]).lower(): agent}}
+    return source, [*_unknown(fields, {*_KEYS, "name", "tools"}, ""), *_unknown_rules(fields)]
+
+
+def _unknown(fields: Mapping[Any, Any], known: Collection[str], prefix: str) -> Iterator[str]:
+    """Yield a warning about each key that resembles a known one; others are for other programs."""
+    for key in map(str, fields):
+        if key not in known and nearest_key(key, known):
+            yield f"{prefix}{key}: {hint(key, known)}"
+
+
+def _unknown_rules(fields: Mapping[str, Any]) -> Iterator[str]:
+    tools = fields.get("tools")
+    if isinstance(tools, Mapping):
+        yield from _unknown(tools, {*_VERDICTS, "byDefault"}, "tools.")
 
 
 def _fields(text: str, budget: Budget) -> Mapping[str, Any]:
@@ -187,7 +209,7 @@ def _approval(tools: Any) -> Any:
         raise InvalidAgentFile("tools: expected a list, or rules under byDefault, allow, ask, deny")
     rules = {
         verdict: _rules(verdict, tools[verdict])
-        for verdict in ("allow", "ask", "deny")
+        for verdict in _VERDICTS
         if tools.get(verdict) is not None
     }
     default = tools.get("byDefault")

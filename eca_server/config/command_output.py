@@ -1,12 +1,14 @@
 """The commands of `${cmd:...}` in the user's configuration, and their output.
 
 A command has ten seconds; then its process group is killed. Its output is a secret and appears in
-no message. A successful output is cached for five minutes. This module blocks: call it in a worker
-thread.
+no message. A successful output is used for five minutes, and after that until a newer one is there.
+This module blocks: call it in a worker thread.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import subprocess
 import threading
 import time
@@ -21,11 +23,18 @@ from eca_server.secret import Secret
 from eca_server.system.child_process import find_program, harden_environment
 
 CACHE_SECONDS: Final = 300.0
+RETRY_SECONDS: Final = 30.0
+"""The wait after a failure before a command is run again."""
 LARGEST: Final = 64 * 1024
 """Limit of an output, in bytes."""
 
+NOT_RUN: Final = "expected the output of a command, which is not run yet"
+"""Message of a reference to a command that was skipped; no error of the user's."""
+
+_FORGET_SECONDS: Final = 86_400.0  # after which an output is no substitute for a newer one
 _SHOWN: Final = 60  # characters of a command in a message
 
+_log = logging.getLogger("eca_server.config")
 _cache: dict[tuple[str, str, frozenset[tuple[str, str]]], tuple[float, str]] = {}
 
 
@@ -40,6 +49,7 @@ class CommandOutputs:
         secrets: every output.
         timeout: seconds after which a command is ended.
         has_skipped: whether a command was skipped because `may_run` is false.
+        expires: the time, by `time.monotonic`, from which the commands are due to run again.
     """
 
     def __init__(self, environ: Mapping[str, str], home: Path, *, may_run: bool) -> None:
@@ -49,6 +59,7 @@ class CommandOutputs:
         self._may_run = may_run
         self.secrets: list[Secret] = []
         self.has_skipped = False
+        self.expires = math.inf
 
     def __call__(self, command: str) -> str:
         """Return the output of a command, without its last newline.
@@ -58,15 +69,24 @@ class CommandOutputs:
         """
         if not self._may_run:
             self.has_skipped = True
-            raise UnresolvedReference("expected the output of a command, which is not run yet")
+            raise UnresolvedReference(NOT_RUN)
         key = command, str(self._home), frozenset(self._environ.items())
         known = _cache.get(key)
-        if known is not None and time.monotonic() - known[0] < CACHE_SECONDS:
-            text = known[1]
-        else:
-            text = self._run(command)
+        due = -math.inf if known is None else known[0] + CACHE_SECONDS
+        if due <= time.monotonic():
+            try:
+                known = _cache[key] = time.monotonic(), self._run(command)
+                due = known[0] + CACHE_SECONDS
+            except UnresolvedReference as error:
+                due = time.monotonic() + RETRY_SECONDS
+                self.expires = min(self.expires, due)
+                if known is None:
+                    raise
+                _log.warning("%s; its previous output stays in use", error)
             _drop_old()
-            _cache[key] = time.monotonic(), text
+        assert known is not None
+        self.expires = min(self.expires, due)
+        text = known[1]
         self.secrets += [Secret(line) for line in text.splitlines() if line.strip()]
         return text
 
@@ -132,5 +152,5 @@ def _kill(child: subprocess.Popen[bytes], group: platforms.ProcessGroup) -> None
 def _drop_old() -> None:
     now = time.monotonic()
     for key, (at, _) in list(_cache.items()):
-        if now - at >= CACHE_SECONDS:
+        if now - at >= _FORGET_SECONDS:
             _cache.pop(key, None)

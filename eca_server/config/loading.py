@@ -10,6 +10,7 @@ becomes a `Problem`, and the rest applies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 import attrs
 
 from eca_server.config.agent_files import FOLDER
-from eca_server.config.command_output import CommandOutputs
+from eca_server.config.command_output import NOT_RUN, CommandOutputs
 from eca_server.config.directories import home_directory, user_directory
 from eca_server.config.files import Stamp, stamp_of
 from eca_server.config.mcp_settings import MCPServer
@@ -40,7 +41,8 @@ class LoadedConfig:
     """The result of `load`.
 
     Attributes:
-        problems: everything that could not be read, in the order of the sources.
+        problems: everything that could not be read, in the order of the sources; without commands
+            that are not run yet.
         sources: every source, the earliest first.
         files: the stamp of each file that was looked for, taken just before it was read.
         values: the JSON of each readable source, by its name.
@@ -50,6 +52,7 @@ class LoadedConfig:
         may_ask: whether the user may be asked about `withheld`; the editor can forbid it.
         secrets: the output of each `${cmd:...}`.
         awaits_commands: whether a `${cmd:...}` was skipped because `runs_commands` was false.
+        expires: the time, by `time.monotonic`, from which each `${cmd:...}` is due to run again.
     """
 
     config: Config
@@ -64,6 +67,7 @@ class LoadedConfig:
     may_ask: bool = True
     secrets: tuple[Secret, ...] = ()
     awaits_commands: bool = False
+    expires: float = math.inf
 
     def is_current(self) -> bool:
         """Return whether every file is unchanged; reads the disk."""
@@ -218,7 +222,7 @@ class _WorkspaceRoots:
     def loaded(self, sources: Sources, commands: CommandOutputs, *, is_pure: bool) -> LoadedConfig:
         return LoadedConfig(
             config=self.complete(sources.config()),
-            problems=tuple(sources.problems),
+            problems=tuple(each for each in sources.problems if NOT_RUN not in each.message),
             sources=tuple(sources.sources),
             files=sources.files,
             values=sources.values,
@@ -229,6 +233,7 @@ class _WorkspaceRoots:
             may_ask=self.may_ask,
             secrets=tuple(commands.secrets),
             awaits_commands=commands.has_skipped,
+            expires=commands.expires,
         )
 
     def complete(self, config: Config) -> Config:

@@ -118,12 +118,15 @@ class Sources:
             self.note_file(path)
             place = self._place(directory)
             try:
-                value = parse_agent_file(path, self._read(path, most=LARGEST), self.budget)
+                text = self._read(path, most=LARGEST)
+                value, unknown = parse_agent_file(path, text, self.budget)
             except (Unreadable, InvalidAgentFile) as error:
                 self._add_broken(str(path), str(error), None, place)
                 continue
             self._add(str(path), value, place)
             self._report(str(path), place.errors)
+            for message in unknown[:_MOST_PROBLEMS]:
+                self._add_warning(str(path), message)
             self._warn_of_upstream_keys(str(path), value)
 
     def add_text(self, name: str, text: str, *, directory: Path | None) -> None:
@@ -240,12 +243,15 @@ class Sources:
         unknown = [*unknown_keys(value, config_schema())]
         for path, known in unknown[:_MOST_PROBLEMS]:
             message = hint(str(path[-1]), known)
-            problem = _problem(name, message, positions.position(path), key=dotted(path))
-            self.problems.append(attrs.evolve(problem, level="warning"))
+            self._add_warning(name, message, positions.position(path), key=dotted(path))
         if len(unknown) > _MOST_PROBLEMS:
-            rest = len(unknown) - _MOST_PROBLEMS
-            problem = _problem(name, f"and {rest} more keys like these", None)
-            self.problems.append(attrs.evolve(problem, level="warning"))
+            self._add_warning(name, f"and {len(unknown) - _MOST_PROBLEMS} more keys like these")
+
+    def _add_warning(
+        self, name: str, message: str, position: Position | None = None, *, key: str | None = None
+    ) -> None:
+        problem = _problem(name, message, position, key=key)
+        self.problems.append(attrs.evolve(problem, level="warning"))
 
     def _warn_of_upstream_keys(self, name: str, value: object) -> None:
         ineffective = list(without_effect(value))
@@ -256,7 +262,7 @@ class Sources:
                 else ""
             )
             message = f"no effect in this server: {', '.join(ineffective[:_MOST_PROBLEMS])}{more}"
-            self.problems.append(attrs.evolve(_problem(name, message, None), level="warning"))
+            self._add_warning(name, message)
 
 
 def _problem(

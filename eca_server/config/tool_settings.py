@@ -273,6 +273,18 @@ _ONE_OR_MORE = Reader(
     schema={"type": ["string", "array"], "items": {"type": "string"}},
 )
 
+_MODE = choice("primary", "subagent")
+
+
+def _read_modes(value: object, place: Place) -> object:
+    single = isinstance(value, str)
+    return [_MODE.read(value, place)] if single else listing(_MODE).read(value, place)
+
+
+_MODES = attrs.evolve(
+    _ONE_OR_MORE, read=_read_modes, schema={**_ONE_OR_MORE.schema, "items": _MODE.schema}
+)
+
 
 @attrs.frozen(kw_only=True, repr=False)
 class BehaviorPrompts:
@@ -329,7 +341,7 @@ class Behavior(BehaviorPrompts):
     """
 
     inherit: str | None = setting(NAME, "inherit")
-    mode: tuple[str, ...] = setting(_ONE_OR_MORE, "mode", default=())
+    mode: tuple[str, ...] = setting(_MODES, "mode", default=())
     description: str = setting(TEXT, "description", default="")
     spawnable_by: tuple[str, ...] = setting(_ONE_OR_MORE, "spawnableBy", default=())
     subagents: tuple[str, ...] | None = setting(NAMES, "subagents")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -29,7 +28,14 @@ def unknown_keys(
 
 def hint(key: str, known: Collection[str]) -> str:
     """Return a message for the user about an unknown key."""
+    near = nearest_key(key, known)
+    return f"unknown key; did you mean {near}?" if near else "unknown key"
+
+
+def nearest_key(key: str, known: Collection[str]) -> str | None:
+    """Return the known key that a key resembles, if there is one."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only after an error
+
     by_lower_case = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(key.lower(), by_lower_case, n=1)
-    suggestion = f"; did you mean {by_lower_case[near[0]]}?" if near else ""
-    return f"unknown key{suggestion}"
+    near = get_close_matches(key.lower(), by_lower_case, n=1)
+    return by_lower_case[near[0]] if near else None

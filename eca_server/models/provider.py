@@ -41,6 +41,7 @@ from eca_server.models.known_providers import (
 from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.think_tags import THINK_TAGS
 from eca_server.secret import Secret, secrets_in
+from eca_server.system.command_line import nearest
 
 
 def is_local(url: str) -> bool:
@@ -121,10 +122,13 @@ class Provider:
 
     @property
     def problems(self) -> Iterator[Problem]:
-        """The problems of its key and URL, and an ACP agent without a command."""
-        if self.api == ACP and self.location is not None:
-            key = f"providers.{self.name}.command"
-            message = "expected the command of an ACP agent, got none"
+        """The problems of its key and URL, an unknown API, and an ACP agent without a command."""
+        if self.location is not None and self.api not in APIS:
+            key, message = "command", "expected the command of an ACP agent, got none"
+            if self.api != ACP:
+                near = nearest(self.api, APIS) or f"; expected one of {', '.join(APIS)}"
+                key, message = "api", f"there is no API {self.api!r}{near}"
+            key = f"providers.{self.name}.{key}"
             yield Problem(source="configuration", key=key, message=message)
         for source in (self.credential, self.location):
             if source is not None and source.problem is not None:

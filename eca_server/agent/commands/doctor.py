@@ -64,7 +64,7 @@ def report(
     Args:
         about: lines about this program and the machine.
         sources: the sources of the configuration.
-        problems: problems of the sources; those of keys and URLs are added here.
+        problems: problems of the sources; those of providers are added here.
         providers: the configured and known providers.
         selected_model: `provider/model` of a prompt that names none.
         logins: the providers whose keys `/login` stored.
@@ -74,9 +74,8 @@ def report(
         sandbox: the state of the sandbox.
         trust: a line for each opened folder.
     """
-    places = [each for provider in providers for each in (provider.credential, provider.location)]
-    detected = dict.fromkeys((*problems, *(each.problem for each in places if each is not None)))
-    detected.pop(None, None)
+    of_providers = (problem for provider in providers for problem in provider.problems)
+    detected = dict.fromkeys((*problems, *of_providers))
     lines = [
         *about,
         "",
@@ -176,7 +175,8 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
     """Check the configuration, providers, keys, MCP servers and the sandbox."""
     stored = await trio.to_thread.run_sync(context.logins.read)
     warnings = await trio.to_thread.run_sync(setup_warnings, context.loaded.config)
-    problems = [*context.loaded.problems, *([stored.problem] if stored.problem else []), *warnings]
+    ours = [*context.models.problems, *([stored.problem] if stored.problem else [])]
+    problems = [*context.loaded.problems, *ours, *warnings]
     text = report(
         about=[
             f"ECA for Python {version()}",

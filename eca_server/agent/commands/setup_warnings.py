@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from eca_server.agent.chat.subagents import SPAWN_TOOL
 from eca_server.agent.skills.tool import SKILL_TOOL
+from eca_server.agent.tools.approval import spellings
 from eca_server.agent.tools.custom import custom_commands
-from eca_server.agent.tools.native import NATIVE_NAMES
+from eca_server.agent.tools.native import NATIVE_NAMES, native_arguments
 from eca_server.agent.tools.output import Cap
+from eca_server.client.content_formatting import NATIVE
 from eca_server.config.hook_settings import Hook
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import AGENT_ALIASES
+from eca_server.config.tool_settings import AGENT_ALIASES, Approval, ApprovalRule
 from eca_server.system.command_line import nearest
 from eca_server.workspace.boundary import Workspace
+
+_OTHERS: Final = (SKILL_TOOL, SPAWN_TOOL)
+"""The native tools of other packages."""
+_VERDICTS: Final = ("allow", "ask", "deny")
 
 
 def setup_warnings(config: Config) -> list[Problem]:
     """Return the warnings about a configuration; read the disk."""
     return [
         Problem(source="configuration", key=key, message=message, level="warning")
-        for key, message in (*_of_agent(config), *_of_tools(config), *_of_hooks(config))
+        for key, message in (
+            *_of_agent(config),
+            *_of_tools(config),
+            *_of_rules(config),
+            *_of_hooks(config),
+        )
     ]
 
 
@@ -39,10 +51,39 @@ def _of_tools(config: Config) -> Iterator[tuple[str, str]]:
         workspace=Workspace([]),
         environment={},
         cap=Cap(),
-        taken={*NATIVE_NAMES, SKILL_TOOL, SPAWN_TOOL},
+        taken={*NATIVE_NAMES, *_OTHERS},
     )
     for problem in problems:
         yield "customTools", problem
+
+
+def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield mistyped tools and arguments: a rule or matcher with one applies to no call."""
+    native = {each: name for name in NATIVE_NAMES for each in spellings(NATIVE, name)}
+    others = {*_OTHERS, *config.custom_tools, *config.mcp_servers}
+    for path, selector, rule in _rules(config):
+        key = dotted([*path, selector])
+        if selector in native:
+            known = native_arguments(native[selector])
+            for name in rule.args_matchers.keys() - set(known):
+                near = nearest(name, known) or f"; expected one of {', '.join(known)}"
+                yield key, f"the tool has no argument {name!r}, so the rule never applies{near}"
+        elif selector not in others and (near := nearest(selector, native)):
+            yield key, f"there is no tool {selector!r}{near}"
+
+
+def _rules(config: Config) -> Iterator[tuple[Sequence[str], str, ApprovalRule]]:
+    """Yield the rules for tools, each with the path of the object that has it."""
+    places: list[tuple[Sequence[str], object]] = []
+    owners: dict[tuple[str, ...], Approval] = {(): config.tool_call.approval}
+    owners |= {("agent", name): each.approval for name, each in config.behaviors.items()}
+    for owner, approval in owners.items():
+        path = (*owner, "toolCall", "approval")
+        places += [((*path, verdict), getattr(approval, verdict)) for verdict in _VERDICTS]
+    places += [(("hooks", name, "matcher"), each.matcher) for name, each in config.hooks.items()]
+    for place, rules in places:
+        for selector, rule in rules.items() if isinstance(rules, Mapping) else ():
+            yield place, selector, rule
 
 
 def _of_hooks(config: Config) -> Iterator[tuple[str, str]]:

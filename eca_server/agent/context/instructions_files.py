@@ -28,6 +28,7 @@ from eca_server.agent.context.provenance import SOURCE, Origin
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
 from eca_server.config.tool_settings import AGENT_ALIASES
+from eca_server.config.unknown import hint, nearest_key
 from eca_server.printable import visible
 from eca_server.system.threads import THREAD_SECONDS, run_on_disk
 from eca_server.workspace.boundary import Place, Workspace
@@ -42,6 +43,7 @@ _MOST_FILES = 1000  # files of all kinds, empty ones too
 _MOST_RULES = 200  # files of one directory of rules
 _NAME = "AGENTS.md"
 _INSTRUCTIONS, _RULE = "instructions", "rule"
+_RULE_KEYS = ("agent", "paths", "model")
 
 
 @attrs.frozen(kw_only=True)
@@ -252,6 +254,10 @@ class _Reading:
             excerpt = attrs.evolve(excerpt, text=text)
             if not self._is_for_us(fields.get("agent", ())):
                 return ""
+            for key in fields:
+                if key not in _RULE_KEYS and nearest_key(key, _RULE_KEYS):
+                    shown = f"{printable(place.path)}: {printable(key)}"
+                    self.notes.append(f"{shown}: {hint(key, _RULE_KEYS)}")
             for key, name in (("paths", "files"), ("model", "models")):
                 if key in fields:
                     attributes[name] = visible(", ".join(fields[key]))
@@ -261,8 +267,8 @@ class _Reading:
         return excerpt.text
 
     def _is_for_us(self, behaviors: Sequence[str]) -> bool:
-        ours = (AGENT_ALIASES.get(name, name) for name in behaviors)
-        return not behaviors or self.behavior in ours
+        names = [name.strip() for each in behaviors for name in each.split(",")]
+        return not names or self.behavior in (AGENT_ALIASES.get(name, name) for name in names)
 
     @contextmanager
     def _noting_errors(self, path: str) -> Iterator[None]:

@@ -100,9 +100,9 @@ async def run_action(
         await shell.end()
     stdout, stderr = (_text_of(captured[each], left_out[each]) for each in ("stdout", "stderr"))
     if deadline.cancelled_caught:
-        return ActionResult(
-            status=FAILED, stdout=stdout, stderr=f"timed out after {timeout:g} s and was killed"
-        )
+        limit = f"{timeout:g} s" if timeout >= 1 else f"{timeout * 1000:g} milliseconds (`timeout`)"
+        why = f"timed out after {limit} and was killed"
+        return ActionResult(status=FAILED, stdout=stdout, stderr=why)
     status = FAILED if child.returncode is None else child.returncode
     return ActionResult(status=status, stdout=stdout, stderr=stderr, is_cut=left_out["stdout"] > 0)
 

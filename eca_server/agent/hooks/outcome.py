@@ -17,6 +17,7 @@ from eca_protocol import json
 from eca_protocol.errors import ECAError
 from eca_server.agent.hooks.action import LARGEST, ActionResult
 from eca_server.config.hook_settings import HookEvent
+from eca_server.config.unknown import hint, nearest_key
 from eca_server.models.calls import MAX_NESTING, is_too_deep
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
@@ -72,6 +73,7 @@ _TYPES: Mapping[str, tuple[type, str]] = {
     "continue": (bool, "true or false"),
     "updatedInput": (dict, "an object"),
 }
+_LONGEST_NAME = max(map(len, _TYPES)) + 2  # of a mistyped member
 _VERDICTS = ("allow", "ask", "deny")
 
 
@@ -127,17 +129,20 @@ def parse_outcome(event: HookEvent, result: ActionResult) -> Outcome:
         return Outcome(why=why, problems=("its output is ignored: expected a JSON object",))
     output: dict[str, Any] = {}
     problems: list[str] = []
-    for name in _TYPES.keys() & written.keys():
+    for name in written:
         problem = _problem_with(event, name, written[name])
-        if problem is None:
-            output[name] = written[name]
-        else:
+        if problem is not None:
             problems.append(problem)
+        elif name in _TYPES:
+            output[name] = written[name]
     return Outcome(why=why, output=output, problems=tuple(problems))
 
 
 def _problem_with(event: HookEvent, name: str, value: object) -> str | None:
     """Return the problem of a member, or None."""
+    if name not in _TYPES:  # a mistyped one; others are the hook's own
+        is_like = len(name) <= _LONGEST_NAME and nearest_key(name, EVENTS[event])
+        return f"{name}: {hint(name, EVENTS[event])}" if is_like else None
     if name not in EVENTS[event]:
         return f"{name}: ignored, {event} does not support it"
     kind, expected = _TYPES[name]

@@ -257,7 +257,7 @@ class Server:
             MCPError: it does not run.
         """
         if self._session is None or self.state is not State.RUNNING:
-            raise MCPError(f"it is {self.state.value}", kind="closed")
+            raise MCPError(f"it is {self.state.value}", kind="start")
         return self._session
 
     def _move(self, event: Input) -> None:

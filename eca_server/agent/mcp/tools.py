@@ -41,6 +41,7 @@ MAX_PICTURES = 5
 
 _MAX_DESCRIPTION = 4_096  # characters, for the model
 _MAX_SUMMARY = 80
+_UNKNOWN_EFFECT = ("closed", "timeout")  # kinds of errors
 
 CallTool = Callable[[str, Mapping[str, Any]], Awaitable[ToolResult]]
 
@@ -84,9 +85,9 @@ class ServerTool:
             try:
                 result = await self.call(self.wire_name, self._clean_schema.arguments(arguments))
             except MCPError as error:
-                raise ToolError(
-                    f"The MCP server {self.server} did not run the tool: {error}"
-                ) from None
+                hint = ". The tool may have run." if error.kind in _UNKNOWN_EFFECT else ""
+                text = f"The call of the MCP server {self.server} failed: {error}{hint}"
+                raise ToolError(text) from None
             return output_of(result, self.cap)
 
         return PreparedCall(run=run, summary=self.summary(arguments), warning=self.warning)

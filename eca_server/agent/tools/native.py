@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.preview import PreviewFileChange
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.search_tools import CallTool, SearchTools
-from eca_server.agent.tools.shell_command import ShellCommand
+from eca_server.agent.tools.shell_command import SHELL_ARGUMENTS, ShellCommand
 from eca_server.agent.tools.tasks import TaskTool
 from eca_server.agent.tools.tool import Tool
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
@@ -47,6 +47,12 @@ _NATIVE_TOOLS: Final = (
 
 NATIVE_NAMES: Final = frozenset(tool.name for tool in _NATIVE_TOOLS)
 """The name of every native tool of this package, offered or not."""
+
+
+def native_arguments(name: str) -> Collection[str]:
+    """Return the names of the arguments of a native tool."""
+    tool: Any = next(each for each in _NATIVE_TOOLS if each.name == name)
+    return SHELL_ARGUMENTS if tool is ShellCommand else tool.parameters["properties"]
 
 
 @attrs.frozen(kw_only=True)

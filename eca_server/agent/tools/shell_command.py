@@ -60,6 +60,8 @@ _LEAVING = (
     "failed in the sandbox: it requires the user's approval."
 )
 _OUTSIDE: Mapping[str, Any] = boolean("Run outside the sandbox, with the user's approval.")
+SHELL_ARGUMENTS = (*_PROPERTIES, "background", "outside_sandbox")
+"""The names of all arguments of `shell_command`, offered or not."""
 
 
 class BackgroundRunner(Protocol):

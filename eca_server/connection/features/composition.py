@@ -123,7 +123,10 @@ class Composition:
         may_start = self.announcer.is_introduced and not self._is_closed
         servers = self.servers() if may_start else None
         if servers is not None:
-            servers.manager.configure(self.settings.config.mcp_servers)
+            awaits = self.settings.loaded.awaits_commands  # whose output a damaged server may need
+            configured = self.settings.config.mcp_servers.items()
+            ready = {name: each for name, each in configured if not (awaits and each.is_damaged)}
+            servers.manager.configure(ready)
 
     def learn_modes(self, model: str) -> None:
         """Start a selected ACP agent whose modes, the model's variants, are unknown."""

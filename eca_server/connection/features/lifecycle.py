@@ -38,6 +38,11 @@ _LATE = (
     "The configuration of the opened folder and agents in files could not be read yet: the "
     "disk does not answer. They will be used as soon as they can be read."
 )
+_COMMANDS_RUN = (
+    "The configuration is not complete yet: a command in it (`${cmd:...}`) still runs. Until it "
+    "ends, settings that need such a command have no value, and the configuration of the opened "
+    "folder and agents in files do not apply."
+)
 
 
 class Connection:
@@ -162,7 +167,8 @@ class Connection:
                 self._host.peer.release()
 
         def be_late() -> None:
-            self._notices.append(_LATE)
+            is_waiting = self.settings.loaded.awaits_commands
+            self._notices.append(_COMMANDS_RUN if is_waiting else _LATE)
             let_pass()
 
         load_all = partial(self.settings.load, previous=self.settings.loaded)

@@ -116,7 +116,7 @@ class Prompts:
         async def body(turn: Turn) -> None:
             target = chosen
             name = None if login is not None else named_command(params.message)
-            if login is None and not runs_without_model(name) and await self._settle_trust(turn):
+            if login is None and not runs_without_model(name) and await self._settle_settings(turn):
                 target = self.selection.choose(chat, params)
                 chat.set(model=target.model, variant=target.variant, behavior=target.behavior)
             text = params.message if login is None else login.masked_text
@@ -179,10 +179,17 @@ class Prompts:
         params = _of_chat(chat, text)
         return self._command_context(chat, params, self.selection.choose(chat, params), text)
 
-    async def _settle_trust(self, turn: Turn) -> bool:
-        """Ask about waiting settings of workspace folders; return whether settings changed."""
+    async def _settle_settings(self, turn: Turn) -> bool:
+        """Renew expired settings, and ask about waiting ones; return whether settings changed."""
         before = self.settings.loaded
-        if before.withheld:
+        if self.settings.is_expired:
+            turn.progress("Running the commands of the configuration")
+            try:
+                await self.settings.reload(abandon_on_cancel=True)
+            except OSError as error:
+                self.settings.keep_in_force(error)
+            turn.progress("Waiting model")
+        if self.settings.loaded.withheld:
             await self.trust.settle(turn)
         return self.settings.loaded is not before
 
@@ -200,10 +207,12 @@ class Prompts:
         requested = self.selection.unknown_agent(chat, params)
         if requested is None:
             return ""
-        known = ", ".join(f"`{name}`" for name in self.settings.config.selectable_behaviors)
+        spelled = self.session.profile.agent_name
+        names = map(spelled, self.settings.config.selectable_behaviors)
+        known = ", ".join(f"`{name}`" for name in names)
         return (
             f"The agent `{printable_line(str(requested), longest=80)}` does not exist, or cannot "
-            f"be selected: `{chosen.behavior}` answers instead. Available agents: {known}."
+            f"be selected: `{spelled(chosen.behavior)}` answers instead. Available agents: {known}."
         )
 
     def _command_context(

@@ -7,6 +7,7 @@ is not.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -77,10 +78,15 @@ class Settings:
             problems = (*self.loaded.problems, problem)
             self.put_in_force(attrs.evolve(self.loaded, problems=problems))
 
-    async def reload(self) -> None:
+    @property
+    def is_expired(self) -> bool:
+        """True if the commands of the configuration are due to run again."""
+        return time.monotonic() >= self.loaded.expires
+
+    async def reload(self, *, abandon_on_cancel: bool = False) -> None:
         """Load the configuration again, and put it in force."""
         load_again = partial(self.load, previous=self.loaded)
-        self.put_in_force(await run_in_thread(load_again))
+        self.put_in_force(await run_in_thread(load_again, abandon_on_cancel=abandon_on_cancel))
 
     async def watch(self, seconds: float) -> None:
         """Check the files every so many seconds, and soon again after a change, for ever."""

@@ -186,7 +186,14 @@ IGNORED: dict[str, Any] = {
     "hooks": {
         "h": {
             "type": "preToolCall",
+            "matcher": {"read_fil": {}},
             "actions": [{"file": "/no/such"}, {"shell": "x"}, {}, {"file": LONG}],
+        }
+    },
+    "toolCall": {
+        "approval": {
+            "allow": {"shell_command": {"argsMatchers": {"command": ["ls"]}}, "github": {}},
+            "deny": {"shel_command": {}, "write_file": {"argsMatchers": {"file": ["x"]}}},
         }
     },
     "mcpServers": {"broken": {"command": "no-such-program"}},
@@ -200,6 +207,9 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
     expected = [
         "defaultAgent: there is no agent 'agnt' that can be selected; did you mean `agent`?",
         "customTools: The custom tool 'read_file' was left out",
+        "toolCall.approval.deny.shel_command: there is no tool 'shel_command'; did you mean",
+        "toolCall.approval.deny.write_file: the tool has no argument 'file', so the rule never",
+        "hooks.h.matcher.read_fil: there is no tool 'read_fil'; did you mean",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",
         f"hooks.h.actions[3]: there is no file '{LONG}'",
@@ -209,7 +219,7 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         assert warning.startswith(f"configuration: {text}")
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps(IGNORED))
     assert (done.returncode, done.stderr) == (0, "")
-    assert all(text in done.stdout for text in (*expected[:5], expected[5].partition(": ")[2]))
+    assert all(text in done.stdout for text in (*expected[:-1], expected[-1].partition(": ")[2]))
 
 
 def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, monkeypatch):

@@ -143,8 +143,21 @@ def test_an_output_is_cached_for_five_minutes(shell, monkeypatch):
     command = "echo x >> runs; wc -l < runs | tr -d ' '"
     assert key_of(shell, command) == key_of(shell, command) == Secret("1")
     now = time.monotonic() + command_output.CACHE_SECONDS
+    assert now - 60 < shell.load().expires <= now
     monkeypatch.setattr(command_output.time, "monotonic", lambda: now)
     assert key_of(shell, command) == Secret("2")
+
+
+def test_an_old_output_is_used_until_a_newer_one_is_there(shell, monkeypatch):
+    command = "test ! -e locked && echo planted"
+    assert key_of(shell, command) == Secret("planted")
+    (shell.home / "locked").touch()
+    now = time.monotonic() + command_output.CACHE_SECONDS
+    monkeypatch.setattr(command_output.time, "monotonic", lambda: now)
+    assert key_of(shell, command) == Secret("planted")
+    assert shell.load().expires == now + command_output.RETRY_SECONDS
+    monkeypatch.setattr(command_output, "_cache", {})
+    assert "exit code 1" in error_of(shell, command)
 
 
 def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(shell):

@@ -227,7 +227,7 @@ async def test_an_unknown_agent_is_named_once_in_a_chat(client):
         await client.turn("say a", model=SCRIPT, agent=agent)
     [note] = system_texts(client)
     assert note.startswith(
-        "The agent `nope` does not exist, or cannot be selected: `agent` answers instead."
+        "The agent `nope` does not exist, or cannot be selected: `code` answers instead."
     )
     assert "`plan`" in note
     await client.tell("chat/selectedAgentChanged", {"chatId": "d", "agent": "gone"})

@@ -250,8 +250,8 @@ async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_pat
     async with session(tmp_path, script, servers=servers, **ALLOW) as (ours, provider):
         places["git"].session.answers = crash
         await ours.turn("go")
-        told = "Error: The MCP server git did not run the tool: exit code 3 of ***"
-        assert results(provider) == [told]
+        failure = "Error: The call of the MCP server git failed: exit code 3 of ***"
+        assert results(provider) == [f"{failure}. The tool may have run."]
         assert statuses(ours, "git") == ["starting", "running", "starting"]
         assert ("warning", "The MCP server git is started again: exit code 3") in shown(ours)
         assert secret not in str(ours.seen)

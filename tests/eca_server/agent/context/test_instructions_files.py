@@ -247,6 +247,8 @@ async def test_each_file_is_before_those_that_it_mentions_in_a_chain_of_any_leng
         ("agent: plan", "agent", None),
         ("agent: [code, plan]", "agent", ""),
         ("agent:\n  - 'build'", "agent", ""),
+        ("agent: plan, build", "agent", ""),
+        ("agents: plan", "agent", ""),
         ("agent: review", "agent", None),
         ("paths:\n  - src/**.py\n  - '*.md'", "agent", ' files="src/**.py, *.md"'),
         ("model: ^openai/\nenforce: read", "agent", ' models="^openai/"'),
@@ -256,6 +258,8 @@ async def test_each_file_is_before_those_that_it_mentions_in_a_chain_of_any_leng
 async def test_a_rule_says_for_whom_it_is(repository, user_directory, rules, front, behavior, tag):
     write(rules / "r.md", f"---\n{front}\n---\n\nBe kind.")
     instructions = await read(repository, user_directory, behavior=behavior)
+    mistyped = f"{rules / 'r.md'}: agents: unknown key; did you mean agent?"
+    assert instructions.notes == ((mistyped,) if "agents" in front else ())
     if tag is None:
         assert instructions.text == ""
     else:

@@ -38,6 +38,7 @@ def wrote(text: str, **more: Any) -> ActionResult:
         ("preToolCall", wrote(' {"approval": "deny"}'), {"approval": "deny"}, None),
         ("preToolCall", wrote('{"mine": 1}'), {}, None),
         ("preToolCall", wrote('{"approval": "yes"}'), {}, "approval: expected allow"),
+        ("preToolCall", wrote('{"aproval": "deny"}'), {}, "aproval: unknown key; did you mean app"),
         ("preToolCall", wrote('{"updatedInput": []}'), {}, "updatedInput: expected an"),
         ("preToolCall", wrote(DEEP), {}, "updatedInput: expected at most 100 levels"),
         ("preToolCall", wrote('{"followUp": "x"}'), {}, "followUp: ignored, preToolCall does not"),

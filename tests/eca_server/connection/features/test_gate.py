@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, reply
+from eca_server.config import command_output
 from eca_server.connection.features import lifecycle
 from tests.eca_protocol.wire import notification, request
 from tests.eca_server.agent.chat.editor import editor, provider_config
@@ -73,6 +75,19 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up_for_long(tmp_path, d
         assert "review" in (await announced(ours))["agents"]
 
 
+async def test_a_command_that_still_runs_is_no_error_of_the_configuration(tmp_path):
+    go = tmp_path / "go"
+    output = f"${{cmd:until [ -e {go} ]; do sleep 0.01; done; echo hello}}"
+    config = {"welcomeMessage": output, "mcpServers": {"m": {"command": "/x", "args": [output]}}}
+    async with editor(config, started=False, load_seconds=0.05, PATH=os.environ["PATH"]) as ours:
+        await ours.start(workspaceFolders=[])
+        await until_shown(ours, "still runs")
+        go.touch()
+        assert (await announced(ours))["welcomeMessage"] == "hello"
+        shown = [each for each in ours.seen if each.get("method") == "$/showMessage"]
+        assert [each["params"]["type"] for each in shown] == ["warning"]
+
+
 async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(tmp_path, disk):
     async with editor(started=False, load_seconds=0.3) as ours:
         await ours.ask("initialize", {"workspaceFolders": folder(tmp_path)})
@@ -94,15 +109,21 @@ async def test_a_folder_with_more_than_anyone_configures_holds_nothing_up(tmp_pa
         assert len(ours.connection.loaded.withheld) == (size if size < 500 else 0)
 
 
-async def test_the_answer_waits_for_no_command_and_the_first_prompt_meets_its_output(tmp_path):
+async def test_the_answer_waits_for_no_command_and_prompts_meet_its_output(tmp_path, monkeypatch):
     go = tmp_path / "go"
-    command = f"until [ -e {go} ]; do sleep 0.01; done; echo planted-0123456789"
+    command = f"until [ -s {go} ]; do sleep 0.01; done; cat {go}"
     async with Provider(otherwise=reply("Hi")) as provider:
         config = provider_config(provider.url, chat={"title": False})
         config["providers"]["p"]["key"] = f"${{cmd:{command}}}"
         async with editor(config, started=False, PATH=os.environ["PATH"]) as ours:
             assert "chatWelcomeMessage" in await ours.ask("initialize", {"workspaceFolders": []})
-            go.touch()
+            go.write_text("planted-0123456789")
             await ours.tell("initialized", {})
             await ours.turn("go")
-        assert provider.requests[0].headers["authorization"] == "Bearer planted-0123456789"
+            go.write_text("renewed-0123456789")
+            await ours.turn("go")
+            monkeypatch.setattr(command_output, "_cache", {})
+            ours.connection.put_in_force(attrs.evolve(ours.connection.loaded, expires=0))
+            await ours.turn("go")
+        keys = [each.headers["authorization"].split()[1] for each in provider.requests]
+        assert keys == ["planted-0123456789"] * 2 + ["renewed-0123456789"]
