@@ -121,7 +121,7 @@ class Client(Session):
         chat_id: str | None = None,
         *,
         model: str | None = None,
-        behavior: m.ChatBehavior | None = None,
+        behavior: str | None = None,
     ) -> Chat:
         """Return the chat with this id, or a new one."""
         if chat_id is not None and chat_id in self._chats:
