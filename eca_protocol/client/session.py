@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
@@ -16,6 +17,7 @@ import anyio.lowlevel
 
 from eca_protocol import messages as m
 from eca_protocol.client.approvals import OnApproval
+from eca_protocol.client.inbox import Inbox
 from eca_protocol.draft import codec_for
 from eca_protocol.endpoint import Method
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError
@@ -64,7 +66,6 @@ class Session:
         transport: Transport,
         handlers: Mapping[str, Callable[[Any], Any]],
         *,
-        unread: Callable[[], int],
         revision: Revision | None,
         deadline: float | None,
         idle_deadline: float | None,
@@ -84,7 +85,7 @@ class Session:
             before_reading=self._wait_for_space,
         )
         self._gate = LifecycleGate()
-        self._unread = unread
+        self._inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()  # of latest turns
         self._revision_is_known = revision is not None
         self._held_notifications: list[
             tuple[ClientNotification[Any], Any]
@@ -230,8 +231,8 @@ class Session:
             self._forced_reads -= 1
 
     async def _wait_for_space(self) -> None:
-        while self._unread() > INBOX:
-            if self._peer.pending_calls or (self._forced_reads and self._unread() <= AWAITED_INBOX):
+        while (unread := sum(inbox.size for inbox in self._inboxes)) > INBOX:
+            if self._peer.pending_calls or (self._forced_reads and unread <= AWAITED_INBOX):
                 return
             self._space_freed = anyio.Event()
             await self._space_freed.wait()

@@ -82,6 +82,9 @@ class TurnQueue:
         self._idle = anyio.Event()
         self._is_stopped = False
         session = self._session
+        if (previous := self.inbox) is not None:
+            session._inboxes.discard(previous)
+        session._inboxes.add(inbox)
         self._inbox = weakref.ref(
             inbox, lambda _: session.call_in_finalizer(session.resume_reading)
         )

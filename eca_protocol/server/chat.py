@@ -216,7 +216,7 @@ class ServerChat:
         call.start()
         is_error = False
         try:
-            output = _text_of(call.naming.name, await work(call.arguments))
+            output = _text_of(call.naming.name, await work(dict(call.arguments)))
         except Exception as error:  # noqa: BLE001 - it is the result of the call
             _log.warning("the tool %s failed", call.naming.name, exc_info=True)
             output, is_error = str(error) or type(error).__name__, True
