@@ -284,7 +284,7 @@ class Chat(_Face[asynchronous.Chat]):
 
     id: _Attribute[str] = _Attribute()
     model: _Attribute[str | None] = _Attribute()
-    behavior: _Attribute[m.ChatBehavior | None] = _Attribute()
+    behavior: _Attribute[str | None] = _Attribute()
     title: _Attribute[str | None] = _Attribute()
     usage: _Attribute[m.ChatUsageContent | None] = _Attribute()
 

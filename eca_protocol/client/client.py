@@ -103,7 +103,6 @@ class Client(Session):
         super().__init__(
             transport,
             handlers,
-            unread=self._unread_size,
             revision=revision,
             deadline=deadline,
             idle_deadline=idle_deadline,
@@ -121,7 +120,7 @@ class Client(Session):
         chat_id: str | None = None,
         *,
         model: str | None = None,
-        behavior: m.ChatBehavior | None = None,
+        behavior: str | None = None,
     ) -> Chat:
         """Return the chat with this id, or a new one."""
         if chat_id is not None and chat_id in self._chats:
@@ -192,10 +191,6 @@ class Client(Session):
             LocalProtocolError: the function is async.
         """
         self._events.on(event_type, handler)
-
-    def _unread_size(self) -> int:
-        inboxes = (chat._queue.inbox for chat in self._chats.values())
-        return sum(inbox.size for inbox in inboxes if inbox is not None)
 
     def _on_content(self, received: m.ChatContentReceivedParams) -> None:
         parent = self._chats.get(received.parent_chat_id or "")

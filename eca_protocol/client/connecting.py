@@ -25,6 +25,7 @@ from eca_protocol.client.request_handlers import (
     RequestHandlers,
 )
 from eca_protocol.client.server_task import ServerTask
+from eca_protocol.codec.codec import check_revision
 from eca_protocol.errors import (
     ConnectionClosed,
     DeadlineExceeded,
@@ -56,7 +57,8 @@ class ConnectionOptions:
     """The options of `eca_protocol.connect` and of `eca_protocol.sync.connect`.
 
     Attributes:
-        command: starts the server, which is ended when the block is left; a list of words.
+        command: starts the server, which is ended when the block is left; a list of words. It may
+            be passed without its name.
         transport: a byte stream to a running server, in place of `command`.
         server: a server to run in this process, in place of `command`; its exception is raised when
             the block is left.
@@ -91,7 +93,7 @@ class ConnectionOptions:
         RequestFailed: on entering: the server refused `initialize`.
     """
 
-    command: Sequence[str] | None = None
+    command: Sequence[str] | None = attrs.field(default=None, kw_only=False)
     transport: Transport | None = None
     server: InProcessServer | None = None
     workspace_folders: Sequence[m.WorkspaceFolder | str | os.PathLike[str]] = ()
@@ -118,10 +120,11 @@ class ConnectionOptions:
     def __attrs_post_init__(self) -> None:
         if [self.command, self.transport, self.server].count(None) != 2:
             raise LocalProtocolError("connect: pass one of command, transport and server")
-        if isinstance(self.command, str):
+        command: object = self.command
+        if command is not None and (isinstance(command, str) or not isinstance(command, Sequence)):
+            words = f": {shlex.split(command)}" if isinstance(command, str) else ""
             raise LocalProtocolError(
-                "connect: expected command as a list of words: "
-                f"{shlex.split(self.command)}, got {self.command!r}"
+                f"connect: expected command as a list of words{words}, got {command!r}"
             )
         if isinstance(self.workspace_folders, str):
             raise LocalProtocolError(
@@ -131,6 +134,7 @@ class ConnectionOptions:
         server: object = self.server
         if server is not None and (isinstance(server, type) or not hasattr(server, "serve")):
             raise LocalProtocolError(f"connect: expected server as a Server object, got {server!r}")
+        check_revision(self.revision)
         check_handler(self.on_approval)
         for name in ("diagnostics", "definition", "references", "on_question"):
             handler = getattr(self, name)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.errors import LocalProtocolError
 from eca_protocol.methods import (
     CHAT_ASK_QUESTION,
     EDITOR_GET_DEFINITION,
@@ -85,5 +86,7 @@ async def _later_response(answer: Awaitable[str | None]) -> m.ChatAskQuestionRes
     return _response(await answer)
 
 
-def _response(answer: str | None) -> m.ChatAskQuestionResponse:
+def _response(answer: object) -> m.ChatAskQuestionResponse:
+    if not isinstance(answer, str | None):
+        raise LocalProtocolError(f"on_question: expected a text or None, got {answer!r}")
     return m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)

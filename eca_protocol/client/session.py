@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Self, TypeVar
 
@@ -16,7 +17,9 @@ import anyio.lowlevel
 
 from eca_protocol import messages as m
 from eca_protocol.client.approvals import OnApproval
+from eca_protocol.client.inbox import Inbox
 from eca_protocol.draft import codec_for
+from eca_protocol.endpoint import Method
 from eca_protocol.errors import ConnectionClosed, LocalProtocolError
 from eca_protocol.lifecycle import LifecycleGate
 from eca_protocol.message_transport import StreamTransport
@@ -63,7 +66,6 @@ class Session:
         transport: Transport,
         handlers: Mapping[str, Callable[[Any], Any]],
         *,
-        unread: Callable[[], int],
         revision: Revision | None,
         deadline: float | None,
         idle_deadline: float | None,
@@ -83,7 +85,7 @@ class Session:
             before_reading=self._wait_for_space,
         )
         self._gate = LifecycleGate()
-        self._unread = unread
+        self._inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()  # of latest turns
         self._revision_is_known = revision is not None
         self._held_notifications: list[
             tuple[ClientNotification[Any], Any]
@@ -154,7 +156,11 @@ class Session:
             method: a row of `eca_protocol.methods`, such as `CHAT_LIST`.
             params: the row's params; None for a row without params.
             deadline: the limit of this request, in seconds; None: the client's.
+
+        Raises:
+            LocalProtocolError: `method` is no row of the table.
         """
+        _check_row(method)
         await self.wait_for_revision(method, params)
         call = self.start_request(method, params)
         return await call.result(deadline=self.deadline if deadline is None else deadline)
@@ -171,9 +177,11 @@ class Session:
 
     def notify(self, method: ClientNotification[P], params: P) -> None:
         """Send a notification of the method table; an older server is not sent newer ones."""
+        _check_row(method)
         self._gate.check_sending(method.name, "notification")
-        is_known = self._revision_is_known or method.window.written_in(self.revision)
-        if is_known or self.closed:
+        if self.closed:
+            raise ConnectionClosed(f"{method.name}: the connection is closed")
+        if self._revision_is_known or method.window.written_in(self.revision):
             self._peer.notify(method.name, params)
         else:
             self._held_notifications.append((method, params))
@@ -223,8 +231,15 @@ class Session:
             self._forced_reads -= 1
 
     async def _wait_for_space(self) -> None:
-        while self._unread() > INBOX:
-            if self._peer.pending_calls or (self._forced_reads and self._unread() <= AWAITED_INBOX):
+        while (unread := sum(inbox.size for inbox in self._inboxes)) > INBOX:
+            if self._peer.pending_calls or (self._forced_reads and unread <= AWAITED_INBOX):
                 return
             self._space_freed = anyio.Event()
             await self._space_freed.wait()
+
+
+def _check_row(method: object) -> None:
+    if not isinstance(method, Method):
+        raise LocalProtocolError(
+            f"expected a row of eca_protocol.methods, such as methods.CHAT_LIST, got {method!r}"
+        )

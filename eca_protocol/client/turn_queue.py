@@ -46,6 +46,7 @@ class TurnQueue:
         self._idle.set()
         self._is_stopped = False
         self._waits: list[anyio.CancelScope] = []  # of turns that wait for the previous turn
+        self._order = anyio.Lock()  # a task that waits for an event has no place in a queue
 
     @property
     def is_idle(self) -> bool:
@@ -58,7 +59,7 @@ class TurnQueue:
         return None if self._inbox is None else self._inbox()
 
     async def wait_until_idle(self) -> None:
-        """Wait for the end of the running turn, as long as it makes progress.
+        """Wait for the end of the turns that came first, as long as the running one makes progress.
 
         Raises:
             DeadlineExceeded: it sent no content for `idle_deadline` seconds.
@@ -67,11 +68,12 @@ class TurnQueue:
         self._waits.append(wait)
         try:
             with wait, self._session.keep_reading():
-                while not self._idle.is_set():
-                    await self._idle.wait()
+                async with self._order:
+                    while not self._idle.is_set():
+                        await self._idle.wait()
         finally:
             self._waits.remove(wait)
-        if not self._idle.is_set():
+        if wait.cancelled_caught:
             seconds = self._session.idle_deadline or 0.0
             raise DeadlineExceeded("the next content of the previous turn", seconds)
 
@@ -80,6 +82,9 @@ class TurnQueue:
         self._idle = anyio.Event()
         self._is_stopped = False
         session = self._session
+        if (previous := self.inbox) is not None:
+            session._inboxes.discard(previous)
+        session._inboxes.add(inbox)
         self._inbox = weakref.ref(
             inbox, lambda _: session.call_in_finalizer(session.resume_reading)
         )

@@ -54,6 +54,18 @@ class _ByMethod(dict[str, Any]):
         return function
 
 
+def check_revision(revision: object) -> None:
+    """Refuse an option that is neither a revision nor None.
+
+    Raises:
+        LocalProtocolError: it is neither.
+    """
+    if revision is not None and not isinstance(revision, Revision):
+        raise LocalProtocolError(
+            f"revision: expected a Revision, such as Revision.R2025_10, got {revision!r}"
+        )
+
+
 class Codec:
     """The conversion of models to JSON values and back, for one table and one revision."""
 
@@ -67,6 +79,7 @@ class Codec:
     )
 
     def __init__(self, table: Table, revision: Revision) -> None:
+        check_revision(revision)
         self.table = table
         self.revision = revision
         self._read_params = _ByMethod(lambda name: self._reader(self._method(name).params))

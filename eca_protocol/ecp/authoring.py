@@ -76,8 +76,11 @@ def agent(
     """Name a class or function as an agent, and declare capabilities that its hooks do not imply.
 
     Raises:
-        TypeError: the capabilities, or the options of one, are not a mapping.
+        TypeError: the name is no text; or the capabilities, or the options of one, are not a
+            mapping.
     """
+    if not isinstance(name, str | None):
+        raise TypeError(f"agent: expected a name, got {name!r}; write `@agent()` without one")
     if not isinstance(capabilities, Mapping | None):
         raise TypeError(
             f"capabilities: expected a mapping of names to options, got {capabilities!r}"
@@ -116,7 +119,7 @@ def as_agent(target: Any, *, name: str | None = None) -> Agent:
     """Make an `Agent` of a function, or of a class or object with a step hook or method `step`.
 
     Raises:
-        TypeError: `target` has no step hook.
+        TypeError: `target` has no step hook, or two hooks of one kind.
     """
     if isinstance(target, Agent):
         return target if name is None else attrs.evolve(target, name=name)
@@ -158,8 +161,9 @@ def _hook_names(target: Any) -> dict[str, str]:
     names: dict[str, str] = {}
     for name in dir(cls):
         kind = getattr(getattr(cls, name, None), _MARK, None)
-        if kind is not None:
-            names[kind] = name
+        if kind is not None and names.setdefault(kind, name) != name:
+            both = f"{names[kind]} and {name}"
+            raise TypeError(f"{cls.__name__}: expected one method marked @on_{kind}, got {both}")
     if "step" not in names and callable(getattr(cls, "step", None)):
         names["step"] = "step"
         if callable(getattr(cls, "reset", None)):

@@ -20,7 +20,7 @@ def chat_agent(
     *,
     name: str = "eca",
     model: str | None = None,
-    behavior: m.ChatBehavior | None = None,
+    behavior: str | None = None,
     approve: bool = False,
 ) -> Agent:
     """Make an agent that prompts chats of `client`.

@@ -45,7 +45,10 @@ async def connect_http(url: str, *, limits: AgentLimits) -> AsyncIterator[HTTPAg
         )
     if parts.scheme.lower() not in {"http", "https"} or not parts.hostname:
         shown = first_words(repr(url), 200)
-        raise AgentError("transport_error", f"expected an http or https URL, got {shown}")
+        raise AgentError(
+            "transport_error",
+            f"expected an http or https URL, or a command as a list of arguments, got {shown}",
+        )
     async with HTTPClient() as client:
         yield HTTPAgent(client, url, limits)
 

@@ -171,15 +171,15 @@ class Fold:
             if is_current and selection and selection not in (known or ()):
                 self._report(Rule.NOT_LISTED, params.chat_id or "", f"{one} {selection!r}")
 
-    def on_selection(
-        self, *, model: str | None = None, behavior: m.ChatBehavior | None = None
-    ) -> None:
+    def on_selection(self, *, model: str | None = None, behavior: str | None = None) -> None:
         """Record the user's selection, which the server does not repeat."""
         if model is not None:
             self.config = attrs.evolve(self.config, select_model=model)
             self._user_choices |= {"select_model"}
         if behavior is not None:
-            self.config = attrs.evolve(self.config, select_behavior=behavior, select_agent=behavior)
+            self.config = attrs.evolve(
+                self.config, select_behavior=m.UnknownValue(behavior), select_agent=behavior
+            )
             self._user_choices |= {"select_behavior", "select_agent"}
 
     def _server(self, params: m.ToolServerUpdatedParams) -> None:

@@ -90,13 +90,21 @@ class ServerChat:
             role: `assistant` for the answer; `system` for a note of the server, which becomes a
                 paragraph of its own and is not part of the history.
         """
-        await self.send(m.ChatTextContent(text=text), role=role)
+        self._turn.emit(role, m.ChatTextContent(text=text))
+        await self._drain()
 
     async def send(self, content: m.ChatContent, *, role: Role = "assistant") -> None:
         """Write any content (chapter "Chat Content Received"), such as a link or an image.
 
         The contents that begin and end turns, reasonings and tool calls are written for you.
+
+        Raises:
+            LocalProtocolError: the turn has ended; or the content has a wrong value, or is the end
+                of the turn.
         """
+        if isinstance(content, m.ChatProgressContent) and content.state == "finished":
+            raise LocalProtocolError("send: the end of a turn is written when the handler returns")
+        _check_content(content)
         self._turn.emit(role, content)
         await self._drain()
 
@@ -117,6 +125,8 @@ class ServerChat:
         self._turn.reasonings.start(key)
 
         async def write(text: str) -> None:
+            if key in self._turn.reasonings.finished and not self._turn.is_stopped:
+                raise LocalProtocolError("the block of reasoning has ended: write within its block")
             self._turn.reasonings.write(key, text)
             await self._drain()
 
@@ -152,8 +162,10 @@ class ServerChat:
             The verdict, and the output.
 
         Raises:
-            LocalProtocolError: the turn has ended, or the arguments are not JSON.
+            LocalProtocolError: the turn has ended, or the arguments are no JSON object.
         """
+        if not isinstance(arguments, Mapping):
+            raise LocalProtocolError(f"{name}: expected arguments as a mapping, got {arguments!r}")
         await anyio.lowlevel.checkpoint()
         if self._turn.is_stopped:
             return ToolResult("rejected")
@@ -204,7 +216,7 @@ class ServerChat:
         call.start()
         is_error = False
         try:
-            output = _text_of(call.naming.name, await work(call.arguments))
+            output = _text_of(call.naming.name, await work(dict(call.arguments)))
         except Exception as error:  # noqa: BLE001 - it is the result of the call
             _log.warning("the tool %s failed", call.naming.name, exc_info=True)
             output, is_error = str(error) or type(error).__name__, True

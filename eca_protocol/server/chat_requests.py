@@ -6,8 +6,9 @@ notifications that follow from a request precede its answer.
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -28,6 +29,8 @@ from eca_protocol.server.turn import Turn
 from eca_protocol.server.values import Prompt
 
 __all__ = ["ChatRequests"]
+
+_log = logging.getLogger("eca_protocol.server")
 
 _NO_HANDLER: Final = "This server answers no prompts."
 
@@ -156,7 +159,9 @@ class ChatRequests:
             tools=declared.tools,
             allowed=self._allowed,
         )
-        await handler(chat, attrs.evolve(prompt, contexts=tuple(known)))
+        answering: Awaitable[object] = handler(chat, attrs.evolve(prompt, contexts=tuple(known)))
+        if (result := await answering) is not None:
+            _log.warning("the result of a handler is not shown; use chat.say: %r", result)
 
     def _select_model(self, params: m.ChatSelectedModelChanged) -> None:
         is_known = self.selection.select_model(params.model, params.chat_id)

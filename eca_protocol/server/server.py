@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import anyio
 
 from eca_protocol import messages as m
+from eca_protocol.codec.codec import check_revision
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.revisions import Revision
 from eca_protocol.server.connection import Connection
@@ -50,7 +51,8 @@ class Server:
         revision: the edition to use with every client; None: each client's own (W-12).
 
     Raises:
-        LocalProtocolError: the name, `models` or `agents` is empty; or a model has no provider.
+        LocalProtocolError: the name, `models` or `agents` is empty; a model has no provider; or an
+            option has a value of a wrong type.
     """
 
     def __init__(
@@ -63,7 +65,11 @@ class Server:
         revision: Revision | None = None,
     ) -> None:
         if models is None:
-            models = [f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-')}/default"]
+            models = [f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-') or 'server'}/default"]
+        for option, value in {"models": models, "agents": agents}.items():
+            if isinstance(value, str):
+                raise LocalProtocolError(f"{option}: expected a list: [{value!r}], got {value!r}")
+        check_revision(revision)
         if not (name.strip() and models and agents):
             raise LocalProtocolError("Server: expected a name, models and agents, got an empty one")
         for model in models:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -88,7 +88,7 @@ class ToolResult:
 ContextQueryHandler: TypeAlias = Callable[[ContextQuery], Awaitable[Iterable[m.ChatContext]]]
 """Finds contexts."""
 
-Work: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[str]]
+Work: TypeAlias = Callable[[dict[str, Any]], Awaitable[str]]
 """The work of a tool: takes the arguments and returns the output."""
 
 

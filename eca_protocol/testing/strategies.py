@@ -12,7 +12,7 @@ shrink towards absent options, empty texts and the first member of a union.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
@@ -135,8 +135,8 @@ def results(
 def messages(
     draw: st.DrawFn,
     *,
-    direction: str | None = None,
-    kind: str | None = None,
+    direction: Literal["client_to_server", "server_to_client"] | None = None,
+    kind: Literal["request", "notification"] | None = None,
     revision: Revision = Revision.CURRENT,
     table: Table = ECA,
 ) -> tuple[str, Any]:

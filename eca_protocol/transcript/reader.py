@@ -6,6 +6,7 @@ import base64
 import binascii
 import json as stdlib_json
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -37,13 +38,14 @@ _AS_WRITTEN = re.compile(
 )
 
 
-def read_transcript(path: Path) -> Transcript:
+def read_transcript(path: str | os.PathLike[str]) -> Transcript:
     """Read a transcript, also one that a different program has reformatted.
 
     Raises:
         ValueError: the file is no transcript of this version; the message names the line.
         OSError: the file cannot be read.
     """
+    path = Path(path)
     reader = TranscriptReader(str(path))
     entries = tuple(reader.feed(path.read_bytes() or b"\n"))
     started = reader.started
@@ -97,7 +99,8 @@ class TranscriptReader:
                     yield _entry(line)
             except _INVALID as error:
                 place = f"{self._name}:{self._line}"
-                raise ValueError(f"{place}: expected {expected}, got {error}") from error
+                got = f"no member {error}" if isinstance(error, KeyError) else error
+                raise ValueError(f"{place}: expected {expected}, got {got}") from error
 
 
 def _beginning(head: Mapping[str, Any]) -> tuple[datetime, tuple[str, ...]]:

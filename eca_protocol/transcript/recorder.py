@@ -44,7 +44,7 @@ GATHERING: Final = 0.02
 _Note: TypeAlias = tuple[float, Side, bytes] | EndEntry | ExitEntry
 
 
-def new_file(path: Path) -> tuple[int, Path]:
+def new_file(path: str | os.PathLike[str]) -> tuple[int, Path]:
     """Make a file that only the user can read; if it exists, add `-2`, `-3`, ... to its name.
 
     Returns:
@@ -53,14 +53,15 @@ def new_file(path: Path) -> tuple[int, Path]:
     Raises:
         OSError: the file cannot be made.
     """
-    number, free = 1, path
+    number, free = 1, Path(path)
+    first = free
     while True:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
             return os.open(free, flags, 0o600), free
         except FileExistsError:
             number += 1
-            free = path.with_name(f"{path.stem}-{number}{path.suffix}")
+            free = first.with_name(f"{first.stem}-{number}{first.suffix}")
 
 
 class Recorder:

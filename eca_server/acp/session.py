@@ -135,13 +135,10 @@ class Session:
             raise RPCError(ErrorCode.INVALID_REQUEST, "a prompt of this session is running")
         message, contexts = message_of(params.prompt)
         turn = self._chat.prompt(
-            message, contexts=contexts, behavior=self._behavior(), variant=self._variant
+            message, contexts=contexts, behavior=self._agent, variant=self._variant
         )
         self._prompt = _Prompt(turn)
         return self._prompt
-
-    def _behavior(self) -> eca.ChatBehavior | None:
-        return None if self._agent is None else eca.UnknownValue(self._agent)
 
     async def run(self, prompt: _Prompt) -> acp.PromptResponse:
         """Send a prompt and all its updates; return its answer after the last of them.

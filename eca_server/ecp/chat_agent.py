@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from eca_protocol.ecp import Agent, chat_agent, run_stdio, serving_http
-from eca_protocol.messages import ChatBehavior, InitializationOptions
+from eca_protocol.messages import InitializationOptions
 from eca_server.connection.features.host import Options
 from eca_server.connection.local import local_client
 from eca_server.secret import MaskingFilter
@@ -28,7 +28,7 @@ _UNTITLED = InitializationOptions(extras={"chat": {"title": False}})
 def serve_chat(
     *,
     model: str | None,
-    behavior: ChatBehavior | None,
+    behavior: str | None,
     approve: bool,
     config_file: Path | None,
     workspace: Path,

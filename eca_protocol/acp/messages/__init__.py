@@ -15,13 +15,20 @@ if TYPE_CHECKING:
     from eca_protocol.acp.messages.updates import *  # noqa: F403
 
 
+_PARTS = ("blocks", "sessions", "updates", "client")  # each needs the earlier ones
+
 if not TYPE_CHECKING:  # a type checker would take any name
 
     def __getattr__(name: str) -> Any:
         if not name.startswith("_"):
-            for part in ("blocks", "sessions", "updates", "client"):  # each needs the earlier ones
+            for part in _PARTS:
                 module = importlib.import_module(f"{__name__}.{part}")
                 if name in module.__all__:
                     globals()[name] = model = getattr(module, name)
                     return model
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    modules = [importlib.import_module(f"{__name__}.{part}") for part in _PARTS]
+    return sorted({*globals(), *(name for module in modules for name in module.__all__)})

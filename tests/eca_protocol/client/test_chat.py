@@ -34,7 +34,7 @@ async def test_a_turn_is_sent_once_gives_what_comes_for_its_chat_and_ends_with_f
             m.ChatTextContent(text="lo"),
         ]
         assert turn.response == m.ChatPromptResponse(chat_id="c", model="a/b", status="prompting")
-        assert await turn.text() == ""
+        assert [await turn.text() for _ in range(2)] == ["Hello"] * 2
         with pytest.raises(LocalProtocolError):
             await turn.start()
         received = chat.prompt("two", model="c/d").contents_with_roles()
@@ -109,6 +109,19 @@ async def test_a_turn_that_is_stopped_while_it_waits_is_not_sent_and_stops_no_ot
         assert await chat.prompt("four").text() == "next"
         assert server.params_of("chat/promptStop") == []
         assert [each.message for each in server.params_of("chat/prompt")] == ["one", "four"]
+
+
+async def test_waiting_prompts_are_sent_in_the_order_of_their_start() -> None:
+    messages = list("123456789")
+    async with connected() as (client, server), anyio.create_task_group() as tasks:
+        chat = client.chat("c")
+        await chat.prompt("0").start()
+        for message in messages:
+            tasks.start_soon(chat.prompt(message).text)
+            await anyio.wait_all_tasks_blocked()
+        server.answers_with("fine")
+        server.finish("c")
+    assert [each.message for each in server.params_of("chat/prompt")[1:]] == messages
 
 
 @pytest.mark.requirement("W-60f", "W-60g")

@@ -84,6 +84,11 @@ async def test_the_lifecycle_binds_the_client_too() -> None:
     async with connected() as (client, _):
         with pytest.raises(LocalProtocolError):
             await client.initialize(m.InitializeParams(process_id=None))
+        name: Any = "chat/list"
+        with pytest.raises(LocalProtocolError, match=r"a row of .*, got 'chat/list'"):
+            await client.request(name, None)
+        with pytest.raises(LocalProtocolError, match=r"a row of .*, got 'chat/list'"):
+            client.notify(name, None)
         await client.request(methods.SHUTDOWN, None)
         with pytest.raises(LocalProtocolError):
             await client.chat().query_commands()
@@ -117,6 +122,8 @@ async def test_events_come_in_order_and_end_with_the_connection() -> None:
         server.peer.close()
         await server.peer.transport.aclose()
         events = [event async for event in client.events()]
+        with pytest.raises(ConnectionClosed):
+            client.chat("c").steer("hello?")
         assert events[:2] == [LOOK, native]
         assert isinstance(events[2], m.ChatContentReceivedParams)
         assert client.tool_servers == {"ECA": native}
@@ -245,7 +252,7 @@ async def test_a_server_that_does_not_start_is_reported_with_the_reason(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(StartFailed, match=words):
-        async with connect(command=command):
+        async with connect(command):
             pytest.fail("it connected")
 
 
@@ -305,6 +312,8 @@ COMMAND = {"command": ["x"]}
         (COMMAND | {"transport": memory_pair()[0]}, "one of command"),
         (COMMAND | {"server": Failing()}, "one of command"),
         ({"command": "eca-server 'a b'"}, r"\['eca-server', 'a b'\], got"),
+        ({"command": Failing()}, "command as a list of words, got <"),
+        (COMMAND | {"revision": "2025-10"}, "revision: expected a Revision, .* got '2025-10'"),
         (COMMAND | {"workspace_folders": "/a"}, r"workspace_folders as a list of folders: \['/a'"),
         (COMMAND | {"on_question": "main"}, "on_question: expected a function, got 'main'"),
         (COMMAND | {"diagnostics": 3}, "diagnostics: expected a function, got 3"),

@@ -201,9 +201,9 @@ async def test_a_stranger_s_draft_server_is_spoken_with_by_its_letter() -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_the_server_s_questions_are_answered_by_their_handlers():
-    async def ask(params: m.ChatAskQuestionParams) -> str | None:
-        return params.question.upper() or None
+async def test_the_server_s_questions_are_answered_by_their_handlers(caplog):
+    async def ask(params: m.ChatAskQuestionParams) -> Any:
+        return 5 if params.question == "odd" else params.question.upper() or None
 
     references = m.EditorGetReferencesResponse(status="success", locations=())
     options: dict[str, Any] = {"on_question": ask, "references": lambda _: references}
@@ -215,6 +215,10 @@ async def test_the_server_s_questions_are_answered_by_their_handlers():
             asked = m.ChatAskQuestionParams(chat_id="c", question=question)
             response = m.ChatAskQuestionResponse(answer=answer, cancelled=answer is None)
             assert await server.peer.call("chat/askQuestion", asked) == response
+        odd = m.ChatAskQuestionParams(chat_id="c", question="odd")
+        with pytest.raises(RequestFailed, match="internal error"):
+            await server.peer.call("chat/askQuestion", odd)
+        assert "on_question: expected a text or None, got 5" in caplog.text
         params = m.EditorGetReferencesParams(**place)
         assert await server.peer.call("editor/getReferences", params) == references
         for method, refused in (

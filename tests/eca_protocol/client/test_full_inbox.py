@@ -128,6 +128,16 @@ async def test_a_task_that_waits_for_events_leaves_the_inbox_a_limit(monkeypatch
             await server.peer.transport.drain()
         assert waited.cancelled_caught
         await anyio.wait_all_tasks_blocked()
-        assert 4 * INBOX < client._unread() < 6 * INBOX
+        assert 4 * INBOX < sum(inbox.size for inbox in client._inboxes) < 6 * INBOX
         assert len(await turn.text()) == COUNT * len(PIECE)
         tasks.cancel_scope.cancel()
+
+
+async def test_the_chats_of_the_past_are_not_looked_at_before_each_read() -> None:
+    async with connected() as (client, server):
+        server.answers_with("x")
+        for _ in range(3):
+            await client.chat().prompt("hi").text()
+        last = client.chat().prompt("hi")
+        assert await last.text() == "x"
+        assert list(client._inboxes) == [last._inbox]

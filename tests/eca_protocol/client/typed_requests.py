@@ -14,7 +14,7 @@ from eca_protocol.client import Chat, Event
 
 
 async def with_async_code(client: Client) -> None:
-    async with connect(command=["x"]) as connected:
+    async with connect(["x"], deadline=3.0) as connected:
         assert_type(connected, Client)
     listed = await client.request(methods.CHAT_LIST, m.ChatListParams(limit=3))
     assert_type(listed, m.ChatListResponse)
@@ -26,7 +26,8 @@ async def with_async_code(client: Client) -> None:
     client.notify(methods.MCP_STOP_SERVER, m.MCPStopServerParams(name="files"))
     client.on(m.ConfigUpdatedParams, lambda params: print(params.chat))
     assert_type(client.chat(), Chat)
-    assert_type(await client.chat().prompt("x").text(), str)
+    for agent in client.config.agents or ():
+        assert_type(await client.chat(behavior=agent).prompt("x", behavior="code").text(), str)
     assert_type(await client.chat().query_commands(), tuple[m.ChatCommand, ...])
 
 
@@ -36,7 +37,7 @@ def without_async_code(client: sync.Client) -> None:
     assert_type(sync.open(command=["x"], deadline=3.0), sync.Client)
     assert_type(client.request(methods.CHAT_LIST, m.ChatListParams()), m.ChatListResponse)
     assert_type(client.models, tuple[str, ...])
-    chat = client.chat("c", model="x")
+    chat = client.chat("c", model="x", behavior="code")
     assert_type(chat, sync.Chat)
     assert_type(chat.title, str | None)
     assert_type(chat.prompt("x", trust=True).text(), str)
@@ -63,6 +64,7 @@ async def refused(client: Client, synchronous: sync.Client) -> None:
     client.on(m.ConfigUpdatedParams, on_message)  # type: ignore[arg-type]
     client.on(str, print)  # type: ignore[type-var]
     eca_protocol.sync.open(commands=["x"])  # type: ignore[call-arg]
+    sync.connect(["x"], None)  # type: ignore[call-arg]
     sync.connect(deadline="x")  # type: ignore[arg-type]
     synchronous.request(methods.CHAT_LIST, open_params)  # type: ignore[misc]
     synchronous.chat().prompt(7)  # type: ignore[arg-type]

@@ -245,7 +245,7 @@ async def test_what_a_server_may_answer_is_read_and_what_it_may_not_is_named() -
     for url, why in [
         (gone, "agent/step"),
         ("http://user:word@127.0.0.1/ecp", "a user or a password"),
-        ("ftp://127.0.0.1/ecp", "expected an http or https URL"),
+        ("ftp://127.0.0.1/ecp", "expected an http or https URL, or a command as a list of"),
     ]:
         with pytest.raises(AgentError, match=why) as caught:
             async with connect_agent(url) as agent:
@@ -394,12 +394,19 @@ def test_a_function_is_named_and_what_cannot_answer_a_step_is_refused() -> None:
     class Silent:
         pass
 
+    class Twice:
+        answer = again = on_step(shout)
+
     made = as_agent(named)
     assert (made.name, made.capabilities) == ("named", {"multi_turn": {}})
     assert as_agent(named, name="other").name == "other"
     assert as_agent(agent()(shout)).name == "shout"
     with pytest.raises(TypeError, match=r"Silent: expected a method"):
         as_agent(Silent)
+    with pytest.raises(TypeError, match=r"Twice: expected one method .* got again and answer"):
+        as_agent(Twice)
+    with pytest.raises(TypeError, match=r"agent: expected a name, .* `@agent\(\)`"):
+        agent(Silent)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(TypeError, match=r"capabilities[.]usage: expected a mapping"):
         agent(capabilities={"usage": True})  # type: ignore[dict-item]  # on purpose
     with pytest.raises(TypeError, match=r"capabilities: expected a mapping of names"):

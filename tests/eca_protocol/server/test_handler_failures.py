@@ -94,6 +94,12 @@ async def test_a_stopped_handler_may_await_a_cancelled_task_in_its_cleanup():
             assert await chat.prompt("go").text() == "fine"
 
 
+async def reason_late(chat: ServerChat) -> None:
+    async with chat.reasoning() as think:
+        pass
+    await think("too late")
+
+
 COST: Any = Decimal("0.01")
 WRONG_VALUES: dict[str, Callable[[ServerChat], Any]] = {
     "a cost that is no text": lambda chat: chat.set_usage(1, session_cost=COST),
@@ -101,11 +107,15 @@ WRONG_VALUES: dict[str, Callable[[ServerChat], Any]] = {
     "a number of a wrong type": lambda chat: chat.set_usage("1"),  # type: ignore[arg-type]
     "a title that is no text": lambda chat: chat.set_title([]),  # type: ignore[arg-type]
     "a content that is not JSON": lambda chat: chat.send(m.ChatURLContent(title="t", url=COST)),
+    "a number in place of a text": lambda chat: chat.send(m.ChatURLContent(title=7, url="u")),  # type: ignore[arg-type]
+    "the end of the turn": lambda chat: chat.send(m.ChatProgressContent(state="finished", text="")),
+    "arguments that are no object": lambda chat: chat.tool_call("x", ["a"]),  # type: ignore[arg-type]
+    "reasoning behind its block": reason_late,
 }
 
 
 async def test_a_wrong_value_is_an_error_at_its_call_and_leaves_nothing_behind(caplog):
-    server = Server(name="my server")
+    server = Server(name="サーバー")
     errors: list[Exception] = []
 
     @server.prompt
@@ -123,9 +133,10 @@ async def test_a_wrong_value_is_an_error_at_its_call_and_leaves_nothing_behind(c
             chat = client.chat()
             assert await chat.prompt("go").text() == "fine"
             assert await chat.prompt("go").text() == "fine"
-            assert len((await chat.history()).contents) == 4
+            types = [each.content.type for each in (await chat.history()).contents]
             chats = (await client.request(CHAT_LIST, m.ChatListParams())).chats
     assert len(errors) == 2 * len(WRONG_VALUES)
+    assert types == ["text", "reasonStarted", "reasonFinished", "text"] * 2
     assert [each.title for each in chats] == [None]
     assert "could not be written" not in caplog.text
 

@@ -349,6 +349,9 @@ def test_a_wrong_declaration_says_what_is_wrong():
         (lambda: server.tool("delete", "D.")(delete), "delete: it is declared already"),
         (lambda: Server(name="s", models=["gpt"]), "expected `provider/model`"),
         (lambda: Server(name=" "), "got an empty one"),
+        (lambda: Server(name="s", models="a/b"), r"models: expected a list: \['a/b'\]"),
+        (lambda: Server(name="s", agents="plan"), r"agents: expected a list: \['plan'\]"),
+        (lambda: Server(name="s", revision="current"), "expected a Revision"),  # type: ignore[arg-type]
     ):
         with pytest.raises(LocalProtocolError, match=complaint):
             declare()

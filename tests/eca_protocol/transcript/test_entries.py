@@ -111,7 +111,7 @@ def test_what_was_written_is_read_again_byte_for_byte(tmp_path_factory, written)
 
 EXPECTED = "expected an entry, got"
 LINES = [
-    (b"{}", f"{EXPECTED} 'at'"),
+    (b"{}", f"{EXPECTED} no member 'at'"),
     (b'{"at":1,"from":"x"}', f"{EXPECTED} 'x' as the side"),
     (b'{"at":1,"from":"client"}', f"{EXPECTED} neither a message"),
     (b'{"at":1,"from":"client","base64":"!"}', f"{EXPECTED} base64"),
@@ -127,7 +127,7 @@ LINES = [
     ("text", "message"),
     [
         (b"", ":1: expected a transcript, got"),
-        (b'{"at":1}\n', ":1: expected a transcript, got 'transcript'"),
+        (b'{"at":1}\n', ":1: expected a transcript, got no member 'transcript'"),
         (b'{"transcript":2}\n', ":1: expected a transcript, got version 2, and not 1"),
         *(
             (b'{"transcript":1,"command":%s}\n' % odd, ":1: expected a transcript, got no list")
@@ -140,7 +140,7 @@ def test_what_is_no_transcript_is_refused_with_its_place(tmp_path, text, message
     path = tmp_path / "t.jsonl"
     path.write_bytes(text)
     with pytest.raises(ValueError, match=r":[12]: ") as caught:
-        read_transcript(path)
+        read_transcript(str(path))
     assert str(caught.value).startswith(f"{path}{message}")
 
 
@@ -182,7 +182,7 @@ def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text("mine")
     for name in ("t-2.jsonl", "t-3.jsonl"):
-        file, free_path = new_file(path)
+        file, free_path = new_file(str(path))
         os.close(file)
         assert free_path == tmp_path / name
     assert path.read_text() == "mine"
