@@ -88,7 +88,7 @@ def command_parts(
     programs = _Programs(workspace, path)
     return tuple(
         CommandPart(
-            words=tuple(_shown(word) for word in each.words),
+            words=_shown_words(each),
             key=_key(each, programs, where, is_fed=before in _PIPES) if where else None,
             folder=where,
         )
@@ -299,6 +299,14 @@ def _is_quiet(command: SimpleCommand) -> bool:
         (mark in {">", ">>", "&>", "&>>", "<"} and target.text == "/dev/null")
         or (mark == ">&" and target.text in {"1", "2"} and not target.active)
         for mark, target in zip(command.redirects, targets, strict=True)
+    )
+
+
+def _shown_words(command: SimpleCommand) -> tuple[str, ...]:
+    operators = dict(zip(sorted(command.targets), command.redirects, strict=False))
+    return tuple(
+        f"{operators[index]} {_shown(word)}" if index in operators else _shown(word)
+        for index, word in enumerate(command.words)
     )
 
 
