@@ -75,7 +75,7 @@ class ContentFormatter:
                 attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n"),
             )
         if role == "system" and self.profile.has_plain_own_texts:
-            content = _without_space_above(content)
+            content = _without_blank_lines(content)
         content = self.named(content)
         is_split = role != "user" or self.profile.splits_echo
         for piece in split(content, self.profile.text_limit) if is_split else (content,):
@@ -118,10 +118,10 @@ class ContentFormatter:
         return "assistant", ChatTextContent(text=f"\n\n{text} `{path_of(link)}`\n\n")
 
 
-def _without_space_above(content: ChatContent) -> ChatContent:
-    if not isinstance(content, ChatTextContent) or not content.text.startswith("\n"):
+def _without_blank_lines(content: ChatContent) -> ChatContent:
+    if not isinstance(content, ChatTextContent):
         return content
-    return attrs.evolve(content, text=content.text.lstrip("\n"))
+    return attrs.evolve(content, text=content.text.strip("\n"))
 
 
 def _without_name(summary: str | None, path: str) -> str | None:
