@@ -41,6 +41,10 @@ _MOST_PARTS = 50
 _SHOWN = 200
 _JOINS = frozenset({"", ";", "\n", "&&", "||", "|", "|&"})
 _PIPES = frozenset({"|", "|&"})
+_COMPOUND = frozenset(
+    {"case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if"}
+    | {"select", "then", "until", "while", "[[", "{", "}"}
+)
 _BEHIND_CD = _PIPES | {"", "&&"}
 _PROGRAM = re.compile(r"[A-Za-z0-9_][\w.+-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*", re.ASCII)
@@ -100,14 +104,16 @@ def _commands(text: str) -> list[SimpleCommand]:
     """Return the commands of a plain list of commands.
 
     Raises:
-        Unreadable, Unsure: the text has brackets, comments, here documents or background
-            commands, or cannot be parsed.
+        Unreadable, Unsure: the text has loops, conditions, brackets, comments, here documents or
+            background commands, or cannot be parsed.
     """
     if len(text) > _LONGEST:
         raise Unreadable("it is too long")
     commands = list(simple_commands(tokenize(text)))
     for each in commands:
-        if each.operator not in _JOINS or any(mark.startswith("<<") for mark in each.redirects):
+        is_compound = bool(each.words) and each.words[0].text in _COMPOUND
+        is_here = any(mark.startswith("<<") for mark in each.redirects)
+        if is_compound or is_here or each.operator not in _JOINS:
             raise Unreadable("it is more than a list of commands")
     commands = [each for each in commands if each.words]
     if not commands or len(commands) > _MOST_PARTS:
