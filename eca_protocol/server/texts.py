@@ -1,7 +1,8 @@
 """The texts of a turn: pieces of long ones (W-6), and blank lines around the server's own (W-26).
 
 Clients append each text of a turn to the text before it. A system text therefore begins with a
-blank line if other text came before, and so does the text behind a system text.
+blank line if other text came before, and so does the text behind a system text, or behind a call of
+the tool `task`, which clients do not show where it was made.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from eca_protocol.messages import (
     ChatReasonTextContent,
     ChatTextContent,
     ChatToolCallPrepareContent,
+    ChatToolCallRunContent,
 )
 
 __all__ = ["Paragraphs", "Role", "arguments_of", "closing_text", "named_command", "pieces", "split"]
@@ -43,22 +45,29 @@ class Paragraphs:
 
     def __init__(self) -> None:
         self._before = ""
-        self._is_behind_system_text = False
+        self._begins_paragraph = False
 
     def spaced(self, role: Role, content: ChatContent) -> ChatContent | None:
         """Return the content as it is written next, or None for a system text without words."""
         if not isinstance(content, ChatTextContent):
+            self._begins_paragraph |= _is_hidden_call(content)
             return content
         text = content.text.strip("\n") if role == "system" else content.text
         if role == "user":
-            self._before, self._is_behind_system_text = "", False
+            self._before, self._begins_paragraph = "", False
             return content
         if not text:
             return None if role == "system" else content
-        if self._before and (role == "system" or self._is_behind_system_text):
+        if self._before and (role == "system" or self._begins_paragraph):
             text = "\n" * _missing(self._before, text) + text
-        self._before, self._is_behind_system_text = text, role == "system"
+        self._before, self._begins_paragraph = text, role == "system"
         return content if text == content.text else ChatTextContent(text=text)
+
+
+def _is_hidden_call(content: ChatContent) -> bool:
+    if not isinstance(content, ChatToolCallRunContent):
+        return False
+    return (content.server, content.name.removeprefix("eca_")) == ("eca", "task")
 
 
 def _missing(before: str, text: str) -> int:

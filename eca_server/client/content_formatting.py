@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
+from typing import Final
 
 import attrs
 
@@ -30,6 +31,9 @@ from eca_server.printable import LONGEST_NAME, printable_line
 
 NATIVE = "eca"
 """The server name of native tools in the contents of a call."""
+
+NATIVE_SERVER: Final = "ECA"
+"""Their name among the MCP servers (W-33)."""
 
 PREFIX = "eca_"
 """Prefix of a native tool's name, for models and older revisions of the protocol (W-33)."""
@@ -70,6 +74,8 @@ class ContentFormatter:
                 "assistant",
                 attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n"),
             )
+        if role == "system" and self.profile.has_plain_own_texts:
+            content = _without_blank_lines(content)
         content = self.named(content)
         is_split = role != "user" or self.profile.splits_echo
         for piece in split(content, self.profile.text_limit) if is_split else (content,):
@@ -110,6 +116,12 @@ class ContentFormatter:
             return "system", ChatTextContent(text=f"{text}({link})")
         # This client cuts long lines of system texts and does not follow links to files.
         return "assistant", ChatTextContent(text=f"\n\n{text} `{path_of(link)}`\n\n")
+
+
+def _without_blank_lines(content: ChatContent) -> ChatContent:
+    if not isinstance(content, ChatTextContent):
+        return content
+    return attrs.evolve(content, text=content.text.strip("\n"))
 
 
 def _without_name(summary: str | None, path: str) -> str | None:

@@ -36,9 +36,12 @@ class ClientProfile:
             of each (W-26).
         shows_subagents: whether it shows the chats of subagents; other clients see only their
             requests for approval and their result.
+        resends_steers: whether it sends a message to a running turn again, as a prompt, if the turn
+            ended without it; other clients get it repeated (W-22).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
-        has_plain_own_texts: whether it shows questions and system texts without Markdown, and
-            questions without line ends; links work in the model's answers alone.
+        has_plain_own_texts: whether it shows questions and system texts without Markdown, each
+            system text apart from other texts, and questions without line ends; links work in the
+            model's answers alone.
         names_changed_files: whether it appends the name of a changed file to a call's summary.
         merge_seconds: the interval in which deltas of one content are joined; 0: none are.
         repaint_seconds: the time it paints per character of a content at each delta, since it
@@ -62,6 +65,7 @@ class ClientProfile:
     prefixes_tools: bool = True
     shows_pictures: bool = False
     shows_subagents: bool = False
+    resends_steers: bool = False
     shows_messages: bool = True
     has_plain_own_texts: bool = False
     names_changed_files: bool = False
@@ -103,6 +107,7 @@ _MERGE_SECONDS = 0.03
 _EMACS = ClientProfile(
     shape=WriteShape(pause_after_answer=0.01),
     finishes_deleted=True,
+    resends_steers=True,
     names_changed_files=True,
     first_positions=_EMACS_POSITIONS,
     merge_seconds=_MERGE_SECONDS,
@@ -135,6 +140,7 @@ _NEOVIM = ClientProfile(
 # of short lines, 0.23 s for lists and mixed text, and several times that on a busy machine. Longer
 # intervals with more text in each write were measured and made it worse.
 _WEB_PAGE = ClientProfile(
+    resends_steers=True,
     shows_messages=False,
     has_plain_own_texts=True,
     merge_seconds=_MERGE_SECONDS,

@@ -24,7 +24,13 @@ from eca_protocol.server.roots import Root
 from eca_server.client.profiles import DEFAULT_PROFILE, ClientProfile
 
 if TYPE_CHECKING:
-    from eca_protocol.messages import ChatContent, ChatImageContent
+    from eca_protocol.endpoint import CallAnswered
+    from eca_protocol.messages import (
+        ChatAskQuestionParams,
+        ChatAskQuestionResponse,
+        ChatContent,
+        ChatImageContent,
+    )
     from eca_protocol.server.texts import Role
     from eca_server.client.content_formatting import ContentFormatter
 
@@ -143,6 +149,39 @@ class Session:
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
         """Send the editor a request. Raises as `Peer.call`; `deadline` is in seconds."""
         return await self._peer.call(method, params, deadline=deadline)
+
+    async def ask(
+        self, question: ChatAskQuestionParams, *, deadline: float
+    ) -> ChatAskQuestionResponse:
+        """Ask the user a question; raise as `request`.
+
+        Some editors show it still after it was cancelled; the user is then notified that the answer
+        was not used.
+        """
+        call = self._peer.start_call("chat/askQuestion", question)
+
+        def return_late(answered: CallAnswered) -> None:
+            answer = answered.result.get("answer") if isinstance(answered.result, dict) else None
+            if is_over and isinstance(answer, str):
+                self._return_answer(answer)
+
+        is_over = False
+        call.on_answer = return_late
+        try:
+            response: ChatAskQuestionResponse = await call.result(deadline=deadline)
+        finally:
+            is_over = True
+        return response
+
+    def _return_answer(self, answer: str) -> None:
+        """Show the user an answer that was not used, as `show` does; it is not logged."""
+        note = (
+            f'Your answer "{answer}" was not used, because the question had ended before. '
+            "If it is a message, send it again."
+        )
+        if not self._profile.shows_messages:
+            self._unshown.append(note)
+        self.notify("$/showMessage", ShowMessageParams(type="warning", message=note))
 
 
 def _text(message: str) -> ChatContent:

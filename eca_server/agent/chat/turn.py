@@ -79,11 +79,13 @@ class Steer:
     Attributes:
         parts: the parts for the model, once hooks have checked them; None: its text.
         command: the command that the text names, run instead of sending the text to the model.
+        is_resent: whether the client sends it again if the turn ends without it.
     """
 
     text: str
     parts: tuple[TextPart, ...] | None = None
     command: SteeredCommand | None = None
+    is_resent: bool = False
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
@@ -292,7 +294,7 @@ class Turn(Writer):
         Args:
             dropped: the texts of dropped prompts.
         """
-        texts = [*(steer.text for steer in self.steers), *dropped]
+        texts = [*(steer.text for steer in self.steers if not steer.is_resent), *dropped]
         return closing_text(texts, is_stopped=self.stopped)
 
     def finish(self, last_words: str = "") -> None:

@@ -17,7 +17,6 @@ from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError,
 from eca_protocol.messages import (
     ChatAskQuestionOption,
     ChatAskQuestionParams,
-    ChatAskQuestionResponse,
 )
 from eca_protocol.server.connected_client import asks_questions
 from eca_server.agent.tools.schemas import boolean, object_schema, string
@@ -121,9 +120,7 @@ class AskUser:
 
     async def _ask(self, params: ChatAskQuestionParams) -> str:
         try:
-            answer: ChatAskQuestionResponse = await self.session.request(
-                "chat/askQuestion", params, deadline=PATIENCE
-            )
+            answer = await self.session.ask(params, deadline=PATIENCE)
         except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
             raise ToolError(f"Could not ask the user: {error}") from error
         if answer.cancelled or answer.answer is None:

@@ -41,6 +41,10 @@ _MOST_PARTS = 50
 _SHOWN = 200
 _JOINS = frozenset({"", ";", "\n", "&&", "||", "|", "|&"})
 _PIPES = frozenset({"|", "|&"})
+_COMPOUND = frozenset(
+    {"case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if"}
+    | {"select", "then", "until", "while", "[[", "{", "}"}
+)
 _BEHIND_CD = _PIPES | {"", "&&"}
 _PROGRAM = re.compile(r"[A-Za-z0-9_][\w.+-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*", re.ASCII)
@@ -88,7 +92,7 @@ def command_parts(
     programs = _Programs(workspace, path)
     return tuple(
         CommandPart(
-            words=tuple(_shown(word) for word in each.words),
+            words=_shown_words(each),
             key=_key(each, programs, where, is_fed=before in _PIPES) if where else None,
             folder=where,
         )
@@ -100,14 +104,16 @@ def _commands(text: str) -> list[SimpleCommand]:
     """Return the commands of a plain list of commands.
 
     Raises:
-        Unreadable, Unsure: the text has brackets, comments, here documents or background
-            commands, or cannot be parsed.
+        Unreadable, Unsure: the text has loops, conditions, brackets, comments, here documents or
+            background commands, or cannot be parsed.
     """
     if len(text) > _LONGEST:
         raise Unreadable("it is too long")
     commands = list(simple_commands(tokenize(text)))
     for each in commands:
-        if each.operator not in _JOINS or any(mark.startswith("<<") for mark in each.redirects):
+        is_compound = bool(each.words) and each.words[0].text in _COMPOUND
+        is_here = any(mark.startswith("<<") for mark in each.redirects)
+        if is_compound or is_here or each.operator not in _JOINS:
             raise Unreadable("it is more than a list of commands")
     commands = [each for each in commands if each.words]
     if not commands or len(commands) > _MOST_PARTS:
@@ -299,6 +305,14 @@ def _is_quiet(command: SimpleCommand) -> bool:
         (mark in {">", ">>", "&>", "&>>", "<"} and target.text == "/dev/null")
         or (mark == ">&" and target.text in {"1", "2"} and not target.active)
         for mark, target in zip(command.redirects, targets, strict=True)
+    )
+
+
+def _shown_words(command: SimpleCommand) -> tuple[str, ...]:
+    operators = dict(zip(sorted(command.targets), command.redirects, strict=False))
+    return tuple(
+        f"{operators[index]} {_shown(word)}" if index in operators else _shown(word)
+        for index, word in enumerate(command.words)
     )
 
 

@@ -21,6 +21,7 @@ from eca_protocol.errors import INTERNAL_ERROR, INVALID_PARAMS, ECAError, RPCErr
 from eca_protocol.peer import Handler
 from eca_protocol.server.roots import path_of
 from eca_server.agent.mcp.saved_servers import SavedServers, ServerSettings
+from eca_server.client.content_formatting import NATIVE_SERVER
 from eca_server.client.session import Session
 from eca_server.config.directories import home_directory
 from eca_server.config.interpolation import ReferenceResolver
@@ -38,6 +39,11 @@ _Params = TypeVar("_Params")
 _Result = TypeVar("_Result")
 
 _LONGEST_NAME = 100
+
+_NATIVE_STAYS = (
+    f"{NATIVE_SERVER} stands for the server's own tools, which cannot be stopped. To turn tools "
+    "off, name them in `disabledTools` of the configuration."
+)
 
 
 @attrs.frozen(eq=False)
@@ -122,6 +128,9 @@ class MCPControl:
             raise RPCError(INVALID_PARAMS, why_not)
 
     def _warn_of_unknown(self, name: str) -> None:
+        if name == NATIVE_SERVER:
+            self.session.show("warning", _NATIVE_STAYS)
+            return
         self.session.show(
             "warning", f"There is no MCP server {name[:100]!r}. Configured: {self._known()}."
         )

@@ -276,9 +276,7 @@ class Prompts:
             allow_freeform=False,
         )
         try:
-            answered: m.ChatAskQuestionResponse = await self.session.request(
-                "chat/askQuestion", params, deadline=PATIENCE
-            )
+            answered = await self.session.ask(params, deadline=PATIENCE)
         except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed):
             return None
         return None if answered.cancelled else answered.answer

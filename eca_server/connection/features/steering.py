@@ -35,7 +35,8 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
         if chat is None or turn is None:
             return
         if isinstance(chat, SubagentChat):
-            turn.steers.append(Steer(text=prompts.shown_text(params.message)))
+            text = prompts.shown_text(params.message)
+            turn.steers.append(Steer(text=text, is_resent=turn.session.profile.resends_steers))
             return
         name = named_command(params.message)
         steering = steering_of(name)
@@ -52,7 +53,8 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
         else:
             is_command = steering == "between requests"
             command = _command(prompts, chat, params.message) if is_command else None
-            turn.steers.append(Steer(text=params.message, command=command))
+            is_resent = turn.session.profile.resends_steers
+            turn.steers.append(Steer(text=params.message, command=command, is_resent=is_resent))
 
     def prompt_steer_remove(params: m.ChatPromptSteerRemoveParams) -> None:
         chat = chats.at(params.chat_id)

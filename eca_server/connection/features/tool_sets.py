@@ -19,7 +19,7 @@ from eca_server.agent.tools.native import NativeTools, native_tools
 from eca_server.agent.tools.search_tools import CallTool, SearchTools
 from eca_server.agent.tools.tasks import Tasks, TaskTool
 from eca_server.agent.tools.tool import Tool
-from eca_server.client.content_formatting import NATIVE, PREFIX
+from eca_server.client.content_formatting import NATIVE, NATIVE_SERVER, PREFIX
 from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior
 from eca_server.config.matchers import matches_name
@@ -140,7 +140,7 @@ class ToolSets:
         toolbox = native.toolbox(policy_of(config, behavior))
         prefix = PREFIX if self.session.profile.prefixes_tools else ""
         return m.EcaServerUpdatedParams(
-            name="ECA",
+            name=NATIVE_SERVER,
             status="running",
             tools=tuple(
                 announced_tool(

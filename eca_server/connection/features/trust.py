@@ -19,7 +19,6 @@ from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError,
 from eca_protocol.messages import (
     ChatAskQuestionOption,
     ChatAskQuestionParams,
-    ChatAskQuestionResponse,
 )
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
 from eca_server.client.session import Session
@@ -122,9 +121,8 @@ class Trust:
             return
 
         async def ask(params: ChatAskQuestionParams) -> str | None:
-            answer: ChatAskQuestionResponse = await session.request(
-                "chat/askQuestion", attrs.evolve(params, chat_id=turn.outlet.id), deadline=PATIENCE
-            )
+            question = attrs.evolve(params, chat_id=turn.outlet.id)
+            answer = await session.ask(question, deadline=PATIENCE)
             return None if answer.cancelled else answer.answer
 
         turn.progress("Waiting for your answer")

@@ -61,12 +61,16 @@ async def today(
     folder: Path | None = None,
     data: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    client: str = "any",
     **config: Any,
 ) -> AsyncIterator[tuple[Editor, Provider]]:
     """The same with a client of today's edition."""
     async with Provider(script, otherwise=reply("the end")) as provider:
         configured = provider_config(provider.url, **config)
-        async with current(configured, data=data, folder=folder, environ=environ) as ours:
+        name = {"name": client}
+        async with current(
+            configured, data=data, folder=folder, environ=environ, clientInfo=name
+        ) as ours:
             yield ours, provider
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.messages import ChatProgressContent, ChatTextContent
+from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
 from eca_protocol.server.texts import Paragraphs, Role
 from eca_protocol.testing.provider import Reply, finish, hang, reply, usage, wait
 from eca_server.agent.chat.instructions import instructions
@@ -306,12 +306,20 @@ USER: Role = "user"
         ([(SYSTEM, "one"), (MODEL, "\ntwo")], "one\n\ntwo"),
         ([(SYSTEM, "one"), (SYSTEM, "\n"), (MODEL, "two")], "one\n\ntwo"),
         ([(MODEL, "one"), (USER, "steer"), (SYSTEM, "two")], "onesteertwo"),
+        ([(MODEL, "one"), ("read_file", ""), (MODEL, "two")], "onetwo"),
+        ([(MODEL, "one"), ("task", ""), ("eca_task", ""), (MODEL, "two")], "one\n\ntwo"),
     ],
 )
 def test_a_blank_line_parts_what_clients_append(texts, expected):
     paragraphs = Paragraphs()
     written = []
     for role, words in texts:
+        if role not in {MODEL, SYSTEM, USER}:
+            call = ChatToolCallRunContent(
+                id="1", name=role, server="eca", origin="native", arguments={}
+            )
+            assert paragraphs.spaced(MODEL, call) is call
+            continue
         content = paragraphs.spaced(role, ChatTextContent(text=words))
         if isinstance(content, ChatTextContent):
             written.append(content.text)

@@ -75,10 +75,13 @@ async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it
         assert ours.contents().text == "goabalsoc"
 
 
-@pytest.mark.parametrize("ending", ["stop", "fail"])
-async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
+@pytest.mark.parametrize(
+    ("ending", "client"), [("stop", "any"), ("fail", "any"), ("stop", "emacs"), ("stop", "VsCode")]
+)
+async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str, client: str) -> None:
+    """By the server, or by a client that sends it again as a prompt."""
     script = [reply("a", wait("now"), reset() if ending == "fail" else "b")]
-    async with today(*script) as (ours, provider):
+    async with today(*script, client=client) as (ours, provider):
         await ours.prompt("go")
         await provider.until(lambda: "now" in provider.reached)
         await steer(ours, "also")
@@ -87,7 +90,8 @@ async def test_of_a_turn_that_ends_before_it_is_repeated(ending: str) -> None:
             await steer(ours, "late")
         provider.open("now")
         await ours.expect_finished()
-        assert ours.contents().text.endswith(":\n\nalso" + ("\n\nlate" if ending == "stop" else ""))
+        said = ":\n\nalso" + ("\n\nlate" if ending == "stop" else "")
+        assert ours.contents().text.endswith(said if client == "any" else "Stopped.")
         assert [each["text"] for each in ours.contents() if "contentId" in each] == ["go"]
 
 

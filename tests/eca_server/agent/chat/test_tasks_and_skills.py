@@ -318,16 +318,20 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
 
 
 @pytest.mark.requirement("W-23b")
-async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
-    script = f"call eca_ask_user {json.dumps(QUESTION)}\nsay never"
-    await client.prompt(script, model="simulator/script")
-    asked = await question(client)
-    await client.expect_stopped()
-    ended = of_calls(client)[-1]
-    assert (ended["type"], ended["error"]) == ("toolCalled", True)
-    await answer(client, asked, result={"answer": "this", "cancelled": False})
-    await client.turn("say later", model="simulator/script")
-    assert client.contents().finishes == 2
+@pytest.mark.parametrize("name", ["VsCode", "emacs"])
+async def test_a_stop_ends_the_wait_and_a_late_answer_is_returned_to_the_user(name):
+    async with current(clientInfo={"name": name}) as client:
+        await client.prompt(f"call eca_ask_user {json.dumps(QUESTION)}\nsay never", model=SCRIPT)
+        asked = await question(client)
+        await client.expect_stopped()
+        ended = of_calls(client)[-1]
+        assert (ended["type"], ended["error"]) == ("toolCalled", True)
+        await answer(client, asked, result={"answer": "my words", "cancelled": False})
+        shown = await client.until(lambda each: each.get("method") == "$/showMessage")
+        assert "my words" in shown["params"]["message"]
+        received = await client.turn("say later", model=SCRIPT)
+        assert ("my words" in received.text) == (name == "VsCode")
+        assert client.contents().finishes == 2
 
 
 @pytest.mark.parametrize(

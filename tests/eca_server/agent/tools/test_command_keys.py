@@ -208,8 +208,10 @@ def test_a_link_between_the_workspace_and_a_program_is_never_covered(machine):
 
 
 def test_a_part_is_shown_short_and_without_what_a_screen_would_obey(machine):
-    (part,) = parts(machine, "foo 'a\nb\x1b[2J' $x")
-    assert part.words == ("foo", "a\\nb\\x1b[2J", "$...")
+    (part,) = parts(machine, "foo 'a\nb\x1b[2J' $x >in 2>> out")
+    assert part.words == ("foo", "a\\nb\\x1b[2J", "$...", "> in", ">> out")
+    (part,) = parts(machine, "for x in 1; do\n  ls\ndone")
+    assert part.words == ("for x in 1; do ls done",)
     (part,) = command_parts("a" * 9000 + " &", folder="/", workspace=Workspace([]), path="")
     assert (part.key, len(part.words)) == (None, 1)
     assert len(part.words[0]) < 300

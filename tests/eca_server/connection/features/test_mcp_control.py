@@ -245,6 +245,8 @@ async def test_who_is_logged_out_is_asked_to_log_in_whenever_the_server_is_conne
         for method in ("logoutServer", "connectServer", "enableServer", "disableServer"):
             await ours.tell(f"mcp/{method}", {"name": "nobody"})
             assert "Configured: web, s." in await until_shown(ours, "There is no MCP server")
+        await ours.tell("mcp/disableServer", {"name": "ECA"})
+        assert "disabledTools" in await until_shown(ours, "ECA stands for")
         await ours.tell("mcp/logoutServer", {"name": "s"})
         await until_shown(ours, "no URL")
 
