@@ -43,41 +43,6 @@ async def test_a_path_is_a_prompt(ours):
         assert (await ours.turn(prompt, model=ECHO)).answer == prompt
 
 
-@pytest.mark.requirement("CHAT-28", "W-40b")
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ("", NAMES),
-        (" ", NAMES),
-        (None, NAMES),
-        ("DOC", ["doctor"]),
-        ("tokens", ["costs"]),
-        ("nothing like it", []),
-    ],
-)
-async def test_commands_match_by_name_or_description(ours, query, names):
-    answer = await ours.ask("chat/queryCommands", {"query": query})
-    named = await ours.ask("chat/queryCommands", {"query": query, "chatId": "c"})
-    assert [each["name"] for each in answer["commands"]] == names
-    assert "chatId" not in answer
-    assert named == {**answer, "chatId": "c"}
-    for command in answer["commands"]:
-        assert command["type"] == "native"
-        assert command["description"]
-        assert all("required" in argument for argument in command["arguments"])
-        assert isinstance(command["arguments"], list)
-        assert all(argument["description"] for argument in command["arguments"])
-
-
-@pytest.mark.requirement("CHAT-29")
-async def test_queries_are_answered_while_a_turn_runs(ours):
-    await ours.hang()
-    given = {"query": "x", "contexts": [{"type": "repoMap"}]}
-    assert await ours.ask("chat/queryContext", given) == {"contexts": []}
-    assert (await ours.ask("chat/queryCommands", {"query": "doc"}))["commands"]
-    await ours.expect_stopped()
-
-
 @asynccontextmanager
 async def session(folder: Path, config: Any = None, **environ: str) -> AsyncIterator[Editor]:
     async with editor(config, started=False, **environ) as ours:

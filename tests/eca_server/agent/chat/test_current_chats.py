@@ -14,7 +14,7 @@ from eca_server.models.history import Message, TextPart
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents, editor
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, contents
 
 
 async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_stop_is_stopping(
@@ -34,18 +34,6 @@ async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_sto
     await client.expect_stopped()
     statuses = [each["status"] for each in client.notified("chat/statusChanged")]
     assert statuses == ["running", "idle", "running", "stopping", "idle"]
-
-
-@pytest.mark.requirement("W-21g")
-async def test_a_prompt_that_no_model_can_answer_is_an_error_of_today_s_edition():
-    async with current() as ours:
-        answer = await ours.prompt("hi", model="no/such")
-        assert answer == {"chatId": "c", "model": "no/such", "status": "error"}
-        await ours.expect_finished()
-        assert (await ours.prompt("/costs", model="no/such"))["status"] == "prompting"
-        await ours.expect_finished()
-    async with editor() as ours:
-        assert (await ours.prompt("hi", model="no/such"))["status"] == "prompting"
 
 
 @pytest.mark.requirement("W-24d")
@@ -305,16 +293,6 @@ async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
         "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
     }  # fmt: skip
     assert len(ours.notified("config/updated")) == 1
-
-
-@pytest.mark.requirement("W-33d", "W-33a")
-async def test_native_tools_are_named_without_prefix_to_all_but_the_model(tmp_path):
-    async with current(folder=tmp_path) as ours:
-        [listed] = ours.notified("tool/serverUpdated")
-        assert "directory_tree" in [tool["name"] for tool in listed["tools"]]
-        await ours.turn('call eca_directory_tree {"path": "."}', model=SCRIPT)
-        calls = [each for each in ours.contents() if each["type"].startswith("toolCall")]
-        assert {(each["server"], each["name"]) for each in calls} == {("eca", "directory_tree")}
 
 
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:

@@ -99,17 +99,6 @@ async def test_after_an_end_in_between_the_text_that_came_is_remembered(ending: 
         assert len(provider.requests) == 2
 
 
-@pytest.mark.requirement("CHAT-39")
-async def test_chats_do_not_know_each_other() -> None:
-    async with older(reply("a")) as (ours, provider):
-        await ours.turn("one", "first")
-        await ours.turn("two", "second")
-        await ours.turn("three", "first")
-        assert conversation(provider, 1) == [("user", "two")]
-        said = [words for _, words in conversation(provider, 2)]
-        assert said == ["one", "a", "three"]
-
-
 def user(text: str) -> Message:
     return Message(role="user", parts=(TextPart(text),))
 

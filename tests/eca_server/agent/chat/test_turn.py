@@ -46,30 +46,6 @@ async def test_the_echo_is_the_exact_text_once(ours):
     assert [echo["text"] for echo in echoes] == prompts
 
 
-@pytest.mark.requirement("W-6c")
-async def test_an_old_emacs_gets_a_long_echo_in_pieces_that_join() -> None:
-    message = 'é"\n' * 3_000
-    async with editor(started=False) as ours:
-        await ours.start(clientInfo={"name": "emacs", "version": "1"})
-        await ours.prompt(message, model=SCRIPT)
-        echoes = [content for role, content in contents(ours.seen) if role == "user"]
-    assert len(echoes) > 10
-    assert "".join(echo["text"] for echo in echoes) == message
-    assert len({echo["contentId"] for echo in echoes}) == 1
-
-
-@pytest.mark.requirement("W-6a", "CHAT-12", "ARROW:chat-text-7")
-async def test_the_model_s_text_is_passed_on_piece_by_piece_and_long_pieces_are_split(ours):
-    script = "repeat 5 ab\nsay one two\nsay " + "é" * 9_000 + "\nthink " + "x" * 9_000
-    received = await ours.turn(script, model=SCRIPT)
-    texts = [each["text"] for each in received[2:] if each["type"] == "text"]
-    thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
-    assert texts[:7] == ["ab"] * 5 + ["one", " two"]
-    assert "".join(texts[7:]) == "é" * 9_000
-    assert "".join(thoughts) == "x" * 9_000
-    assert max(len(piece.encode()) for piece in texts + thoughts) <= 4096
-
-
 @pytest.mark.requirement("CHAT-17", "W-26c")
 async def test_each_type_of_content_has_its_role() -> None:
     script = "think deep thought\nsay hello\ncite https://e.test/a A page\nfinish length"
@@ -94,55 +70,6 @@ async def test_each_type_of_content_has_its_role() -> None:
     reasons = [each for _, each in received if each["type"].startswith("reason")]
     assert len({each["id"] for each in reasons}) == 1
     assert isinstance(reasons[-1]["totalTimeMs"], int)
-
-
-@pytest.mark.requirement("CHAT-15", "CHAT-16")
-async def test_reasonings_have_ids_of_their_own_and_their_times(ours, autojump_clock: object):
-    script = "speed 10\nthink a b c d\nspeed 0\nsay x\nthink again"
-    received = await ours.turn(script, model=SCRIPT)
-    reasons = [each for each in received if each["type"].startswith("reason")]
-    first = reasons[0]["id"]
-    split = next(index for index, each in enumerate(reasons) if each["id"] != first)
-    for block in (reasons[:split], reasons[split:]):
-        assert types(block) == ["reasonStarted", "reasonText", "reasonFinished"]
-        assert len({each["id"] for each in block}) == 1
-    assert "".join(each["text"] for each in reasons[1 : split - 1]) == "a b c d"
-    assert 500 <= reasons[split - 1]["totalTimeMs"] <= 600
-    assert reasons[-1]["totalTimeMs"] == 1  # pages print a bare 0
-
-
-@pytest.mark.requirement("W-21a", "W-21c", "CHAT-1", "CHAT-11")
-async def test_any_id_is_preserved_and_a_prompt_without_one_opens_a_chat_of_ours(ours):
-    for chat in ("EMPTY", "0", "ünïcode 😀", "x" * 500):
-        assert (await ours.prompt("hi", chat, model=ECHO))["chatId"] == chat
-        await ours.expect_finished(chat)
-    chats = set()
-    for given in ({}, {"chatId": None}, {"chatId": ""}, {}):
-        answer = await ours.ask("chat/prompt", {"message": "hi", **given})
-        chats.add(answer["chatId"])
-    assert len(chats - {""}) == 4
-    while not all(ours.contents(each).finishes for each in chats):
-        await ours.until(lambda _: True)
-
-
-async def test_many_chats_at_once_never_mix(ours):
-    count = 10
-    script = "say {0}\nwait 0.001\nthink t{0}\nrepeat 20 {0}\nsay {0}"
-    for number in range(count):
-        prompt = script.format(f"<{number}>")
-        await ours.send(ours.prompt_request(prompt, f"c{number}", model=SCRIPT))
-    open_chats = {f"c{number}" for number in range(count)}
-    while open_chats:
-        message = await ours.until(lambda each: "content" in each.get("params", {}))
-        if message["params"]["content"].get("state") == "finished":
-            open_chats.remove(message["params"]["chatId"])
-    for number in range(count):
-        received = ours.contents(f"c{number}")
-        assert received.finishes == 1
-        assert received[-1].get("state") == "finished"
-        assert received.answer == f"<{number}>" * 22
-        thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
-        assert thoughts == [f"t<{number}>"]
 
 
 async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm(ours):
