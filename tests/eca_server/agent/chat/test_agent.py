@@ -1,14 +1,12 @@
 """Whole turns with tools: the contents of each call, and its result for the model."""
 
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from eca_protocol.testing.provider import chunk, finish, hang, reply, tool_call
+from eca_protocol.testing.provider import hang, reply, tool_call
 from eca_server.agent.tools.read_file import ReadFile
 from eca_server.agent.tools.tool import ToolOutput
 from tests.eca_server.agent.chat.agent_session import (
@@ -24,49 +22,6 @@ from tests.eca_server.agent.chat.agent_session import (
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.session_model import check_history
 from tests.eca_server.processes import assert_gone
-
-
-@pytest.mark.requirement("TOOL-10", "TOOL-11")
-async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path):
-    (tmp_path / "a.txt").write_text("what stands there\n")
-    async with session(tmp_path, calls(("eca_read_file", {"path": "a.txt"}))) as (ours, provider):
-        await ours.turn("go")
-        told = of_calls(ours)
-        assert order(told) == ["Prepare", "Run", "Running", "ed"]
-        for content in told:
-            assert (content["name"], content["server"]) == ("eca_read_file", "eca")
-            assert content["origin"] == "native"
-            assert content["id"] == told[0]["id"] != ""
-        pieces = [each["argumentsText"] for each in told if each["type"] == "toolCallPrepare"]
-        assert json.loads("".join(pieces)) == {"path": "a.txt"}
-        assert told[-3]["manualApproval"] is False
-        assert told[-1]["outputs"] == [{"type": "text", "text": "what stands there"}]
-        assert told[-1]["error"] is False
-        assert {each["summary"] for each in told[-3:]} == {"Reading file a.txt"}
-        assert results(provider) == ["what stands there"]
-        offered = {each["function"]["name"] for each in provider.requests[0].body["tools"]}
-        assert {"eca_read_file", "eca_shell_command", "eca_edit_file"} <= offered
-
-
-@pytest.mark.requirement("TOOL-4")
-async def test_an_approved_edit_is_done_as_it_was_shown(tmp_path):
-    (tmp_path / "a.txt").write_text("one\n")
-    change = {"path": "a.txt", "original_content": "one", "new_content": "two"}
-    async with session(tmp_path, calls(("eca_edit_file", change))) as (ours, provider):
-        await ours.prompt("go")
-        asked = await ours.content("toolCallRun")
-        assert asked["manualApproval"] is True
-        assert (tmp_path / "a.txt").read_text() == "one\n"
-        await ours.approve(asked)
-        await ours.approve(asked)
-        await ours.expect_finished()
-        told = [each for each in of_calls(ours) if each["type"] != "toolCallPrepare"]
-        assert order(told) == ["Run", "Running", "ed"]
-        assert (tmp_path / "a.txt").read_text() == "two\n"
-        assert [each["details"] for each in told] == [told[0]["details"]] * 3
-        assert "-one\n+two" in told[0]["details"]["diff"]
-        assert told[0]["details"]["linesAdded"] == told[0]["details"]["linesRemoved"] == 1
-        assert len(provider.requests) == 2
 
 
 @pytest.mark.requirement("W-31c", "W-30f")
@@ -159,68 +114,6 @@ async def test_calls_are_asked_together_and_run_in_their_order_but_a_rejected_on
         assert (one.strip(), three, four.split()) == ("1", "made", ["made", "4"])
         assert "rejected" in two
         assert (len(provider.requests), ours.contents()[-3]["text"]) == (2, "the end")
-
-
-@pytest.mark.requirement("W-30h", "TOOL-1")
-async def test_pieces_of_two_calls_that_the_model_mixes_come_one_call_after_the_other(tmp_path):
-    def piece(index: int, **function: str) -> Any:
-        call = {"index": index, "function": function}
-        if "name" in function:
-            call["id"] = f"p{index}"
-        return chunk({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
-
-    mixed = reply(
-        piece(0, name="eca_read_file", arguments=""),
-        piece(1, name="eca_read_file", arguments=""),
-        *(piece(n % 2, arguments=text) for n, text in enumerate(['{"path"'] * 2 + [':"a"}'] * 2)),
-        finish("tool_calls"),
-    )
-    async with session(tmp_path, mixed) as (ours, _):
-        await ours.turn("go")
-        prepared = ours.contents(kind="toolCallPrepare")
-        ids = [each["id"] for each in prepared]
-        assert ids == sorted(ids, key=ids.index)
-        for call_id in set(ids):
-            pieces = [each["argumentsText"] for each in prepared if each["id"] == call_id]
-            assert "".join(pieces) == '{"path":"a"}'
-
-
-async def test_decisions_on_what_does_not_wait_are_ignored(tmp_path):
-    one = calls(("eca_shell_command", RUN))
-    async with session(tmp_path, one, one) as (ours, _):
-        await ours.approve({"id": "unknown"})
-        await ours.prompt("go")
-        first = await ours.content("toolCallRun")
-        await ours.reject({"id": "unknown"})
-        await ours.approve(first)
-        second = await ours.content("toolCallRun")
-        await ours.reject(first)
-        await ours.reject(second)
-        await ours.approve(second)
-        await ours.expect_finished()
-        first_call, second_call = "Prepare Run Running ed", "Prepare Run Rejected"
-        assert order(of_calls(ours)) == f"{first_call} {second_call}".split()
-
-
-@pytest.mark.requirement("W-34b")
-async def test_a_decision_in_the_instant_of_its_run_counts(tmp_path, monkeypatch):
-    async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, _):
-        chats = ours.connection.chats
-        session_of_chat = chats.open("c").services.session
-        emit = session_of_chat.emit
-
-        async def approve(call_id: str) -> None:
-            call = chats.call("c", call_id)
-            assert call.approve()
-
-        def emit_and_approve(chat_id: str, role: Any, content: Any) -> None:
-            emit(chat_id, role, content)
-            if content.type == "toolCallRun":
-                trio.lowlevel.spawn_system_task(approve, content.id)
-
-        monkeypatch.setattr(session_of_chat, "emit", emit_and_approve)
-        await ours.turn("go")
-        assert order(of_calls(ours)) == ["Prepare", "Run", "Running", "ed"]
 
 
 @pytest.mark.requirement("W-33c")
@@ -346,35 +239,6 @@ async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path):
         done, not_run = results(provider)
         assert done.startswith("Created")
         assert "did not run" in not_run
-
-
-@pytest.mark.requirement("W-24b")
-@pytest.mark.parametrize("reach", [stop_waiting, stop_running])
-async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
-    async with session(tmp_path, calls(("eca_shell_command", SLEEPER))) as (ours, _):
-        await ours.prompt("go")
-        await reach(ours, tmp_path)
-        turn = ours.connection.chats.open("c").turn
-        assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
-        told = len(ours.contents())
-        assert {"Rejected", "ed"}.isdisjoint(order(of_calls(ours)))
-        assert not any(call.is_open for call in turn.calls.values())
-        await turn.ended.wait()
-        await ours.ask("chat/queryCommands", {"query": ""})
-        assert len(ours.contents()) == told
-
-
-@pytest.mark.requirement("CONF-7", "CONF-8", "CONF-11")
-async def test_the_tools_are_announced_again_when_the_behaviour_disables_others(ours):
-    await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
-    await ours.ask("chat/queryCommands", {"query": ""})
-    agent, plan = ours.notified("tool/serverUpdated")
-    assert (agent["name"], agent["status"], plan["type"]) == ("ECA", "running", "native")
-    for update, disabled in ((agent, False), (plan, True)):
-        tools = {each["name"]: each for each in update["tools"]}
-        assert tools["eca_write_file"]["disabled"] is disabled
-        assert tools["eca_read_file"]["disabled"] is False
-        assert tools["eca_read_file"]["parameters"]["type"] == "object"
 
 
 async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,7 @@ import pytest
 
 from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatToolCallRunContent
 from eca_protocol.server.texts import Paragraphs, Role
-from eca_protocol.testing.provider import Reply, finish, hang, reply, usage, wait
-from eca_server.agent.chat.instructions import instructions
+from eca_protocol.testing.provider import Reply, hang, reply
 from eca_server.agent.chat.usage import SessionUsage
 from eca_server.models.events import Usage
 from tests.eca_server.agent.chat.agent_session import older
@@ -17,44 +15,15 @@ from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
-    Content,
     Editor,
+    call,
     contents,
     editor,
-    types,
 )
 
 
 def titles(ours: Editor) -> list[str]:
     return [each["title"] for each in ours.contents(kind="metadata")]
-
-
-async def test_the_title_is_one_more_request_without_tools() -> None:
-    title = reply(wait("now"), '"A fine name"\nmore')
-    async with older(reply("hello"), reply("again"), title=title) as (ours, provider):
-        first = await ours.turn("Tell me")
-        assert titles(ours) == []
-        provider.open("now")
-        assert await ours.title() == "A fine name"
-        assert ours.contents().types[-2:] == ["finished", "metadata"]
-        second = await ours.turn("And then?")
-        assert titles(ours) == ["A fine name"]
-        assert len(provider.requests) == 2
-        [asked] = provider.title_requests
-    assert "tools" not in asked.body
-    instruction, message = asked.body["messages"]
-    assert "title" in instruction["content"].lower()
-    assert message["content"] == "Tell me"
-    for request in provider.requests:
-        assert "title" not in request.body["messages"][0]["content"].lower()
-    used = [each["sessionTokens"] for each in first + second if each["type"] == "usage"]
-    assert used == [11, 22]
-
-
-@pytest.mark.requirement("W-25b")
-@pytest.mark.parametrize("behavior", ["agent", "plan"])
-async def test_no_system_prompt_contains_the_word_title(behavior: str) -> None:
-    assert "title" not in instructions(behavior, ()).lower()
 
 
 async def test_a_folder_called_title_does_not_make_a_prompt_ask_for_one(tmp_path: Path) -> None:
@@ -88,86 +57,6 @@ async def test_a_long_title_is_cut() -> None:
     assert title.endswith("…")
 
 
-@pytest.mark.parametrize("ending", ["stop", "stop when idle", "delete"])
-async def test_no_title_follows_a_stop_or_a_delete(ending: str) -> None:
-    steps = ["hello", hang()] if ending == "stop" else ["hello"]
-    async with older(reply(*steps), title=reply(wait("now"), "Never")) as (ours, provider):
-        await ours.prompt("Tell me")
-        if ending != "stop":
-            await ours.expect_finished()
-        await provider.until(lambda: "now" in provider.reached)
-        if ending == "delete":
-            await ours.ask("chat/delete", {"chatId": "c"})
-        else:
-            await ours.stop()
-        if ending == "stop":
-            await ours.expect_finished()
-        await provider.until(lambda: provider.title_requests[0].closed_by_client)
-        assert await ours.later(0) == []
-        assert titles(ours) == []
-
-
-@pytest.mark.requirement("W-25c")
-async def test_titles_can_be_turned_off_and_a_failed_prompt_asks_for_none() -> None:
-    refused = Reply(status=400, body={"error": {"message": "no"}})
-    for script, title in (([refused], reply("Never")), ([], None)):
-        async with older(*script, title=title) as (ours, provider):
-            for prompt in ("Tell me", "/costs"):
-                await ours.turn(prompt)
-            await ours.turn("hi", "d", model="p/unknown")
-            assert await ours.later(0) == []
-            assert provider.title_requests == []
-
-
-def used(received: list[Content]) -> dict[str, Any]:
-    """The one usage of a turn; it stands right before `finished`."""
-    assert types(received)[-2:] == ["usage", "finished"]
-    [found] = [content for content in received if content["type"] == "usage"]
-    return {name: value for name, value in found.items() if name != "type"}
-
-
-@pytest.mark.requirement("W-27a", "W-27e")
-async def test_tokens_and_costs_are_summed_over_the_chat() -> None:
-    async with editor({"chat": {"title": True}}) as ours:
-        assert used(await ours.turn("usage 100 7", model=SCRIPT)) == {"sessionTokens": 107}
-        assert used(await ours.turn("usage 10 1", model=SCRIPT)) == {"sessionTokens": 118}
-        assert used(await ours.turn("usage 5 0", "other", model=SCRIPT)) == {"sessionTokens": 5}
-        await ours.hang("a", "third")  # a stopped turn is counted, and not reported
-        await ours.expect_stopped("third")
-        assert "usage" not in ours.contents("third").types
-        assert used(await ours.turn("usage 1 1", "third", model=SCRIPT)) == {"sessionTokens": 2}
-
-
-async def test_costs_and_limits_are_sent_when_they_are_known() -> None:
-    limit = {"context": 1000, "output": 50}
-    script = [
-        reply("a", finish("stop"), usage(10, 5, cost=0.5)),
-        reply("b", finish("stop"), usage(10, 5, cost=0.001234)),
-        reply("c", finish("stop"), usage(10, 5)),
-        reply("d", finish("stop"), usage(10, 5, cost=1)),
-    ]
-    async with older(*script, provider={"models": {"m": {"limit": limit}}}) as (ours, _):
-        received = [used(await ours.turn("hi")) for _ in script]
-    for each in received:
-        assert each.pop("limit") == limit
-        assert each.get("messageCost") == each.pop("lastMessageCost", None)
-    assert received == [
-        {"sessionTokens": 15, "messageCost": "0.50", "sessionCost": "0.50"},
-        {"sessionTokens": 30, "messageCost": "0.001234", "sessionCost": "0.501234"},
-        {"sessionTokens": 45, "sessionCost": "0.501234"},
-        {"sessionTokens": 60, "messageCost": "1.00", "sessionCost": "1.501234"},
-    ]
-
-
-@pytest.mark.requirement("W-27c", "CHAT-20")
-async def test_half_a_limit_is_not_sent():
-    limits = ({}, {"context": 1000}, {"output": 50})
-    models = {f"m{number}": {"limit": limit} for number, limit in enumerate(limits)}
-    async with older(provider={"models": models}) as (ours, _):
-        for name in models:
-            assert "limit" not in used(await ours.turn("hi", model=f"p/{name}"))
-
-
 @pytest.mark.requirement("W-27b")
 @pytest.mark.parametrize("cost", [-0.5, float("inf"), float("nan"), -1])
 def test_a_missing_cost_is_not_sent(cost: float) -> None:
@@ -188,22 +77,6 @@ async def test_a_cost_is_written_with_two_decimals_or_more(cost: float, told: st
     assert content.session_cost is not None
     assert content.session_cost.removesuffix(".00") == told.removesuffix(".00")
     assert len(content.session_cost.partition(".")[2]) >= 2
-
-
-@pytest.mark.requirement("CHAT-18", "CHAT-19")
-async def test_a_cost_that_the_provider_omits_is_computed_from_prices() -> None:
-    script = [
-        reply("a", finish("stop"), usage(2_000, 100)),
-        reply("b", finish("stop"), usage(10, 5, cost=0.5)),
-    ]
-    models = {"m": {"cost": {"input": 1, "output": 2.5}}}
-    async with older(*script, provider={"models": models}) as (ours, _):
-        first, second = [used(await ours.turn("hi")) for _ in script]
-        shown = await ours.turn("/costs")
-    assert (first["messageCost"], first["sessionCost"]) == ("0.00225", "0.00225")
-    assert (second["messageCost"], second["sessionCost"]) == ("0.50", "0.50225")
-    assert shown.types == ["progress", "text", "finished"]
-    assert ["2,115" in shown.text, "$0.50225" in shown.text] == [True, True]
 
 
 EMPTY = "The model returned an empty answer."
@@ -253,9 +126,8 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
 )
 async def test_a_changed_file_is_named_once(tmp_path, client, capabilities, summaries):
     (tmp_path / "file").write_text("old")
-    edit = {"path": "file", "original_content": "old", "new_content": "new"}
-    write = {"path": "b (c).txt", "content": "x"}
-    script = f"call eca_edit_file {json.dumps(edit)}\ncall eca_write_file {json.dumps(write)}"
+    edit = call("edit_file", path="file", original_content="old", new_content="new")
+    script = f"{edit}\n{call('write_file', path='b (c).txt', content='x')}"
     about = {"capabilities": capabilities, "clientInfo": {"name": client}}
     async with current(folder=tmp_path, **about) as ours:
         await ours.turn(script, model=SCRIPT, trust=True)

@@ -8,74 +8,15 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.agent.commands import COMMANDS
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, Editor, contents, editor, provider_config
-
-NAMES = [command.name for command in COMMANDS]
-
-
-@pytest.mark.requirement("CHAT-2")
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("/doctor", "Built-in test model: works"),
-        ("/doctor and more words", "Built-in test model: works"),
-        (" /costs\n", "Tokens of all requests of this chat: 0\n"),
-        ("/nope", "There is no command `/nope`. Available commands: `/init`, `/login`, "),
-    ],
-)
-async def test_a_command_is_a_turn_with_an_echo_and_one_finished(ours, prompt, expected):
-    received = await ours.turn(prompt)
-    assert received.types == ["progress", "text", "finished"]
-    assert received[1]["text"] == prompt
-    assert expected in received.answer
-    roles = [role for role, content in contents(ours.seen) if content["type"] == "text"]
-    assert roles == ["user", "system"]
-    assert not ours.connection.chats.open("c").history
-    assert (await ours.turn("next", model=ECHO)).answer == "next"
+from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
 
 
 @pytest.mark.requirement("CHAT-30", "CHAT-3")
 async def test_a_path_is_a_prompt(ours):
     for prompt in ("/usr/bin/x is slow", "/a/", "/", "//x", "a /doctor", "1/2"):
         assert (await ours.turn(prompt, model=ECHO)).answer == prompt
-
-
-@pytest.mark.requirement("CHAT-28", "W-40b")
-@pytest.mark.parametrize(
-    ("query", "names"),
-    [
-        ("", NAMES),
-        (" ", NAMES),
-        (None, NAMES),
-        ("DOC", ["doctor"]),
-        ("tokens", ["costs"]),
-        ("nothing like it", []),
-    ],
-)
-async def test_commands_match_by_name_or_description(ours, query, names):
-    answer = await ours.ask("chat/queryCommands", {"query": query})
-    named = await ours.ask("chat/queryCommands", {"query": query, "chatId": "c"})
-    assert [each["name"] for each in answer["commands"]] == names
-    assert "chatId" not in answer
-    assert named == {**answer, "chatId": "c"}
-    for command in answer["commands"]:
-        assert command["type"] == "native"
-        assert command["description"]
-        assert all("required" in argument for argument in command["arguments"])
-        assert isinstance(command["arguments"], list)
-        assert all(argument["description"] for argument in command["arguments"])
-
-
-@pytest.mark.requirement("CHAT-29")
-async def test_queries_are_answered_while_a_turn_runs(ours):
-    await ours.hang()
-    given = {"query": "x", "contexts": [{"type": "repoMap"}]}
-    assert await ours.ask("chat/queryContext", given) == {"contexts": []}
-    assert (await ours.ask("chat/queryCommands", {"query": "doc"}))["commands"]
-    await ours.expect_stopped()
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ import trio
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
-from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
@@ -56,17 +55,6 @@ async def test_servers_start_behind_the_introduction_and_are_announced(places, a
             "status": "running", "tools": [echo],
         }  # fmt: skip
         assert statuses(ours, "off") == ["disabled"]
-
-
-@pytest.mark.requirement("W-36b")
-async def test_of_a_server_that_wants_a_login_the_user_gets_the_link(places, autojump_clock):
-    places["web"].refuses = MCPError("it wants a login", kind="login", url="https://x/log-in")
-    async with with_servers(URL) as ours:
-        await status(ours, "web", "failed")
-        await ours.until(lambda message: message.get("method") == "$/showMessage")
-        ((kind, words),) = shown(ours)
-        assert kind == "warning"
-        assert "https://x/log-in" in words
 
 
 @pytest.mark.requirement("CONF-9")
@@ -154,25 +142,6 @@ async def test_logins_are_separated_as_the_configuration_says(monkeypatch, tmp_p
     assert keys == {name: f"mcp:https://x/mcp{owner}" for name, owner in owners.items()}
 
 
-@pytest.mark.requirement("CONF-12", "CONF-15", "CONF-16", "LIFE-20")
-async def test_a_server_is_stopped_and_started_by_name(places, autojump_clock):
-    async with running() as ours:
-        await ours.tell("mcp/stopServer", {"name": "git"})
-        await status(ours, "git", "stopped")
-        assert places["git"].open == 0
-        assert updates(ours, "git")[-1]["tools"] == []
-        await ours.tell("mcp/stopServer", {"name": "git"})
-        await ours.tell("mcp/startServer", {"name": "git"})
-        await status(ours, "git", "running")
-        await ours.tell("mcp/startServer", {"name": "git"})
-        await status(ours, "git", "running")
-        assert statuses(ours, "git")[2:] == ["stopped", "stopped", "starting", "running", "running"]
-        assert places["git"].attempts == 2
-        places["git"].closing = 1
-        assert await ours.ask("shutdown") is None
-        assert places["git"].open == 0
-
-
 @pytest.mark.requirement("W-36d")
 @pytest.mark.parametrize("method", ["mcp/startServer", "mcp/stopServer"])
 @pytest.mark.parametrize("servers", [GIT, {}])
@@ -202,40 +171,6 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         assert offered(provider)[-1] == "git__echo"
         assert "eca_search_tools" not in offered(provider)
         assert offered(provider)[0].startswith("eca_")
-
-
-async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
-    places["my server"].tools = (MCPTool(name="repo/read.file"),)
-    servers = {"my server": {"command": "x"}}
-    (name,) = tool_names([("my server", "repo/read.file")]).values()
-    async with session(tmp_path, calls((name, {})), servers=servers, **ALLOW) as (ours, provider):
-        await ours.turn("go")
-        assert provider.requests[0].body["tools"][-1]["function"]["name"] == name
-        assert "my_server" in name
-        assert "repo_read_file" in name
-        names = {(each["name"], each["server"]) for each in of_calls(ours)}
-        assert names == {("repo/read.file", "my server")}
-        assert places["my server"].session.calls[0][0] == "repo/read.file"
-
-
-@pytest.mark.requirement("W-23c")
-async def test_a_stop_works_while_a_server_is_called_and_reaches_it(places, autojump_clock):
-    async def never(_: str) -> ToolResult:
-        await trio.sleep_forever()
-        raise AssertionError
-
-    async with running(**ALLOW) as ours:
-        places["git"].session.answers = never
-        await ours.prompt("call git__echo {}", model=SCRIPT)
-        await ours.content("toolCallRunning")
-        begun = trio.current_time()
-        await ours.expect_stopped()
-        assert trio.current_time() - begun < 0.5
-        assert of_calls(ours)[-1]["error"] is True
-        assert ours.contents().finishes == 1
-        assert places["git"].session.cancelled == ["echo"]
-        assert await ours.later() == []
-        assert statuses(ours, "git") == ["starting", "running"]
 
 
 async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_path, places):
@@ -416,11 +351,3 @@ async def test_a_changed_configuration_restarts_what_it_changes(places, autojump
         await ours.ask("chat/queryContext", {"query": ""})
         assert updates(ours, "git")[-1]["args"] == ["-q"]
         assert statuses(ours, "web")[-1] == "stopped"
-
-
-async def test_where_no_server_is_configured_none_is_announced(places, autojump_clock):
-    async with with_servers({}) as ours:
-        received = await ours.turn("hello", model=ECHO_MODEL)
-        assert "finished" in received.types
-        assert ours.connection.parts.servers() is None
-        assert {each["name"] for each in ours.notified("tool/serverUpdated")} == {"ECA"}

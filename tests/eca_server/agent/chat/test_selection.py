@@ -1,13 +1,12 @@
 """Agents, models, variants and trust: configured, and selected for a prompt or a chat."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, reply, wait
+from eca_protocol.testing.provider import Provider, ReceivedRequest, Reply, reply
 from eca_server.agent.chat.instructions import LARGEST_PROMPT, instructions
 from tests.eca_server.agent.chat.agent_session import (
     RUN,
@@ -24,6 +23,7 @@ from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Content,
     Editor,
+    call,
     editor,
     provider_config,
 )
@@ -57,15 +57,6 @@ def offered(request: ReceivedRequest) -> dict[str, Any]:
 
 def systems(provider: Provider) -> list[str]:
     return [request.body["messages"][0]["content"] for request in provider.requests]
-
-
-@pytest.mark.requirement("CONF-1")
-async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot():
-    own = {"agent": {"review": {}, "scout": {"mode": "subagent"}, "plan": {}}}
-    async with with_models(defaultBehavior="review", **own) as (ours, _):
-        chat = introduced(ours)
-        assert chat["behaviors"] == chat["agents"] == ["agent", "plan", "review"]
-        assert chat["selectBehavior"] == chat["selectAgent"] == "review"
 
 
 async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings():
@@ -211,33 +202,11 @@ async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_ever
 async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path):
     limit = {"toolCall": {"shellCommand": {"summaryMaxLength": 9}}}
     async with current({"behavior": {"agent": limit}}, data=tmp_path, folder=tmp_path) as ours:
-        command = "call eca_shell_command " + json.dumps({"command": "echo 1 2 3 4 5 6 7 8 9"})
+        command = call("shell_command", command="echo 1 2 3 4 5 6 7 8 9")
         await ours.turn(command, model=SCRIPT, trust=True)
         await ours.ask("chat/open", {"chatId": "c"})
         first, again = (e["summary"] for e in ours.contents() if e["type"] == "toolCalled")
     assert first == again == "Running 'echo 1 2 ...'"
-
-
-@pytest.mark.requirement("W-28d")
-async def test_clients_of_today_know_the_built_in_agents_as_code_and_plan():
-    async with current({"agent": {"review": {}}}) as ours:
-        chat = introduced(ours)
-        assert chat["agents"] == chat["behaviors"] == ["code", "plan", "review"]
-        assert chat["selectAgent"] == chat["selectBehavior"] == "code"
-        for name in ("plan", "code", "agent", "build"):
-            await ours.turn("hi", name, model=ECHO, agent=name)
-            opened = await ours.ask("chat/open", {"chatId": name})
-            assert opened["selection"]["agent"] == ("plan" if name == "plan" else "code")
-
-
-async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected():
-    own = {"agent": {"code": {"systemPrompt": OWN}}}
-    async with with_models(**own, defaultAgent="code") as (ours, provider):
-        assert introduced(ours)["selectAgent"] == "agent"
-        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
-        for behavior in ("code", "build"):
-            await ours.turn("hi", behavior, behavior=behavior)
-    assert systems(provider) == [OWN, OWN]
 
 
 async def test_a_behaviour_s_variant_counts_where_none_was_selected():
@@ -287,24 +256,6 @@ async def test_a_prompt_wins_over_selection_options_and_configuration(
             await ours.tell("chat/selectedBehaviorChanged", {"behavior": selected})
         await ours.turn("hi", **prompt)
         assert behaviors(provider) == [expected]
-
-
-@pytest.mark.requirement("W-28b", "CHAT-5")
-async def test_a_change_by_either_name_touches_no_running_turn_and_is_not_sent_back():
-    async with with_models(reply(wait("now"), "a")) as (ours, provider):
-        begun = len(ours.seen)
-        await ours.prompt("hi")
-        await provider.until(lambda: "now" in provider.reached)
-        await ours.tell("chat/selectedAgentChanged", {"agent": "plan"})
-        provider.open("now")
-        await ours.expect_finished()
-        await ours.turn("hi")
-        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "agent"})
-        await ours.turn("hi")
-        await ours.tell("chat/selectedAgentChanged", {"agent": None})
-        await ours.turn("hi")
-        assert behaviors(provider) == ["agent", "plan", "agent", "agent"]
-        assert ours.notified("config/updated", begun) == []
 
 
 MODELS: dict[str, Any] = {
@@ -423,15 +374,3 @@ async def test_trust_is_stored_with_the_chat(tmp_path):
         assert "meta" not in opened
         opened = await ours.ask("chat/open", {"chatId": "c", "limit": 100})
         assert opened["meta"]["total"] == 4
-
-
-@pytest.mark.requirement("W-40a")
-async def test_files_are_found_for_a_mention_and_nothing_else(tmp_path):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "there.py").touch()
-    async with current(folder=tmp_path) as ours:
-        found = await ours.ask("chat/queryFiles", {"chatId": "c", "query": "there"})
-        path = str(tmp_path / "sub" / "there.py")
-        assert found == {"chatId": "c", "files": [{"type": "file", "path": path}]}
-        everything = await ours.ask("chat/queryFiles", {})
-        assert everything["files"][0] == {"type": "directory", "path": str(tmp_path)}

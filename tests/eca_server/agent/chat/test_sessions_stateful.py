@@ -1,10 +1,9 @@
 """Any sequence of client actions and model answers, against the models of `session_model`.
 
 The invariant: the wire breaks no rule of the editor's fold; the history is valid and the same
-after a restart; the files have the changes of the allowed calls, and can be restored.
+after a restart; the files can be restored.
 """
 
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,15 +20,11 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call, contents
 from tests.eca_server.agent.chat.session_model import Watch, check_history, tree_of
 
 CHATS = ("a", "b")
 IDLE = ChatState.IDLE
-
-
-def said(name: str, **arguments: str) -> str:
-    return f"call eca_{name} {json.dumps(arguments)}"
 
 
 def calls_in(chat: str) -> st.SearchStrategy[str]:
@@ -39,29 +34,29 @@ def calls_in(chat: str) -> st.SearchStrategy[str]:
     contents = st.sampled_from(["one\ntwo\n", "two\n", ""])
     log = f"printf x >> {chat}/log"
     edits = st.builds(
-        lambda tool, path, old, new: said(tool, path=path, original_content=old, new_content=new),
+        lambda tool, path, old, new: call(tool, path=path, original_content=old, new_content=new),
         st.sampled_from(["edit_file", "edit_file", "preview_file_change"]),
         paths,
         st.sampled_from(["one", "two"]),
         st.sampled_from(["three", "one\ntwo"]),
     )
     others = (
-        said("shell_command", command=log),
-        said("shell_command", command=f"sleep 60; {log}"),
-        said("directory_tree", path=chat),
-        said("grep", pattern="one", path=chat),
-        said("read_file", path="../outside"),
-        said("write_file", path=f"{chat}/f"),
+        call("shell_command", command=log),
+        call("shell_command", command=f"sleep 60; {log}"),
+        call("directory_tree", path=chat),
+        call("grep", pattern="one", path=chat),
+        call("read_file", path="../outside"),
+        call("write_file", path=f"{chat}/f"),
         "call eca_write_file {",
         "call no_such_tool",
     )
     return st.one_of(
-        st.builds(lambda path, text: said("write_file", path=path, content=text), paths, contents),
+        st.builds(lambda path, text: call("write_file", path=path, content=text), paths, contents),
         edits,
         edits,
-        st.builds(lambda one, two: said("move_file", source=one, destination=two), paths, folders),
-        st.builds(lambda one, two: said("move_file", source=one, destination=two), folders, paths),
-        st.builds(lambda path: said("read_file", path=path), paths),
+        st.builds(lambda one, two: call("move_file", source=one, destination=two), paths, folders),
+        st.builds(lambda one, two: call("move_file", source=one, destination=two), folders, paths),
+        st.builds(lambda path: call("read_file", path=path), paths),
         st.sampled_from(others),
     )
 
@@ -103,9 +98,8 @@ STEPS = st.one_of(
 class Session:
     """Both sides of a connection, followed."""
 
-    def __init__(self, ours: Editor, folder: Path, watches: Mapping[str, Watch]) -> None:
+    def __init__(self, ours: Editor, watches: Mapping[str, Watch]) -> None:
         self._ours = ours
-        self._folder = folder
         self._watches = watches
         self._seen = 0
         self._deletes: dict[str, str] = {}
@@ -175,7 +169,6 @@ class Session:
                 await turn.ended.wait()
         for name in idle:
             assert not self._watches[name].running
-            self._watches[name].check_files(tree_of(self._folder, name))
             if (chat := chats.get(name)) is not None:
                 check_history(chat.history)
 
@@ -203,9 +196,7 @@ class Session:
         assert await self._ours.ask("shutdown") is None
         self.look()
         assert not chats._bodies
-        for chat, watch in self._watches.items():
-            assert not watch.running
-            watch.check_files(tree_of(self._folder, chat))
+        assert not any(watch.running for watch in self._watches.values())
         known = {name: chat for name, chat in chats._chats.items() if chat.storage.is_restored}
         return {name: [*chat.history] for name, chat in known.items()}
 
@@ -236,7 +227,7 @@ async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> No
         (folder / chat / "d").mkdir(parents=True)
         (folder / chat / "f").write_text("one\ntwo\n")
         (folder / chat / "d/h").write_text("two\n")
-        watches[chat] = Watch(tree_of(folder, chat))
+        watches[chat] = Watch()
     (folder.parent / "outside").write_text("outside")
     histories: dict[str, list[Message]] = {}
     restorable = {chat: tree_of(folder, chat) for chat in CHATS}
@@ -249,7 +240,7 @@ async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> No
     about = {"data": data, "folder": folder, "capabilities": {}}
     for part in parts:
         async with current(config, **about) as ours:
-            session = Session(ours, folder, watches)
+            session = Session(ours, watches)
             for step in part:
                 await session.do(step)
                 if step[0] == "delete":

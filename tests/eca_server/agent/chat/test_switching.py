@@ -151,26 +151,6 @@ async def test_what_is_too_long_is_summarized_and_asked_once_more(api, where):
     assert "first answer" not in last
 
 
-@pytest.mark.long(but=1)
-@pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)
-async def test_what_is_still_too_long_is_reported_and_not_tried_again(api):
-    script = [
-        api.reply(ScriptedAnswer(text=["first answer"])),
-        too_long(api, "refused"),
-        api.reply(ScriptedAnswer(text=["the summary"])),
-        too_long(api, "refused"),
-    ]
-    provider = Provider(lambda _request: script.pop(0))
-    async with provider, editor(settings(provider.url, api)) as ours:
-        await ours.turn("one", model=model_of(api))
-        second = await ours.turn("two", model=model_of(api))
-    assert second.finishes == 1
-    told = second.text
-    assert told.count("the conversation is too long") == 1
-    assert f"{model_of(api)}: " in told
-    assert len(provider.requests) == 4
-
-
 AT_ONCE = 4
 """Chats that have a turn at the same time."""
 TURNS = 100

@@ -1,0 +1,82 @@
+"""The suite's cases of chats, tools and contexts, judged at a server in this process.
+
+The other tests here are about what the suite does not judge: the server's own texts and limits,
+its stored chats, failing disks, races within the server, and what only this server does.
+"""
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from eca_protocol import json
+from eca_protocol.revisions import Revision
+from eca_protocol.streams import Transport
+from eca_protocol.testing.conformance.cases import server_cases
+from eca_protocol.testing.conformance.run import binds
+from eca_protocol.testing.conformance.suite import run_suite
+from eca_protocol.testing.conformance.target import Target
+from eca_server.connection.features.host import Options
+from eca_server.connection.server import serve
+
+CHAPTERS = (
+    ("turns", "titles", "usage", "links", "faults"),
+    ("stops", "deletion", "behaviors", "queries"),
+    ("tools", "approvals"),
+    ("contexts", "mcp", "jobs", "today"),
+)
+DONE, BROKEN = {"pass", "not-applicable"}, {"fail", "warn"}
+SLOW = "turns.each_piece_of_a_long_answer_is_passed_on"
+NOT_HERE = {"CTX-4"}
+"""Rows that need a different machine: a page of this one is refused."""
+
+
+def row(edition: Revision, chapters: Sequence[str]) -> Any:
+    """Return a row that names the requirements of its chapters' cases in an edition."""
+    cases = [
+        case
+        for name, case in server_cases().items()
+        if name.partition(".")[0] in chapters and case.window.holds(edition) and name != SLOW
+    ]
+    judged = {
+        each
+        for case in cases
+        for each in case.rows
+        if binds(each, edition) and ":" not in each and each not in NOT_HERE
+    }
+    mark = pytest.mark.requirement(*sorted(judged))
+    return pytest.param(edition, cases, judged, id=f"{edition.value}-{chapters[0]}", marks=mark)
+
+
+@pytest.mark.parametrize(
+    ("edition", "cases", "judged"),
+    [row(edition, c) for edition in (Revision.R2025_10, Revision.CURRENT) for c in CHAPTERS],
+)
+async def test_chats_keep_the_requirements(edition, cases, judged, tmp_path):
+    homes = itertools.count()
+
+    async def serve_alone(transport: Transport, config: Mapping[str, Any]) -> int:
+        environ = {
+            "HOME": str(tmp_path / f"{next(homes)}"),
+            "PATH": os.environ["PATH"],
+            "ECA_CONFIG": json.dumps(config).decode(),
+        }
+        await serve(transport, Options(environ=environ, keeps_chats=True))
+        return 0
+
+    target = Target(serve=serve_alone, edition=edition)
+    for jobs in (4, 1):  # what a busy machine was too slow for is judged once more
+        run = await run_suite(target, cases=cases, jobs=jobs, seconds=300)
+        rows = {each for case in cases for each in case.rows if each in judged}
+        unmet = [
+            each
+            for each in run.findings
+            if each.verdict in BROKEN or (each.id in rows and each.verdict not in DONE)
+        ]
+        if not unmet:
+            break
+        ids = {each.id for each in unmet}
+        cases = [case for case in cases if ids & {*case.rows}] or cases
+    assert (unmet, run.incidents, run.suite_errors) == ([], (), ())
