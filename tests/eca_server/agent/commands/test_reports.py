@@ -152,9 +152,9 @@ def test_a_reference_is_shown_unresolved_and_problems_are_listed(tmp_path):
     assert KEY not in text
     assert '`providers.p.key`: `"${env:SECRET}"`' in text
     assert '`providers.p.keyEnv`: `"N"`' in text
-    empty = config.report(load_file(tmp_path, {}, text='{\n"defaultModel": 1}'), ())
-    assert "No setting is configured." in empty.splitlines()
-    assert f"- {tmp_path / 'config.json'}:2:1" in empty
+    assert "No setting is configured." in config.report(load_file(tmp_path, {}), ()).splitlines()
+    text = config.report(load_file(tmp_path, {}, text='{\n"defaultModel": 1}'), ())
+    assert f"- {tmp_path / 'config.json'}:2:1" in text
 
 
 SECRET_PATHS = [
