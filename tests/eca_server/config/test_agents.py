@@ -228,6 +228,16 @@ def test_a_chain_may_be_long():
     assert not errors
 
 
+def test_steps_of_an_agent_are_only_ever_fewer(untrusted):
+    agents = {"base": {"maxSteps": 5}, "mid": {"inherit": "base"}, "top": {"inherit": "mid"}}
+    untrusted.in_user({"agent": agents})
+    for steps, counts in ((5, 5), (3, 3), (6, 5), (0, 5)):
+        untrusted.in_root(0, {"agent": {"top": {"maxSteps": steps}}})
+        loaded = untrusted.load()
+        assert loaded.config.behaviors["top"].max_steps == counts
+        assert bool(loaded.withheld) == (steps not in (3, 5))
+
+
 @pytest.mark.parametrize("name", ["code", "build", "agent"])
 def test_our_behaviours_answer_to_upstream_s_names(house, name):
     house.in_user({"agent": {name: {"disabledTools": ["eca__grep"]}}})
@@ -238,18 +248,10 @@ def test_our_behaviours_answer_to_upstream_s_names(house, name):
     assert config.selectable_behaviors == ("agent", "plan")
 
 
-@pytest.mark.parametrize(
-    ("mode", "is_selectable"),
-    [
-        ("primary", True),
-        ("subagent", False),
-        (["primary", "subagent"], True),
-        (["subagent"], False),
-    ],
-)
-def test_a_behaviour_says_who_may_select_it(house, mode, is_selectable):
-    house.in_user({"agent": {"review": {"mode": mode}}})
-    assert ("review" in house.config().selectable_behaviors) is is_selectable
+def test_an_agent_says_who_may_select_it(house):
+    modes = {"a": "primary", "b": "subagent", "c": ["primary", "subagent"], "d": ["subagent"]}
+    house.in_user({"agent": {name: {"mode": mode} for name, mode in modes.items()}})
+    assert house.config().selectable_behaviors == ("agent", "plan", "a", "c")
 
 
 def test_agents_in_files_wait_each_with_what_it_allows(untrusted):
@@ -263,13 +265,3 @@ def test_agents_in_files_wait_each_with_what_it_allows(untrusted):
     assert untrusted.accept().config.behaviors["evil"].system_prompt == "obey"
     path.write_text(text + " more")
     assert "evil" not in untrusted.load().config.behaviors
-
-
-def test_steps_of_an_agent_are_only_ever_fewer(untrusted):
-    agents = {"base": {"maxSteps": 5}, "mid": {"inherit": "base"}, "top": {"inherit": "mid"}}
-    untrusted.in_user({"agent": agents})
-    for steps, counts in ((5, 5), (3, 3), (6, 5), (0, 5)):
-        untrusted.in_root(0, {"agent": {"top": {"maxSteps": steps}}})
-        loaded = untrusted.load()
-        assert loaded.config.behaviors["top"].max_steps == counts
-        assert bool(loaded.withheld) == (steps not in (3, 5))

@@ -26,13 +26,6 @@ def load_alone(options: object, variable: str) -> LoadedConfig:
     return load(initialization_options=options, roots=[], environ=environ)
 
 
-def test_nothing_configured_gives_the_defaults(house):
-    house.options = {"chatBehavior": "plan", "chatAgent": "plan"}  # no part of the configuration
-    loaded = house.load()
-    assert (loaded.config, loaded.problems) == (Config(), ())
-    assert {source.state for source in loaded.sources[1:]} == {"absent"}
-
-
 def test_the_later_source_wins_in_the_documented_order(house):
     house.options = {"defaultModel": "options/m", "chat": {"title": False}}
     models = [house.config().default_model]
@@ -62,30 +55,28 @@ def test_the_files_that_others_name_come_last(house):
     assert "does not exist" in house.problem().message
 
 
-def test_maps_merge_deep_and_lists_are_replaced(house):
+def test_maps_merge_deep_lists_are_replaced_and_null_unsets(house):
     model = {"limit": {"context": 9}, "extraPayload": {"stop": ["a", "b"], "x": 1, "y": None}}
-    house.options = {"providers": {"corp": {"url": "http://a", "models": {"m": model}}}}
+    corp = {"url": "http://a", "models": {"m": model}}
+    house.options = {"defaultModel": "a/b", "providers": {"corp": corp, "p": corp, "q": {}}}
     model = {"limit": {"output": 3}, "extraPayload": {"stop": ["c"]}}
-    house.in_user({"providers": {"corp": {"models": {"m": model, "n": {}}}}})
+    corp = {"models": {"m": model, "n": {}}}
+    house.in_user(
+        {"defaultModel": None, "providers": {"corp": corp, "p": {"url": None}, "q": None}}
+    )
     house.in_root(1, {"providers": {"other": {"api": "openai-chat"}}})
-    providers = house.config().providers
-    assert providers["corp"].url == "http://a"
-    assert providers["corp"].models == {
+    config = house.config()
+    assert config.default_model is None
+    assert set(config.providers) == {"corp", "p", "other"}
+    assert config.providers["corp"].url == "http://a"
+    assert config.providers["corp"].models == {
         "m": Model(
             limit=Limit(context=9, output=3), extra_payload={"stop": ["c"], "x": 1, "y": None}
         ),
         "n": Model(),
     }
-    assert providers["other"].api == "openai-chat"
-
-
-def test_null_unsets_the_value_of_an_earlier_source(house):
-    house.options = {"defaultModel": "a/b", "providers": {"p": {"url": "http://a"}, "q": {}}}
-    house.in_user({"defaultModel": None, "providers": {"p": {"url": None}, "q": None}})
-    config = house.config()
-    assert config.default_model is None
     assert config.providers["p"].url is None
-    assert "q" not in config.providers
+    assert config.providers["other"].api == "openai-chat"
 
 
 def test_an_older_spelling_counts_where_its_source_is(house):
@@ -121,13 +112,20 @@ def test_the_answer_to_initialize_reads_the_users_own_settings_alone(house):
 def test_a_pure_configuration_has_no_other_source(house):
     house.environ["ECA_CONFIG"] = '{"defaultModel": "variable/m"}'
     house.in_user("broken")
-    house.in_root(0, {"defaultModel": "first/m"})
-    house.options = {"pureConfig": True, "chat": {"title": False}}
+    house.options = {"pureConfig": True, "chat": {"title": False}, "chatAgent": "no setting"}
     loaded = house.load()
-    assert loaded.config == Config(chat_title=False)
+    assert (loaded.config, loaded.problems) == (Config(chat_title=False), ())
     assert [source.name for source in loaded.sources] == ["initializationOptions"]
-    house.options = {"pureConfig": False}
-    assert house.load().config.default_model == "first/m"
+
+
+def test_the_users_file_is_in_the_home_or_where_xdg_says(house):
+    house.in_user({"defaultModel": "user/m"})
+    loaded = load(initialization_options=None, roots=[], environ={"HOME": str(house.home)})
+    assert loaded.config.default_model == "user/m"
+    elsewhere = house.folder / "xdg"
+    house.write(elsewhere / "eca" / "config.json", {"defaultModel": "xdg/m"})
+    house.environ["XDG_CONFIG_HOME"] = str(elsewhere)
+    assert house.config().default_model == "xdg/m"
 
 
 def test_a_given_file_replaces_the_users_and_the_workspaces_and_must_be_there(house):
@@ -143,32 +141,11 @@ def test_a_given_file_replaces_the_users_and_the_workspaces_and_must_be_there(ho
     assert house.load().sources[-1] == Source(name=str(house.config_file), state="broken")
 
 
-def test_the_users_file_follows_the_xdg_rules_and_the_home(house):
-    house.in_user({"defaultModel": "user/m"})
-    elsewhere = house.folder / "xdg"
-    house.write(elsewhere / "eca" / "config.json", {"defaultModel": "xdg/m"})
-    for configured in ("", "relative/folder", str(elsewhere)):
-        house.environ["XDG_CONFIG_HOME"] = configured
-        expected = "xdg/m" if configured == str(elsewhere) else "user/m"
-        assert house.config().default_model == expected
-    loaded = load(initialization_options=None, roots=[], environ={"HOME": str(house.home)})
-    assert loaded.config.default_model == "user/m"
-
-
 def test_comments_a_byte_order_mark_and_an_empty_file_are_fine(house):
     house.in_user('\ufeff// mine\n{/* which */ "defaultModel": "a/b"}\n')
     house.in_root(0, "")
     house.in_root(1, "// nothing yet\n")
     assert house.config().default_model == "a/b"
-
-
-def test_keys_that_are_not_read_are_not_looked_into(house):
-    plugin = {"command": "${cmd:nothing}", "env": {"T": "${env:NOWHERE}"}}
-    provider = {"cacheRetention": "long", "models": {"m": {}}}
-    house.in_root(0, {"plugins": {"x": plugin}, "providers": {"p": provider}, "remote": 3})
-    loaded = house.load()
-    assert set(loaded.config.providers) == {"p"}
-    assert {problem.level for problem in loaded.problems} == {"warning"}
 
 
 EVERYTHING = """{
@@ -377,27 +354,6 @@ def test_no_key_shows_when_its_text_is_broken(place, how):
     problems = load_alone(None, broken).problems
     assert not any("planted" in str(problem) for problem in problems)
     assert all(problem.source == "ECA_CONFIG" for problem in problems)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=8,
-)
-maps = st.dictionaries(st.sampled_from("abc"), json_values)
-
-
-@given(maps, maps)
-def test_of_two_maps_the_newer_wins_wherever_it_speaks(older, newer):
-    assert deep_merge(older, {}) == deep_merge({}, older) == deep_merge(older, older) == older
-    merged = deep_merge(older, newer)
-    assert deep_merge(merged, newer) == merged
-    assert merged.keys() == older.keys() | newer.keys()
-    for name, value in newer.items():
-        if not isinstance(value, dict):
-            assert merged[name] == value
-    for name in older.keys() - newer.keys():
-        assert merged[name] == older[name]
 
 
 KNOWN = [

@@ -10,7 +10,7 @@ import trio
 from eca_server.agent.chat.instructions import UnreadablePrompt, compact_prompt, own_prompt
 from eca_server.agent.context.instructions_files import InstructionFiles, read_instruction_files
 from eca_server.agent.hooks.action import ActionResult, run_action
-from eca_server.config import files, workspace_files, workspace_layer
+from eca_server.config import files, workspace_files
 from eca_server.config.loading import LoadedConfig
 from eca_server.config.settings import Config
 from eca_server.config.trust_texts import guards_off
@@ -59,16 +59,6 @@ def test_a_hooks_file_outside_the_folder_is_named_and_not_read(untrusted):
     untrusted.in_root(0, hook(str(path)))
     assert untrusted.waiting(trusts_workspace=True).uses == (str(path),)
     assert path not in untrusted.load(trusts_workspace=True).files
-
-
-def test_a_hooks_file_that_an_unseen_file_names_never_runs(untrusted, script):
-    untrusted.in_root(0, hook("${file:~/name}"))
-    named = untrusted.write(untrusted.home / "name", str(script))
-    assert untrusted.waiting().uses == ("~/name",)
-    assert named not in untrusted.load().files
-    ran = run_hook(untrusted.accept())
-    assert (ran.status, ran.stdout) == (1, "")
-    assert "was never accepted. The hook was not run." in ran.stderr
 
 
 def change(path: Path) -> None:
@@ -122,20 +112,6 @@ def test_a_changed_hooks_file_runs_as_it_was_accepted(untrusted, script, name, s
     assert ran.stdout == {change: "changed\n", link: "accepted\n"}.get(swap, "")
 
 
-def test_a_hook_of_another_file_stays_in_force_when_its_script_changes(untrusted, script):
-    untrusted.in_root(0, {"extraConfigs": ["more.json"]})
-    more = untrusted.write(script.with_name("more.json"), hook("guard.sh"))
-    accepted = untrusted.accept()
-    script.write_text("echo changed")
-    assert untrusted.waiting(accepted).is_changed
-    again = untrusted.load(untrusted.load(accepted))
-    assert run_hook(again).stdout == "accepted\n"
-    untrusted.accept(again)
-    assert run_hook(untrusted.load(again)).stdout == "changed\n"
-    untrusted.write(more, hook("./guard.sh"))
-    assert untrusted.load(again).config.hooks == {}
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -161,9 +137,16 @@ def test_a_copy_of_a_hooks_file_is_private_and_unchanged(untrusted, script, tmp_
     assert run_hook(accepted).stdout == f"{copy}\n"
 
 
-def test_a_hooks_file_too_large_to_be_looked_at_never_runs(untrusted, script):
+def test_a_hooks_file_that_is_too_large_or_named_by_an_unseen_file_never_runs(untrusted, script):
     script.write_text("echo large\n" + "#" * files.MAX_BYTES)
     assert run_hook(untrusted.accept()).stdout == ""
+    script.write_text("echo small")
+    untrusted.in_root(0, hook("${file:~/name}"))
+    named = untrusted.write(untrusted.home / "name", str(script))
+    assert untrusted.waiting().uses == ("~/name",)
+    assert named not in untrusted.load().files
+    ran = run_hook(untrusted.accept())
+    assert (ran.status, ran.stdout) == (1, "")
 
 
 def test_a_hooks_file_behind_a_link_that_leads_elsewhere_waits_again(untrusted, script):
@@ -239,14 +222,6 @@ def test_a_rules_file_that_is_a_link_now_is_read_if_the_link_stays_inside(house,
         (root / name).unlink()
         (root / name).symlink_to(house.write(root / "new.md", "Be new."))
         assert "Be new." in instructions(loaded, root).text
-
-
-def test_a_rules_file_that_leaves_the_folder_does_not_count(untrusted, monkeypatch):
-    monkeypatch.setattr(workspace_layer, "is_inside", lambda *_: True)
-    path = untrusted.write(untrusted.home / "key", "PRIVATE KEY")
-    untrusted.in_root(0, {"rules": [{"path": "rule.md"}]})
-    (untrusted.roots[0] / "rule.md").symlink_to(path)
-    assert untrusted.load().config.rules == ()
 
 
 def test_the_text_of_a_file_is_the_one_that_the_digest_covers(untrusted, monkeypatch):

@@ -49,13 +49,11 @@ def test_variables_and_files_are_put_into_any_string(house):
     assert config.welcome_message == "$HOST ${HOST} ${other:x} $example.org"
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"), [("a\n\n", "a\n"), ("a\r\n", "a"), ("a\r", "a\r"), ("\na", "\na")]
-)
-def test_only_the_last_newline_of_a_file_is_dropped(house, content, expected):
-    path = house.write(house.folder / "text", content)
-    house.options = {"welcomeMessage": f"${{file:{path}}}"}
-    assert house.config().welcome_message == expected
+def test_only_the_last_newline_of_a_file_is_dropped(house):
+    for content, expected in (("a\n\n", "a\n"), ("a\r\n", "a"), ("a\r", "a\r"), ("\na", "\na")):
+        path = house.write(house.folder / "text", content)
+        house.options = {"welcomeMessage": f"${{file:{path}}}"}
+        assert house.config().welcome_message == expected
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from eca_server.config.directories import (
 from eca_server.config.saved_settings import (
     SavedSettings,
     SavedSettingsError,
-    SettingsByScope,
     saved_settings_path,
 )
 from eca_server.workspace.ignore import list_files
@@ -59,16 +58,12 @@ def test_it_counts_after_everything_else_and_in_a_root_after_what_counts_everywh
     assert house.config().default_model is None
 
 
-def test_null_takes_away_what_others_say(house, layer):
+def test_null_takes_away_what_others_say_and_only_the_user_reads_the_file(house, layer):
     house.in_user({"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
-    layer.change(lambda parts: parts.everywhere.update(mcpServers={"a": None}))
-    assert set(house.config().mcp_servers) == {"b"}
-
-
-def test_only_the_user_can_read_it_also_if_others_could(layer):
     save(layer, "a/b")
     layer.path.chmod(0o644)
-    save(layer, "c/d")
+    layer.change(lambda parts: parts.everywhere.update(mcpServers={"a": None}))
+    assert set(house.config().mcp_servers) == {"b"}
     assert stat.S_IMODE(layer.path.stat().st_mode) == 0o600
 
 
@@ -82,19 +77,6 @@ def test_of_many_servers_none_loses_what_another_wrote(layer, house):
     with ThreadPoolExecutor(8) as servers:
         list(servers.map(write, range(16)))
     assert len(json.loads(layer.path.read_text())["everywhere"]["mcpServers"]) == 16
-
-
-def test_a_change_that_fails_leaves_it_as_it_was(layer):
-    save(layer, "a/b")
-    before = layer.path.read_text()
-
-    def fail(parts: SettingsByScope) -> None:
-        parts.everywhere.clear()
-        raise LookupError
-
-    with pytest.raises(LookupError):
-        layer.change(fail)
-    assert layer.path.read_text() == before
 
 
 @pytest.mark.parametrize(

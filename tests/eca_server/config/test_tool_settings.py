@@ -8,7 +8,6 @@ from eca_server.config.settings import Config
 from eca_server.config.tool_settings import (
     Approval,
     ApprovalRule,
-    Behavior,
     CustomTool,
     IgnoreFile,
     NamedFile,
@@ -77,21 +76,6 @@ def test_the_defaults_of_tools_are_upstreams():
     assert config.lsp_timeout == 30
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("auto", SandboxSettings(mode="auto")),
-        ("require", SandboxSettings(mode="require")),
-        ({"mode": "auto", "network": True}, SandboxSettings(mode="auto", network=True)),
-        ({}, SandboxSettings()),
-        (None, SandboxSettings()),
-    ],
-)
-def test_the_sandbox_is_a_word_or_an_object(house, value, expected):
-    house.in_root(0, {"toolCall": {"sandbox": value}})
-    assert house.config().tool_call.sandbox == expected
-
-
 @pytest.mark.parametrize("value", ["auto", "off", {"mode": "auto"}, {"network": True}])
 def test_a_folder_without_trust_does_not_change_the_sandbox(untrusted, value):
     """The sandbox removes questions, so even `require` and `auto` are no restriction."""
@@ -110,31 +94,6 @@ def test_what_is_no_setting_of_the_sandbox_is_named(house, value):
     house.in_root(0, {"toolCall": {"sandbox": value}})
     assert (house.problem().key or "").startswith("toolCall.sandbox")
     assert house.load().config.tool_call.sandbox == SandboxSettings()
-
-
-def test_a_behaviour_may_be_configured_under_either_name_and_both_merge(house):
-    of_plan = {"disabledTools": ["eca_grep"], "systemPromptFile": "plan.md"}
-    rules = {"approval": {"byDefault": "ask", "deny": {"eca": {}}}}
-    behaviors = {"plan": of_plan, "agent": {"disabledTools": []}}
-    agents = {"plan": {"defaultModel": "a/b", "toolCall": rules}}
-    house.in_user({"behavior": behaviors, "agent": agents})
-    behaviors = house.config().behaviors
-    assert behaviors["plan"] == Behavior(
-        default_model="a/b",
-        system_prompt_file=str(house.user.parent / "plan.md"),
-        disabled_tools=("eca_grep",),
-        approval=Approval(by_default="ask", deny={"eca": ApprovalRule()}),
-    )
-    assert behaviors["agent"].disabled_tools == ()
-
-
-def test_manual_approval_is_a_flag_or_a_list_of_names(house):
-    house.options = {"toolCall": {"manualApproval": True}}
-    assert house.config().tool_call.manual_approval is True
-    house.in_user({"toolCall": {"manualApproval": ["eca_grep"]}})
-    assert house.config().tool_call.manual_approval == ("eca_grep",)
-    house.in_root(1, {"toolCall": {"manualApproval": False}})
-    assert house.config().tool_call.manual_approval is False
 
 
 def test_a_list_is_read_without_its_wrong_items(house):
@@ -173,15 +132,12 @@ def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(house, rule, key, 
     assert [problem.key for problem in errors] == [f"toolCall.approval.{verdict}.{SHELL}{key}"]
 
 
-@pytest.mark.parametrize("pattern", [".*rm.*", r"\p{Alpha}+", "(?i)sudo .*", "a{1,1000}", "x{3,}"])
-def test_ordinary_patterns_are_taken(pattern):
-    assert compile_matcher(pattern).pattern == pattern
-
-
-@pytest.mark.parametrize("pattern", ["(", "[", "*", "a{1001}", "a{1,1001}", "(x{50,}){50}"])
-def test_patterns_that_cannot_be_used_are_refused_without_being_shown(pattern):
-    with pytest.raises(BadMatcher, match="expected"):
-        compile_matcher(pattern)
+def test_ordinary_patterns_are_taken_and_hostile_ones_are_not():
+    for pattern in (".*rm.*", r"\p{Alpha}+", "(?i)sudo .*", "a{1,1000}", "x{3,}"):
+        assert compile_matcher(pattern).pattern == pattern
+    for pattern in ("(", "[", "*", "a{1001}", "a{1,1001}", "(x{50,}){50}"):
+        with pytest.raises(BadMatcher, match="expected"):
+            compile_matcher(pattern)
 
 
 SERVERS = """{

@@ -130,13 +130,6 @@ def test_a_file_in_conflict_is_listed_once(repository):
     assert listed(repository) == ["a"]
 
 
-def test_files_of_a_repository_in_a_repository_are_listed_by_its_own_rules(repository, tool):
-    write(repository, {".gitignore": "x\n", "a": "", "x": ""})
-    write(repository, {"inner/.gitignore": "y\n", "inner/x": "", "inner/y": ""})
-    run_git(repository / "inner", "init", "-q")
-    assert sorted(listed(repository)) == [".gitignore", "a", "inner/.gitignore", "inner/x"]
-
-
 def test_a_submodule_is_listed(repository, tmp_path):
     library = tmp_path / "library"
     write(library, ["b"])

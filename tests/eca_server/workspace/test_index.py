@@ -87,12 +87,12 @@ async def test_files_and_folders_are_found(index, project, query, expected):
         assert await found(index, " ", project, limit=2) == "./ src/"
 
 
-async def test_ignored_files_are_found_where_the_rules_are_off(start, project):
-    assert await found(start(gitignore=False), "out.py", project) == "build/out.py"
-
-
 @pytest.mark.parametrize("gitignore", [True, False])
-async def test_rules_that_cannot_be_read_are_reported(start, project, monkeypatch, gitignore):
+async def test_rules_hold_unless_they_are_off_and_are_reported_if_they_cannot_be_read(
+    start, project, monkeypatch, gitignore
+):
+    if not gitignore:
+        assert await found(start(gitignore=False), "out.py", project) == "build/out.py"
     monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != ".gitignore")
     problems: list[str] = []
     (project / "src" / ".gitignore").write_text("x\n")
@@ -104,14 +104,11 @@ async def test_rules_that_cannot_be_read_are_reported(start, project, monkeypatc
     assert len(problems) == len(expected)
 
 
-async def test_of_roots_in_each_other_each_file_is_found_once(start, project):
+@pytest.mark.parametrize("nested_first", [True, False])
+async def test_files_of_nested_roots_count_once(start, project, monkeypatch, nested_first):
     index = start(project, project / "src")
     assert await found(index, "py", project) == "src/main.py src/util/text.py"
     assert await found(index, "", project, limit=2) == "./ src/"
-
-
-@pytest.mark.parametrize("nested_first", [True, False])
-async def test_files_of_nested_roots_count_once(start, project, monkeypatch, nested_first):
     monkeypatch.setattr(room, "_MOST_FILES", 8)
     outer = project / "outer"
     (outer / "inner").mkdir(parents=True)
@@ -383,30 +380,6 @@ async def test_a_setting_counts_from_the_next_listing(start, project, nursery, l
     while not (listed := await trio.to_thread.run_sync(partial(stored.load, gitignore=True))):
         await trio.sleep(0)
     assert listed.search("out.py", 1) == []
-
-
-async def test_the_index_ends_though_a_listing_hangs(project, mock_clock, monkeypatch):
-    entered, resume, returned = threading.Event(), threading.Event(), threading.Event()
-
-    def hanging(folder: Path, **arguments: Any) -> Iterator[str]:
-        try:
-            entered.set()
-            resume.wait()
-            arguments["checkpoint"]()
-            yield "never"
-        finally:
-            returned.set()
-
-    monkeypatch.setattr(room, "list_files", hanging)
-    index = FileIndex([root_of(project)])
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(index.run)
-        nursery.start_soon(partial(index.search, "a", limit=1))
-        await trio.to_thread.run_sync(entered.wait)
-        nursery.cancel_scope.cancel()
-    assert not returned.is_set()
-    resume.set()
-    await trio.to_thread.run_sync(returned.wait)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
 import codecs
 import os
-import stat
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.workspace.errors import NotRegularFile, NotText, TooLarge
-from eca_server.workspace.reading import Fingerprint, decode, open_file, read_file
+from eca_server.workspace.reading import Fingerprint, decode, read_file
 
 
 def test_a_file_is_read_whole_with_its_mode_and_a_fingerprint_of_its_content(workspace, project):
@@ -65,14 +64,6 @@ def test_a_link_to_a_device_is_refused_unopened(workspace, project, monkeypatch)
     assert "zero" not in opened
 
 
-def test_an_open_file_is_closed_behind_the_block(workspace, project):
-    (project / "a").write_bytes(b"12345")
-    with open_file(workspace.locate("a")) as file:
-        assert stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        assert file.read(3) == b"123"
-    assert file.closed
-
-
 @pytest.mark.parametrize(
     ("data", "text", "encoding", "newline", "final_newline"),
     [
@@ -127,12 +118,3 @@ def test_what_is_decoded_is_encoded_back_unchanged(data):
         return
     assert text_file.encode() == data
     assert "\0" not in text_file.text
-
-
-@given(st.text(max_size=30), st.sampled_from(["utf-16-le", "utf-16-be", "utf-8"]))
-def test_text_with_a_mark_is_always_read(text, encoding):
-    data = "\ufeff".encode(encoding) + text.encode(encoding)
-    try:
-        assert decode(data).text == text
-    except NotText:
-        assert "\0" in text

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.messages import WorkspaceFolder
@@ -94,19 +94,6 @@ def test_the_description_is_that_of_the_front_matter_or_the_first_line(text, des
     parsed = parse_command("name", text)
     assert parsed is not None
     assert (parsed.description, parsed.text) == (description, body)
-
-
-@given(st.text())
-@example("")
-@example("  \n")
-@example("---\ndescription: x\n---\n")
-def test_any_text_is_a_command_unless_it_is_blank(text):
-    parsed = parse_command("name", text)
-    if parsed is not None:
-        assert parsed.text.strip()
-        assert parsed.description
-        assert "\n" not in parsed.description
-    assert (parsed is None) or "description: x\n---\n" not in text
 
 
 class Places:

@@ -120,13 +120,6 @@ def test_a_provider_is_listed_with_what_it_needs_and_some_of_its_models():
     assert any("- ollama (" in line for line in lines_about(word, "ollama"))
 
 
-def test_a_problem_is_reported_once():
-    broken = facts("broken", Provider())
-    assert broken.credential is not None
-    problem = broken.credential.problem
-    assert lines_of(providers=[broken], problems=[problem]) == lines_of(providers=[broken])
-
-
 def load_file(
     folder: Path, options: Mapping[str, Any], *, text: str = "{}", **environ: str
 ) -> LoadedConfig:
@@ -150,14 +143,7 @@ def test_each_value_has_the_last_source_that_set_it(tmp_path):
     assert "- ECA_CONFIG: not found" in lines
 
 
-def test_an_empty_configuration_is_named_as_such_and_problems_are_listed(tmp_path):
-    empty = config.report(load_file(tmp_path, {}), ())
-    assert "No setting is configured." in empty.splitlines()
-    text = config.report(load_file(tmp_path, {}, text='{\n"defaultModel": 1}'), ())
-    assert f"- {tmp_path / 'config.json'}:2:1" in text
-
-
-def test_a_reference_is_shown_unresolved(tmp_path):
+def test_a_reference_is_shown_unresolved_and_problems_are_listed(tmp_path):
     options = {
         "providers": {"p": {"key": "${env:SECRET}", "url": "http://${env:SECRET}/", "keyEnv": "N"}},
         "customTools": {"t": {"command": "curl -H ${env:SECRET}"}},
@@ -166,6 +152,9 @@ def test_a_reference_is_shown_unresolved(tmp_path):
     assert KEY not in text
     assert '`providers.p.key`: `"${env:SECRET}"`' in text
     assert '`providers.p.keyEnv`: `"N"`' in text
+    assert "No setting is configured." in config.report(load_file(tmp_path, {}), ()).splitlines()
+    text = config.report(load_file(tmp_path, {}, text='{\n"defaultModel": 1}'), ())
+    assert f"- {tmp_path / 'config.json'}:2:1" in text
 
 
 SECRET_PATHS = [

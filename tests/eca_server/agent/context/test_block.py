@@ -73,13 +73,6 @@ def test_code_stays_as_it_is_and_an_invisible_character_hides_no_tag():
     assert render([section]) == '<eca_file path="a\\nb\\xff&quot;&lt;&gt;"/>'
 
 
-PATHS = st.sets(
-    st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(
-        lambda folders: "/".join([*folders, "file"])
-    )
-)
-
-
 MANY = [f"{number:03}" for number in range(200)]
 DEEP = [*(f"a/b/{number}" for number in range(9)), "c/d"]
 
@@ -96,19 +89,6 @@ DEEP = [*(f"a/b/{number}" for number in range(9)), "c/d"]
 )
 def test_a_tree_is_indented_folders_first_and_cut_with_a_mark(paths, limit, drawn):
     assert draw_tree(paths, limit=limit) == drawn
-
-
-@given(PATHS, st.integers(0, 30))
-def test_no_tree_has_more_entries_than_it_may_nor_less_than_fit(paths: set[str], limit):
-    lines = draw_tree(paths, limit=limit).split("\n")
-    shown = [line for line in lines if line and not line.startswith("...")]
-    assert len(shown) <= limit
-    drawn = draw_tree(paths, limit=1_000)
-    assert drawn.count("file") == len(paths)
-    assert "left out" not in drawn
-
-
-SIZE = 60_000  # bytes; a file has at most 64 KiB
 
 
 @pytest.mark.parametrize(
@@ -135,7 +115,7 @@ def test_a_field_is_a_list_of_words(above, expected):
 
 def test_no_file_takes_long():
     begun = time.process_time()  # each took 13 to 33 seconds, in which nothing else ran
-    for value in ("a: x", "a:\n - x", "a: b\n x"):
-        split_front_matter(f"---\n{value}{' ' * SIZE}x\n---\nThe text.")
-    split_front_matter("---\na: [x]\n" + " [,]\n" * (SIZE // 5) + "\n---\nThe text.")
+    for above in ("a: x", "a:\n - x", "a: b\n x"):
+        split_front_matter(f"---\n{above}{' ' * 60_000}x\n---\nThe text.")
+    split_front_matter("---\na: [x]\n" + " [,]\n" * 12_000 + "\n---\nThe text.")
     assert time.process_time() - begun < 3

@@ -130,13 +130,10 @@ def test_a_mention_outside_the_roots_is_not_read(project, outside, workspace, mo
 def test_each_mention_counts_once_and_no_more_are_followed_than_asked_for():
     assert [each.text for each in find_mentions("@a @b @a. @a", most=100)] == ["@a", "@b"]
     assert [each.text for each in find_mentions("@a @b @c", most=2)] == ["@a", "@b"]
-
-
-@pytest.mark.parametrize("piece", ["@", "@a", "@ ", "```\n", '@"', "~~~\n```\n", "@a:L1-", " @/"])
-def test_a_long_message_is_read_in_linear_time(piece):
-    started = time.process_time()
-    find_mentions(piece * 30_000, most=30_000)
-    assert time.process_time() - started < 0.6
+    for piece in ("@", "@a", "@ ", "```\n", '@"', "~~~\n```\n", "@a:L1-", " @/"):
+        started = time.process_time()
+        find_mentions(piece * 30_000, most=30_000)
+        assert time.process_time() - started < 0.6, piece
 
 
 @given(

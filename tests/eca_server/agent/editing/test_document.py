@@ -41,7 +41,6 @@ def test_a_place_that_is_not_there_is_refused_and_of_a_long_document_the_nearest
 
 
 AT_RETURN = split_at(TEXT, line=2, character=12)
-IN_CALL = split_at("print(f(1))\n", line=1, character=9)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +61,13 @@ def test_an_answer_is_cut_to_what_belongs_at_the_cursor(answer, expected):
     assert extract_completion(answer, AT_RETURN) == expected
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"), [("2, 1))", "2,"), ("1))", ""), ("3 + ", "3 +"), ("len(x)", "len(x)")]
-)
-def test_text_behind_the_cursor_is_not_repeated(answer, expected):
-    assert trim_completion(answer, IN_CALL) == expected
-
-
-@pytest.mark.parametrize("answer", ["len(x)", "len(x))", "x)"])
-def test_a_bracket_that_the_text_opens_is_closed_in_it(answer):
+def test_text_behind_the_cursor_is_not_repeated_and_an_opened_bracket_is_closed():
+    in_call = split_at("print(f(1))\n", line=1, character=9)
+    for answer, expected in {"2, 1))": "2,", "1))": "", "3 + ": "3 +", "len(x)": "len(x)"}.items():
+        assert trim_completion(answer, in_call) == expected
     in_pair = split_at("print()\n", line=1, character=7)
-    assert trim_completion(answer, in_pair) == ("len(x)" if "len" in answer else "x")
+    for answer, expected in {"len(x)": "len(x)", "len(x))": "len(x)", "x)": "x"}.items():
+        assert trim_completion(answer, in_pair) == expected
 
 
 CONTENT = "".join(f"{number}\nx\n" for number in range(10))

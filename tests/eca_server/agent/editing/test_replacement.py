@@ -1,8 +1,6 @@
 """A model's answer becomes the same replacement, however it is split into pieces."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from eca_server.agent.editing.replacement import Replacement
 
@@ -79,24 +77,3 @@ def test_common_text_stays_and_a_block_is_not_sought_for_ever():
     before = "x = compute(1)\n"
     assert corrected(f"{before}y\n", f"{before}z", before, "}\n") == f"{before}z\n"
     assert corrected(INNER, "Here:\n" + "```py\n" * 20_000).count("```py") == 20_000
-
-
-TEXTS = st.text(st.sampled_from("a`~ \t\n\r-"), max_size=24)
-
-
-@settings(max_examples=60, deadline=None)
-@given(TEXTS, TEXTS, st.data())
-def test_the_text_does_not_hang_on_where_the_answer_is_cut(selected, answered, data):
-    whole = Replacement(selected)
-    whole.feed(answered)
-    whole.close()
-    cut = data.draw(st.integers(0, len(answered)))
-    parted = Replacement(selected)
-    streamed = parted.feed(answered[:cut]) + parted.feed(answered[cut:]) + parted.close()
-    assert streamed == whole.text
-    if whole.text.strip() and selected.strip():
-        assert (
-            whole.text[len(whole.text.rstrip()) :].replace("\r", "")
-            == selected[len(selected.rstrip()) :].replace("\r", "")
-            or "\r" in selected
-        )

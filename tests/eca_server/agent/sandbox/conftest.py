@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +69,6 @@ class World:
 def python(*lines: str) -> str:
     """Return a command that runs these lines of Python."""
     return f"{shlex.quote(sys.executable)} -S -c {shlex.quote(chr(10).join(lines))}"
-
-
-async def until(holds: Callable[[], object]) -> None:
-    with trio.fail_after(30):
-        while not holds():
-            await trio.sleep(0.005)
 
 
 @pytest.fixture

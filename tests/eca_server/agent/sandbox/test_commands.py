@@ -29,8 +29,8 @@ from eca_server.config.tool_settings import (
     ToolCall,
 )
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, order, results, session
-from tests.eca_server.agent.sandbox.conftest import World, needs_bubblewrap, until
-from tests.eca_server.agent.tools.file_tools import text_of, texts, workspace_of
+from tests.eca_server.agent.sandbox.conftest import World, needs_bubblewrap
+from tests.eca_server.agent.tools.file_tools import text_of, texts, until, workspace_of
 
 BROKEN = Capability(why_not="the kernel forbids it")
 RULE = {"shell_command": ApprovalRule()}

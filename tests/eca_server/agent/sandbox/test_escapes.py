@@ -18,8 +18,8 @@ import trio
 
 from eca_server.agent.sandbox import sandbox as module
 from eca_server.agent.sandbox.detect import capability
-from tests.eca_server.agent.sandbox.conftest import SECRET, World, needs_bubblewrap, python, until
-from tests.eca_server.agent.tools.file_tools import texts
+from tests.eca_server.agent.sandbox.conftest import SECRET, World, needs_bubblewrap, python
+from tests.eca_server.agent.tools.file_tools import texts, until
 
 pytestmark = needs_bubblewrap
 

@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eca_protocol.messages import WorkspaceFolder
 from eca_protocol.server.roots import parse_roots
@@ -55,17 +53,6 @@ def test_a_skill_is_named_and_described_above_its_text(above, name, description)
 def test_an_invalid_skill_is_refused_with_the_missing_part(text, why):
     with pytest.raises(InvalidSkill, match=why):
         parse_skill(text, Path("/s/folder"))
-
-
-@given(st.text(), st.text())
-def test_any_text_is_a_skill_or_an_invalid_one(above, text):
-    try:
-        result = parse_skill(f"---\n{above}\n---\n{text}", Path("/s/folder"))
-    except InvalidSkill:
-        return
-    assert result.text
-    assert result.description
-    assert "\n" not in result.name + result.description
 
 
 def test_the_list_has_names_and_descriptions_and_is_bounded():

@@ -1,5 +1,6 @@
 """Helpers of the tests of tools: a workspace, and calls as the agent makes them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,10 @@ async def output_text(tool: Tool, **arguments: Any) -> str:
 def change_of(done: PreparedCall | ToolOutput) -> FileChangeDetails:
     assert isinstance(done.details, FileChangeDetails)
     return done.details
+
+
+async def until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    with trio.fail_after(30):
+        while not holds():
+            await trio.sleep(0.002)

@@ -240,14 +240,11 @@ def test_what_is_denied_outright_is_not_offered_and_what_depends_is():
     assert policy.withheld(server="github", tool="create_issue", effect="run")
     assert policy.withheld(server="eca", tool="shell_command", effect="run") is None
     assert policy.withheld(server="eca", tool="write_file", effect="write") is None
-
-
-def test_the_preview_belongs_to_plan_unless_agent_is_configured_otherwise():
-    tool: Any = {"server": "eca", "tool": "preview_file_change", "effect": "read"}
-    assert policy_of(Config(), "agent").withheld(**tool) == "behavior.agent.disabledTools"
-    assert policy_of(Config(), "plan").withheld(**tool) is None
+    preview: Any = {"server": "eca", "tool": "preview_file_change", "effect": "read"}
+    assert policy_of(Config(), "agent").withheld(**preview) == "behavior.agent.disabledTools"
+    assert policy_of(Config(), "plan").withheld(**preview) is None
     changed = Config(behaviors={"agent": Behavior(disabled_tools=())})
-    assert policy_of(changed, "agent").withheld(**tool) is None
+    assert policy_of(changed, "agent").withheld(**preview) is None
 
 
 def test_plan_offers_and_allows_only_what_is_known_to_only_read_whatever_is_allowed():
@@ -317,13 +314,6 @@ def approved(policy: Policy, call: Call) -> set[Memo]:
     return set(decision.memos)
 
 
-def test_a_tool_approved_for_the_session_does_not_ask_again():
-    again = Policy().decide(attrs.evolve(WRITE, arguments={"path": "b"}), approved(Policy(), WRITE))
-    assert (again.verdict, again.rule) == ("allow", "approved for this session")
-    policy = Policy(common=Approval(by_default="allow", ask=rules(write_file={})))
-    assert policy.decide(WRITE, approved(policy, WRITE)).verdict == "allow"
-
-
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
@@ -346,7 +336,11 @@ def test_a_yes_to_one_question_is_no_yes_to_another():
     to_ordinary, to_secret = approved(policy, WRITE), approved(policy, secret)
     assert policy.decide(secret, to_ordinary).verdict == "ask"
     assert policy.decide(WRITE, to_secret).verdict == "ask"
-    assert policy.decide(secret, to_secret).verdict == "allow"
+    for again in (
+        policy.decide(secret, to_secret),
+        Policy().decide(secret, approved(Policy(), WRITE)),
+    ):
+        assert (again.verdict, again.rule) == ("allow", "approved for this session")
 
 
 LOOSENESS = {"deny": 0, "ask": 1, "allow": 2}

@@ -4,8 +4,6 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.bg_job import BgJob
@@ -39,13 +37,6 @@ SCHEMA = {
     },
     "required": ["path"],
 }
-
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | FLOATS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 
 
 def wrong(schema: Any = SCHEMA, *, is_closed: bool = False, **arguments: Any) -> str:
@@ -110,22 +101,6 @@ def test_a_misfit_is_reported_with_what_was_expected(arguments, sentence):
 def test_unknown_keywords_of_a_schema_are_passed_over(schema):
     arguments = {"a": 1, "b": [2]}
     assert check_arguments(arguments, schema) == arguments
-
-
-@given(
-    st.dictionaries(st.sampled_from([*SCHEMA["properties"], "other"]), VALUES),
-    st.integers() | VALUES,
-)
-def test_what_is_found_fitting_is_fitting(arguments, limit):
-    try:
-        once = check_arguments({"path": "a", **arguments, "limit": limit}, SCHEMA)
-    except ToolError:
-        return
-    assert check_arguments(once, SCHEMA) == once
-    assert all(arguments.get(name, once[name]) == once[name] for name in once.keys() - {"limit"})
-    assert isinstance(once["path"], str)
-    assert type(once.get("limit", 1)) is int
-    assert 1 <= once.get("limit", 1) <= 10
 
 
 def test_unknown_arguments_of_a_closed_object_are_named_with_those_it_supports():

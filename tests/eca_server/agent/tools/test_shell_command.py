@@ -1,12 +1,11 @@
 """Shell commands and custom tools: outputs, their limits, and no process left running."""
 
-import contextlib
 import os
 import resource
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,15 @@ from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import Tool, ToolError
 from eca_server.config.tool_settings import CustomTool
-from tests.eca_server.agent.tools.file_tools import output_text, refusal, run, texts, workspace_of
+from tests.eca_server.agent.tools.file_tools import (
+    output_text,
+    refusal,
+    run,
+    texts,
+    until,
+    workspace_of,
+)
+from tests.eca_server.processes import assert_gone
 
 PYTHON = f"{shlex.quote(sys.executable)} -S -c"
 ENVIRONMENT = {"PATH": os.environ["PATH"], "WORD": "given"}
@@ -42,26 +49,9 @@ def tool_in(*folders: Path, **options: Any) -> ShellCommand:
     return ShellCommand(workspace=workspace_of(*folders), **options)
 
 
-def alive(pid: int) -> bool:
-    """Return True if a process runs and is not a zombie."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
-async def until(holds: Callable[[], object]) -> None:
-    with trio.fail_after(10):
-        while not holds():
-            await trio.sleep(0.002)
-
-
-async def gone(*pids: int) -> None:
-    await until(lambda: not any(alive(pid) for pid in pids))
-
-
-def numbers(file: Path) -> list[int]:
+def numbers(file: Path) -> set[int]:
     """Return the process ids that a command has written, one per line."""
-    return [int(word) for word in file.read_text().split()] if file.exists() else []
+    return {int(word) for word in file.read_text().split()} if file.exists() else set()
 
 
 async def stopped(tool: Tool, command: str, notes: Path, *, pids: int = 1) -> float:
@@ -73,7 +63,7 @@ async def stopped(tool: Tool, command: str, notes: Path, *, pids: int = 1) -> fl
         begun = time.monotonic()
         nursery.cancel_scope.cancel()
     seconds = time.monotonic() - begun
-    await gone(*numbers(notes))
+    assert_gone(numbers(notes))
     return seconds
 
 
@@ -137,14 +127,6 @@ async def test_what_cannot_start_says_why(tool, root, arguments, reason):
     assert reason in await refusal(tool, **{"command": "pwd", **arguments})
 
 
-async def test_a_directory_that_vanished_since_the_approval_is_reported(tool, root):
-    (root / "below").mkdir()
-    call = await tool.prepare({"command": "pwd", "working_directory": "below"})
-    (root / "below").rmdir()
-    with pytest.raises(ToolError, match="No such file"):
-        await call.run()
-
-
 async def test_a_summary_is_one_short_line_that_names_the_directory(root, tmp_path):
     (root / "a" / "b\x1b[2J\u202e").mkdir(parents=True)
     other = tmp_path / "other"
@@ -167,10 +149,14 @@ async def test_a_summary_is_one_short_line_that_names_the_directory(root, tmp_pa
         assert call.summary == f"Running 'ls'{shown}"
 
 
-async def test_the_whole_command_is_there_to_be_judged(tool):
+async def test_a_directory_that_vanished_since_the_approval_is_reported(tool, root):
+    (root / "below").mkdir()
     command = f"echo {'x' * 100}\nrm -rf /"
-    call = await tool.prepare({"command": command})
-    assert (call.command, call.paths) == (command, ())
+    call = await tool.prepare({"command": command, "working_directory": "below"})
+    assert (call.command, call.paths) == (command, ("below",))
+    (root / "below").rmdir()
+    with pytest.raises(ToolError, match="No such file"):
+        await call.run()
 
 
 STUBBORN = "trap '' TERM; echo $$ >> pid; while :; do sleep 60; done"
@@ -180,7 +166,7 @@ async def test_a_timeout_is_reported_with_the_output_so_far(tool, root):
     output = await run(tool, command=f"echo begun; {STUBBORN}", timeout=200)
     assert texts(output) == ["Timed out after 0.2 s and was stopped.", "Stdout:\nbegun\n"]
     assert output.is_error
-    await gone(*numbers(root / "pid"))
+    assert_gone(numbers(root / "pid"))
 
 
 async def test_a_flood_takes_no_memory(tool):
@@ -212,7 +198,7 @@ async def test_a_daemon_that_holds_the_output_delays_nothing(tool, root):
     command = f'echo up; {PYTHON} "{daemon}"; while [ ! -s pid ]; do :; done'
     assert await output_text(tool, command=command) == "up\n"
     assert time.monotonic() - begun < 10
-    [pid] = numbers(root / "pid")
+    (pid,) = numbers(root / "pid")
     os.kill(pid, 9)
 
 
@@ -220,7 +206,7 @@ async def test_what_was_left_in_the_background_ends_with_the_command(tool, root)
     command = "sleep 60 & echo $! > pid; set -m; sleep 60 > /dev/null & echo $! >> pid; echo up"
     assert await output_text(tool, command=command) == "up\n"
     assert len(numbers(root / "pid")) == 2
-    await gone(*numbers(root / "pid"))
+    assert_gone(numbers(root / "pid"))
 
 
 async def test_a_stop_ends_the_whole_tree_at_once(tool, root, monkeypatch):
