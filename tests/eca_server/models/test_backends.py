@@ -14,7 +14,7 @@ from eca_server.models.backend import BackendError, ModelInfo, Request, Tool
 from eca_server.models.facts import ModelFacts
 from eca_server.models.http_backend import HTTPBackend
 from tests.eca_server.models.anthropic import scripted as anthropic
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, each_api
+from tests.eca_server.models.every_api import API, ScriptedAnswer, each_api
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.ollama import scripted as ollama
@@ -31,7 +31,6 @@ from tests.eca_server.models.reading import (
 )
 from tests.eca_server.models.written import HISTORY
 
-API = {api.name: api for api in EVERY_API}
 HI = ScriptedAnswer(text=["Hi"])
 
 HEADERS = {

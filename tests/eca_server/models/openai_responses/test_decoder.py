@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
-from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Block,
     Citation,
@@ -26,11 +25,10 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.openai_responses.decoder import ResponsesDecoder, read_usage
+from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.histories import OURS
 from tests.eca_server.models.openai_responses.scripted import (
     EVERYTHING,
-    USAGE,
     answer,
     call,
     citation,
@@ -49,7 +47,6 @@ from tests.eca_server.models.reading import (
     only,
     play_objects,
     read,
-    summary,
     text_of,
 )
 from tests.eca_server.models.test_streams import check_answer
@@ -57,12 +54,6 @@ from tests.eca_server.models.test_streams import check_answer
 
 def play(events, **options) -> list:
     return play_objects(ResponsesDecoder(new_key=new_keys(), **options), events)
-
-
-def failure(events) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        play(events)
-    return caught.value
 
 
 def without(events, *kinds) -> list[dict]:
@@ -125,10 +116,6 @@ def open_weights(kind: str) -> list[dict]:
     delta = {"type": f"response.{kind}.delta", "content_index": 0, **place}
     end = {"type": "response.output_item.done", "output_index": 0, "item": OPEN_REASONING}
     return [{**delta, "delta": "a"}, {**delta, "delta": "b"}, end, *answer(X)[2:]]
-
-
-def cut_call() -> list[dict]:
-    return cut(call("f", '{"path": "a', cut=True))
 
 
 ODD = [
@@ -282,26 +269,6 @@ def test_what_was_never_streamed_is_taken_from_the_whole_items(kept):
     holds(play(result[kept]), text="ab", thoughts=["why"], citations=cited, calls=calls)
 
 
-@pytest.mark.parametrize(
-    ("events", "arguments", "words"),
-    [
-        (answer(call("f", "{bad")), None, "not valid JSON"),
-        (answer(call("f", "[1]")), None, "expected a JSON object"),
-        (answer(call("f", '{"n": NaN}')), None, "not valid"),
-        (answer(call("f", '{"n": 1180591620717411303424}')), {"n": 2**70}, ""),
-        (answer(call("f", "")), {}, ""),
-        (cut_call(), None, "cut off"),
-        (silent(without(cut_call(), "output_item.done")), None, "cut off"),
-    ],
-)
-def test_arguments_are_read_exactly_or_reported_to_the_model(events, arguments, words):
-    result = summary(play(events))
-    assert result["calls"] == [("f", arguments)]
-    [error] = result["call_errors"]
-    assert words in (error or "")
-    assert (words == "") == (error is None)
-
-
 def test_a_state_of_the_answer_is_progress():
     queued = {"type": "response.queued", "response": response("queued")}
     events = play([*answer(X)[:-1], queued, answer(X)[-1]])
@@ -316,41 +283,6 @@ def test_sequence_numbers_do_not_count():
         assert play(renumbered) == play(events)
 
 
-def failed(code: str | None) -> list[dict]:
-    fault = {"code": code, "message": "oops"} if code else None
-    last = {"type": "response.failed", "response": response("failed", error=fault)}
-    return [*answer(X)[:-1], last]
-
-
-OOPS = {"code": "server_error", "message": "oops"}
-TYPED = {"type": "server_error", "code": None, "message": "oops"}
-
-
-@pytest.mark.parametrize(
-    ("events", "kind", "words"),
-    [
-        (failed("rate_limit_exceeded"), "rate_limit", "oops"),
-        (failed("server_error"), "overloaded", "oops"),
-        (failed("invalid_prompt"), "content_filter", "oops"),
-        (failed("bio_policy"), "content_filter", "oops"),
-        (failed("invalid_base64_image"), "invalid_image", "oops"),
-        (failed("image_too_large"), "invalid_image", "oops"),
-        (failed("context_length_exceeded"), "context_overflow", "oops"),
-        (failed(None), "unknown", "failed"),
-        ([*answer(X)[:4], {"type": "error", **OOPS, "param": None}], "overloaded", "oops"),
-        ([*answer(X)[:4], {"type": "error", "error": TYPED}], "overloaded", "oops"),
-        ([*answer(X)[:4], {"error": OOPS}], "overloaded", "oops"),
-        ([{"type": "error", **OOPS, "message": ""}], "overloaded", "server_error"),
-        (answer(other({**DRAWN, "result": "a"})), "protocol", ""),
-        (answer(reasoning()), "empty_response", ""),
-    ],
-)
-def test_a_failed_answer_is_an_error_of_its_class(events, kind, words):
-    error = failure(events)
-    assert error.kind == kind
-    assert words in error.message
-
-
 def test_the_name_of_an_event_replaces_its_type():
     decoder = ResponsesDecoder()
     events = []
@@ -358,14 +290,6 @@ def test_the_name_of_an_event_replaces_its_type():
         data = json.dumps({name: value for name, value in event.items() if name != "type"})
         events += decoder.feed(SSEvent(event=event["type"], data=data))
     assert text_of(events) == "a"
-
-
-def test_token_counts_are_disjoint_and_unknown_ones_none():
-    assert read_usage(USAGE).input == 30
-    assert read_usage({}) == Usage()
-    priced = {"input_tokens": 5, "input_tokens_details": None, "cost": 0.5}
-    assert read_usage(priced) == Usage(input=5, cost=0.5)
-    assert read_usage({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 9}}).input == 0
 
 
 NAMES = ("output_index", "item_id", "content_index", "summary_index", "id", "call_id", "type")
