@@ -7,21 +7,115 @@ import pytest
 
 from eca_server.models.backend import BackendError
 from eca_server.models.error_kinds import TRANSIENT
-from eca_server.models.events import Event, Finished, ToolCallArguments, Usage
+from eca_server.models.events import (
+    Block,
+    Event,
+    Finished,
+    Progress,
+    ReasoningDelta,
+    ReasoningFinished,
+    ReasoningStarted,
+    Started,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+)
 from eca_server.models.google.decoder import MODEL_ERRORS
 from tests.eca_server.models.anthropic import scripted as anthropic
-from tests.eca_server.models.every_api import API
+from tests.eca_server.models.every_api import API, ScriptedAnswer, ScriptedCall, each_api
 from tests.eca_server.models.google import scripted as google
 from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_chat import scripted as chat
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.reading import new_keys, only, play_objects, summary
+from tests.eca_server.models.reading import decode, new_keys, only, play_objects, summary
 
 
 def play(api: str, objects: Iterable[Any], **options: Any) -> list[Event]:
     if api == "openai-chat":  # with its mark of the end
         return chat.play(*objects, **options)
     return play_objects(API[api].decoder(new_key=new_keys(), **options), objects)
+
+
+WHOLE = ScriptedAnswer(
+    thoughts=["Thi", "nk"],
+    text=["Hel", "lo"],
+    calls=[ScriptedCall("f", {"n": 1}), ScriptedCall("g", {})],
+)
+PIECES, WHOLE_PIECES = [['{"n"', ": 1}"], ["{", "}"]], [['{"n":1}'], ["{}"]]
+SUMMARY = [{"type": "summary_text", "text": "Think"}]
+ITEM = {"type": "reasoning", "id": "rs_0", "summary": SUMMARY, "encrypted_content": "c2VjcmV0"}
+COUNTS = {
+    "openai-responses": Usage(input=30, cache_read=60, cache_write=10, output=20, reasoning=5)
+}
+COUNTS |= {"anthropic": Usage(input=60, cache_read=30, cache_write=10, output=20)}
+COUNTS |= {"google": Usage(input=100, output=20, reasoning=5)}
+EXACT: dict[str, tuple[Started, Any, tuple[Any, Any], list[list[str]], str | None]] = {
+    "openai-chat": (
+        Started(response_id="r1", model="m"),
+        {"field": "reasoning_content"},
+        ("c0", "c1"),
+        PIECES,
+        "tool_calls",
+    ),
+    "openai-responses": (
+        Started(response_id="resp_1", model="gpt-test", request_id="req_1"),
+        ITEM,
+        ("call_0", "call_1"),
+        PIECES,
+        None,
+    ),
+    "anthropic": (
+        Started(response_id="msg_1", model="claude-test", request_id="req_1"),
+        {"signature": "c2VjcmV0"},
+        ("toolu_0", "toolu_1"),
+        PIECES,
+        "tool_use",
+    ),
+    "google": (
+        Started(response_id="resp_1", model="gemini-test"),
+        None,
+        (None, None),
+        WHOLE_PIECES,
+        "STOP",
+    ),
+    "ollama": (Started(model="m"), None, (None, None), WHOLE_PIECES, "stop"),
+}
+"""By API: the start, the opaque data of the thoughts, ids and pieces of calls, the raw reason."""
+
+
+@each_api
+def test_a_whole_answer_event_by_event(api):
+    started, opaque, ids, pieces, raw_reason = EXACT[api.name]
+    options = {"request_id": started.request_id} if started.request_id else {}
+    decoder = api.decoder(new_key=new_keys(), **options)
+    events, error = decode(decoder, api.say(WHOLE), framing=api.framing)
+    assert error is None
+    [thought] = [event.key for event in only(ReasoningStarted, events)]
+    one, two = (event.key for event in only(ToolCallStarted, events))
+    halves = ("Th", "ink") if api.name == "openai-responses" else WHOLE.thoughts
+    others = Usage | Progress | Block | ToolCallFinished
+    assert [event for event in events if not isinstance(event, others)] == [
+        started,
+        ReasoningStarted(thought),
+        *(ReasoningDelta(thought, half) for half in halves),
+        ReasoningFinished(key=thought, opaque=opaque),
+        *map(TextDelta, WHOLE.text),
+        ToolCallStarted(key=one, name="f", provider_id=ids[0]),
+        *(ToolCallArguments(one, piece) for piece in pieces[0]),
+        ToolCallStarted(key=two, name="g", provider_id=ids[1]),
+        *(ToolCallArguments(two, piece) for piece in pieces[1]),
+        Finished(reason="tool_calls", raw_reason=raw_reason),
+    ]
+    assert one != two
+    assert only(ToolCallFinished, events) == [
+        ToolCallFinished(key=one, raw="".join(pieces[0]), arguments={"n": 1}),
+        ToolCallFinished(key=two, raw="{}", arguments={}),
+    ]
+    assert only(Usage, events)[-1] == COUNTS.get(api.name, Usage(input=100, output=20))
+    assert decoder.done
+    assert decoder.close() == list(decoder.feed_object({})) == []
 
 
 SAID = {

@@ -24,7 +24,7 @@ SHOWN = {
     "19": "test_what_no_proxy_names_and_this_machine_are_asked_directly",
     "19b": "test_chunks_that_came_together_starve_no_other_task_and_can_be_stopped",
     "20": "test_what_cannot_be_sent_is_an_error_of_the_configuration",
-    "21": "test_a_plain_answer_is_started_text_usage_and_finished",
+    "21": "test_a_whole_answer_event_by_event",
     "22": "test_the_last_counts_win_wherever_they_stand_and_their_parts_do_not_overlap",
     "23": "test_what_was_not_counted_by_the_provider_is_estimated",
     "24 26 37": "test_two_calls_are_two_calls_however_they_are_labelled",

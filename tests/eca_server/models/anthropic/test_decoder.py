@@ -1,6 +1,5 @@
 """The stream of the Messages API: its blocks, and the rules for every answer."""
 
-import json
 
 import pytest
 
@@ -17,7 +16,6 @@ from eca_server.models.events import (
     ReasoningStarted,
     RefusalDelta,
     ServerTool,
-    Started,
     TextDelta,
     ToolCallArguments,
     ToolCallFinished,
@@ -49,26 +47,6 @@ def play_events(events) -> list:
 
 def play(*items, **fields) -> list:
     return play_events(answer(*items, **fields))
-
-
-def test_a_plain_answer_is_started_text_counts_and_finished():
-    decoding = decoder(request_id="req_1")
-    events = [
-        event
-        for e in answer(text("Hel", "lo"))
-        for event in decoding.feed(SSEvent(event=e["type"], data=json.dumps(e)))
-    ]
-    assert events == [
-        Started(response_id="msg_1", model="claude-test", request_id="req_1"),
-        Usage(input=10, cache_read=30, cache_write=20, output=1),
-        Progress("ping"),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        Usage(input=10, cache_read=30, cache_write=20, output=5),
-        Finished(reason="stop", raw_reason="end_turn"),
-    ]
-    assert decoding.done
-    assert decoding.close() == []
 
 
 def test_each_thought_keeps_its_signature_or_its_data():

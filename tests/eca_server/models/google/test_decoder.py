@@ -7,18 +7,9 @@ from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Citation,
-    Finished,
     Image,
-    ReasoningDelta,
     ReasoningFinished,
-    ReasoningStarted,
     ServerTool,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
 )
 from eca_server.models.google.decoder import GeminiDecoder
 from tests.eca_server.models.google.scripted import (
@@ -41,34 +32,6 @@ def play(*parts, **fields) -> list:
 
 def play_events(events, **options) -> list:
     return play_objects(GeminiDecoder(new_key=new_keys(), **options), events)
-
-
-def test_a_whole_answer_in_the_order_of_its_parts():
-    events = play(
-        thought("Thi"),
-        thought("nk"),
-        text_part("Hel"),
-        text_part("lo"),
-        call("read", {"path": "a"}, signed=True, id="theirs"),
-        call("list"),
-    )
-    raw = '{"path":"a"}'
-    assert events == [
-        Started(response_id="resp_1", model="gemini-test"),
-        ReasoningStarted("reasoning_k1"),
-        ReasoningDelta("reasoning_k1", "Thi"),
-        ReasoningDelta("reasoning_k1", "nk"),
-        ReasoningFinished(key="reasoning_k1"),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        ToolCallStarted(key="k2", name="read", provider_id="theirs"),
-        ToolCallArguments("k2", raw),
-        ToolCallFinished(key="k2", raw=raw, arguments={"path": "a"}, opaque={"part": SIGNED}),
-        ToolCallStarted(key="k3", name="list"),
-        ToolCallFinished(key="k3", raw="", arguments={}),
-        Usage(input=40, cache_read=60, output=25, reasoning=5),
-        Finished(reason="tool_calls", raw_reason="STOP"),
-    ]
 
 
 def test_thoughts_before_a_mistake_are_closed():
@@ -124,6 +87,10 @@ ANSWERS = {
         {"text": "acdb", "blocks": [{"part": SIGNED_TEXT}, {"part": SIGNED_END}]},
     ),
     "a signature alone": (answer(A, dict(SIGNED)), {"blocks": [{"part": SIGNED_END}]}),
+    "a signed call with an id": (
+        answer(call("f", {}, signed=True, id="theirs"), call("g")),
+        {"calls": [("f", {}), ("g", {})], "call_opaques": [{"part": SIGNED}, None]},
+    ),
     "a signed thought": (
         answer(thought("a"), thought("b", **SIGNED), thought("c"), X),
         SIGNED_THOUGHT,

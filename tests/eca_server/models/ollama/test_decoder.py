@@ -8,18 +8,9 @@ from eca_protocol.sse import SSEvent
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Finished,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
 )
 from eca_server.models.ollama.decoder import OllamaDecoder
-from tests.eca_server.models.ollama.scripted import answer, call, calls, message, text, thinking
+from tests.eca_server.models.ollama.scripted import answer, message, text
 from tests.eca_server.models.reading import new_keys, play_objects, text_of, thoughts_of
 
 
@@ -29,29 +20,6 @@ def decoder(**options) -> OllamaDecoder:
 
 def play(*objects, **fields) -> list:
     return play_objects(decoder(), answer(*objects, **fields))
-
-
-def test_a_whole_answer_in_the_order_of_its_objects():
-    first, second = call("f", {"n": 2**70}), call("g", {"b": 1, "a": 2}, id="call_x")
-    raw = '{"n":1180591620717411303424}'
-    events = play(thinking("Hm"), thinking("m"), text("So"), text("!"), calls(first), calls(second))
-    assert events == [
-        Started(model="qwen3:8b"),
-        ReasoningStarted("reasoning_1"),
-        ReasoningDelta("reasoning_1", "Hm"),
-        ReasoningDelta("reasoning_1", "m"),
-        ReasoningFinished(key="reasoning_1"),
-        TextDelta("So"),
-        TextDelta("!"),
-        ToolCallStarted(key="k1", name="f"),
-        ToolCallArguments("k1", raw),
-        ToolCallFinished(key="k1", raw=raw, arguments={"n": 2**70}),
-        ToolCallStarted(key="k2", name="g", provider_id="call_x"),
-        ToolCallArguments("k2", '{"b":1,"a":2}'),
-        ToolCallFinished(key="k2", raw='{"b":1,"a":2}', arguments={"b": 1, "a": 2}),
-        Usage(input=26, output=7),
-        Finished(reason="tool_calls", raw_reason="stop"),
-    ]
 
 
 def test_thinking_between_tags_is_thinking_where_the_server_does_not_mark_it():

@@ -22,40 +22,17 @@ from eca_server.models.events import (
     ReasoningFinished,
     ReasoningStarted,
     RefusalDelta,
-    Started,
     TextDelta,
-    Usage,
 )
 from eca_server.models.openai_chat.decoder import ChatDecoder
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play
 from tests.eca_server.models.reading import calls_of, decode, only, text_of, thoughts_of
 
 
-def test_a_plain_answer_is_started_text_usage_and_finished():
-    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
-    first = {**delta(role="assistant", content=""), "model": "m"}
-    assert play(first, delta(content="Hel"), delta(content="lo"), STOP, usage) == [
-        Started(response_id="r1", model="m"),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        Usage(input=3, output=2),
-        Finished(reason="stop", raw_reason="stop"),
-    ]
-
-
 def test_done_alone_or_a_finish_reason_alone_ends_an_answer_that_has_content():
     assert play(delta(content="x"))[-1] == Finished(reason="other")
     assert play(delta(content="x"), delta(""))[-1] == Finished(reason="other")
     assert play(delta(content="x"), STOP, done=False)[-1].reason == "stop"
-
-
-def test_events_after_the_end_are_ignored():
-    decoding = decoder()
-    for data in (json.dumps(delta(content="x")), "[DONE]"):
-        decoding.feed(SSEvent(event="message", data=data))
-    assert decoding.done
-    assert decoding.feed(SSEvent(event="message", data=json.dumps(delta(content="y")))) == []
-    assert decoding.close() == []
 
 
 DETAILS = [{"type": "reasoning.text", "index": 0, "text": "Hm"}]

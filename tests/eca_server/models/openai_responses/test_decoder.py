@@ -10,20 +10,14 @@ from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
 from eca_server.models.events import (
-    Block,
     Citation,
-    Finished,
     Image,
     Progress,
     ReasoningDelta,
     ReasoningFinished,
-    ReasoningStarted,
     Started,
-    TextDelta,
-    ToolCallArguments,
     ToolCallFinished,
     ToolCallStarted,
-    Usage,
 )
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.histories import OURS
@@ -63,31 +57,6 @@ def without(events, *kinds) -> list[dict]:
 def silent(events) -> list[dict]:
     """Return the events with a last one that repeats nothing."""
     return [*events[:-1], {**events[-1], "response": {**events[-1]["response"], "output": []}}]
-
-
-def test_a_whole_answer_in_the_order_of_its_events():
-    thought, said = reasoning("Think", "more"), message("Hel", "lo", phase="commentary")
-    called = call("read", '{"path": "a"}')
-    summary = [{"type": "summary_text", "text": text} for text in ("Think", "more")]
-    reasoned = {"type": "reasoning", "id": "rs_0", "summary": summary, "encrypted_content": "gAAA"}
-    assert play(answer(thought, said, called), request_id="req_1") == [
-        Started(response_id="resp_1", model="gpt-test", request_id="req_1"),
-        ReasoningStarted("reasoning_1"),
-        ReasoningDelta("reasoning_1", "Th"),
-        ReasoningDelta("reasoning_1", "ink"),
-        ReasoningDelta("reasoning_1", "\n\nmo"),
-        ReasoningDelta("reasoning_1", "re"),
-        ReasoningFinished(key="reasoning_1", opaque=reasoned),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        Block(raw={"type": "message", "phase": "commentary"}, position=0),
-        ToolCallStarted(key="k1", name="read", provider_id="call_theirs"),
-        ToolCallArguments("k1", '{"path'),
-        ToolCallArguments("k1", '": "a"}'),
-        ToolCallFinished(key="k1", raw='{"path": "a"}', arguments={"path": "a"}),
-        Usage(input=30, cache_read=60, cache_write=10, output=20, reasoning=5),
-        Finished(reason="tool_calls"),
-    ]
 
 
 X = message("x")
@@ -140,6 +109,10 @@ ANSWERS = {
     "and without deltas": (
         without(answer(reasoning("", "a", "", "b"), X), "reasoning_summary_text.delta"),
         {"thoughts": ["a\n\nb"]},
+    ),
+    "a message with its phase": (
+        answer(message("a", phase="commentary")),
+        {"blocks": [{"type": "message", "phase": "commentary"}]},
     ),
     "messages are separate": (
         answer(message("one"), reasoning(), message("two"), message("three")),
