@@ -1,6 +1,5 @@
 """The stream of the Messages API: its blocks, and the rules for every answer."""
 
-
 import pytest
 
 from eca_protocol.sse import SSEvent

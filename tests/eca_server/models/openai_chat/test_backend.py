@@ -15,18 +15,16 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import (
     Provider,
     Reply,
-    burst,
     reply,
     wait,
 )
 from eca_server.models.access import KeyAccess, join_url
 from eca_server.models.backend import Request
-from eca_server.models.events import Finished, Progress, TextDelta
+from eca_server.models.events import Finished, Progress
 from eca_server.models.history import Origin
 from eca_server.models.openai_chat import OpenAIChat
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.reading import (
-    HELLO,
     ask,
     failure,
     talking,
@@ -85,15 +83,6 @@ async def test_turns_stopped_at_once_close_all_their_connections():
             nursery.cancel_scope.cancel()
         await provider.until(lambda: provider.open_connections == 0)
         assert (await ask(backend, Request(messages=[user("last")])))[0].text == "last"
-
-
-async def test_leaving_an_answer_halfway_leaves_nothing_behind():
-    async with talking([reply(burst(1000, "x"))]) as (provider, backend):
-        async with backend.stream(HELLO) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    break
-        await provider.until(lambda: provider.open_connections == 0)
 
 
 class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):

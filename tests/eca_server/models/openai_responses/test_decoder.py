@@ -13,8 +13,6 @@ from eca_server.models.events import (
     Citation,
     Image,
     Progress,
-    ReasoningDelta,
-    ReasoningFinished,
     Started,
     ToolCallFinished,
     ToolCallStarted,
@@ -22,7 +20,6 @@ from eca_server.models.events import (
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.histories import OURS
 from tests.eca_server.models.openai_responses.scripted import (
-    EVERYTHING,
     answer,
     call,
     citation,
@@ -178,14 +175,6 @@ def test_an_answer_holds_what_came(name):
     assert len(only(Started, emitted)) == 1
 
 
-@pytest.mark.parametrize("encrypted", ["gAAA", None])
-def test_reasoning_without_text_is_begun_ended_and_stored_as_it_is_when_done(encrypted):
-    events = play(answer(reasoning(encrypted=encrypted), message("x")))
-    [finished] = only(ReasoningFinished, events)
-    assert finished.opaque.get("encrypted_content") == encrypted
-    assert only(ReasoningDelta, events) == []
-
-
 def test_calls_that_are_written_at_once_are_distinguished_by_their_place():
     items = call("f", '{"n":1}', call_id="a"), call("g", '{"n":2}', call_id="b")
     pairs = zip(items[0](0), items[1](1), strict=True)
@@ -227,33 +216,10 @@ def test_items_are_distinguished_whatever_their_events_say(changed, repeated):
     assert len(only(ToolCallStarted, emitted)) == 1
 
 
-@pytest.mark.parametrize("kept", ["done", "terminal", "both"])
-def test_what_was_never_streamed_is_taken_from_the_whole_items(kept):
-    said = message("ab", cites=[citation("http://u", "U", 0, 2)])
-    events = answer(reasoning("why"), said, call("f", '{"n":1}'))
-    streamed = [event for event in events if event["type"] == "response.output_item.done"]
-    result = {
-        "done": [events[0], *streamed, silent(events)[-1]],
-        "terminal": [events[0], events[-1]],
-        "both": [*streamed, events[-1]],
-    }
-    cited = [Citation(url="http://u", title="U", span=(0, 2))]
-    calls = [("f", {"n": 1})]
-    holds(play(result[kept]), text="ab", thoughts=["why"], citations=cited, calls=calls)
-
-
 def test_a_state_of_the_answer_is_progress():
     queued = {"type": "response.queued", "response": response("queued")}
     events = play([*answer(X)[:-1], queued, answer(X)[-1]])
     assert only(Progress, events) == [Progress("queued")]
-
-
-def test_sequence_numbers_do_not_count():
-    events = answer(message("a", "b"))
-    for numbers in (itertools.repeat(0), itertools.count(9, -1), itertools.repeat(None)):
-        numbered = zip(events, numbers, strict=False)
-        renumbered = [{**event, "sequence_number": number} for event, number in numbered]
-        assert play(renumbered) == play(events)
 
 
 def test_the_name_of_an_event_replaces_its_type():
@@ -263,23 +229,6 @@ def test_the_name_of_an_event_replaces_its_type():
         data = json.dumps({name: value for name, value in event.items() if name != "type"})
         events += decoder.feed(SSEvent(event=event["type"], data=data))
     assert text_of(events) == "a"
-
-
-NAMES = ("output_index", "item_id", "content_index", "summary_index", "id", "call_id", "type")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_members_of_the_wrong_type_end_no_answer_in_another_way(name):
-    def bent(value, odd):
-        if isinstance(value, list):
-            return [bent(member, odd) for member in value]
-        if isinstance(value, dict):
-            return {k: odd if k == name else bent(member, odd) for k, member in value.items()}
-        return value
-
-    for odd in (None, [], {}, "x", 1.5, True):
-        stream = [{**bent(event, odd), "type": event["type"]} for event in EVERYTHING]
-        check_grammar(play(stream, may_be_empty=True))
 
 
 texts = st.text(max_size=5)
@@ -293,6 +242,7 @@ items = st.one_of(
 )
 LEFT_OUT = (
     "output_item.added",
+    "output_item.done",
     "output_text.delta",
     "function_call_arguments.delta",
     "reasoning_summary_text.delta",
@@ -309,6 +259,7 @@ def test_every_answer_keeps_the_grammar_and_is_whole_whatever_its_stream_leaves_
     made, ending, left_out, repeated
 ):
     stream = ending(*made) if repeated else silent(ending(*made))
+    left_out -= set() if repeated else {"output_item.done"}
     events = play(without(stream, *left_out), may_be_empty=True)
     check_grammar(events)
     check_answer(events)
