@@ -340,4 +340,5 @@ EVERY_API = (
     ),
 )
 
+API = {api.name: api for api in EVERY_API}
 each_api = pytest.mark.parametrize("api", EVERY_API, ids=lambda api: api.name)

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
@@ -16,7 +15,6 @@ from eca_server.models.access import KeyAccess
 from eca_server.models.answer import Answer
 from eca_server.models.answer_body import AnswerBody, Framing
 from eca_server.models.backend import Backend, BackendError, Request, Tool
-from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import (
     Block,
     Citation,
@@ -36,7 +34,6 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.history import Message
 from eca_server.models.stream_decoder import StreamDecoder
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import tool, tool_result, user
@@ -213,20 +210,3 @@ def odd_values(
         ),
         max_leaves=leaves,
     )
-
-
-def growth_test(
-    histories: st.SearchStrategy[list[Message]], new_encoder: Callable[[], HistoryEncoder]
-) -> Callable[[], None]:
-    """Return the test that a history which grows or forks is written as if it were new."""
-
-    @given(histories, st.lists(histories, min_size=1, max_size=2))
-    def test(start: list[Message], rests: list[list[Message]]) -> None:
-        encoder = new_encoder()
-        for rest in (*rests, rests[0]):
-            history = start + rest
-            for length in range(len(history) + 1):
-                again, new = (each.written(history[:length]) for each in (encoder, new_encoder()))
-                assert b"".join(again.pieces) == b"".join(new.pieces)
-
-    return test

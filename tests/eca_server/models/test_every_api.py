@@ -60,7 +60,8 @@ scripts = st.builds(
     thoughts=pieces,
     text=pieces,
     calls=st.lists(st.builds(ScriptedCall, st.sampled_from("fg"), arguments), max_size=3),
-).filter(lambda said: said.text or said.calls)
+    cut=st.booleans(),
+).filter(lambda said: said.text or said.calls or said.cut)
 
 
 def read(api: ScriptedAPI, chunks: Iterable[bytes]) -> tuple[list[Event], str | None]:
@@ -80,15 +81,6 @@ def test_the_same_script_is_the_same_answer(api, said):
     events, error = read(api, api.say(said))
     assert error is None
     assert read_answer(read_events(events)) == expected(said)
-
-
-@each_api
-def test_an_answer_that_reached_its_limit_says_so(api):
-    calls = [ScriptedCall("f", {"n": 1})]
-    whole = ScriptedAnswer(thoughts=["Hm"], text=["Hel"], calls=calls, cut=True)
-    for script in (whole, ScriptedAnswer(cut=True)):
-        events, _ = read(api, api.say(script))
-        assert read_answer(read_events(events)) == expected(script)
 
 
 @each_api
@@ -135,33 +127,6 @@ def cut_replies(api: ScriptedAPI, ends: Iterable[int]) -> Iterator[Reply]:
         yield api.replying([raw(stream[:end]), ending], close_delimited=close_delimited)
 
 
-async def check_cuts_on_the_way(api: ScriptedAPI, stride: int) -> None:
-    ends = range(1, len(b"".join(api.say(ALL))), stride)
-    whole = expected(ALL)
-    complete = [api.reply(ALL, close_delimited=True), api.reply(ALL)]
-    async with api.talking([*cut_replies(api, ends), *complete]) as (provider, backend):
-        for _ in ends:
-            answer, error = await ask_in_vain(backend)
-            came = read_answer(answer)
-            assert whole.text.startswith(came.text)
-            assert whole.thoughts.startswith(came.thoughts)
-            assert came.calls == whole.calls[: len(came.calls)]
-            if error is None:
-                assert (came.text, came.calls, came.reason) == (
-                    whole.text,
-                    whole.calls,
-                    whole.reason,
-                )
-            else:
-                assert error.kind == "premature_stop" or (
-                    error.kind == "protocol" and not came.text
-                )
-                assert error.message
-        for _ in complete:
-            assert read_answer((await ask(backend))[0]) == whole
-        await provider.until(lambda: provider.open_connections <= 1)
-
-
 async def ask_in_vain(backend: HTTPBackend) -> tuple[Answer, BackendError | None]:
     """Return the partial answer and its error; fail if it does not end."""
     answer = Answer()
@@ -176,14 +141,24 @@ async def ask_in_vain(backend: HTTPBackend) -> tuple[Answer, BackendError | None
 
 
 @each_api
-async def test_an_answer_that_breaks_off_on_its_way_ends_at_once(api):
-    await check_cuts_on_the_way(api, stride=97)
-
-
-@pytest.mark.long
-@each_api
-async def test_an_answer_that_breaks_off_at_any_byte_of_its_way_ends_at_once(api):
-    await check_cuts_on_the_way(api, stride=1)
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 97])
+async def test_an_answer_that_breaks_off_on_its_way_ends_at_once(api, stride):
+    ends = range(1, len(b"".join(api.say(ALL))), stride)
+    whole = expected(ALL)
+    complete = [api.reply(ALL, close_delimited=True), api.reply(ALL)]
+    async with api.talking([*cut_replies(api, ends), *complete]) as (provider, backend):
+        for _ in ends:
+            answer, error = await ask_in_vain(backend)
+            came = read_answer(answer)
+            assert whole.text.startswith(came.text)
+            assert came.calls == whole.calls[: len(came.calls)]
+            if error is None:
+                assert (came.text, came.calls) == (whole.text, whole.calls)
+            else:
+                assert error.kind == "premature_stop" or (error.kind, came.text) == ("protocol", "")
+        for _ in complete:
+            assert read_answer((await ask(backend))[0]) == whole
+        await provider.until(lambda: provider.open_connections <= 1)
 
 
 def faults(api: ScriptedAPI) -> dict[str, Reply]:

@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply, reply
+from eca_protocol.testing.provider import Provider, reply
 from eca_server.config.settings import Limit, Model
 from eca_server.config.settings import Provider as Settings
 from eca_server.models.backend import BackendError, Request
@@ -20,7 +20,6 @@ from eca_server.models.openai_responses.profiles import PROFILES as RESPONSES_PR
 from eca_server.models.provider import is_local
 from eca_server.models.simulator import Simulator
 from eca_server.secret import Secret
-from tests.eca_server.models.histories import user
 from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import ask
 
@@ -284,33 +283,6 @@ async def test_settings_reach_the_wire():
     assert second.body["model"] == "n"
     assert (first.headers["x-a"], second.headers["x-a"]) == ("1", "2")
     assert (first.headers["accept"], first.headers["authorization"]) == ("*/*", "Bearer k")
-
-
-@pytest.mark.parametrize(
-    ("field", "sent"),
-    [
-        ("stream_options", [True, False, False, False]),
-        ("reasoning_effort", [True, False, True, False]),
-        ("temperature", [True, False, True, False]),
-    ],
-)
-async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one_model_does(
-    field, sent
-):
-    def script(request):
-        if request.body["model"] == "n" or field not in request.body:
-            return reply("Hi")
-        words = f"Unsupported value: '{field}' is not supported with this model."
-        return Reply(status=400, body={"error": {"message": words}})
-
-    async with Provider(script) as provider, HTTPClient() as http:
-        models = dict.fromkeys("mn", Model(extra_payload={"temperature": 0}))
-        settings = attrs.evolve(KEYED, url=provider.url, models=models)
-        made = models_of({"corp": settings}, http=http)
-        for name in ("corp/m", "corp/n", "corp/m"):
-            request = Request(messages=[user()], reasoning_effort="high")
-            assert (await ask(made.backend(name), request))[1]
-        assert [field in request.body for request in provider.requests] == sent
 
 
 def test_nothing_of_http_is_loaded_before_its_use():

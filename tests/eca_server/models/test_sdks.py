@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from eca_server.models.anthropic.decoder import MessagesDecoder
 from eca_server.models.anthropic.models import read_model
-from eca_server.models.anthropic.thinking import thinking_support
-from eca_server.models.backend import Request, Tool
+from eca_server.models.backend import Tool
 from eca_server.models.events import (
     Finished,
     ReasoningFinished,
@@ -19,22 +18,18 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
-from eca_server.models.facts import Capabilities
 from eca_server.models.google.decoder import GeminiDecoder
 from eca_server.models.google.schema import openapi_schema
 from eca_server.models.ollama.decoder import OllamaDecoder
 from eca_server.models.ollama.models import read_details, read_installed
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.anthropic import scripted as anthropic
-from tests.eca_server.models.anthropic import test_request as anthropic_requests
 from tests.eca_server.models.google import scripted as google
-from tests.eca_server.models.google import test_request as google_requests
+from tests.eca_server.models.google.test_request import PARTS
 from tests.eca_server.models.google.test_schema import schemas
-from tests.eca_server.models.histories import file, histories, user
+from tests.eca_server.models.histories import file, user
 from tests.eca_server.models.ollama import scripted as ollama
-from tests.eca_server.models.ollama import test_request as ollama_requests
 from tests.eca_server.models.openai_responses import scripted as responses
-from tests.eca_server.models.openai_responses import test_request as responses_requests
 from tests.eca_server.models.reading import (
     TOOL,
     only,
@@ -43,7 +38,9 @@ from tests.eca_server.models.reading import (
     text_of,
     thoughts_of,
 )
+from tests.eca_server.models.test_requests import HISTORIES
 from tests.eca_server.models.test_streams import anthropic_blocks, ollama_objects
+from tests.eca_server.models.written import write
 from tests.lazy import LazyModule
 
 slow_import = pytest.mark.long  # the package takes a second; our own checkers run always
@@ -171,18 +168,15 @@ def is_readable(stream: list[dict], index: int) -> bool:
 
 @slow_import
 @given(
-    anthropic_requests.histories,
+    HISTORIES["anthropic"],
     st.booleans(),
     st.sampled_from(["claude-opus-4-7", "claude-haiku-4-5", "claude-opus-5-5"]),
     st.sampled_from([None, "none", "low", "xhigh"]),
     st.sampled_from(["auto", "none", "required"]),
 )
 def test_anthropic_takes_every_request_that_we_write(history, search_too, name, effort, choice):
-    request = Request(
-        system="s", messages=history, tools=[TOOL], tool_choice=choice, reasoning_effort=effort
-    )
-    known = thinking_support(name, Capabilities())
-    payload = anthropic_requests.write(request, known=known, web_search=search_too)
+    chosen = {"tools": [TOOL], "tool_choice": choice, "reasoning_effort": effort}
+    payload = write("anthropic", *history, system="s", model=name, web_search=search_too, **chosen)
     assert is_taken(payload, anthropic_params, "MessageCreateParamsStreaming")
 
 
@@ -208,20 +202,21 @@ def test_openai_reads_scripted_answers_as_we_do():
         assert text_of(play_objects(ResponsesDecoder(), stream)) == "\n\n".join(content)
 
 
-@given(responses_requests.histories, st.booleans())
+@given(HISTORIES["openai-responses"], st.booleans())
 @example([user("See", file("a.pdf", "application/pdf", b"%PDF"))], True)
 def test_openai_takes_every_request_that_we_write(history, search_too):
-    request = Request(
+    payload = write(
+        "openai-responses",
+        *history,
         system="s",
-        messages=history,
         tools=[TOOL],
         tool_choice="auto" if search_too else "required",
         max_output_tokens=100,
         reasoning_effort="high",
         cache_key="chat",
+        server="openai",
+        web_search=search_too,
     )
-    can = Capabilities(web_search=search_too)
-    payload = responses_requests.write(request, capabilities=can)
     payload["input"] = [item for item in payload["input"] if item.get("type") != "program"]
     for item in payload["input"]:
         if item.get("type") == "web_search_call":
@@ -231,7 +226,7 @@ def test_openai_takes_every_request_that_we_write(history, search_too):
 
 def test_google_reads_a_scripted_answer_as_we_do():
     sources = google.grounding("http://a", text="x")
-    events = google.answer(*google_requests.PARTS, groundingMetadata=sources)
+    events = google.answer(*PARTS, groundingMetadata=sources)
     replies = [check(google_types.GenerateContentResponse, each) for each in events]
     parts = [part for each in replies for part in each.candidates[0].content.parts]
     theirs, ours = replies[-1], read(play_objects(GeminiDecoder(), events))
@@ -251,21 +246,22 @@ def test_every_reason_that_google_knows_ends_an_answer():
         assert isinstance(play_objects(GeminiDecoder(), answer)[-1], Finished), reason
 
 
-@given(google_requests.histories)
-def test_every_history_is_content_of_google_s_types(history):
-    for content in google_requests.written(history):
-        check(google_types.Content, content)
+COUNTING = Tool(
+    name="f",
+    description="d",
+    parameters={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+)
 
 
-@pytest.mark.parametrize("name", ["gemini-3.1-pro", "gemini-2.5-flash"])
-@pytest.mark.parametrize("without", [(), ("JSON Schema",)])
-def test_a_request_is_made_of_google_s_types(name, without):
-    payload = google_requests.request_fields(
-        name,
-        search=True,
-        without=without,
+@given(HISTORIES["google"], st.sampled_from(["gemini-3.1-pro", "gemini-2.5-flash"]))
+def test_every_request_is_made_of_google_s_types(history, name):
+    payload = write(
+        "google",
+        *history,
+        model=name,
+        web_search=True,
         system="Be.",
-        tools=[google_requests.TOOL, Tool(name="g", description="", parameters={})],
+        tools=[COUNTING, Tool(name="g", description="", parameters={})],
         tool_choice="required",
         max_output_tokens=9,
         reasoning_effort="high",
@@ -290,12 +286,15 @@ def read_back(message: dict) -> dict:
     return {**message, "images": [{"value": each} for each in pictures]} if pictures else message
 
 
-@given(histories, st.sampled_from([None, True, "high"]), st.booleans())
-def test_ollama_takes_every_request_that_we_write(history, think, tools):
-    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    offered = [Tool(name="f", description="d", parameters=parameters)] if tools else []
-    request = Request(messages=history, tools=offered)
-    sent = ollama_requests.payload(request, think=think, options={"temperature": 0.5})
+@given(HISTORIES["ollama"], st.sampled_from([None, "none", "high"]), st.booleans())
+def test_ollama_takes_every_request_that_we_write(history, effort, tools):
+    sent = write(
+        "ollama",
+        *history,
+        reasoning_effort=effort,
+        extra_payload={"options": {"temperature": 0.5}},
+        tools=[COUNTING] if tools else [],
+    )
     taken = ollama_types.ChatRequest.model_validate(sent)
     assert taken.options["num_ctx"] == 16_384
     messages = [ollama_types.Message.model_validate(read_back(each)) for each in taken.messages]

@@ -6,7 +6,7 @@ opaque data is that of a provider.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,7 +26,6 @@ from eca_server.models.history import (
     ToolCallPart,
 )
 from eca_server.models.http_backend import HTTPBackend
-from tests.eca_server.models.anthropic.test_request import check as check_anthropic
 from tests.eca_server.models.every_api import (
     EVERY_API,
     ScriptedAnswer,
@@ -34,20 +33,9 @@ from tests.eca_server.models.every_api import (
     ScriptedCall,
     each_api,
 )
-from tests.eca_server.models.google.test_request import check_contents
+from tests.eca_server.models.grammars import GRAMMARS
 from tests.eca_server.models.histories import file, tool, tool_result, user
-from tests.eca_server.models.ollama.test_request import check_messages as check_ollama
-from tests.eca_server.models.openai_chat.test_request import check_messages as check_chat
-from tests.eca_server.models.openai_responses.test_request import check_input
 from tests.eca_server.models.providers import models_of
-
-GRAMMARS: Mapping[str, Callable[[dict[str, Any]], None]] = {
-    "openai-chat": lambda payload: check_chat(payload["messages"], short_ids=False),
-    "openai-responses": lambda payload: check_input(payload["input"]),
-    "anthropic": check_anthropic,
-    "google": lambda payload: check_contents(payload["contents"], signs=True),
-    "ollama": lambda payload: check_ollama(payload["messages"][1:], tools=True, images=True),
-}
 
 SAID = re.compile(r"(?:text|prompt)-[0-9-]+\.")
 SECRETS = ("openai-responses", "anthropic", "google")

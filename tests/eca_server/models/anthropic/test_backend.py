@@ -15,28 +15,23 @@ from eca_protocol.testing.provider import Reply
 from eca_server.models.access import KeyAccess
 from eca_server.models.anthropic import Anthropic
 from eca_server.models.anthropic.backend import MAX_PAUSES
-from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.backend import Request
 from eca_server.models.events import Citation, Started, Usage
-from eca_server.models.facts import ModelFacts
 from eca_server.models.history import Origin
 from eca_server.secret import Secret
 from tests.eca_server.models.anthropic.scripted import (
-    LISTED,
     citation,
-    redacted,
     reply,
     search,
     search_result,
     started,
     text,
     thinking,
-    tool_use,
     wire,
 )
 from tests.eca_server.models.reading import (
     HELLO,
     KEY,
-    TOOL,
     after,
     ask,
     failure,
@@ -58,20 +53,6 @@ def refusal(message: str) -> Reply:
     return Reply(status=400, body={"type": "error", "error": error, "request_id": "req_e"})
 
 
-async def test_a_request_has_its_key_its_version_and_its_path():
-    async with talking([HI]) as (provider, backend):
-        result, _ = await ask(backend)
-        [request] = provider.requests
-    assert (result.text, result.finished.reason) == ("Hi", "stop")
-    assert result.usage == Usage(input=10, cache_read=30, cache_write=20, output=5)
-    assert request.target == "/v1/messages"
-    assert request.headers["x-api-key"] == KEY
-    assert "authorization" not in request.headers
-    assert request.headers["anthropic-version"] == "2023-06-01"
-    assert "anthropic-beta" not in request.headers
-    assert (request.body["model"], request.body["stream"]) == (US.model, True)
-
-
 async def test_a_model_that_needs_a_beta_for_its_thinking_names_it():
     origin = Origin(api="anthropic", provider="test", model="claude-sonnet-4-20250514")
     async with talking([HI, HI], origin=origin) as (provider, backend):
@@ -81,34 +62,6 @@ async def test_a_model_that_needs_a_beta_for_its_thinking_names_it():
     assert with_thinking.headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
     assert with_thinking.body["thinking"]["type"] == "enabled"
     assert "anthropic-beta" not in without.headers
-
-
-async def test_what_the_model_thought_goes_back_byte_for_byte():
-    blocks = [
-        thinking("Hm", " m", signature="sig1"),
-        redacted("ZGF0YQ=="),
-        text("I look."),
-        thinking(signature="sig2"),
-        tool_use("f", '{"b": 1,', '"a": 2}', call_id="toolu_1"),
-        tool_use("f", call_id="toolu_2"),
-    ]
-    request = Request(system="s", messages=HELLO.messages, tools=[TOOL])
-    async with talking([reply(*blocks, stop="tool_use"), HI]) as (provider, backend):
-        result, _ = await ask(backend, request)
-        await ask(backend, after(request, result, backend))
-        first, second = provider.requests
-    assert second.body["messages"][1]["content"] == [
-        {"type": "thinking", "thinking": "Hm m", "signature": "sig1"},
-        {"type": "redacted_thinking", "data": "ZGF0YQ=="},
-        {"type": "text", "text": "I look."},
-        {"type": "thinking", "thinking": "", "signature": "sig2"},
-        {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"b": 1, "a": 2}},
-        {"type": "tool_use", "id": "toolu_2", "name": "f", "input": {}},
-    ]
-    [results] = second.body["messages"][2:]
-    assert [block["tool_use_id"] for block in results["content"]] == ["toolu_1", "toolu_2"]
-    for part in ("system", "tools"):
-        assert first.body[part] == second.body[part]
 
 
 async def test_an_answer_that_pauses_continues_as_if_it_had_not():
@@ -180,17 +133,6 @@ async def test_the_limit_of_an_answer_is_learned_from_a_refusal(words, limits):
         assert [request.body["max_tokens"] for request in provider.requests] == limits
 
 
-async def test_marks_for_the_cache_are_left_out_where_they_are_refused():
-    refused = refusal("messages.0.content.0.cache_control: Extra inputs are not permitted")
-    request = Request(system="s", messages=HELLO.messages, tools=[TOOL])
-    async with talking([refused, HI, HI, refused]) as (provider, backend):
-        await ask(backend, request)
-        await ask(backend, request)
-        assert (await failure(backend, request)).kind == "unsupported_feature"
-        marked = ["cache_control" in str(request.body) for request in provider.requests]
-    assert marked == [True, False, False, False]
-
-
 async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
     details = {"type": "refusal", "explanation": "No."}
     async with talking([reply(text("Well"), stop="refusal", stop_details=details), HI]) as (
@@ -220,44 +162,3 @@ async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
         error = await failure(backend_at("http://model", http))
     assert error.kind == "timeout"
     assert "no progress for 600 s" in error.message
-
-
-class Answering(httpx.AsyncBaseTransport):
-    """A transport with one answer after the other, which records the URLs."""
-
-    def __init__(self, *answers) -> None:
-        self.answers = list(answers)
-        self.urls: list[str] = []
-
-    async def handle_async_request(self, request):
-        self.urls.append(str(request.url))
-        return httpx.Response(200, json=self.answers.pop(0))
-
-
-async def test_models_are_listed_page_by_page_with_what_they_can_do():
-    retired = {"id": "c", "lifecycle": "retired"}
-    pages = Answering(
-        {"data": [LISTED], "has_more": True, "last_id": "claude a"},
-        {"data": [{"id": "b"}, retired], "has_more": False},
-    )
-    async with HTTPClient(transport=pages) as http:
-        models = await backend_at("http://h/v1", http).models()
-    first = "http://h/v1/models?limit=1000"
-    assert pages.urls == [first, f"{first}&after_id=claude%20a"]
-    facts = ModelFacts(
-        images=False,
-        reasoning=True,
-        context=1_000_000,
-        output=128_000,
-        thinking=frozenset({"adaptive", "disabled"}),
-        efforts=("low", "max"),
-    )
-    assert models == [ModelInfo(name="claude-a", facts=facts), ModelInfo(name="b")]
-
-
-@pytest.mark.parametrize("listed", [[], {}, {"data": 5}, {"data": [5]}, {"data": [{}]}])
-async def test_a_listing_of_another_shape_cannot_be_read(listed):
-    async with HTTPClient(transport=Answering(listed)) as http:
-        with pytest.raises(BackendError) as caught:
-            await backend_at("http://h", http).models()
-    assert caught.value.kind == "protocol"

@@ -1,7 +1,5 @@
 """The stream of the Messages API: its blocks, and the rules for every answer."""
 
-import json
-
 import pytest
 
 from eca_protocol.sse import SSEvent
@@ -17,7 +15,6 @@ from eca_server.models.events import (
     ReasoningStarted,
     RefusalDelta,
     ServerTool,
-    Started,
     TextDelta,
     ToolCallArguments,
     ToolCallFinished,
@@ -30,7 +27,6 @@ from tests.eca_server.models.anthropic.scripted import (
     redacted,
     search,
     search_result,
-    started,
     text,
     thinking,
     tool_use,
@@ -50,43 +46,6 @@ def play_events(events) -> list:
 
 def play(*items, **fields) -> list:
     return play_events(answer(*items, **fields))
-
-
-def test_a_plain_answer_is_started_text_counts_and_finished():
-    decoding = decoder(request_id="req_1")
-    events = [
-        event
-        for e in answer(text("Hel", "lo"))
-        for event in decoding.feed(SSEvent(event=e["type"], data=json.dumps(e)))
-    ]
-    assert events == [
-        Started(response_id="msg_1", model="claude-test", request_id="req_1"),
-        Usage(input=10, cache_read=30, cache_write=20, output=1),
-        Progress("ping"),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        Usage(input=10, cache_read=30, cache_write=20, output=5),
-        Finished(reason="stop", raw_reason="end_turn"),
-    ]
-    assert decoding.done
-    assert decoding.close() == []
-
-
-@pytest.mark.parametrize(
-    ("raw", "reason"),
-    [
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("stop", "stop"),
-        ("max_tokens", "length"),
-        ("pause_turn", "pause"),
-        ("model_context_window_exceeded", "context_window"),
-        ("tool_use", "other"),
-        ("compaction", "other"),
-    ],
-)
-def test_a_stop_reason_has_its_meaning(raw, reason):
-    assert play(text("x"), stop=raw)[-1] == Finished(reason=reason, raw_reason=raw)
 
 
 def test_each_thought_keeps_its_signature_or_its_data():
@@ -124,27 +83,6 @@ def test_arguments_are_the_pieces_or_else_what_the_start_says(item, arguments, r
     [call] = only(ToolCallFinished, events)
     assert raw == call.raw
     assert "".join(e.text for e in only(ToolCallArguments, events)) == call.raw
-
-
-@pytest.mark.parametrize(
-    ("raw", "stop", "words"),
-    [
-        *((raw, "tool_use", "the arguments") for raw in ("{bad", "[1]", '{"n": NaN}')),
-        ("[" * 100_000, "tool_use", "the arguments"),
-        *((raw, "max_tokens", "cut off by the output limit") for raw in ('{"n": 1', "", None)),
-        ("", "model_context_window_exceeded", "cut off by the output limit"),
-    ],
-)
-def test_a_call_that_is_unreadable_or_was_cut_is_reported_to_the_model(raw, stop, words):
-    pieces = [] if raw is None else [raw]
-    [call] = only(ToolCallFinished, play(tool_use("f", *pieces), stop=stop))
-    assert call.arguments is None
-    assert words in call.error
-
-
-@pytest.mark.parametrize("stop", ["end_turn", "stop", "pause_turn", "something_new"])
-def test_calls_run_whatever_the_stop_reason_says(stop):
-    assert play(tool_use("f"), stop=stop)[-1].reason == "tool_calls"
 
 
 CITED = citation("https://a.example", "A")
@@ -219,30 +157,6 @@ def test_pings_and_what_is_new_are_passed_over():
     assert play_events([*plain[:3], delta, *plain[3:]]) == play_events(plain)
 
 
-FIRST = {"input_tokens": 7, "cache_read_input_tokens": 5, "output_tokens": 1}
-LAST = {
-    "input_tokens": 8,
-    "cache_read_input_tokens": None,
-    "output_tokens": 9,
-    "output_tokens_details": {"thinking_tokens": 4},
-}
-
-
-@pytest.mark.parametrize(
-    ("start", "later", "usage"),
-    [
-        (None, [None], None),
-        (FIRST, [{"output_tokens": 3}, LAST], Usage(input=8, cache_read=5, output=9, reasoning=4)),
-        (None, [{"input_tokens": 2, "output_tokens": 3}], Usage(input=2, output=3)),
-    ],
-)
-def test_the_last_known_counts_count_and_nothing_is_added(start, later, usage):
-    delta = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
-    deltas = [{**delta, "usage": each} for each in later]
-    events = [started(start), *text("x")(0), *deltas, {"type": "message_stop"}]
-    assert [None, *only(Usage, play_objects(decoder(), events))][-1] == usage
-
-
 def test_a_refusal_is_reported_with_its_reason():
     details = {"type": "refusal", "category": "bio", "explanation": "Too close to it."}
     assert play(text("Well"), stop="refusal", stop_details=details)[-2:] == [
@@ -269,35 +183,3 @@ def test_unclosed_blocks_are_ended():
     kinds = [type(event) for event in play_events(events)]
     assert kinds.count(ReasoningFinished) == kinds.count(ReasoningStarted) == 1
     assert kinds[-1] is Finished
-
-
-def error_event(kind: str, message: str = "?") -> dict:
-    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}
-
-
-TOO_LONG = error_event("invalid_request_error", "prompt is too long: 5 > 4")
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "retryable"),
-    [
-        (error_event("overloaded_error", "Overloaded"), "overloaded", True),
-        (error_event("rate_limit_error"), "rate_limit", True),
-        (error_event("api_error"), "overloaded", True),
-        (error_event("timeout_error"), "timeout", True),
-        (error_event("authentication_error"), "auth", False),
-        (error_event("permission_error"), "permission", False),
-        (error_event("billing_error"), "quota", False),
-        (error_event("request_too_large"), "request_too_large", False),
-        (TOO_LONG, "context_overflow", False),
-        ({"error": {"message": "input is too long"}}, "context_overflow", False),
-        ({"type": "error"}, "unknown", False),
-        ([1], "protocol", False),
-        ({"type": "content_block_start", "index": 0, "content_block": 5}, "protocol", False),
-        ({"type": "content_block_delta", "index": 9, "delta": {}}, "protocol", False),
-    ],
-)
-def test_an_error_inside_a_stream_is_of_its_class(value, kind, retryable):
-    with pytest.raises(BackendError) as caught:
-        play_events([started(), value])
-    assert (caught.value.kind, caught.value.retryable) == (kind, retryable)

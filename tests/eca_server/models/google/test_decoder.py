@@ -7,20 +7,11 @@ from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Citation,
-    Finished,
     Image,
-    ReasoningDelta,
     ReasoningFinished,
-    ReasoningStarted,
     ServerTool,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
 )
-from eca_server.models.google.decoder import MODEL_ERRORS, GeminiDecoder, read_usage
+from eca_server.models.google.decoder import GeminiDecoder
 from tests.eca_server.models.google.scripted import (
     COUNTS,
     SIGNED,
@@ -43,150 +34,9 @@ def play_events(events, **options) -> list:
     return play_objects(GeminiDecoder(new_key=new_keys(), **options), events)
 
 
-def failure(events) -> BackendError:
-    with pytest.raises(BackendError) as caught:
-        play_events(events)
-    return caught.value
-
-
-def test_a_whole_answer_in_the_order_of_its_parts():
-    events = play(
-        thought("Thi"),
-        thought("nk"),
-        text_part("Hel"),
-        text_part("lo"),
-        call("read", {"path": "a"}, signed=True, id="theirs"),
-        call("list"),
-    )
-    raw = '{"path":"a"}'
-    assert events == [
-        Started(response_id="resp_1", model="gemini-test"),
-        ReasoningStarted("reasoning_k1"),
-        ReasoningDelta("reasoning_k1", "Thi"),
-        ReasoningDelta("reasoning_k1", "nk"),
-        ReasoningFinished(key="reasoning_k1"),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        ToolCallStarted(key="k2", name="read", provider_id="theirs"),
-        ToolCallArguments("k2", raw),
-        ToolCallFinished(key="k2", raw=raw, arguments={"path": "a"}, opaque={"part": SIGNED}),
-        ToolCallStarted(key="k3", name="list"),
-        ToolCallFinished(key="k3", raw="", arguments={}),
-        Usage(input=40, cache_read=60, output=25, reasoning=5),
-        Finished(reason="tool_calls", raw_reason="STOP"),
-    ]
-
-
-@pytest.mark.parametrize("args", [[1], "x"])
-def test_arguments_that_are_no_object_are_reported_to_the_model(args):
-    [finished] = only(ToolCallFinished, play(call("f", args)))
-    assert finished.arguments is None
-    assert "expected a JSON object" in finished.error
-
-
-@pytest.mark.parametrize(
-    ("ours", "reasons"),
-    [
-        ("stop", "STOP"),
-        ("length", "MAX_TOKENS"),
-        ("content_filter", "SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII"),
-        ("content_filter", "IMAGE_SAFETY MODEL_ARMOR"),
-        ("other", "LANGUAGE OTHER SOMETHING_NEW"),
-    ],
-)
-def test_an_answer_ends_with_its_reason(ours, reasons):
-    for raw in reasons.split():
-        assert play(text_part("x"), finish=raw)[-1] == Finished(reason=ours, raw_reason=raw)
-
-
-@pytest.mark.parametrize("raw", ["OTHER", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL"])
-def test_complete_calls_run_whatever_the_reason_says(raw):
-    ended = play(call("f", {}), finish=raw)[-1]
-    assert ended == Finished(reason="tool_calls", raw_reason=raw)
-
-
-@pytest.mark.parametrize("raw", sorted(MODEL_ERRORS))
-@pytest.mark.parametrize("leaked", [(), (text_part("_file(path='a')"),), (thought("I call it"),)])
-def test_a_mistake_of_the_model_is_an_error_and_no_end(raw, leaked):
-    ended = answer(*leaked, finish=raw, finishMessage="Malformed function call: print(")
-    error = failure(ended)
-    assert (error.kind, error.code, error.retryable) == ("protocol", raw, False)
-    assert raw in error.message
-    assert "print(" in error.message
-
-
 def test_thoughts_before_a_mistake_are_closed():
     [event] = answer(thought("hm"), finish="MALFORMED_FUNCTION_CALL")
     assert len(only(ReasoningFinished, GeminiDecoder().feed_object(event))) == 1
-
-
-@pytest.mark.parametrize("part", [thought("hm"), text_part(""), text_part("", **SIGNED)])
-def test_an_answer_of_nothing_is_an_error_but_behind_results(part):
-    error = failure(answer(part))
-    assert (error.kind, error.retryable) == ("empty_response", True)
-    ended = play_events(answer(part), may_be_empty=True)[-1]
-    assert ended == Finished(reason="stop", raw_reason="STOP")
-
-
-BLOCKED = {"blockReason": "JAILBREAK", "blockReasonMessage": "no such thing"}
-
-
-@pytest.mark.parametrize(
-    ("events", "kind", "code", "words"),
-    [
-        (
-            answer(finish="NO_IMAGE", finishMessage="No picture was made"),
-            *("empty_response", None, "NO_IMAGE: No picture was made"),
-        ),
-        (
-            answer(finish="SAFETY", finishMessage="dangerous"),
-            *("content_filter", "SAFETY", "dangerous"),
-        ),
-        (
-            [{"promptFeedback": BLOCKED, "usageMetadata": {"promptTokenCount": 4}}],
-            *("content_filter", "JAILBREAK", "no such thing"),
-        ),
-        (answer({"inlineData": {"mimeType": "image/png", "data": "é"}}), "protocol", None, ""),
-        *(
-            ([response(text_part("a"), finishReason=last)], "premature_stop", None, "broke off")
-            for last in (None, "FINISH_REASON_UNSPECIFIED")
-        ),
-    ],
-)
-def test_an_answer_held_back_or_cut_or_a_blocked_prompt_is_reported_with_its_reason(
-    events, kind, code, words
-):
-    error = failure(events)
-    assert (error.kind, error.code) == (kind, code)
-    assert error.retryable == (kind in ("empty_response", "premature_stop"))
-    assert words in error.message
-
-
-@pytest.mark.parametrize(
-    ("counts", "usage"),
-    [
-        ({}, Usage()),
-        ({"candidatesTokenCount": 2}, Usage(input=5, output=2)),
-        ({"thoughtsTokenCount": 3}, Usage(input=5, output=3, reasoning=3)),
-        ({"toolUsePromptTokenCount": 7}, Usage(input=12)),
-        ({"cachedContentTokenCount": 9}, Usage(input=0, cache_read=9)),
-        ({"promptTokenCount": True}, Usage()),
-    ],
-)
-def test_token_counts_are_disjoint(counts, usage):
-    assert read_usage({"promptTokenCount": 5, **counts} if counts else {}) == usage
-
-
-def test_the_last_token_counts_count_even_behind_the_end_or_with_text_alone():
-    counted = [response(text_part("a"), counts={**COUNTS}), *answer(text_part("b"))]
-    whole = Usage(input=40, cache_read=60, output=25, reasoning=5)
-    assert only(Usage, play_events(counted)) == [whole]
-    [ended] = answer(text_part("a"))
-    del ended["usageMetadata"]
-    assert only(Usage, play_events([ended])) == []
-    assert only(Usage, play_events([ended, {"usageMetadata": COUNTS}])) == [whole]
-    early = [response(text_part("x")), response(text_part("a"), counts=COUNTS), ended]
-    assert only(Usage, play_events(early))
 
 
 def test_a_search_is_shown_and_its_pages_are_cited_once_where_they_belong():
@@ -237,6 +87,10 @@ ANSWERS = {
         {"text": "acdb", "blocks": [{"part": SIGNED_TEXT}, {"part": SIGNED_END}]},
     ),
     "a signature alone": (answer(A, dict(SIGNED)), {"blocks": [{"part": SIGNED_END}]}),
+    "a signed call with an id": (
+        answer(call("f", {}, signed=True, id="theirs"), call("g")),
+        {"calls": [("f", {}), ("g", {})], "call_opaques": [{"part": SIGNED}, None]},
+    ),
     "a signed thought": (
         answer(thought("a"), thought("b", **SIGNED), thought("c"), X),
         SIGNED_THOUGHT,

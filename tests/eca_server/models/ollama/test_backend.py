@@ -13,15 +13,14 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, wait
 from eca_server.models.access import KeyAccess
-from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.backend import Request
 from eca_server.models.events import Progress, Usage
-from eca_server.models.facts import Capabilities, ModelFacts
+from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
 from eca_server.models.ollama import Ollama
 from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
 from tests.eca_server.models.histories import PICTURE, user
 from tests.eca_server.models.ollama.scripted import (
-    installed,
     reply,
     running,
     shown,
@@ -159,40 +158,12 @@ async def test_pictures_are_for_models_that_see(script, show):
         assert "images" in provider.requests[0].body["messages"][0]
 
 
-@pytest.mark.parametrize(
-    ("words", "refusals", "field", "values", "note"),
-    [
-        ("x/gemma:2b does not support tools", 1, "tools", [True, False, False], "not support"),
-        ('"gemma:2b" does not support thinking', 1, "think", [True, False, False], "not reason"),
-        ("gemma:2b does not support tools\nthinking", 2, "tools", [True, False, False, False], ""),
-    ],
-)
-async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(
-    words, refusals, field, values, note
-):
-    request = asking(tools=[TOOL], reasoning_effort="low", cache_key="chat")
-    async with talking(*[refusal(words)] * refusals, A, A, show=MISSING) as (provider, backend):
-        answer, first = await ask(backend, request)
-        _, second = await ask(backend, request)
-        assert [each is not None for each in sent(provider, field)] == values
-    assert answer.text == "a"
-    assert len(notes(first)) == refusals
-    assert note in notes(first)[0]
-    assert notes(second) == []
-
-
 async def test_a_level_of_thinking_that_is_not_known_becomes_yes():
     show = Reply(body=shown("thinking", architecture="gptoss"))
     words = "json: cannot unmarshal string into Go struct field ChatRequest.think of type bool"
     async with talking(refusal(words), A, show=show) as (provider, backend):
         await ask(backend, asking(reasoning_effort="low"))
         assert sent(provider, "think") == ["low", True]
-
-
-async def test_a_refusal_about_something_else_is_an_error():
-    async with talking(refusal('"x" does not support chat')) as (provider, backend):
-        assert (await failure(backend)).status == 400
-        assert len(provider.requests) == 1
 
 
 async def test_the_window_is_the_same_for_each_caller_and_grows_with_the_need():
@@ -248,13 +219,3 @@ async def test_a_model_that_has_to_be_loaded_says_so_and_may_leave_memory(mock_c
         _, later = await ask(backend)
     assert LOADING not in (*first, *soon)
     assert later[0] == LOADING
-
-
-async def test_installed_models_are_listed():
-    tags = Reply(body={"models": [installed("a:1", "completion"), installed("b:1", "embedding")]})
-    async with talking(others={"/api/tags": tags}) as (_, backend):
-        [listed] = await backend.models()
-    assert listed == ModelInfo(name="a:1", facts=ModelFacts(tools=False, images=False))
-    async with talking(others={"/api/tags": Reply(body={"data": []})}) as (_, backend):
-        with pytest.raises(BackendError, match="a list of models"):
-            await backend.models()

@@ -8,19 +8,10 @@ from eca_protocol.sse import SSEvent
 from eca_server.models.backend import BackendError
 from eca_server.models.events import (
     Finished,
-    ReasoningDelta,
-    ReasoningFinished,
-    ReasoningStarted,
-    Started,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallFinished,
-    ToolCallStarted,
-    Usage,
 )
 from eca_server.models.ollama.decoder import OllamaDecoder
-from tests.eca_server.models.ollama.scripted import answer, call, calls, message, text, thinking
-from tests.eca_server.models.reading import new_keys, only, play_objects, text_of, thoughts_of
+from tests.eca_server.models.ollama.scripted import answer, message, text
+from tests.eca_server.models.reading import new_keys, play_objects, text_of, thoughts_of
 
 
 def decoder(**options) -> OllamaDecoder:
@@ -31,43 +22,9 @@ def play(*objects, **fields) -> list:
     return play_objects(decoder(), answer(*objects, **fields))
 
 
-def test_a_whole_answer_in_the_order_of_its_objects():
-    first, second = call("f", {"n": 2**70}), call("g", {"b": 1, "a": 2}, id="call_x")
-    raw = '{"n":1180591620717411303424}'
-    events = play(thinking("Hm"), thinking("m"), text("So"), text("!"), calls(first), calls(second))
-    assert events == [
-        Started(model="qwen3:8b"),
-        ReasoningStarted("reasoning_1"),
-        ReasoningDelta("reasoning_1", "Hm"),
-        ReasoningDelta("reasoning_1", "m"),
-        ReasoningFinished(key="reasoning_1"),
-        TextDelta("So"),
-        TextDelta("!"),
-        ToolCallStarted(key="k1", name="f"),
-        ToolCallArguments("k1", raw),
-        ToolCallFinished(key="k1", raw=raw, arguments={"n": 2**70}),
-        ToolCallStarted(key="k2", name="g", provider_id="call_x"),
-        ToolCallArguments("k2", '{"b":1,"a":2}'),
-        ToolCallFinished(key="k2", raw='{"b":1,"a":2}', arguments={"b": 1, "a": 2}),
-        Usage(input=26, output=7),
-        Finished(reason="tool_calls", raw_reason="stop"),
-    ]
-
-
 def test_thinking_between_tags_is_thinking_where_the_server_does_not_mark_it():
     events = play(text("<th"), text("ink>Hm"), text("</think>\n\nSo <think>"))
     assert (thoughts_of(events), text_of(events)) == ("Hm", "So <think>")
-
-
-@pytest.mark.parametrize(
-    ("given_", "arguments"),
-    [('{"n": 1}', {"n": 1}), ("", {}), ("{bad", None), ([1], None), (None, {})],
-)
-def test_arguments_may_be_text_or_nothing_and_are_never_repaired(given_, arguments):
-    called = calls({"function": {"name": "f", "arguments": given_}})
-    [ended] = only(ToolCallFinished, play(called))
-    assert ended.arguments == arguments
-    assert (ended.error is None) == (arguments is not None)
 
 
 FULL = {"prompt_eval_count": 4_000, "eval_count": 95}
@@ -89,28 +46,6 @@ def test_a_done_reason_has_its_meaning(fields, context, reason):
     raw = fields["reason"] if isinstance(fields["reason"], str) else None
     ended = play_objects(decoder(context=context), answer(text("x"), **fields))[-1]
     assert ended == Finished(reason=reason, raw_reason=raw)
-
-
-@pytest.mark.parametrize(
-    ("counts", "usages"),
-    [
-        (None, []),
-        ({"eval_count": 3}, [Usage(output=3)]),
-        ({"prompt_eval_count": 3}, [Usage(input=3)]),
-        ({"eval_count": True, "prompt_eval_count": "x"}, []),
-    ],
-)
-def test_a_count_that_is_missing_is_unknown(counts, usages):
-    assert only(Usage, play(text("x"), counts=counts)) == usages
-
-
-@pytest.mark.parametrize(
-    "value", [1, None, "x", [1], message(tool_calls=[1]), message(tool_calls=[{"function": {}}])]
-)
-def test_what_cannot_be_read_is_a_protocol_error(value):
-    with pytest.raises(BackendError) as caught:
-        play_objects(decoder(), [text("x"), value])
-    assert caught.value.kind == "protocol"
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,22 @@
-"""Histories and requests in the format of Ollama's own API, and the size of its context."""
-
-import base64
-import json
+"""Requests in the format of Ollama's own API; its models, and the size of their context."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from eca_server.models.backend import ModelInfo, Request
-from eca_server.models.encoding import HistoryEncoder, encoded
+from eca_server.models.backend import ModelInfo
 from eca_server.models.facts import ModelFacts
-from eca_server.models.history import Message, Origin, ReasoningPart, repair
+from eca_server.models.history import Message, Origin, ReasoningPart
 from eca_server.models.ollama.address import address_of
 from eca_server.models.ollama.context import FIRST, MOST, ContextSize
-from eca_server.models.ollama.messages import OllamaWriter
 from eca_server.models.ollama.models import (
     ModelDetails,
     loaded_context,
     read_details,
     read_installed,
 )
-from eca_server.models.ollama.request import think_value, write_request
+from eca_server.models.ollama.request import think_value
 from tests.eca_server.models.histories import (
     OURS,
-    PICTURE,
     THEIRS,
-    file,
-    histories,
     model,
     tool,
     tool_call,
@@ -34,50 +24,18 @@ from tests.eca_server.models.histories import (
     user,
 )
 from tests.eca_server.models.ollama.scripted import installed, running, shown
-from tests.eca_server.models.reading import TOOL, growth_test
+from tests.eca_server.models.written import write, write_history
 
 ONE = {"raw": '{"n":1}', "arguments": {"n": 1}}
 
 
-def called(*ids: str, origin: Origin = OURS, thought: str = "") -> Message:
-    calls = [tool_call(each, f"tool_{each}", **ONE) for each in ids]
-    thoughts = [ReasoningPart(text=thought)] if thought else []
-    return model(*thoughts, *calls, origin=origin)
-
-
-def written(messages, **abilities) -> list[dict]:
-    writer = OllamaWriter(OURS, **abilities)
-    made, waiting = writer.write(repair(messages), [])
-    return [*made, *writer.end(waiting)]
-
-
-def payload(request: Request, **fields) -> dict:
-    made = write_request(
-        request,
-        messages=HistoryEncoder(OllamaWriter(OURS)).written(request.messages),
-        wire_model="m",
-        **{"think": None, "context": 16_384, "options": {}, **fields},
-    )
-    return json.loads(encoded(made))
-
-
-def test_calls_and_results_are_in_order_with_their_names():
-    results = tool(tool_result("b", is_error=True), tool_result("a", "done"))
-    _, answer, first, second = written([user(), called("a", "b"), results, model()])
-    functions = [
-        {"id": each, "function": {"index": n, "name": f"tool_{each}", "arguments": {"n": 1}}}
-        for n, each in enumerate("ab")
-    ]
-    assert answer == {"role": "assistant", "content": "", "tool_calls": functions}
-    result = {"role": "tool", "tool_name": "tool_a", "tool_call_id": "a"}
-    assert first == {**result, "content": "done"}
-    assert (second["tool_name"], second["tool_call_id"]) == ("tool_b", "b")
-    assert second["content"] == "Error:\n\nr"
+def called(origin: Origin = OURS) -> Message:
+    return model(ReasoningPart(text="Hm"), tool_call("a", "tool_a", **ONE), origin=origin)
 
 
 def test_thoughts_go_back_to_the_very_model_that_had_them():
     ours, theirs = (
-        written([user(), called("a", thought="Hm", origin=origin), tool(tool_result("a"))])[1]
+        write_history("ollama", user(), called(origin), tool(tool_result("a")))[1]
         for origin in (OURS, THEIRS)
     )
     assert ours["thinking"] == "Hm"
@@ -85,17 +43,9 @@ def test_thoughts_go_back_to_the_very_model_that_had_them():
     assert theirs["tool_calls"], "but its calls are kept"
 
 
-def test_pictures_are_beside_the_text_of_clients_that_show_them():
-    results = tool(tool_result("a", PICTURE, PICTURE))
-    content, _, result = written([user("Look", PICTURE), called("a"), results])
-    data = base64.b64encode(PICTURE.data).decode()
-    assert content == {"role": "user", "content": "Look", "images": [data]}
-    assert (result["content"], result["images"]) == ("", [data, data])
-
-
 def test_a_model_that_calls_no_tools_reads_of_calls_as_text():
-    history = [user(), called("a"), tool(tool_result("a", is_error=True)), user("And?")]
-    assert written(history, tools=False) == [
+    history = [user(), called(THEIRS), tool(tool_result("a", is_error=True)), user("And?")]
+    assert write_history("ollama", *history, calls_tools=False) == [
         {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": '[called tool_a with {"n":1}]'},
         {"role": "user", "content": "[result of tool_a]\n\nError:\n\nr"},
@@ -103,67 +53,10 @@ def test_a_model_that_calls_no_tools_reads_of_calls_as_text():
     ]
 
 
-def test_files_are_text_or_a_note():
-    files = file("a.md", "text/markdown", b"# A"), file("b.pdf", "application/pdf", b"%PDF")
-    [content] = written([user(*files)])
-    assert "a.md:\n\n# A" in content["content"]
-    assert "b.pdf omitted" in content["content"]
-
-
-def check_messages(messages: list[dict], *, tools: bool, images: bool) -> None:
-    """Check messages by the rules of API and templates, independently of the writer."""
-    due: list[tuple[str, str]] = []
-    for message in messages:
-        allowed = {"role", "content", "images", "thinking", "tool_calls", "tool_name"}
-        assert set(message) <= allowed | {"tool_call_id"}
-        assert isinstance(message["content"], str)
-        if message["role"] == "tool":
-            assert (message["tool_call_id"], message["tool_name"]) == due.pop(0)
-        else:
-            assert not due, "every call is answered before anything else is said"
-        for picture in message.get("images", ()):
-            assert images
-            base64.b64decode(picture, validate=True)
-        for index, each in enumerate(message.get("tool_calls", ())):
-            assert tools
-            assert message["role"] == "assistant"
-            function = each["function"]
-            assert function["index"] == index
-            assert isinstance(function["arguments"], dict)
-            due.append((each["id"], function["name"]))
-        if message["role"] == "user":
-            assert message["content"] or message.get("images")
-        assert message["role"] in ("user", "assistant", "tool")
-    assert not due
-    assert messages[0]["role"] == "user"
-    assert messages[-1]["role"] in ("user", "tool")
-
-
-@given(histories, st.booleans(), st.booleans())
-def test_any_history_becomes_messages_that_the_api_takes(history, tools, images):
-    check_messages(written(history, tools=tools, images=images), tools=tools, images=images)
-
-
-test_a_longer_history_is_written_as_if_new = growth_test(
-    histories, lambda: HistoryEncoder(OllamaWriter(OURS))
-)
-
-
-def test_a_request_has_all_that_keeps_ollama_from_cutting_silently():
-    function = {"name": "f", "description": "d", "parameters": {"type": "object"}}
-    request = Request(messages=[user()], tools=[TOOL], max_output_tokens=9)
-    assert payload(request) == {
-        "model": "m",
-        "messages": [{"role": "user", "content": "Hello"}],
-        "stream": True,
-        "truncate": False,
-        "shift": False,
-        "options": {"num_ctx": 16_384, "num_predict": 9},
-        "tools": [{"type": "function", "function": function}],
-    }
+def test_options_of_the_user_replace_ours_and_a_null_removes_one():
     options = {"temperature": 0, "num_ctx": None, "num_predict": 5}
-    assert payload(request, options=options)["options"] == {"temperature": 0, "num_predict": 5}
-    assert "tools" not in payload(Request(messages=[user()], tools=[TOOL], tool_choice="none"))
+    payload = write("ollama", user(), extra_payload={"options": options}, max_output_tokens=9)
+    assert payload["options"] == {"temperature": 0, "num_predict": 5}
 
 
 LEVELS = ("low", "medium", "high")
@@ -172,10 +65,7 @@ LEVELS = ("low", "medium", "high")
 @pytest.mark.parametrize(
     ("effort", "thinks", "efforts", "value"),
     [
-        (None, True, ("low",), None),
         ("high", False, (), None),
-        ("high", None, (), True),
-        ("none", True, (), False),
         ("high", True, LEVELS, "high"),
         ("max", True, LEVELS, "high"),
         ("minimal", True, LEVELS, "low"),
@@ -183,9 +73,10 @@ LEVELS = ("low", "medium", "high")
         ("own word", True, ("low",), "own word"),
     ],
 )
-def test_an_effort_is_asked_for_as_the_model_takes_it(effort, thinks, efforts, value):
-    assert repr(think_value(effort, thinks=thinks, efforts=efforts)) == repr(value)
-    assert payload(Request(messages=[user()]), think=value).get("think") == value
+def test_an_effort_is_asked_for_as_the_server_says_that_the_model_takes_it(
+    effort, thinks, efforts, value
+):
+    assert think_value(effort, thinks=thinks, efforts=efforts) == value
 
 
 NAMED = {"values": ["max", "low", "off", True], "default": "low"}

@@ -15,25 +15,17 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import (
     Provider,
     Reply,
-    burst,
-    chunk,
-    finish,
-    reasoning,
     reply,
     wait,
 )
 from eca_server.models.access import KeyAccess, join_url
-from eca_server.models.backend import BackendError, Request
-from eca_server.models.events import Finished, Progress, TextDelta
+from eca_server.models.backend import Request
+from eca_server.models.events import Finished, Progress
 from eca_server.models.history import Origin
 from eca_server.models.openai_chat import OpenAIChat
-from eca_server.models.openai_chat.profiles import PROFILES
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.reading import (
-    HELLO,
-    after,
     ask,
-    check_one_answer_of_two_tries,
     failure,
     talking,
 )
@@ -79,50 +71,6 @@ async def test_a_redirect_is_reported_and_the_key_goes_nowhere():
     assert elsewhere.url in error.message
 
 
-async def test_what_the_model_thought_goes_back_where_it_must():
-    """Check a loop that DeepSeek refuses without its reasoning, Gemini without its signature."""
-    extra = {"google": {"thought_signature": "c2ln"}}
-    function = {"name": "f", "arguments": "{}"}
-    call = {"index": 0, "id": "a", "function": function, "extra_content": extra}
-    thought, called = (
-        chunk({"choices": [{"index": 0, "delta": fields}]})
-        for fields in ({"reasoning_content": "Hm"}, {"tool_calls": [call]})
-    )
-    script = [reply(thought, called, finish("tool_calls")), reply("done")]
-    async with talking(script, profile=PROFILES["deepseek"]) as (provider, backend):
-        answer, _ = await ask(backend)
-        assert (await ask(backend, after(HELLO, answer, backend)))[0].text == "done"
-        sent = provider.requests[1].body["messages"][1]
-    assert sent["reasoning_content"] == "Hm"
-    assert sent["tool_calls"][0]["extra_content"] == extra
-
-
-UNREADABLE = {
-    "message": "Failed to call a function",
-    "type": "invalid_request_error",
-    "code": "tool_use_failed",
-    "failed_generation": "<function=f{n:1}>",
-}
-REFUSED = Reply(status=400, body={"error": UNREADABLE})
-FAILED = chunk({"error": UNREADABLE})
-
-
-@pytest.mark.parametrize("failed", [REFUSED, reply(FAILED), reply(reasoning("Hm"), FAILED)])
-async def test_a_call_that_the_provider_cannot_read_is_asked_for_once_more(failed):
-    async with talking([failed, reply(reasoning("So"), "Hi")]) as (provider, backend):
-        _, events = await ask(backend)
-        [request] = provider.requests[1].body["messages"]
-    assert "<function=f{n:1}>" in request["content"]
-    check_one_answer_of_two_tries(events)
-
-
-@pytest.mark.parametrize(("failed", "tries"), [(REFUSED, 2), (reply("Hel", FAILED), 1)])
-async def test_a_call_that_is_never_read_is_an_error_and_so_is_one_behind_text(failed, tries):
-    async with talking([failed] * 3) as (provider, backend):
-        assert (await failure(backend)).code == "tool_use_failed"
-        assert len(provider.requests) == tries
-
-
 async def test_turns_stopped_at_once_close_all_their_connections():
     def script(request) -> Reply:
         return reply("last") if "last" in str(request.body) else reply("x", wait("never"))
@@ -135,15 +83,6 @@ async def test_turns_stopped_at_once_close_all_their_connections():
             nursery.cancel_scope.cancel()
         await provider.until(lambda: provider.open_connections == 0)
         assert (await ask(backend, Request(messages=[user("last")])))[0].text == "last"
-
-
-async def test_leaving_an_answer_halfway_leaves_nothing_behind():
-    async with talking([reply(burst(1000, "x"))]) as (provider, backend):
-        async with backend.stream(HELLO) as events:
-            async for event in events:
-                if isinstance(event, TextDelta):
-                    break
-        await provider.until(lambda: provider.open_connections == 0)
 
 
 class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
@@ -242,24 +181,3 @@ async def test_what_cannot_be_sent_is_an_error_of_the_configuration():
             assert (await failure(backend_at(url, http))).kind in ("configuration", "network")
         bad = backend_at("http://127.0.0.1:1", http, extra_headers={"x": "a\nb"})
         assert (await failure(bad)).kind == "configuration"
-
-
-@pytest.mark.parametrize(
-    ("content_type", "body", "quoted"),
-    [
-        ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "got image/png, not text"),
-        ("", b"\0\x1b[31m", "got binary data, not text"),
-        ("text/html", b"<title>Log in</title>", "got text/html: Log in"),
-        ("application/json", '{"data":"\x9b31m\u202e"}'.encode(), r'got {"data":"\x9b31m\u202e'),
-    ],
-)
-async def test_a_listing_that_is_none_is_quoted_without_control_bytes(content_type, body, quoted):
-    def answered(_: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=body, headers={"content-type": content_type})
-
-    async with HTTPClient(transport=httpx.MockTransport(answered)) as http:
-        with pytest.raises(BackendError) as caught:
-            await backend_at("http://h/v1", http).models()
-    assert caught.value.kind == "protocol"
-    assert quoted in caught.value.message
-    assert caught.value.message.isprintable()

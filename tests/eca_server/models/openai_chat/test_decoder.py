@@ -22,93 +22,17 @@ from eca_server.models.events import (
     ReasoningFinished,
     ReasoningStarted,
     RefusalDelta,
-    Started,
     TextDelta,
-    Usage,
 )
 from eca_server.models.openai_chat.decoder import ChatDecoder
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play
 from tests.eca_server.models.reading import calls_of, decode, only, text_of, thoughts_of
 
 
-def test_a_plain_answer_is_started_text_usage_and_finished():
-    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
-    first = {**delta(role="assistant", content=""), "model": "m"}
-    assert play(first, delta(content="Hel"), delta(content="lo"), STOP, usage) == [
-        Started(response_id="r1", model="m"),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        Usage(input=3, output=2),
-        Finished(reason="stop", raw_reason="stop"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("reason", "spellings"),
-    [
-        ("stop", ["stop", "STOP", "eos", "end_turn"]),
-        ("length", ["length", "max_tokens", "model_length"]),
-        ("content_filter", ["content_filter", "sensitive"]),
-        ("other", ["tool_calls", "something_new"]),
-    ],
-)
-def test_a_finish_reason_in_any_spelling_has_its_meaning(reason, spellings):
-    for raw in spellings:
-        assert play(delta(content="x"), delta(raw))[-1] == Finished(reason=reason, raw_reason=raw)
-
-
 def test_done_alone_or_a_finish_reason_alone_ends_an_answer_that_has_content():
     assert play(delta(content="x"))[-1] == Finished(reason="other")
     assert play(delta(content="x"), delta(""))[-1] == Finished(reason="other")
     assert play(delta(content="x"), STOP, done=False)[-1].reason == "stop"
-
-
-def test_events_after_the_end_are_ignored():
-    decoding = decoder()
-    for data in (json.dumps(delta(content="x")), "[DONE]"):
-        decoding.feed(SSEvent(event="message", data=data))
-    assert decoding.done
-    assert decoding.feed(SSEvent(event="message", data=json.dumps(delta(content="y")))) == []
-    assert decoding.close() == []
-
-
-def counts(prompt, completion, **more) -> dict:
-    return {"usage": {"prompt_tokens": prompt, "completion_tokens": completion, **more}}
-
-
-@pytest.mark.parametrize(
-    ("chunks", "usages"),
-    [
-        ([], []),
-        ([counts(1, 1), counts(2, 2), counts(3, 3)], [Usage(input=3, output=3)]),
-        ([{"choices": [counts(4, 5)]}], [Usage(input=4, output=5)]),
-        ([{"x_groq": counts(6, 7)}], [Usage(input=6, output=7)]),
-        ([{"choices": None, **counts(8, 9)}], [Usage(input=8, output=9)]),
-        ([counts("many", None, completion_tokens_details=None)], [Usage()]),
-        (
-            [counts(10, 5, prompt_cache_hit_tokens=4)],
-            [Usage(input=6, cache_read=4, output=5)],
-        ),
-        (
-            [counts(10, 5, total_tokens=18, completion_tokens_details={"reasoning_tokens": 3})],
-            [Usage(input=10, output=8, reasoning=3)],
-        ),
-        (
-            [
-                counts(
-                    10,
-                    5,
-                    prompt_tokens_details={"cached_tokens": 6, "cache_write_tokens": 1},
-                    completion_tokens_details={"reasoning_tokens": 2},
-                    cost=0.25,
-                )
-            ],
-            [Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25)],
-        ),
-    ],
-)
-def test_the_last_counts_win_wherever_they_stand_and_their_parts_do_not_overlap(chunks, usages):
-    assert only(Usage, play(delta(content="x"), *chunks, STOP)) == usages
 
 
 DETAILS = [{"type": "reasoning.text", "index": 0, "text": "Hm"}]
@@ -190,31 +114,6 @@ def test_tags_may_be_cut_anywhere(cuts):
     events = play(*[delta(content=piece) for piece in pieces], STOP)
     assert thoughts_of(events) == "a < b </th"
     assert text_of(events) == "if a < b: `</think>`"
-
-
-@pytest.mark.parametrize(
-    ("chunk", "kind"),
-    [
-        ({"error": {"message": "slow down", "code": 429}}, "rate_limit"),
-        ({"error": {"message": "no", "type": "overloaded_error"}}, "overloaded"),
-        ({"error": "boom"}, "unknown"),
-        ({**delta(content="x"), "error": {"code": 503}}, "overloaded"),
-        ({"object": "error", "message": "maximum context length is 5 tokens"}, "context_overflow"),
-        ({"choices": [{"error": {"code": 502, "message": "bad"}, "delta": {}}]}, "overloaded"),
-        ({"choices": [{"delta": {}, "finish_reason": "error"}]}, "overloaded"),
-        ({"choices": [{"delta": {}, "finish_reason": "network_error"}]}, "overloaded"),
-        ({"x_groq": {"error": "over capacity"}}, "unknown"),
-        ({"code": "1113", "msg": "no balance"}, "quota"),
-        ({"detail": [{"loc": ["body", "model"], "msg": "Field required"}]}, "unknown"),
-        ([{"error": {"code": 400, "message": "API key not valid", "status": "X"}}], "auth"),
-        ("not JSON", "protocol"),
-        ("7", "protocol"),
-    ],
-)
-def test_an_error_inside_a_stream_is_raised_as_what_it_is(chunk, kind):
-    with pytest.raises(BackendError) as caught:
-        play(delta(content="x"), chunk)
-    assert caught.value.kind == kind
 
 
 def test_an_event_named_error_is_one_whatever_is_in_it():

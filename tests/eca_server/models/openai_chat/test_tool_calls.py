@@ -2,7 +2,6 @@
 
 import pytest
 
-from eca_server.models.backend import BackendError
 from eca_server.models.events import Block, ToolCallArguments, ToolCallFinished, ToolCallStarted
 from tests.eca_server.models.openai_chat.scripted import STOP, delta, fragment, play, tool
 from tests.eca_server.models.reading import calls_of, only
@@ -66,37 +65,6 @@ def test_a_different_name_starts_a_new_call(labels, arguments):
     assert calls_of(events) == calls
 
 
-@pytest.mark.parametrize("reason", ["stop", "tool_calls", "end_turn", "", "odd"])
-def test_complete_calls_decide_whatever_the_reason_says(reason):
-    assert played(labelled("{}", "f", 0, "a"), reason=reason)[-1].reason == "tool_calls"
-
-
-def test_a_call_cut_by_the_limit_is_not_to_be_run():
-    events = played(labelled('{"n":', "f", 0, "a"), reason="length")
-    [call] = only(ToolCallFinished, events)
-    assert call.arguments is None
-    assert "cut off" in call.error
-    assert events[-1].reason == "length"
-
-
-@pytest.mark.parametrize(
-    ("raw", "arguments"),
-    [
-        ('{"n": 1180591620717411303424}', {"n": 2**70}),
-        ('{"n": NaN}', None),
-        ('{"n": ' + "[" * 100_000, None),
-        ('{"n": "\\ud800"}', {"n": "\ufffd"}),
-        ('{"a":1}{"a":1}', None),
-        ("[1]", None),
-        ('"text"', None),
-    ],
-)
-def test_arguments_are_strict_json_or_an_error_for_the_model(raw, arguments):
-    [call] = only(ToolCallFinished, played(labelled(raw, "f", 0, "a")))
-    assert (call.arguments, call.raw) == (arguments, raw)
-    assert (call.error is None) == (arguments is not None)
-
-
 def test_the_name_may_come_late():
     early = {"index": 0, "id": "a", "function": {"arguments": "{"}}
     events = played(early, labelled("}", "f"))
@@ -108,15 +76,6 @@ def test_the_old_single_call_is_read():
     pieces = [{"name": "f", "arguments": "{"}, {"arguments": "}"}]
     deltas = [delta(function_call=piece) for piece in pieces]
     assert calls_of(play(*deltas, delta("function_call"))) == [("f", {})]
-
-
-@pytest.mark.parametrize(
-    "piece", [{"index": 0, "function": {"arguments": "{}"}}, labelled("{}", None, 0, "a")]
-)
-def test_pieces_of_nothing_are_a_protocol_error(piece):
-    with pytest.raises(BackendError) as caught:
-        played(piece, reason="stop")
-    assert caught.value.kind == "protocol"
 
 
 def test_a_signature_comes_back_with_its_call():

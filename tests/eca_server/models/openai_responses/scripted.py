@@ -12,153 +12,111 @@ Item = Callable[[int], list[dict]]
 """The events of an item at a position; the last one contains the completed item."""
 
 
-def item_events(place: int, begun: dict, done: dict, *between: dict) -> list[dict]:
-    return [
-        {"type": "response.output_item.added", "output_index": place, "item": begun},
-        *({"item_id": begun["id"], "output_index": place, **event} for event in between),
-        {"type": "response.output_item.done", "output_index": place, "item": done},
-    ]
+def event(kind: str, **fields) -> dict:
+    return {"type": f"response.{kind}", **fields}
+
+
+def item(begun: dict, done: dict, *between: dict) -> Item:
+    """Return an item with what its begin and its end have in common in `begun`."""
+
+    def at(place: int) -> list[dict]:
+        first = {**begun, "id": f"{begun['id']}_{place}"}
+        where = {"output_index": place}
+        return [
+            event("output_item.added", **where, item=first),
+            *({"item_id": first["id"], **where, **each} for each in between),
+            event("output_item.done", **where, item={**first, **done}),
+        ]
+
+    return at
+
+
+def _message(phase: str | None, content: dict, *between: dict) -> Item:
+    head = {"type": "message", "id": "msg", "role": "assistant", "status": "in_progress"}
+    head |= {"phase": phase} if phase else {}
+    parts = ({**each, "content_index": 0} for each in between)
+    return item({**head, "content": []}, {"status": "completed", "content": [content]}, *parts)
 
 
 def message(*pieces: str, phase: str | None = None, cites: Sequence[dict] = ()) -> Item:
     """Return a message with its text in pieces, then its citations."""
-
-    def at(place: int) -> list[dict]:
-        head = {"type": "message", "id": f"msg_{place}", "role": "assistant"}
-        head |= {"phase": phase} if phase else {}
-        text = {"type": "output_text", "text": "".join(pieces), "annotations": list(cites)}
-        empty = {"type": "output_text", "text": "", "annotations": []}
-        part = {"content_index": 0}
-        return item_events(
-            place,
-            {**head, "status": "in_progress", "content": []},
-            {**head, "status": "completed", "content": [text]},
-            {"type": "response.content_part.added", **part, "part": empty},
-            *(
-                {"type": "response.output_text.delta", **part, "delta": piece, "logprobs": []}
-                for piece in pieces
-            ),
-            *(
-                {
-                    "type": "response.output_text.annotation.added",
-                    **part,
-                    "annotation_index": number,
-                    "annotation": cite,
-                }
-                for number, cite in enumerate(cites)
-            ),
-            {"type": "response.output_text.done", **part, "text": text["text"], "logprobs": []},
-            {"type": "response.content_part.done", **part, "part": text},
-        )
-
-    return at
+    text = {"type": "output_text", "text": "".join(pieces), "annotations": list(cites)}
+    return _message(
+        phase,
+        text,
+        event("content_part.added", part={**text, "text": "", "annotations": []}),
+        *(event("output_text.delta", delta=piece, logprobs=[]) for piece in pieces),
+        *(
+            event("output_text.annotation.added", annotation_index=number, annotation=cite)
+            for number, cite in enumerate(cites)
+        ),
+        event("output_text.done", text=text["text"], logprobs=[]),
+        event("content_part.done", part=text),
+    )
 
 
 def citation(url: str, title: str, start: int, end: int) -> dict:
-    return {
-        "type": "url_citation",
-        "url": url,
-        "title": title,
-        "start_index": start,
-        "end_index": end,
-    }
+    span = {"start_index": start, "end_index": end}
+    return {"type": "url_citation", "url": url, "title": title, **span}
 
 
 def refusal(*pieces: str) -> Item:
-    def at(place: int) -> list[dict]:
-        head = {"type": "message", "id": f"msg_{place}", "role": "assistant"}
-        whole = {"type": "refusal", "refusal": "".join(pieces)}
-        return item_events(
-            place,
-            {**head, "status": "in_progress", "content": []},
-            {**head, "status": "completed", "content": [whole]},
-            *(
-                {"type": "response.refusal.delta", "content_index": 0, "delta": piece}
-                for piece in pieces
-            ),
-            {"type": "response.refusal.done", "content_index": 0, "refusal": whole["refusal"]},
-        )
-
-    return at
+    whole = {"type": "refusal", "refusal": "".join(pieces)}
+    deltas = (event("refusal.delta", delta=piece) for piece in pieces)
+    return _message(None, whole, *deltas, event("refusal.done", refusal=whole["refusal"]))
 
 
 def reasoning(*parts: str, encrypted: str | None = "gAAA") -> Item:
     """Return reasoning with a summary in parts; its first event has an incomplete secret."""
-
-    def at(place: int) -> list[dict]:
-        head = {"type": "reasoning", "id": f"rs_{place}"}
-        summary = [{"type": "summary_text", "text": part} for part in parts]
-        between = []
-        for number, part in enumerate(parts):
-            where = {"summary_index": number}
-            half = len(part) // 2
-            empty = {"type": "summary_text", "text": ""}
-            delta = "response.reasoning_summary_text.delta"
-            between += [
-                {"type": "response.reasoning_summary_part.added", **where, "part": empty},
-                {"type": delta, **where, "delta": part[:half]},
-                {"type": delta, **where, "delta": part[half:]},
-                {"type": "response.reasoning_summary_text.done", **where, "text": part},
-                {"type": "response.reasoning_summary_part.done", **where, "part": summary[number]},
-            ]
-        return item_events(
-            place,
-            {**head, "summary": [], "encrypted_content": "begun"},
-            {**head, "summary": summary, "encrypted_content": encrypted, "status": None},
-            *between,
-        )
-
-    return at
+    summary = [{"type": "summary_text", "text": part} for part in parts]
+    between = []
+    for number, part in enumerate(summary):
+        text, half = part["text"], len(part["text"]) // 2
+        steps = [
+            event("reasoning_summary_part.added", part={**part, "text": ""}),
+            event("reasoning_summary_text.delta", delta=text[:half]),
+            event("reasoning_summary_text.delta", delta=text[half:]),
+            event("reasoning_summary_text.done", text=text),
+            event("reasoning_summary_part.done", part=part),
+        ]
+        between += [{**step, "summary_index": number} for step in steps]
+    return item(
+        {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "begun"},
+        {"summary": summary, "encrypted_content": encrypted, "status": None},
+        *between,
+    )
 
 
 def call(name: str, arguments: str, *, call_id: str = "call_theirs", cut: bool = False) -> Item:
     """Return a function call; `cut`: it is truncated by the answer's limit."""
-
-    def at(place: int) -> list[dict]:
-        head = {"type": "function_call", "id": f"fc_{place}", "call_id": call_id, "name": name}
-        half = len(arguments) // 2
-        delta = "response.function_call_arguments.delta"
-        status = "incomplete" if cut else "completed"
-        between = [{"type": delta, "delta": arguments[:half]}]
-        between += [{"type": delta, "delta": arguments[half:]}]
-        if not cut:
-            between += [
-                {
-                    "type": "response.function_call_arguments.done",
-                    "arguments": arguments,
-                    "name": name,
-                }
-            ]
-        return item_events(
-            place,
-            {**head, "arguments": "", "status": "in_progress"},
-            {**head, "arguments": arguments, "status": status},
-            *between,
-        )
-
-    return at
+    half = len(arguments) // 2
+    pieces = (arguments[:half], arguments[half:])
+    deltas = [event("function_call_arguments.delta", delta=piece) for piece in pieces]
+    end = event("function_call_arguments.done", arguments=arguments, name=name)
+    head = {"type": "function_call", "id": "fc", "call_id": call_id, "name": name}
+    return item(
+        {**head, "arguments": "", "status": "in_progress"},
+        {"arguments": arguments, "status": "incomplete" if cut else "completed"},
+        *(deltas if cut else [*deltas, end]),
+    )
 
 
 def search(query: str, *urls: str) -> Item:
-    def at(place: int) -> list[dict]:
-        head = {"type": "web_search_call", "id": f"ws_{place}"}
-        sources = [{"type": "url", "url": url} for url in urls]
-        action = {"type": "search", "query": query, "queries": [query], "sources": sources}
-        kind = "response.web_search_call"
-        return item_events(
-            place,
-            {**head, "status": "in_progress", "action": {"type": "search", "query": ""}},
-            {**head, "status": "completed", "action": action},
-            {"type": f"{kind}.in_progress"},
-            {"type": f"{kind}.searching"},
-            {"type": f"{kind}.completed"},
-        )
-
-    return at
+    sources = [{"type": "url", "url": url} for url in urls]
+    action = {"type": "search", "query": query, "queries": [query], "sources": sources}
+    empty = {"type": "search", "query": ""}
+    return item(
+        {"type": "web_search_call", "id": "ws", "status": "in_progress", "action": empty},
+        {"status": "completed", "action": action},
+        *(event(f"web_search_call.{kind}") for kind in ("in_progress", "searching", "completed")),
+    )
 
 
-def other(item: dict) -> Item:
-    return lambda place: item_events(place, item, item)
+def other(raw: dict) -> Item:
+    """Return an item that comes whole, with its own id."""
+    return lambda place: [
+        event(f"output_item.{kind}", output_index=place, item=raw) for kind in ("added", "done")
+    ]
 
 
 USAGE = {
@@ -190,17 +148,15 @@ def response(status: str, output: Sequence[dict] = (), **fields) -> dict:
 
 def answer(*items: Item, status: str = "completed", **fields) -> list[dict]:
     """Return all events of an answer, numbered; `fields` go into the last response."""
-    events = [
-        {"type": "response.created", "response": response("in_progress")},
-        {"type": "response.in_progress", "response": response("in_progress")},
-    ]
+    begun = response("in_progress")
+    events = [event(kind, response=begun) for kind in ("created", "in_progress")]
     output = []
-    for place, item in enumerate(items):
-        events += item(place)
+    for place, each in enumerate(items):
+        events += each(place)
         output.append(events[-1]["item"])
     last = response(status, output, **{"usage": USAGE, **fields})
-    events.append({"type": f"response.{status}", "response": last})
-    return [{**event, "sequence_number": n} for n, event in enumerate(events)]
+    events.append(event(status, response=last))
+    return [{**each, "sequence_number": number} for number, each in enumerate(events)]
 
 
 EVERYTHING = answer(
@@ -217,8 +173,8 @@ def cut(*items: Item, reason: str = "max_output_tokens") -> list[dict]:
 
 def as_bytes(events: Sequence[dict]) -> bytes:
     return b"".join(
-        f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
-        for event in events
+        f"event: {each['type']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n".encode()
+        for each in events
     )
 
 

@@ -7,23 +7,18 @@ import pytest
 from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk
 from eca_server.config import settings as config
-from eca_server.models.backend import BackendError, Request
+from eca_server.models.backend import BackendError
 from eca_server.models.facts import Capabilities
 from eca_server.models.history import Origin
 from eca_server.models.openai_responses import OpenAIResponses
 from eca_server.secret import Secret
-from tests.eca_server.models.histories import user
 from tests.eca_server.models.openai_responses.scripted import (
-    call,
     message,
-    reasoning,
     reply,
 )
 from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import (
-    HELLO,
     KEY,
-    after,
     ask,
     talking,
 )
@@ -35,68 +30,6 @@ talking = partial(talking, OpenAIResponses, origin=ORIGIN)
 
 def refused(status: int, text: str, **fields) -> Reply:
     return Reply(status=status, body={"error": {"message": text, **fields}})
-
-
-async def test_a_second_request_has_the_first_answer_with_the_ids_of_its_calls():
-    script = [reply(reasoning("why"), call("read", '{"path": "a"}')), HI]
-    async with talking(script) as (server, backend):
-        first, _ = await ask(backend)
-        second, _ = await ask(backend, after(HELLO, first, backend))
-    assert (second.text, second.usage.input, second.finished.reason) == ("Hi", 30, "stop")
-    request = server.requests[1]
-    assert request.target == "/v1/responses"
-    assert request.headers["authorization"] == f"Bearer {KEY}"
-    assert request.headers["accept"] == "text/event-stream"
-    assert request.body["store"] is False
-    thought, called, output = request.body["input"][1:]
-    assert (thought["type"], thought["encrypted_content"]) == ("reasoning", "gAAA")
-    assert called["call_id"] == output["call_id"] == "call_theirs"
-
-
-NO_EFFORT = "Unsupported parameter: 'reasoning.effort' is not supported with this model."
-NO_CONTENT = "Encrypted content is not supported with this model."
-
-
-@pytest.mark.parametrize(
-    ("refusal", "gone"),
-    [
-        (refused(400, NO_EFFORT, param="reasoning.effort"), "reasoning"),
-        (refused(400, NO_CONTENT, param="include"), "include"),
-        (refused(400, "Unknown parameter: 'prompt_cache_key'."), "prompt_cache_key"),
-        (refused(422, "store: Extra inputs are not permitted"), "store"),
-        (refused(400, "Unsupported parameter: truncation"), "truncation"),
-    ],
-)
-async def test_a_field_that_is_refused_is_dropped_and_the_request_sent_again(refusal, gone):
-    request = Request(messages=[user()], cache_key="chat", reasoning_effort="high")
-    async with talking([refusal, HI, HI]) as (server, backend):
-        await ask(backend, request)
-        await ask(backend, request)
-    first, *later = (each.body.keys() for each in server.requests)
-    assert [first - keys for keys in later] == [{gone}, {gone}]
-
-
-async def test_a_summary_that_is_refused_takes_the_effort_not_with_it():
-    words = "Your organization must be verified to generate reasoning summaries."
-    refusal = refused(400, words, param="reasoning.summary", code="unsupported_value")
-    async with talking([refusal, HI]) as (server, backend):
-        await ask(backend, Request(messages=[user()], reasoning_effort="high"))
-    first, second = (each.body["reasoning"] for each in server.requests)
-    assert first == {"effort": "high", "summary": "auto"}
-    assert second == {"effort": "high"}
-
-
-@pytest.mark.parametrize(
-    ("field", "of_all"),
-    [("reasoning.effort", set()), ("max_output_tokens", set()), ("store", {"store"})],
-)
-async def test_what_one_model_refuses_another_may_take(field, of_all):
-    request = Request(messages=[user()], reasoning_effort="high", max_output_tokens=9)
-    refusal = refused(400, f"Unsupported parameter: '{field}'")
-    shared: set[str] = set()
-    async with talking([refusal, HI], refused=shared) as (_, backend):
-        await ask(backend, request)
-    assert shared == of_all
 
 
 @pytest.mark.parametrize(
