@@ -1,6 +1,6 @@
 """A mutant: the reference server with one class of its own, which breaks one row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -8,8 +8,9 @@ import attrs
 
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
+from tests.eca_protocol.testing.conformance.mutants.filters import Filter, Filtered
 from tests.eca_protocol.testing.conformance.reference import current
-from tests.eca_protocol.testing.conformance.reference.server import Parts
+from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
 
 Part = TypeVar("Part", bound=type[Any])
 
@@ -70,6 +71,13 @@ def breaks(
         return mutation
 
     return register
+
+
+def register_filters(table: Mapping[str, Filter], server: type[Server] = Server) -> None:
+    """Make a mutant of each row of a table."""
+    edition = Revision.CURRENT if server is current.CurrentServer else None
+    for name, row in table.items():
+        breaks(row.breaks, edition=edition)(type(name, (Filtered, server), {"row": row}))
 
 
 breaks_current = partial(breaks, edition=Revision.CURRENT)

@@ -81,9 +81,6 @@ class Chat:
         if self.turn is not None:
             await self.turn.ended.wait()
 
-    def title_tools(self) -> list[dict[str, Any]]:
-        return []
-
     async def make_title(self, scope: anyio.CancelScope, model: Model, text: str) -> None:
         pieces: list[str] = []
 
@@ -95,7 +92,8 @@ class Chat:
         messages = [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
         with scope:
             try:
-                await model.ask(messages, self.title_tools(), take)
+                request = {"messages": messages, "tools": [], "turn": None}
+                await self.server.ask_model(model, request, take)
             except ModelFault:
                 return
             if not scope.cancel_called:
@@ -212,7 +210,8 @@ class Turn:
         self.calls, self._text = [], ""
         messages = [{"role": "system", "content": self.instructions()}, *self.chat.history]
         tools = self.server.toolbox.offered(self.prompt.behavior)
-        await self.request(model, messages, tools)
+        request = {"messages": messages, "tools": tools, "turn": self}
+        await self.server.ask_model(model, request, lambda event: self.take(event, model))
         self.end_reasoning()
         for call in self.calls:
             call.end_preparing()
@@ -221,11 +220,6 @@ class Turn:
             message = {"role": "assistant", "content": self._text, "tool_calls": tool_calls}
             self.chat.history.append(message)
             self._text = ""
-
-    async def request(
-        self, model: Model, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
-    ) -> None:
-        await model.ask(messages, tools, lambda event: self.take(event, model))
 
     def store_answer(self) -> None:
         if self._text:

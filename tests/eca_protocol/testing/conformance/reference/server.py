@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -217,6 +217,12 @@ class Server(Connection):
         """Return the chat's id, if there is one."""
         chat_id = params.text("chatId")
         return {"chatId": chat_id} if chat_id else {}
+
+    async def ask_model(
+        self, model: Model, request: dict[str, Any], take: Callable[[Any], None]
+    ) -> None:
+        """Ask a model for a turn, or for a title; give each event of the answer to `take`."""
+        await model.ask(request["messages"], request["tools"], take)
 
     async def show_context(self, context: dict[str, Any]) -> str:
         """Return the text of a context for the model."""
