@@ -68,20 +68,22 @@ class QueueOutlivesTheStop(Chat):
 @breaks("W-23f", "Reads on, and drops what it reads, after a stop.")
 class ConnectionStaysOpen(Server):
     async def ask_model(self, model: Model, request: Message, take: Any) -> None:
-        turn, ended, faults = request["turn"], anyio.Event(), []
+        ended, scope, faults = anyio.Event(), anyio.CancelScope(), []
 
         async def read() -> None:
-            try:
-                await super(ConnectionStaysOpen, self).ask_model(model, request, take)
-            except ModelFault as fault:
-                faults.append(fault)
+            with scope:
+                try:
+                    await super(ConnectionStaysOpen, self).ask_model(model, request, take)
+                except ModelFault as fault:
+                    faults.append(fault)
             ended.set()
 
-        if turn is None:
-            await super().ask_model(model, request, take)
-            return
         self.tasks.start_soon(read)
-        await ended.wait()
+        try:
+            await ended.wait()
+        finally:
+            if request["turn"] is None or request["turn"].chat.deleted:
+                scope.cancel()
         if faults:
             raise faults[0]
 

@@ -47,6 +47,12 @@ def parts_with(own: type[Any], parts: Parts = _OCTOBER) -> Parts:
     )
 
 
+def altered(own: type[Any] | Filter) -> Mutant:
+    """Return the reference server with a part of its own, or a filter, that breaks no row."""
+    part = type("Altered", (Filtered, Server), {"row": own}) if isinstance(own, Filter) else own
+    return Mutant(name=part.__name__, breaks="", parts=parts_with(part))
+
+
 def breaks(
     row: str, does: str | None = None, *, edition: Revision | None = None
 ) -> Callable[[Part], Part]:

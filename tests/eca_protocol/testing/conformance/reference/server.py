@@ -71,13 +71,11 @@ class Server(Connection):
         self.store = self.parts.store(self.workspace.roots)
         self.mcp = MCPServers(self)
         self.toolbox = self.parts.toolbox(self)
-        self.watch_parent(params.value("processId"))
-        self.state = "ready"
-        return {"chatWelcomeMessage": self.welcome}
-
-    def watch_parent(self, pid: Any) -> None:
+        pid = params.value("processId")
         if isinstance(pid, int) and pid > 0 and is_alive(pid):
             self.tasks.start_soon(self._watch, pid)
+        self.state = "ready"
+        return {"chatWelcomeMessage": self.welcome}
 
     async def _watch(self, pid: int) -> None:
         while is_alive(pid):
@@ -140,10 +138,6 @@ class Server(Connection):
     def selected_model(self) -> str:
         default = self.config.get("defaultModel")
         return default if default in self.models else next(iter(self.models))
-
-    @property
-    def wants_titles(self) -> bool:
-        return self.config.get("chat", {}).get("title") is not False
 
     async def shutdown(self, params: Params) -> None:
         self.state = "shutdown"
