@@ -12,15 +12,27 @@ from eca_protocol.testing.conformance.run import Run
 from eca_protocol.testing.conformance.server import faults, stops
 from eca_protocol.testing.conformance.server.reading import finishes
 from eca_protocol.testing.conformance.target import Target
-from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
+from tests.eca_protocol.testing.conformance.mutants.filters import (
+    Filter,
+    Filtered,
+    Knowing,
+    change,
+    content,
+    params,
+    put,
+    result,
+    without,
+)
+from tests.eca_protocol.testing.conformance.mutants.registry import altered
 from tests.eca_protocol.testing.conformance.reference.chat import Chat
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer
-from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
-from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
-from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
-from tests.eca_protocol.testing.conformance.reference.workspace import Workspace
+from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
-from tests.eca_protocol.testing.conformance.test_variants import AsksNobody, HasNoPatience
+from tests.eca_protocol.testing.conformance.test_variants import (
+    AsksAgain,
+    AsksNobody,
+    HasNoPatience,
+)
 
 Message = dict[str, Any]
 
@@ -35,18 +47,6 @@ CALLS = (
     "approvals.an_approved_command_runs",
     "stops.a_stop_ends_a_call_that_waits_and_one_that_runs",
 )
-
-
-class ReadsItsFoldersLater(Workspace):
-    """Finds nothing in the roots before it has looked through them, and first a part."""
-
-    def __init__(self, folders: list[Any]) -> None:
-        super().__init__(folders)
-        self._began = anyio.current_time()
-
-    def query(self, *asked: Any) -> list[Message]:
-        found, age = super().query(*asked), anyio.current_time() - self._began
-        return found[: int((age - 0.4) * 200)] if age > 0.4 else []
 
 
 class LooksUpItsModelsFirst(Server):
@@ -88,8 +88,17 @@ class TakesNoNoteOfEnds(MCPServer):
         super().start()
 
 
+def read_so_far(answer: Message, server: Filtered) -> Message:
+    """Find nothing in the roots before they were looked through, and first a part."""
+    age = anyio.current_time() - server.notes.setdefault("began", anyio.current_time())
+    return change(contexts=lambda found: found[: max(0, int((age - 0.4) * 200))])(answer)
+
+
 PATIENT: list[Any] = [
-    (ReadsItsFoldersLater, ("queries.contexts_are_found", "roots.folders_are_roots")),
+    (
+        Filter("", result("chat/queryContext"), Knowing(read_so_far)),
+        ("queries.contexts_are_found", "roots.folders_are_roots"),
+    ),
     (TakesNoNoteOfEnds, ("mcp.mcp_servers_are_stopped_and_started",)),
     pytest.param(
         LooksUpItsModelsFirst,
@@ -103,39 +112,6 @@ PATIENT: list[Any] = [
     ),
 ]
 """One part of the reference server, slower, and the cases that have to wait for it."""
-
-
-class TellsNoSettings(Server):
-    """Updates a client with null for the settings."""
-
-    def notify(self, method: str, params: Any, **how: Any) -> None:
-        super().notify(method, {"chat": None} if method == "config/updated" else params, **how)
-
-
-class _Lacks(ToolCall):
-    """Tells of calls without a member of their contents."""
-
-    lacks = ("", "")
-
-    def say(self, kind: str, **fields: Any) -> None:
-        super().say(kind, **{name: fields[name] for name in fields if (kind, name) != self.lacks})
-
-
-class RejectsWithoutAReason(_Lacks):
-    lacks = ("toolCallRejected", "reason")
-
-
-class CallsWithoutAnError(_Lacks):
-    lacks = ("toolCalled", "error")
-
-
-class RunsWithoutAnId(ToolCall):
-    """Announces calls without their ids."""
-
-    def announce(self, *, manual: bool) -> None:
-        id_, self.id = self.id, None
-        super().announce(manual=manual)
-        self.id = id_
 
 
 class AnswersInEitherOrder(Chat):
@@ -153,23 +129,26 @@ class AnswersInEitherOrder(Chat):
             super().start_turn()
 
 
-ODD: list[tuple[type[Any], tuple[str, ...], set[str]]] = [
-    (TellsNoSettings, (INTRODUCTION,), {"FIELD:ConfigUpdatedParams.chat", "W-11a"}),
-    (RejectsWithoutAReason, CALLS, {"W-32b"}),
-    (CallsWithoutAnError, CALLS, {"FIELD:ChatToolCalledContent.error"}),
+ODD: list[tuple[type[Any] | Filter, tuple[str, ...], set[str]]] = [
+    (
+        Filter("", params("config/updated"), put(chat=None)),
+        (INTRODUCTION,),
+        {"FIELD:ConfigUpdatedParams.chat", "W-11a"},
+    ),
+    (Filter("", content("toolCallRejected"), without("reason")), CALLS, {"W-32b"}),
+    (
+        Filter("", content("toolCalled"), without("error")),
+        CALLS,
+        {"FIELD:ChatToolCalledContent.error"},
+    ),
+    (Filter("", content("toolCallRun"), put(id=None)), CALLS, {"FIELD:ChatToolCallRunContent.id"}),
     (AnswersInEitherOrder, TURNS, {"W-20c"}),
-    (RunsWithoutAnId, CALLS, {"FIELD:ChatToolCallRunContent.id"}),
 ]
-"""One part of the reference server that leaves something out, the cases that meet it, the rows."""
+"""A part or messages of the reference server that lack something, the cases, the rows."""
 
 
-def run_of(own: type[Any], cases: tuple[str, ...]) -> Run:
-    parts: Parts = parts_with(own)
-
-    async def serve(transport: Any, config: Message) -> int:
-        return await parts.server(transport, config, parts).run()
-
-    return judged(Target(serve=serve), *cases)
+def run_of(own: type[Any] | Filter, cases: tuple[str, ...]) -> Run:
+    return judged(Target(serve=altered(own).serve), *cases)
 
 
 @pytest.mark.long
@@ -182,32 +161,12 @@ def test_a_server_may_take_its_time(slow, cases):
     ]
 
 
-class _AsksAgain(Model):
-    """Asks again where nothing of an answer came, after longer and longer pauses."""
-
-    longest = 0.0
-
-    async def ask(self, messages: list[Message], tools: list[Message], take: Any) -> None:
-        came: list[Message] = []
-        pause = 0.01
-        while True:
-            try:
-                return await super().ask(
-                    messages, tools, lambda event: (came.append(event), take(event))
-                )
-            except ModelFault:
-                if came:
-                    raise
-            await (anyio.sleep_forever() if pause > self.longest else anyio.sleep(pause))
-            pause *= 2
-
-
-class NeverGivesUp(_AsksAgain):
+class NeverGivesUp(AsksAgain):
     longest = 1000.0
 
 
-class HangsInTheEnd(_AsksAgain):
-    longest = 0.1
+class HangsInTheEnd(AsksAgain):
+    hangs = True
 
 
 @pytest.mark.long(but=1)

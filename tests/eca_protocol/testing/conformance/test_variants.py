@@ -1,8 +1,7 @@
 """Servers that differ where the specification and the rulings leave a choice break no row."""
 
 import re
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,30 @@ import pytest
 
 from eca_protocol import json
 from eca_protocol.testing.conformance.target import Target
-from tests.eca_protocol.testing.conformance.mutants.registry import parts_with
+from tests.eca_protocol.testing.conformance.mutants.filters import (
+    Filter,
+    Filtered,
+    Knowing,
+    args,
+    change,
+    content,
+    each,
+    params,
+    put,
+    result,
+    without,
+)
+from tests.eca_protocol.testing.conformance.mutants.registry import altered
+from tests.eca_protocol.testing.conformance.mutants.requests import (
+    ASKED,
+    FOR_A_TITLE,
+    SKIPPED,
+    replaced,
+)
+from tests.eca_protocol.testing.conformance.mutants.sessions import LOGIN
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.commands import Commands
-from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
-from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
 from tests.eca_protocol.testing.conformance.reference.tools import (
     MoveFile,
     ReadFile,
@@ -29,14 +46,6 @@ from tests.eca_protocol.testing.conformance.test_mutants import broken, judged
 
 Message = dict[str, Any]
 Take = Callable[[Message], None]
-
-
-class LeavesOutDisabled(Toolbox):
-    """Does not say of a tool that it is not disabled."""
-
-    def listed(self, tools: Iterable[Tool], behavior: str) -> list[Message]:
-        listed = super().listed(tools, behavior)
-        return [{key: tool[key] for key in tool if tool[key] is not False} for tool in listed]
 
 
 class HasNoTools(Toolbox):
@@ -59,27 +68,39 @@ class HasOwnParameters(Toolbox):
     natives = (_ReadsWhole, _Moves)
 
 
-class HasNoCommands(Commands):
-    """Has no commands."""
+class AsksAgain(Model):
+    """Asks again where nothing of an answer came, after longer and longer pauses."""
 
-    def find(self, query: str) -> list[Message]:
-        return []
+    longest = 0.1
+    hangs = False  # behind the longest pause
+
+    async def ask(self, messages: list[Message], tools: list[Message], take: Take) -> None:
+        came: list[Message] = []
+        pause = 0.01
+        while True:
+            try:
+                return await super().ask(
+                    messages, tools, lambda event: (came.append(event), take(event))
+                )
+            except ModelFault:
+                if came or (pause > self.longest and not self.hangs):
+                    raise
+            await (anyio.sleep_forever() if pause > self.longest else anyio.sleep(pause))
+            pause *= 2
 
 
-class RefusesLogins(Commands):
-    """Has a command to log in, and no provider to log in to."""
+class TitlesComeWhole(Model):
+    """Asks for a title without a stream."""
 
-    def find(self, query: str) -> list[Message]:
-        login = {"name": "login", "description": "Log in.", "type": "native", "arguments": []}
-        return [*super().find(query), login]
-
-
-class KnowsNoPrices(Model):
-    """Knows neither the price of a model nor its limits."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.cost, self.limit = {}, {}
+    async def ask(self, messages: list[Message], tools: list[Message], take: Take) -> None:
+        if tools or "a title of a few words" not in messages[0]["content"]:
+            await super().ask(messages, tools, take)
+            return
+        url = self._provider["url"].rstrip("/") + "/chat/completions"
+        request = json.dumps({"model": self._own_name, "messages": messages, "stream": False})
+        async with self._client.stream("POST", url, content=request) as response:
+            answer = json.loads(await response.read())
+        take({"choices": [{"delta": choice["message"]} for choice in answer["choices"]]})
 
 
 class HasNoPatience(Model):
@@ -107,25 +128,6 @@ class RejectsPlanned(Toolbox):
         return "deny" if is_planned else super().verdict(tool, behavior, arguments)
 
 
-class ToolsInOrder(MCPServer):
-    """Shows the tools of an MCP server in an order of its own."""
-
-    def announce(self, status: str) -> None:
-        self.tools = sorted(self.tools, key=lambda tool: tool.name, reverse=True)
-        super().announce(status)
-
-
-class NamesNothing(Server):
-    """Warns and notes without saying of what."""
-
-    def show(self, kind: str, text: str) -> None:
-        super().show(kind, "There is no such server." if text.startswith("There is no") else text)
-
-    async def show_context(self, context: Message) -> str:
-        shown = await super().show_context(context)
-        return "(something was skipped)" if "was skipped" in shown else shown
-
-
 class ShowsTheLines(Workspace):
     """Shows the lines around the cursor, with their numbers."""
 
@@ -134,18 +136,6 @@ class ShowsTheLines(Workspace):
         lines = Path(path).read_text().splitlines()[first : first + 5]
         around = [f"{number} {line}" for number, line in enumerate(lines, first)]
         return "\n".join([super().show_cursor(path, position), *around])
-
-
-class PathsFromTheRoot(Workspace):
-    """Tells where files are, seen from the root."""
-
-    def query(self, text: str, known: list[Message], more: list[Message]) -> list[Message]:
-        [root] = self.roots
-        known = [{**each, "path": str(root / each["path"])} for each in known]
-        return [
-            {**each, "path": str(Path(each["path"]).relative_to(root))}
-            for each in super().query(text, known, more)
-        ]
 
 
 class CommandsByWholeWords(Commands):
@@ -182,59 +172,6 @@ class KnowsToolsByTheirNames(Toolbox):
         return names(tool, denied) or super().is_withheld(tool, behavior)
 
 
-class _Titles(Model):
-    """Asks for titles in a way of its own."""
-
-    async def ask(self, messages: list[Message], tools: list[Message], take: Take) -> None:
-        if tools or "a title of a few words" not in messages[0]["content"]:
-            await super().ask(messages, tools, take)
-        else:
-            await self.ask_for_title(messages, take)
-
-    @abstractmethod
-    async def ask_for_title(self, messages: list[Message], take: Take) -> None:
-        """Ask, and give the answer to `take`."""
-
-
-class TitlesComeWhole(_Titles):
-    """Asks for a title without a stream."""
-
-    async def ask_for_title(self, messages: list[Message], take: Take) -> None:
-        url = self._provider["url"].rstrip("/") + "/chat/completions"
-        request = json.dumps({"model": self._own_name, "messages": messages, "stream": False})
-        async with self._client.stream("POST", url, content=request) as response:
-            answer = json.loads(await response.read())
-        take({"choices": [{"delta": choice["message"]} for choice in answer["choices"]]})
-
-
-class TitlesAreAskedOfTheUser(_Titles):
-    """Says in the user's message what a title is to be."""
-
-    async def ask_for_title(self, messages: list[Message], take: Take) -> None:
-        text = "\n\n".join(each["content"] for each in messages)
-        await super(_Titles, self).ask([{"role": "user", "content": text}], [], take)
-
-
-class AsksAgain(Model):
-    """Asks up to three times if an answer fails before anything of it has come."""
-
-    async def ask(self, messages: list[Message], tools: list[Message], take: Take) -> None:
-        came: list[Message] = []
-
-        def note(event: Message) -> None:
-            came.append(event)
-            take(event)
-
-        for pause in (0.05, 0.1):
-            try:
-                return await super().ask(messages, tools, note)
-            except ModelFault:
-                if came:
-                    raise
-            await anyio.sleep(pause)
-        return await super().ask(messages, tools, note)
-
-
 TITLED = (
     "titles.a_title_is_one_request_more_and_may_come_late",
     "titles.no_title_follows_a_stop_or_a_delete",
@@ -242,23 +179,81 @@ TITLED = (
     "usage.costs_and_limits_are_sent_where_they_are_known",
 )
 
-VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
-    (HasNoPatience, ("stops.a_stop_ends_the_turn_in_each_state_of_the_answer",)),
-    (AsksNobody, ("stops.a_stop_ends_a_call_that_waits_and_one_that_runs",)),
-    (RejectsPlanned, ("approvals.the_list_is_sent_again_when_what_is_disabled_changes",)),
-    (ToolsInOrder, ("mcp.mcp_servers_are_shown_as_they_come",)),
-    (
-        NamesNothing,
+
+def joined(messages: list[Message]) -> list[Message]:
+    """Say in the user's message what the instructions say."""
+    return [{"role": "user", "content": "\n\n".join(each["content"] for each in messages)}]
+
+
+def absolute(context: Message, server: Filtered) -> Message:
+    [root] = server.workspace.roots
+    return {**context, "path": str(root / context["path"])}
+
+
+def relative(context: Message, server: Filtered) -> Message:
+    [root] = server.workspace.roots
+    return {**context, "path": str(Path(context["path"]).relative_to(root))}
+
+
+def of_contexts(rewrite: Any) -> Knowing:
+    return Knowing(
+        lambda part, server: {**part, "contexts": [rewrite(x, server) for x in part["contexts"]]}
+    )
+
+
+COMMANDS = result("chat/queryCommands")
+SERVERS = params("tool/serverUpdated")
+PRICES = ("lastMessageCost", "messageCost", "sessionCost", "limit")
+
+VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
+    "asks a model once": (
+        HasNoPatience,
+        ("stops.a_stop_ends_the_turn_in_each_state_of_the_answer",),
+    ),
+    "runs what the user is commonly asked about": (
+        AsksNobody,
+        ("stops.a_stop_ends_a_call_that_waits_and_one_that_runs",),
+    ),
+    "offers all tools when it is planned, and rejects calls of some": (
+        RejectsPlanned,
+        ("approvals.the_list_is_sent_again_when_what_is_disabled_changes",),
+    ),
+    "shows the tools of an MCP server in an order of its own": (
+        Filter("", SERVERS, change(tools=lambda tools: tools[::-1])),
+        ("mcp.mcp_servers_are_shown_as_they_come",),
+    ),
+    "warns and notes without saying of what": (
+        Filter(
+            "",
+            params("$/showMessage", test=lambda p: p["message"].startswith("There is no")),
+            put(message="There is no such server."),
+            also=(ASKED, replaced(SKIPPED, "(something was skipped)")),
+        ),
         (
             "configuration.unknown_mcp_servers_are_named_to_the_user",
             "contexts.an_unknown_context_is_skipped_with_a_note",
         ),
     ),
-    (ShowsTheLines, ("contexts.the_cursor_is_passed_on",)),
-    (PathsFromTheRoot, ("queries.contexts_are_found",)),
-    (CommandsByWholeWords, ("queries.commands_are_found",)),
-    (LeavesOutDisabled, ("configuration.it_introduces_itself",)),
-    (
+    "shows the lines around the cursor": (ShowsTheLines, ("contexts.the_cursor_is_passed_on",)),
+    "tells where files are, seen from the root": (
+        Filter(
+            "",
+            args("chat/queryContext", lambda p: p.get("contexts")),
+            of_contexts(absolute),
+            also=(result("chat/queryContext"), of_contexts(relative)),
+        ),
+        ("queries.contexts_are_found",),
+    ),
+    "finds commands by whole words": (CommandsByWholeWords, ("queries.commands_are_found",)),
+    "does not say of a tool that it is not disabled": (
+        Filter(
+            "",
+            SERVERS,
+            change(tools=each(lambda tool: {k: tool[k] for k in tool if tool[k] is not False})),
+        ),
+        ("configuration.it_introduces_itself",),
+    ),
+    "has no native tools": (
         HasNoTools,
         (
             "configuration.it_introduces_itself",
@@ -266,11 +261,20 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
             "tools.native_tools_have_the_names_that_people_configure",
         ),
     ),
-    (HasOwnParameters, ("tools.native_tools_have_the_names_that_people_configure",)),
-    (HasNoCommands, ("queries.commands_are_found",)),
-    (RefusesLogins, ("queries.a_login_says_so",)),
-    (KnowsNoPrices, ("usage.costs_and_limits_are_sent_where_they_are_known",)),
-    (
+    "has fewer parameters, and one more, than people know": (
+        HasOwnParameters,
+        ("tools.native_tools_have_the_names_that_people_configure",),
+    ),
+    "has no commands": (Filter("", COMMANDS, put(commands=[])), ("queries.commands_are_found",)),
+    "has a command to log in, and no provider to log in to": (
+        Filter("", COMMANDS, change(commands=lambda commands: [*commands, LOGIN])),
+        ("queries.a_login_says_so",),
+    ),
+    "knows neither prices nor limits": (
+        Filter("", content("usage"), without(*PRICES)),
+        ("usage.costs_and_limits_are_sent_where_they_are_known",),
+    ),
+    "tells of a call by the id that the model gave it": (
         KeepsTheModelsIds,
         (
             "approvals.a_decision_in_the_same_instant_counts",
@@ -278,7 +282,7 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
             "tools.a_file_change_is_shown",
         ),
     ),
-    (
+    "does not offer what is denied": (
         KnowsToolsByTheirNames,
         (
             "approvals.what_configuration_denies_is_rejected",
@@ -286,23 +290,24 @@ VARIANTS: list[tuple[type[Any], tuple[str, ...]]] = [
             "tools.what_cannot_be_called_is_called_with_an_error",
         ),
     ),
-    (TitlesComeWhole, TITLED),
-    (TitlesAreAskedOfTheUser, TITLED),
-    (AsksAgain, ("faults.an_error_of_the_model_is_shown_and_ends_the_turn",)),
-]
-"""One part of the reference server in another way, and the cases that meet it."""
+    "asks for a title without a stream": (TitlesComeWhole, TITLED),
+    "says in the user's message what a title is to be": (
+        Filter("", FOR_A_TITLE, change(messages=joined)),
+        TITLED,
+    ),
+    "asks again if an answer fails at once": (
+        AsksAgain,
+        ("faults.an_error_of_the_model_is_shown_and_ends_the_turn",),
+    ),
+}
+"""The reference server with a part or messages of its own, and the cases that meet them."""
 
 
-@pytest.mark.parametrize(
-    ("variant", "cases"), VARIANTS, ids=[each.__name__ for each, _ in VARIANTS]
-)
-def test_what_is_left_open_is_no_breach(variant: type[Any], cases: tuple[str, ...]) -> None:
-    parts: Parts = parts_with(variant)
-
-    async def serve(transport: Any, config: Message) -> int:
-        return await parts.server(transport, config, parts).run()
-
-    run = judged(Target(serve=serve), *cases)
+@pytest.mark.parametrize(("variant", "cases"), VARIANTS.values(), ids=VARIANTS)
+def test_what_is_left_open_is_no_breach(
+    variant: type[Any] | Filter, cases: tuple[str, ...]
+) -> None:
+    run = judged(Target(serve=altered(variant).serve), *cases)
     assert broken(run) == set()
     assert not [
         each for each in run.findings if each.case in cases and each.verdict == "untestable"

@@ -1,35 +1,20 @@
-"""Mutants of turns: their order, their texts, the queue, what they cost."""
+"""Mutants of chats and turns whose fault is no rewrite of a message."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
 import attrs
 
-from tests.eca_protocol.testing.conformance.mutants.registry import breaks
-from tests.eca_protocol.testing.conformance.reference.chat import Chat, Prompt, Turn
+from tests.eca_protocol.testing.conformance.mutants.registry import breaks, breaks_current
+from tests.eca_protocol.testing.conformance.reference.chat import Chat, Turn
+from tests.eca_protocol.testing.conformance.reference.current_chat import CurrentChat, CurrentTurn
 from tests.eca_protocol.testing.conformance.reference.model import Model, ModelFault
 from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
-from tests.eca_protocol.testing.conformance.reference.wire import Fault
+from tests.eca_protocol.testing.conformance.reference.store import Store
 
-Content = dict[str, Any]
-
-
-@breaks("W-20a", "Echoes the prompt before it sends progress.")
-class StartsWithTheEcho(Turn):
-    def begin(self) -> None:
-        self.echo()
-        self.progress("Waiting for the model")
-
-
-@breaks("W-20c", "Echoes the prompt after the answer to it.")
-class EchoesBehindTheAnswer(Turn):
-    def begin(self) -> None:
-        self.progress("Waiting for the model")
-
-    async def run(self) -> None:
-        self.echo()
-        await super().run()
+Message = dict[str, Any]
 
 
 @breaks("W-20e", "Says `finished` a moment before the chat takes the next prompt.")
@@ -40,147 +25,11 @@ class BusyAtTheEnd(Turn):
         self.chat.turn = None
 
 
-@breaks("W-22e", "Leaves a turn open in which a tool was called.")
-class NeverFinishes(Turn):
-    def finish(self) -> None:
-        if self.stopped or not any("tool_calls" in message for message in self.chat.history):
-            super().finish()
-
-
-@breaks("CHAT-12", "Keeps the last of several pieces of the model's text for itself.")
-class DropsTheLastDelta(Turn):
-    held = ""
-    has_begun = False
-
-    def take_text(self, text: str) -> None:
-        if self.has_begun:
-            held, self.held = self.held, text
-            super().take_text(held)
-        else:
-            self.has_begun = True
-            super().take_text(text)
-
-
-@breaks("CHAT-12", "Passes the model's text on when it is whole.")
-class OnlyAtTheEnd(Turn):
-    held = ""
-
-    def take_text(self, text: str) -> None:
-        self.held += text
-
-    def store_answer(self) -> None:
-        if self.held and not self.stopped:
-            super().take_text(self.held)
-        super().store_answer()
-
-
 @breaks("W-6a", "Passes a text on in one piece, however long.")
 class WholeTexts(Turn):
     def take_text(self, text: str) -> None:
         self._text += text
         self.chat.say("assistant", {"type": "text", "text": text})
-
-
-@breaks("W-21d")
-class HangsAtTheSecondTry(Turn):
-    """Asks again where nothing of an answer came, and never ends if that fails as well."""
-
-    async def request(self, model: Model, messages: Any, tools: Any) -> None:
-        try:
-            return await super().request(model, messages, tools)
-        except ModelFault:
-            if self._text:
-                raise
-        try:
-            await super().request(model, messages, tools)
-        except ModelFault:
-            await anyio.sleep_forever()
-
-
-@breaks("W-21e", "Names the selected model for one that it does not know.")
-class AnotherModelIsTold(Chat):
-    def answer(self, prompt: Prompt) -> dict[str, Any]:
-        answer = super().answer(prompt)
-        if prompt.model not in self.server.models:
-            answer["model"] = self.server.selected_model
-        return answer
-
-
-@breaks("W-22a", "Refuses a prompt to a chat that is busy.")
-class BusyIsAFault(Server):
-    def prompt(self, params: Params) -> Any:
-        chat = self.chats.get(params.text("chatId"))
-        if chat is not None and chat.turn is not None:
-            raise Fault(-32603, "the chat is busy")
-        return super().prompt(params)
-
-
-@breaks("W-22b", "Sends the echo of a prompt that waits at once.")
-class EchoesWhatWaits(Chat):
-    def prompt(self, prompt: Prompt) -> dict[str, Any]:
-        if self.turn is not None:
-            self.server.parts.turn(self, prompt).echo()
-        return super().prompt(prompt)
-
-
-@breaks("CHAT-2", "Tells the model of no turn but this.")
-class NoMemory(Turn):
-    async def request(self, model: Model, messages: Any, tools: Any) -> None:
-        users = [index for index, each in enumerate(messages) if each["role"] == "user"]
-        await super().request(model, [messages[0], *messages[users[-1] :]], tools)
-
-
-@breaks("CHAT-39", "Begins with what another chat has said so far.")
-class ChatsShareTheirPast(Chat):
-    def __init__(self, chat_id: str, server: Server) -> None:
-        super().__init__(chat_id, server)
-        for other in server.chats.values():
-            if any("It was the" in str(message) for message in other.history):  # one of its case
-                self.history = list(other.history)
-
-
-@breaks("CHAT-3", "Changes the prompt on its way to the model.")
-class Shouts(Turn):
-    async def user_message(self, text: str) -> dict[str, Any]:
-        message = await super().user_message(text)
-        return {**message, "content": message["content"].replace("  ", " ")}
-
-
-@breaks("CHAT-4", "Asks the selected model, whichever the prompt names.")
-class AlwaysTheSameModel(Server):
-    def prompt(self, params: Params) -> Any:
-        asked = params.text("model")
-        if asked in self.models:
-            params._value["model"] = self.selected_model
-        answer = super().prompt(params)
-        return {**answer, "model": asked or answer["model"]}
-
-
-@breaks("W-28a", "Takes no notice of the behaviour that is selected.")
-class SelectionIsForgotten(Server):
-    def select_behavior(self, params: Params) -> None:
-        before = self.behavior
-        super().select_behavior(params)
-        self.behavior = before
-
-
-@breaks("CHAT-11", "Says the pieces of one of many chats in the name of another.")
-class MixesChats(Chat):
-    def say(self, role: str, content: Content) -> None:
-        many = [chat for chat in self.server.chats.values() if chat.turn and "one of" in chat.id]
-        others = [chat for chat in many if chat is not self]
-        is_text = content["type"] == "text" and role == "assistant"
-        if is_text and self in many and len(others) > 20:
-            super(MixesChats, others[0]).say(role, content)
-        else:
-            super().say(role, content)
-
-
-@breaks("W-22e", "Does not finish a turn whose model it does not know.")
-class UnknownModelsHaveNoEnd(Turn):
-    def finish(self) -> None:
-        if self.prompt.model in self.server.models:
-            super().finish()
 
 
 @breaks("CHAT-30", "Sends a slash command to the model.")
@@ -198,18 +47,136 @@ class ChatsWithoutName(Server):
         return ""
 
 
-@breaks("CHAT-14", "Says that it runs when it has finished.")
-class ProgressBehindTheEnd(Turn):
-    def finish(self) -> None:
-        super().finish()
-        if not self.stopped:
-            self.progress("Idle")
+@breaks("W-42e", "Ends the turn when the editor's answer makes no sense.")
+class SenselessAnswersEndTheTurn(Server):
+    async def ask(self, method: str, params: Any, *, seconds: float) -> Any:
+        answer = await super().ask(method, params, seconds=seconds)
+        if isinstance(answer, dict) and not isinstance(answer.get("diagnostics"), list):
+            raise ModelFault("The editor's answer makes no sense.")
+        return answer
 
 
-@breaks("W-6c", "Sends long words of the user's back in pieces, and loses what is between two.")
-class EchoesLosePieces(Turn):
-    def echo(self) -> None:
-        for piece in range(0, len(self.prompt.text), 4096):
-            text = self.prompt.text[piece : piece + 4095]
-            content = {"type": "text", "text": text, "contentId": f"{id(self)}-{piece}"}
-            self.chat.say("user", content)
+@breaks("W-22c", "Continues with the next prompt after a stop.")
+class QueueOutlivesTheStop(Chat):
+    def stop(self) -> None:
+        waiting = list(self.queue)
+        super().stop()
+        if not self.deleted:
+            self.queue.extend(waiting)
+
+
+@breaks("W-23f", "Reads on, and drops what it reads, after a stop.")
+class ConnectionStaysOpen(Server):
+    async def ask_model(self, model: Model, request: Message, take: Any) -> None:
+        ended, scope, faults = anyio.Event(), anyio.CancelScope(), []
+
+        async def read() -> None:
+            with scope:
+                try:
+                    await super(ConnectionStaysOpen, self).ask_model(model, request, take)
+                except ModelFault as fault:
+                    faults.append(fault)
+            ended.set()
+
+        self.tasks.start_soon(read)
+        try:
+            await ended.wait()
+        finally:
+            if request["turn"] is None or request["turn"].chat.deleted:
+                scope.cancel()
+        if faults:
+            raise faults[0]
+
+
+@breaks("W-24b", "Lets a turn run on, unheard, when its chat is deleted.")
+class DeletedChatsRun(Chat):
+    async def delete(self, *, tells_the_end: bool) -> None:
+        if self.turn is not None and tells_the_end:
+            self.turn.finish()
+        self.deleted = True
+
+
+@breaks("W-24f", "Keeps a deleted chat's history.")
+class DeletedHistoryStays(Server):
+    async def delete(self, params: Params) -> Any:
+        chat = self.chats.get(params.text("chatId"))
+        result = await super().delete(params)
+        if chat is not None:
+            chat.deleted = False
+            chat.tokens = 0
+            self.chats[chat.id] = chat
+        return result
+
+
+@breaks("W-25d", "Tells a title after a stop.")
+class TitlesAfterAStop(Chat):
+    def stop(self) -> None:
+        scope, self.title_scope = self.title_scope, None
+        super().stop()
+        self.title_scope = scope
+
+
+@breaks("CHAT-2", "Stores chats when the server is shut down, and loses them when it is killed.")
+class ChatsAreStoredAtTheShutdown(Store):
+    def __init__(self, roots: list[Path]) -> None:
+        super().__init__(roots)
+        self.unsaved: dict[str, list[dict[str, Any]]] = {}
+
+    def save(self, chat_id: str, history: list[dict[str, Any]]) -> None:
+        self.unsaved[chat_id] = list(history)
+
+    def forget(self, chat_id: str) -> None:
+        self.unsaved.pop(chat_id, None)
+        super().forget(chat_id)
+
+    def close(self) -> None:
+        for chat_id, history in self.unsaved.items():
+            super().save(chat_id, history)
+
+
+@breaks("W-24f", "Hides a deleted chat, which the next server finds again.")
+class DeletedChatsStayStored(Store):
+    def __init__(self, roots: list[Path]) -> None:
+        super().__init__(roots)
+        self.hidden: set[str] = set()
+
+    def load(self, chat_id: str) -> list[dict[str, Any]]:
+        return [] if chat_id in self.hidden else super().load(chat_id)
+
+    def forget(self, chat_id: str) -> None:
+        self.hidden.add(chat_id)
+
+
+@breaks("W-27a", "Counts the tokens of the last turn only.")
+class TokensOfOneTurn(Turn):
+    def begin(self) -> None:
+        self.chat.tokens = 0
+        super().begin()
+
+
+@breaks("W-27a", "Counts the tokens of the title's request, too.")
+class TitlesAreCounted(Chat):
+    async def make_title(self, scope: anyio.CancelScope, model: Model, text: str) -> None:
+        self.tokens += 11
+        await super().make_title(scope, model, text)
+
+
+@breaks("CHAT-18", "Counts output tokens, not input tokens.")
+class TokensOneWay(Turn):
+    def count(self, usage: dict[str, Any], model: Model) -> None:
+        super().count(usage, model)
+        self.chat.tokens -= usage.get("prompt_tokens", 0)
+
+
+@breaks_current("W-31c")
+class RejectionGoesOn(CurrentTurn):
+    """Asks the model again after the user's rejection."""
+
+    def is_over(self) -> bool:
+        return False
+
+
+@breaks_current("W-43b", "Gives a flag the id of the content that it is at.")
+class FlagsShareAnId(CurrentChat):
+    def flag_id(self, content_id: str) -> str:
+        return content_id

@@ -1,6 +1,6 @@
 """A mutant: the reference server with one class of its own, which breaks one row."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -8,8 +8,9 @@ import attrs
 
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import Transport
+from tests.eca_protocol.testing.conformance.mutants.filters import Filter, Filtered
 from tests.eca_protocol.testing.conformance.reference import current
-from tests.eca_protocol.testing.conformance.reference.server import Parts
+from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
 
 Part = TypeVar("Part", bound=type[Any])
 
@@ -46,6 +47,12 @@ def parts_with(own: type[Any], parts: Parts = _OCTOBER) -> Parts:
     )
 
 
+def altered(own: type[Any] | Filter) -> Mutant:
+    """Return the reference server with a part of its own, or a filter, that breaks no row."""
+    part = type("Altered", (Filtered, Server), {"row": own}) if isinstance(own, Filter) else own
+    return Mutant(name=part.__name__, breaks="", parts=parts_with(part))
+
+
 def breaks(
     row: str, does: str | None = None, *, edition: Revision | None = None
 ) -> Callable[[Part], Part]:
@@ -70,6 +77,13 @@ def breaks(
         return mutation
 
     return register
+
+
+def register_filters(table: Mapping[str, Filter], server: type[Server] = Server) -> None:
+    """Make a mutant of each row of a table."""
+    edition = Revision.CURRENT if server is current.CurrentServer else None
+    for name, row in table.items():
+        breaks(row.breaks, edition=edition)(type(name, (Filtered, server), {"row": row}))
 
 
 breaks_current = partial(breaks, edition=Revision.CURRENT)

@@ -1,87 +1,25 @@
-"""Mutants of tool calls."""
+"""Mutants of tools, calls and MCP servers whose fault is no rewrite of a message."""
 
+from pathlib import Path
 from typing import Any
 
 import anyio
+import attrs
 
 from eca_protocol.process import Child
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
+from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
+from tests.eca_protocol.testing.conformance.reference.params import Params
+from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.tools import (
     EditFile,
     FileChange,
     ShellCommand,
-    Tool,
     Toolbox,
     ToolFault,
 )
-
-
-@breaks("W-30a", "Announces a call that was not prepared.")
-class NeverPrepared(ToolCall):
-    def prepare_rest(self) -> None:
-        self._prepared = len(self.arguments_text)
-
-
-@breaks("W-30a", "Forgets to close the second call of an answer.")
-class NeverClosed(ToolCall):
-    def called(self, output: str, *, error: bool) -> None:
-        if self is self.turn.calls[0]:
-            super().called(output, error=error)
-            return
-        say, self.say = self.say, lambda kind, **fields: None  # type: ignore[method-assign] - silent
-        super().called(output, error=error)
-        self.say = say  # type: ignore[method-assign] - as it was
-
-
-@breaks("TOOL-3", "Announces the second call of an answer twice.")
-class RunTwice(ToolCall):
-    def announce(self, *, manual: bool) -> None:
-        super().announce(manual=manual)
-        if self is not self.turn.calls[0]:
-            super().announce(manual=manual)
-
-
-@breaks("TOOL-6", "Tells the result of the second call of an answer twice.")
-class CalledTwice(ToolCall):
-    def say(self, kind: str, **fields: Any) -> None:
-        super().say(kind, **fields)
-        if kind == "toolCalled" and self is not self.turn.calls[0]:
-            super().say(kind, **fields)
-
-
-@breaks("W-30b", "Repeats the arguments from their beginning with every piece.")
-class WholeArgumentsEachTime(ToolCall):
-    def say(self, kind: str, **fields: Any) -> None:
-        if kind == "toolCallPrepare":
-            fields = {"argumentsText": self.arguments_text}
-        super().say(kind, **fields)
-
-
-@breaks("W-30c", "Writes arguments where there are none that can be read.")
-class UnreadableIsText(ToolCall):
-    def say(self, kind: str, **fields: Any) -> None:
-        if "arguments" in fields and self.unreadable:
-            fields["arguments"] = {"unreadable": True}
-        super().say(kind, **fields)
-
-
-@breaks("TOOL-7", "Says of every file that it was read.")
-class FailureIsSilent(ToolCall):
-    def say(self, kind: str, **fields: Any) -> None:
-        if kind == "toolCalled" and self._began and self.requested_name == "eca_read_file":
-            fields["error"] = False
-        super().say(kind, **fields)
-
-
-@breaks("W-30e", "Rejects a call of a tool that there is not.")
-class UnknownToolsAreRejected(ToolCall):
-    def called(self, output: str, *, error: bool) -> None:
-        if self.tool is None:
-            self.rejected("user-config")
-        else:
-            super().called(output, error=error)
 
 
 @breaks("W-30h", "Shows the pieces of all calls as they come.")
@@ -92,18 +30,66 @@ class MixesPreparation(Turn):
             call.prepare_rest()
 
 
-class _Ambiguous(EditFile):
-    def change(self, arguments: dict[str, Any]) -> FileChange:
-        try:
-            return super().change(arguments)
-        except ToolFault as fault:
-            path = self.path(arguments)
-            raise ToolFault(f"3 words: {path} is ambiguous") from fault
+@breaks("TOOL-18", "Runs what the user has rejected, in silence.")
+class RejectedCallsRun(ToolCall):
+    async def approved(self) -> bool:
+        yes = await super().approved()
+        if not yes and self.tool is not None:
+            await self.tool.run(self.arguments)
+        return yes
 
 
-@breaks("W-38b", "Does not say how often a file has the text that an edit is to replace.")
-class MatchesAreNotCounted(Toolbox):
-    natives = tuple(_Ambiguous if kind is EditFile else kind for kind in Toolbox.natives)
+@breaks("W-34a", "Keeps a decision on a call that does not wait yet.")
+class EarlyDecisionsAreKept(ToolCall):
+    def decide(self, approves: bool, *, for_session: bool = False) -> None:
+        if self.state == "waiting":
+            super().decide(approves, for_session=for_session)
+        else:
+            self._decision = approves
+            self._decided.set()
+
+
+class _RunsAtItsEnd(Turn):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.past: list[ToolCall] = []
+        self.late: list[ToolCall] = []
+
+    async def ask(self, model: Any) -> None:
+        self.past += self.calls
+        await super().ask(model)
+
+    async def end(self) -> None:
+        for call in self.late:
+            assert call.tool is not None
+            await call.tool.run(call.arguments)
+        await super().end()
+
+
+@breaks("W-34a", "Runs in silence, at the end of the turn, what was rejected and then approved.")
+class ApprovedAfterAll(Server):
+    def __init__(self, transport: Any, config: Any, parts: Any) -> None:
+        super().__init__(transport, config, attrs.evolve(parts, turn=_RunsAtItsEnd))
+
+    def decide(self, params: Params, approves: bool, for_session: bool) -> None:
+        super().decide(params, approves, for_session)
+        chat = self.chats.get(params.text("chatId"))
+        if approves and chat is not None and isinstance(chat.turn, _RunsAtItsEnd):
+            approved = params.text("toolCallId")
+            rejected = [call for call in chat.turn.past if call._decision is False]
+            chat.turn.late += [call for call in rejected if call.id == approved]
+
+
+@breaks("W-34b")
+class WaitsTooLate(ToolCall):
+    """Listens to the user a moment after it has asked, from the fifth call of a chat on."""
+
+    async def approved(self) -> bool:
+        if sum(message["role"] == "tool" for message in self.turn.chat.history) > 3:
+            self.state = "preparing"
+            await anyio.sleep(0.05)
+            self.state = "waiting"
+        return await super().approved()
 
 
 @breaks("W-6b", "Passes outputs on whole.")
@@ -111,60 +97,25 @@ class OutputsAreEndless(Toolbox):
     cap = 10**9
 
 
-@breaks("W-38a", "Does not say that an output was cut.")
-class CutInSilence(ToolCall):
-    def called(self, output: str, *, error: bool) -> None:
-        super().called(output.partition("\n... cut,")[0], error=error)
+class _Announced(EditFile):
+    """An edit that writes the text of its announcement, whatever the file holds by then."""
+
+    announced: FileChange | None = None
+
+    def preview(self, arguments: dict[str, Any]) -> FileChange | None:
+        self.announced = super().preview(arguments)
+        return self.announced
+
+    async def run(self, arguments: dict[str, Any]) -> str:
+        self.change(arguments)
+        assert self.announced is not None
+        Path(self.announced.path).write_text(self.announced.after, "utf-8")
+        return "It is written."
 
 
-@breaks("W-33e", "Does not know a tool that is denied by an older name, with two underscores.")
-class OneSpelling(Toolbox):
-    def verdict(self, tool: Tool, behavior: str, arguments: dict[str, Any]) -> str:
-        verdict = super().verdict(tool, behavior, arguments)
-        denied = self._owner.config.get("toolCall", {}).get("approval", {}).get("deny", ())
-        is_old = tool.name.replace("eca_", "eca__", 1) in denied
-        return "allow" if is_old and not self.is_withheld(tool, behavior) else verdict
-
-
-@breaks("W-23b", "Takes a while to stop when a tool runs.")
-class ToolsAreStoppedSlowly(Turn):
-    async def end(self) -> None:
-        ran = any(call._began and call.requested_name == "eca_shell_command" for call in self.calls)
-        if self.stopped and ran and self.server.state == "ready":
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(1.5)
-        await super().end()
-
-
-@breaks("TOOL-1", "Prepares a call when its arguments are whole.")
-class PreparedAtOnce(ToolCall):
-    is_whole = False
-
-    def prepare_rest(self) -> None:
-        if self.is_whole:
-            super().prepare_rest()
-
-    def end_preparing(self) -> None:
-        self.is_whole = True
-        super().end_preparing()
-
-
-@breaks("W-33f", "Calls a parameter otherwise than people know it.")
-class OtherParameters(Toolbox):
-    def listed(self, tools: Any, behavior: str) -> list[dict[str, Any]]:
-        listed = super().listed(tools, behavior)
-        for tool in listed:
-            properties = tool["parameters"].get("properties", {})
-            if "new_content" in properties:
-                properties["replacement"] = properties.pop("new_content")
-        return listed
-
-
-@breaks("ARROW:chat-tool-call-11", "Does not tell the model what came of a command.")
-class ResultsAreKept(ToolCall):
-    def close(self, result: str, kind: str, **fields: Any) -> None:
-        is_command = kind == "toolCalled" and self.requested_name == "eca_shell_command"
-        super().close("It was called." if is_command else result, kind, **fields)
+@breaks("TOOL-13", "Writes what an edit has announced, and loses what changed since.")
+class AnnouncedTextIsWritten(Toolbox):
+    natives = tuple(_Announced if kind is EditFile else kind for kind in Toolbox.natives)
 
 
 class _Lingering(ShellCommand):
@@ -186,3 +137,33 @@ class _Lingering(ShellCommand):
 @breaks("W-13b", "Answers `shutdown` before the commands that run have ended.")
 class CommandsOutliveTheShutdown(Toolbox):
     natives = (*Toolbox.natives[:-1], _Lingering)
+
+
+@breaks("W-23c", "Waits for the answer of an MCP server, whatever the user wants.")
+class ServersAreNotStopped(MCPTool):
+    async def run(self, arguments: dict[str, Any]) -> str:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(4):
+            return await super().run(arguments)
+        raise ToolFault("It took too long.")
+
+
+@breaks("LIFE-17", "Starts with `initialize`, and is announced when the client is ready.")
+class ServersStartAtOnce(MCPServer):
+    def __init__(self, owner: Server, name: str, settings: dict[str, Any]) -> None:
+        super().__init__(owner, name, settings)
+        self.has_begun = self.status == "disabled"
+        if not self.has_begun:
+            super().start()
+
+    def start(self) -> None:
+        if self.has_begun:
+            super().start()
+        self.has_begun = True
+
+
+@breaks("LIFE-20", "Answers `shutdown` before an MCP server has ended.")
+class ServersOutliveTheShutdown(MCPServer):
+    async def stop(self) -> None:
+        if self.owner.state == "shutdown" and self.owner.exit_code is None:
+            return
+        await super().stop()

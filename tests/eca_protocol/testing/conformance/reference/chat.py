@@ -81,9 +81,6 @@ class Chat:
         if self.turn is not None:
             await self.turn.ended.wait()
 
-    def title_tools(self) -> list[dict[str, Any]]:
-        return []
-
     async def make_title(self, scope: anyio.CancelScope, model: Model, text: str) -> None:
         pieces: list[str] = []
 
@@ -95,7 +92,8 @@ class Chat:
         messages = [{"role": "system", "content": instruction}, {"role": "user", "content": text}]
         with scope:
             try:
-                await model.ask(messages, self.title_tools(), take)
+                request = {"messages": messages, "tools": [], "turn": None}
+                await self.server.ask_model(model, request, take)
             except ModelFault:
                 return
             if not scope.cancel_called:
@@ -121,14 +119,11 @@ class Turn:
 
     def begin(self) -> None:
         self.progress("Waiting for the model")
-        self.echo()
+        content = {"type": "text", "text": self.prompt.text, "contentId": str(uuid.uuid4())}
+        self.chat.say("user", content)
 
     def progress(self, text: str) -> None:
         self.chat.say("system", {"type": "progress", "state": "running", "text": text})
-
-    def echo(self) -> None:
-        content = {"type": "text", "text": self.prompt.text, "contentId": str(uuid.uuid4())}
-        self.chat.say("user", content)
 
     def send_system_text(self, text: str) -> None:
         """Send a text of the server, separated from the model's text."""
@@ -161,20 +156,17 @@ class Turn:
     def close(self) -> None:
         """Close open calls and send the last contents."""
         self.end_reasoning()
-        self.store_answer()
+        if self._text:
+            self.chat.history.append({"role": "assistant", "content": self._text})
         for call in self.calls:
             call.cut_short()
-        if self.stopped:
-            self.send_dropped_prompts()
-        else:
+        if not self.stopped:
             self.send_usage()
+        elif self.dropped:
+            self.send_system_text("Dropped by the stop:\n" + "\n".join(self.dropped))
 
     def finish(self) -> None:
         self.chat.say("system", {"type": "progress", "state": "finished", "text": ""})
-
-    def send_dropped_prompts(self) -> None:
-        if self.dropped:
-            self.send_system_text("Dropped by the stop:\n" + "\n".join(self.dropped))
 
     async def converse(self) -> None:
         text = self.prompt.text
@@ -188,10 +180,12 @@ class Turn:
         if model is None:
             self.send_system_text(f"There is no model {self.prompt.model!r}.")
             return
-        if not self.chat.history and self.server.wants_titles:
+        wants_title = self.server.config.get("chat", {}).get("title") is not False
+        if not self.chat.history and wants_title:
             self.chat.title_scope = anyio.CancelScope()
             self.server.tasks.start_soon(self.chat.make_title, self.chat.title_scope, model, text)
-        self.chat.history.append(await self.user_message(text))
+        shown = [await self.server.show_context(context) for context in self.prompt.contexts]
+        self.chat.history.append({"role": "user", "content": "\n\n".join([*shown, text])})
         while True:
             await self.ask(model)
             if not self.calls:
@@ -200,19 +194,14 @@ class Turn:
                 await call.run()
             self.progress("Waiting for the model")
 
-    async def user_message(self, text: str) -> dict[str, Any]:
-        shown = [await self.server.show_context(context) for context in self.prompt.contexts]
-        return {"role": "user", "content": "\n\n".join([*shown, text])}
-
-    def instructions(self) -> str:
-        return f"You help the user of an editor. Behaviour: {self.prompt.behavior}."
-
     async def ask(self, model: Model) -> None:
         """Send one request, pass its stream on, and store the answer."""
         self.calls, self._text = [], ""
-        messages = [{"role": "system", "content": self.instructions()}, *self.chat.history]
+        instructions = f"You help the user of an editor. Behaviour: {self.prompt.behavior}."
+        messages = [{"role": "system", "content": instructions}, *self.chat.history]
         tools = self.server.toolbox.offered(self.prompt.behavior)
-        await self.request(model, messages, tools)
+        request = {"messages": messages, "tools": tools, "turn": self}
+        await self.server.ask_model(model, request, lambda event: self.take(event, model))
         self.end_reasoning()
         for call in self.calls:
             call.end_preparing()
@@ -221,15 +210,6 @@ class Turn:
             message = {"role": "assistant", "content": self._text, "tool_calls": tool_calls}
             self.chat.history.append(message)
             self._text = ""
-
-    async def request(
-        self, model: Model, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
-    ) -> None:
-        await model.ask(messages, tools, lambda event: self.take(event, model))
-
-    def store_answer(self) -> None:
-        if self._text:
-            self.chat.history.append({"role": "assistant", "content": self._text})
 
     def take(self, event: dict[str, Any], model: Model) -> None:
         """Handle an event of the model's stream, perhaps just before a stop."""

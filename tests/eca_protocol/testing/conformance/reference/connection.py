@@ -5,7 +5,7 @@ import itertools
 import uuid
 from collections import deque
 from collections.abc import Coroutine, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import anyio
 import anyio.abc
@@ -133,7 +133,7 @@ class Connection:
                 self.answer(id_, has_id, self.call(self.requests[method], params))
             elif has_id and method not in self.notifications:
                 self.pass_gate(method)
-                self.answer(id_, has_id, self.refuse_unknown(method))
+                self.refuse_unknown(method)
             else:
                 self.notice(method, params)
                 self.answer(id_, has_id, None)
@@ -169,7 +169,7 @@ class Connection:
         if self.state == "ready" and method == "initialize":
             raise Fault(wire.INVALID_REQUEST, "the server is initialized already")
 
-    def refuse_unknown(self, method: str) -> Any:
+    def refuse_unknown(self, method: str) -> NoReturn:
         raise Fault(wire.UNKNOWN_METHOD, f"there is no method {method}")
 
     def call(self, name: str, params: Any) -> Any:

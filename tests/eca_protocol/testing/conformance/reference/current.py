@@ -21,6 +21,7 @@ from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Parts, Server
 from tests.eca_protocol.testing.conformance.reference.wire import BAD_PARAMS, Fault
 
+AGENTS = ["code", "plan"]
 NAMES = {"agent": "code", "build": "code"}
 """Other names of the built-in agents."""
 
@@ -99,15 +100,13 @@ class CurrentServer(Server):
         "mcp/disableServer": "disable_mcp_server",
         "mcp/enableServer": "start_mcp_server",
     }
-    agents: ClassVar[list[str]] = ["code", "plan"]
-    names: ClassVar[Mapping[str, str]] = NAMES
 
     def __init__(self, transport: Transport, config: Mapping[str, Any], parts: Parts) -> None:
         super().__init__(transport, config, parts)
         self.behavior = self.named_agent(self.behavior)
 
     def named_agent(self, name: str) -> str:
-        return self.names.get(name, name)
+        return NAMES.get(name, name)
 
     def requested_behavior(self, params: Params) -> str:
         return self.named_agent(super().requested_behavior(params))
@@ -123,7 +122,7 @@ class CurrentServer(Server):
         return result
 
     def chat_config(self) -> dict[str, Any]:
-        listed = {"behaviors": self.agents, "agents": self.agents}
+        listed = {"behaviors": AGENTS, "agents": AGENTS}
         return {**super().chat_config(), **listed, **self.variants("")}
 
     def variants(self, selected: str) -> dict[str, Any]:
@@ -157,11 +156,8 @@ class CurrentServer(Server):
         chat_id = params.text("chatId", needed=True)
         chat = self.chats.get(chat_id)
         if chat is None or chat.turn is None:
-            self.answer_idle_stop(chat_id)
+            self.notify("chat/statusChanged", {"chatId": chat_id, "status": "idle"})
         super().stop(params)
-
-    def answer_idle_stop(self, chat_id: str) -> None:
-        self.notify("chat/statusChanged", {"chatId": chat_id, "status": "idle"})
 
     async def delete(self, params: Params) -> dict[str, Any]:
         is_known = params.text("chatId") in self.chats
@@ -185,7 +181,7 @@ class CurrentServer(Server):
             return {"found": False}
         contents, meta = self.window(chat, params)
         chat.announce_open()
-        chat.show(self.shown_when_opened(contents))
+        chat.show(contents)
         selection = {
             "model": self.selected_model,
             "agent": self.behavior,
@@ -194,14 +190,8 @@ class CurrentServer(Server):
             "trust": False,
         }
         opened = {"found": True, "chatId": chat.id, "selection": selection}
-        return {**opened, "meta": meta} if self.has_meta(params) else opened
-
-    def shown_when_opened(self, contents: list[Shown]) -> list[Shown]:
-        return contents
-
-    def has_meta(self, params: Params) -> bool:
-        """Return whether a part of the chat is asked for."""
-        return any(params.value(name) is not None for name in ("limit", "before", "after"))
+        is_part = any(params.value(name) is not None for name in ("limit", "before", "after"))
+        return {**opened, "meta": meta} if is_part else opened
 
     def window(self, chat: CurrentChat, params: Params) -> tuple[list[Shown], dict[str, Any]]:
         """Return the contents that are asked for, and where the rest is."""
@@ -254,12 +244,8 @@ class CurrentServer(Server):
             source, chat = self.chats.get(params.text("sourceChatId")), self.new_chat(chat_id)
             chat.kind = "inline"
             if isinstance(source, CurrentChat):
-                self.begin_with(chat, source)
+                chat.history = list(source.history)
         return self.prompt(params)
-
-    def begin_with(self, chat: CurrentChat, source: CurrentChat) -> None:
-        """Copy the source chat's history into an inline chat."""
-        chat.history = list(source.history)
 
     def clear(self, params: Params) -> dict[str, Any]:
         chat = self.chat(params)

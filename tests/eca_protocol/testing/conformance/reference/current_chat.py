@@ -113,27 +113,20 @@ class CurrentTurn(Turn):
             return
         await super().ask(model)
         if not self.stopped:
-            self.send_request_usage()
+            self.has_shown_usage = True
+            self.chat.say("system", self.usage())
 
     def is_over(self) -> bool:
         """Return whether the user has rejected a call of the last answer."""
         return any(call._decision is False for call in self.calls)
-
-    def send_request_usage(self) -> None:
-        self.has_shown_usage = True
-        self.chat.say("system", self.usage())
 
     def send_usage(self) -> None:
         if not self.has_shown_usage:
             super().send_usage()
 
     def count(self, usage: dict[str, Any], model: Model) -> None:
-        self.forget_tokens()
+        self.chat.tokens = 0  # the last request holds the whole context
         super().count(usage, model)
-
-    def forget_tokens(self) -> None:
-        """Forget the tokens of earlier requests: the last one holds the whole context."""
-        self.chat.tokens = 0
 
 
 class CurrentToolCall(ToolCall):
@@ -163,7 +156,7 @@ class CurrentToolCall(ToolCall):
             program, *arguments = shlex.split(text) or [""]
             part: dict[str, Any] = {"command": program, "args": arguments}
             if not self.hides_commands(line):
-                part["approvalKey"] = self.key(program)
+                part["approvalKey"] = f"shell:{program}"
                 part["remembered"] = part["approvalKey"] in self.turn.server.toolbox.approved
             parts.append(part)
         return parts
@@ -171,9 +164,6 @@ class CurrentToolCall(ToolCall):
     def hides_commands(self, line: str) -> bool:
         """Return whether a command may run others than it names."""
         return "$(" in line or "`" in line or bool(re.match(r"\s*(ba)?sh\b", line))
-
-    def key(self, program: str) -> str:
-        return f"shell:{program}"
 
     def verdict(self) -> str:
         verdict = super().verdict()

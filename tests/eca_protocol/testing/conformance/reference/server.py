@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
@@ -71,13 +71,11 @@ class Server(Connection):
         self.store = self.parts.store(self.workspace.roots)
         self.mcp = MCPServers(self)
         self.toolbox = self.parts.toolbox(self)
-        self.watch_parent(params.value("processId"))
-        self.state = "ready"
-        return {"chatWelcomeMessage": self.welcome}
-
-    def watch_parent(self, pid: Any) -> None:
+        pid = params.value("processId")
         if isinstance(pid, int) and pid > 0 and is_alive(pid):
             self.tasks.start_soon(self._watch, pid)
+        self.state = "ready"
+        return {"chatWelcomeMessage": self.welcome}
 
     async def _watch(self, pid: int) -> None:
         while is_alive(pid):
@@ -140,10 +138,6 @@ class Server(Connection):
     def selected_model(self) -> str:
         default = self.config.get("defaultModel")
         return default if default in self.models else next(iter(self.models))
-
-    @property
-    def wants_titles(self) -> bool:
-        return self.config.get("chat", {}).get("title") is not False
 
     async def shutdown(self, params: Params) -> None:
         self.state = "shutdown"
@@ -217,6 +211,12 @@ class Server(Connection):
         """Return the chat's id, if there is one."""
         chat_id = params.text("chatId")
         return {"chatId": chat_id} if chat_id else {}
+
+    async def ask_model(
+        self, model: Model, request: dict[str, Any], take: Callable[[Any], None]
+    ) -> None:
+        """Ask a model for a turn, or for a title; give each event of the answer to `take`."""
+        await model.ask(request["messages"], request["tools"], take)
 
     async def show_context(self, context: dict[str, Any]) -> str:
         """Return the text of a context for the model."""

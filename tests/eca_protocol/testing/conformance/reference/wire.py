@@ -110,15 +110,15 @@ class Wire:
         for line in lines:
             name, colon, value = line.partition(b":")
             if not line.isascii():
-                complaint = self.complain("expected headers in ASCII")
+                complaint = Fault(INVALID_JSON, "expected headers in ASCII")
             elif not colon:
-                complaint = self.complain("expected header lines `name: value`")
+                complaint = Fault(INVALID_JSON, "expected header lines `name: value`")
             if name.strip().lower() == b"content-length":
                 lengths.add(self.read_length(value.strip()))
             elif name.strip().lower() == b"content-type":
                 charset = _CHARSET.search(value)
                 if charset and charset[1].lower() not in (b"utf-8", b"utf8"):
-                    complaint = self.complain("expected charset utf-8")
+                    complaint = Fault(INVALID_JSON, "expected charset utf-8")
         if len(lengths) != 1:
             raise Fault(INVALID_JSON, "expected one Content-Length", fatal=True)
         length = lengths.pop()
@@ -127,9 +127,6 @@ class Wire:
         if length > self.max_body:
             complaint = Fault(INVALID_REQUEST, "expected a body within its limit")
         return length, complaint
-
-    def complain(self, text: str) -> Fault | None:
-        return Fault(INVALID_JSON, text)
 
     def read_length(self, value: bytes) -> int:
         if not value.isdigit() or len(value) > 18:

@@ -1,0 +1,328 @@
+"""Mutants of frames, JSON and JSON-RPC: a row for each, with the row that it breaks.
+
+The name and the columns behind it say what a mutant does: where it rewrites, and what.
+"""
+
+import json as stdlib_json
+import re
+from typing import Any
+
+from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
+from tests.eca_protocol.testing.conformance.mutants.filters import (
+    Filter,
+    Filtered,
+    Knowing,
+    Out,
+    args,
+    at,
+    called,
+    change,
+    drop,
+    error,
+    incoming,
+    is_busy,
+    method_of,
+    only,
+    outgoing,
+    put,
+    refuse,
+    result,
+    then,
+    twice,
+    without,
+)
+from tests.eca_protocol.testing.conformance.mutants.registry import register_filters
+from tests.eca_protocol.testing.conformance.reference.connection import NOTIFICATIONS, REQUESTS
+from tests.eca_protocol.testing.conformance.reference.wire import INVALID_JSON
+
+Message = dict[str, Any]
+
+BODY = at("body")
+HEADER = at("header")
+WRITTEN_HEADER = at("frame", lambda data: data.startswith(b"Content-Length"))
+PROMPT_ANSWER = result("chat/prompt")
+
+
+def has_line(start: bytes) -> Any:
+    """Make a test of whether a header has a line that begins with this."""
+    return lambda lines: any(line.startswith(start) for line in lines)
+
+
+def in_lower_case(test: Any) -> Any:
+    return lambda lines: test([line.lower() for line in lines])
+
+
+def has_foreign_charset(lines: list[bytes]) -> bool:
+    return any(re.search(rb"charset(?!=\"?utf-?8)", line) for line in lines)
+
+
+def in_characters(body: bytes) -> bytes:
+    """Cut a body to as many bytes as it has characters, one of which is not ASCII."""
+    body = body.replace(b'"Calling tool"', '"Calling tool…"'.encode())
+    return body[: len(body.decode())]
+
+
+def in_decimals(line: bytes) -> bytes:
+    """Write a length that is no decimal number as one."""
+    name, _, value = line.partition(b":")
+    try:
+        return b"%s: %d" % (name, abs(int(value, 0)))
+    except ValueError:
+        return line
+
+
+def last_length(lines: list[bytes]) -> list[bytes]:
+    lengths = [line for line in lines if line.lower().startswith(b"content-length")]
+    return [line for line in lines if line not in lengths[:-1]]
+
+
+def typed_from_now_on(lines: list[bytes], server: Filtered) -> list[bytes]:
+    """Let a header without a type fail once one had it."""
+    if not in_lower_case(has_line(b"content-type"))(lines):
+        return [*lines, *server.notes.get("failing", ())]
+    if not in_lower_case(has_foreign_charset)(lines):
+        server.notes["failing"] = [b"Content-Type: text/plain; charset=none"]
+    return lines
+
+
+def first_keys(body: bytes) -> bytes:
+    """Write the first of duplicate keys last."""
+    try:
+        json.loads(body)
+    except InvalidJSON:
+        return body
+    pairs = stdlib_json.loads(body, object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    return stdlib_json.dumps(pairs).encode()
+
+
+def first_message(body: bytes) -> bytes:
+    """Cut off what follows the first value of a body."""
+    try:
+        json.loads(body)
+    except InvalidJSON as error:
+        if "Extra data" in str(error):
+            text = body.decode()
+            return text[: stdlib_json.JSONDecoder().raw_decode(text)[1]].encode()
+    return body
+
+
+def has_odd_method(message: Any) -> bool:
+    """Return whether the method of a message is no text."""
+    return isinstance(message, dict) and not isinstance(message.get("method", ""), str)
+
+
+def is_no_message(message: Any) -> bool:
+    """Return whether a body is no message and no batch."""
+    return message in ({}, {"jsonrpc": "2.0"}) or not isinstance(message, dict | list)
+
+
+def is_answer(message: Any) -> bool:
+    return isinstance(message, dict) and "method" not in message and "result" in message
+
+
+def is_unknown_notification(message: Any) -> bool:
+    known = {"", *REQUESTS, *NOTIFICATIONS}
+    return method_of(message) not in known and "id" not in message
+
+
+def unanswered(server: Filtered) -> list[str]:
+    """Return the ids of the server's requests that wait for an answer."""
+    return [id_ for id_, (event, _) in server._asked.items() if not event.is_set()]
+
+
+def has_id(id_: Any) -> Any:
+    """Make a test of whether a message has this id, of this type."""
+    return lambda m: isinstance(m, dict) and repr(m.get("id")) == repr(id_)
+
+
+def is_pending(message: Any, server: Filtered) -> bool:
+    return isinstance(message["id"], int | str) and (type(message["id"]), message["id"]) in (
+        server._pending
+    )
+
+
+def forget_pending(message: Any, server: Filtered) -> Message:
+    del server._pending[type(message["id"]), message["id"]]
+    return message
+
+
+def chat_capability(params: dict[str, Any]) -> Any:
+    """Return the capability to chat, if the params of `initialize` have their usual types."""
+    for name in ("capabilities", "codeAssistant", "chat"):
+        params = params.get(name) if isinstance(params, dict) else None
+    return params
+
+
+MUTANTS = {
+    # frames
+    "LowerCaseHeaders": Filter("W-1", WRITTEN_HEADER, bytes.lower),
+    "ContentTypeWritten": Filter(
+        "W-1", WRITTEN_HEADER, lambda header: b"Content-Type: text/plain\r\n" + header
+    ),
+    "ByteOrderMark": Filter(
+        "W-1", at("frame", lambda data: data[:1] == b"{"), lambda body: b"\xef\xbb\xbf" + body
+    ),
+    "CountsCharacters": Filter(
+        "BASE-6", at("frame", lambda data: b'"text": "Calling tool"' in data), in_characters
+    ),
+    "HeadersComeWhole": Filter(
+        "BASE-2", at("chunk", lambda data: len(data) == 1).when(lambda _, s: s.is_between), drop
+    ),
+    "CaseOfHeadersMatters": Filter(
+        "BASE-5",
+        at("header", lambda lines: not has_line(b"Content-Length:")(lines)),
+        refuse("expected Content-Length", INVALID_JSON, fatal=True),
+    ),
+    "LengthMayBeMissing": Filter(
+        "BASE-7",
+        at("header", lambda lines: not in_lower_case(has_line(b"content-length"))(lines)),
+        lambda lines: [*lines, b"Content-Length: 0"],
+    ),
+    "AnyNumberIsALength": Filter("BASE-8", HEADER, lambda lines: [*map(in_decimals, lines)]),
+    "LastLengthCounts": Filter("BASE-9", HEADER, last_length),
+    "OnceTypedAlwaysTyped": Filter("BASE-10", HEADER, Knowing(typed_from_now_on)),
+    "OtherHeadersAreFatal": Filter(
+        "BASE-11",
+        at("header", lambda lines: not all(x.lower().startswith(b"content-") for x in lines)),
+        refuse("expected no other header", INVALID_JSON, fatal=True),
+    ),
+    "OddHeadersAreFine": Filter("BASE-12", HEADER, only(bytes.isascii)),
+    "CharsetMustBeSpeltSo": Filter(
+        "BASE-14",
+        at("header", lambda lines: any(re.search(rb"(?i)charset(?!=utf-8)", x) for x in lines)),
+        refuse("expected charset=utf-8", INVALID_JSON, fatal=True),
+    ),
+    "AnyCharset": Filter("BASE-15", HEADER, only(lambda line: b"charset" not in line.lower())),
+    "CharsetIsFatal": Filter(
+        "BASE-15",
+        at("header", in_lower_case(has_foreign_charset)),
+        refuse("expected charset utf-8", INVALID_JSON, fatal=True),
+    ),
+    # bodies
+    "GuessesUTF16": Filter(
+        "W-5a",
+        at("body", lambda body: b"\0" in body),
+        lambda body: body.decode(stdlib_json.detect_encoding(body)).encode(),
+    ),
+    "ReadsNaN": Filter("W-5d", BODY, lambda body: re.sub(rb"-?(NaN|Infinity)", b"0", body)),
+    "FirstKeyCounts": Filter("W-5e", BODY, first_keys),
+    "ShallowReader": Filter(
+        "W-5g", at("body", lambda body: body.count(b"[") > 64), refuse("too deep", INVALID_JSON)
+    ),
+    "FirstMessageCounts": Filter("BASE-13", BODY, first_message),
+    "HalfPairsAreRefused": Filter(
+        "W-5b",
+        at("body", re.compile(rb"(?i)\\ud[89ab]..(?!\\ud[c-f])").search),
+        refuse("expected whole characters", INVALID_JSON),
+    ),
+    "LongNumbersAreRefused": Filter(
+        "W-5c",
+        at("body", re.compile(rb"[1-9][0-9]{100}").search),
+        refuse("expected a shorter number", INVALID_JSON),
+    ),
+    # JSON-RPC
+    "AnswersTwice": Filter("BASE-17", PROMPT_ANSWER, twice),
+    "DeletesWithoutAnAnswer": Filter("BASE-17", result("chat/delete"), drop),
+    "BusyChatsAreNotAskedAbout": Filter(
+        "BASE-1", called("chat/queryContext").when(is_busy), refuse("the chat is busy", -32603)
+    ),
+    "ErrorsWithoutText": Filter(
+        "BASE-19", outgoing(lambda m: "error" in m), change(error=without("message"))
+    ),
+    "ResultAndError": Filter("W-2a", outgoing(lambda m: "result" in m), put(error=None)),
+    "IdsAsText": Filter("W-2b", outgoing(lambda m: "method" not in m), change(id=str)),
+    "ZeroIsNoId": Filter("W-2b", incoming(has_id(0)), without("id")),
+    "TrueIsAnId": Filter(
+        "BASE-20",
+        incoming(has_id(True)),
+        put(id="true"),
+        also=(outgoing(has_id("true")), put(id=True)),
+    ),
+    "PendingIdsAreFree": Filter(
+        "W-2c",
+        incoming(lambda m: method_of(m) and "id" in m).when(is_pending),
+        Knowing(forget_pending),
+    ),
+    "NotificationsHaveANullId": Filter(
+        "W-2d", outgoing(lambda m: m.get("method") == "$/progress"), put(id=None)
+    ),
+    "AnswersNotifications": Filter(
+        "BASE-18",
+        called("chat/promptStop").when(lambda m, server: server.is_introduced),
+        then(Out({"jsonrpc": "2.0", "id": None, "result": None})),
+    ),
+    "UnknownIsNull": Filter(
+        "BASE-25", error(-32601).whole, lambda m: {"jsonrpc": "2.0", "id": m["id"], "result": None}
+    ),
+    "OddAnswersAreFaults": Filter(
+        "BASE-30",
+        incoming(is_answer).when(lambda m, server: m.get("id") not in server._asked),
+        refuse("expected no such answer", -32600),
+    ),
+    "AnswersAreTakenInTurn": Filter(
+        "BASE-29",
+        incoming(is_answer).when(lambda m, server: unanswered(server)),
+        Knowing(lambda m, server: {**m, "id": unanswered(server)[0]}),
+    ),
+    "CancelledIsInternal": Filter("BASE-31", error(-32800), put(code=-32603)),
+    "BadJSONIsInternal": Filter("BASE-23", error(-32700, "its end"), put(code=-32603)),
+    "BadParamsAreInvalid": Filter("BASE-26", error(-32602), put(code=-32600)),
+    "FieldIsNotNamed": Filter("BASE-32", error(-32602), put(message="Invalid params")),
+    "RequestsNeedAnId": Filter("W-4a", called(REQUESTS, lambda m: "id" not in m), drop),
+    "AnswersWithoutAnId": Filter(
+        "W-4a",
+        called(REQUESTS, lambda m: "id" not in m),
+        then(Out({"jsonrpc": "2.0", "id": None, "result": {}})),
+    ),
+    "NotificationsHaveNoId": Filter(
+        "W-4b", called(NOTIFICATIONS, lambda m: "id" in m), refuse("no such request", -32601)
+    ),
+    "UnknownNotificationsAreErrors": Filter(
+        "W-4c",
+        incoming(is_unknown_notification),
+        then(Out({"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "No."}})),
+    ),
+    "AnyVersion": Filter("BASE-16", incoming(method_of), put(jsonrpc="2.0")),
+    "OddMethodsAreUnknown": Filter(
+        "BASE-21", incoming(has_odd_method), put(method="no such method")
+    ),
+    "AnyParams": Filter(
+        "BASE-22",
+        incoming(lambda m: method_of(m) and not isinstance(m.get("params"), dict | list)),
+        put(params=None),
+    ),
+    "ScalarsAreNoJSON": Filter(
+        "BASE-24", incoming(is_no_message), refuse("expected a message", -32700)
+    ),
+    "RunsBatches": Filter("BASE-28", incoming(lambda m: m and isinstance(m, list)), tuple),
+    # params
+    "EmptyArrayIsRefused": Filter(
+        "W-3a", called("chat/queryCommands", lambda m: m.get("params") == []), refuse("params")
+    ),
+    "NullIsAWrongType": Filter(
+        "W-3b",
+        args("chat/queryContext", lambda p: p.get("chatId", 0) is None),
+        refuse("params.chatId"),
+    ),
+    "QueryIsNeeded": Filter(
+        "W-3c", args("chat/queryContext", lambda p: p.get("query") is None), refuse("params.query")
+    ),
+    "CapabilitiesAreBooleans": Filter(
+        "W-3h",
+        args("initialize", lambda p: isinstance(chat_capability(p), dict)),
+        refuse("params.capabilities"),
+    ),
+    "UnknownKeysAreRefused": Filter(
+        "W-3e",
+        args("chat/queryContext", lambda p: p.keys() - {"query", "contexts", "chatId"}),
+        refuse("params"),
+    ),
+    "IncompleteContextsAreFaults": Filter(
+        "W-3f",
+        args("chat/queryContext", lambda p: {"type": "cursor"} in (p.get("contexts") or ())),
+        refuse("params.contexts"),
+    ),
+}
+
+register_filters(MUTANTS)
