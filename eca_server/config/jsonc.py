@@ -18,6 +18,10 @@ from eca_protocol.errors import InvalidJSON
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 _COMMENT = re.compile(rf"{_STRING}|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<open>/\*)", re.DOTALL)
 _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:"]+')
+_HINTS = {
+    "'": "a single quote (texts and keys are in double quotes)",
+    "#": "`#` (comments begin with `//`)",
+}
 _NOT_NEWLINE = re.compile(r"[^\n\r]")
 
 
@@ -163,7 +167,8 @@ def _explain(text: str, offset: int) -> tuple[int, str]:
         if string is None or len(string[0]) == 1 or not string[0].endswith('"'):
             return offset, "expected a quote to end this string"
         return offset, "expected a comma or a colon, got a string"
-    return offset, f"expected JSON, got {repr(got) if got in '{}[],:' else 'something else'}"
+    shown = repr(got) if got in "{}[],:" else _HINTS.get(got, "something else")
+    return offset, f"expected JSON, got {shown}"
 
 
 def _position(text: str, offset: int) -> Position:

@@ -139,7 +139,10 @@ class Sources:
         try:
             value = parse(text)
         except InvalidText as error:
-            self._add_broken(name, error.message, error.position, place)
+            hint = (
+                "" if directory else " (it holds the configuration itself, not the path of a file)"
+            )
+            self._add_broken(name, f"{error.message}{hint}", error.position, place)
             return
         self._add(name, value, place)
         self.positions[name] = positions = Positions(text)

@@ -75,6 +75,7 @@ def test_slashes_inside_strings_are_text_and_a_text_without_json_is_an_empty_obj
         ('{"a": "b\nc"}', Position(1, 9)),
         ("{}\n/* never\nended", Position(2, 1)),
         ("{} {}", Position(1, 4)),
+        ("{}\n# c", Position(2, 1)),
     ],
 )
 def test_an_error_is_found_by_line_and_column(text, position):
@@ -83,6 +84,8 @@ def test_an_error_is_found_by_line_and_column(text, position):
     assert caught.value.position == position
     if re.search(r",(\s|//.*)*[]}]", text):
         assert "trailing comma" in caught.value.message
+    assert ("begin with `//`" in caught.value.message) is ("#" in text)
+    assert ("in double quotes" in caught.value.message) is ("'" in text)
 
 
 @pytest.mark.parametrize(
