@@ -23,8 +23,10 @@ from eca_server.secret import Secret
 from eca_server.system.child_process import find_program, harden_environment
 
 CACHE_SECONDS: Final = 300.0
+"""The time before a command is run again."""
 RETRY_SECONDS: Final = 30.0
-"""The wait after a failure before a command is run again."""
+"""The same after a quick failure of a command that never succeeded; prompts wait for it."""
+_QUICK: Final = 2.0  # seconds
 LARGEST: Final = 64 * 1024
 """Limit of an output, in bytes."""
 
@@ -72,13 +74,15 @@ class CommandOutputs:
             raise UnresolvedReference(NOT_RUN)
         key = command, str(self._home), frozenset(self._environ.items())
         known = _cache.get(key)
-        due = -math.inf if known is None else known[0] + CACHE_SECONDS
-        if due <= time.monotonic():
+        begun = time.monotonic()
+        due = begun if known is None else known[0] + CACHE_SECONDS
+        if due <= begun:
+            due = begun + CACHE_SECONDS
             try:
-                known = _cache[key] = time.monotonic(), self._run(command)
-                due = known[0] + CACHE_SECONDS
+                known = _cache[key] = begun, self._run(command)
             except UnresolvedReference as error:
-                due = time.monotonic() + RETRY_SECONDS
+                if known is None and time.monotonic() - begun < _QUICK:
+                    due = begun + RETRY_SECONDS
                 self.expires = min(self.expires, due)
                 if known is None:
                     raise

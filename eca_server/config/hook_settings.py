@@ -25,7 +25,7 @@ from eca_server.config.reading import (
     record,
     setting,
 )
-from eca_server.config.tool_settings import RULE, ApprovalRule
+from eca_server.config.tool_settings import RULE, RULES, ApprovalRule
 
 HookEvent: TypeAlias = Literal[
     "sessionStart",
@@ -46,7 +46,6 @@ Matcher: TypeAlias = str | Mapping[str, ApprovalRule]
 
 _OLDER_NAMES = {"prePrompt": "preRequest", "postPrompt": "postRequest"}
 _EVENT = choice(*get_args(HookEvent))
-_SELECTORS = each(RULE)
 
 
 def _read_event(value: object, place: Place) -> object:
@@ -56,7 +55,7 @@ def _read_event(value: object, place: Place) -> object:
 def _read_matcher(value: object, place: Place) -> object:
     if not isinstance(value, str):
         place.expect(isinstance(value, Mapping), "a string or an object", value)
-        return _SELECTORS.read(value, place)
+        return RULES.read(value, place)
     try:
         compile_matcher(value)
     except BadMatcher as error:
@@ -66,7 +65,7 @@ def _read_matcher(value: object, place: Place) -> object:
 
 _MATCHER = Reader(
     read=_read_matcher,
-    build=lambda merged: merged if isinstance(merged, str) else _SELECTORS.build(merged),
+    build=lambda merged: merged if isinstance(merged, str) else RULES.build(merged),
     schema={"type": ["string", "object"], "additionalProperties": RULE.schema},
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from json import JSONDecoder
 from typing import NamedTuple
 
 from eca_protocol import json
@@ -17,6 +18,10 @@ from eca_protocol.errors import InvalidJSON
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 _COMMENT = re.compile(rf"{_STRING}|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<open>/\*)", re.DOTALL)
 _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:"]+')
+_HINTS = {
+    "'": "a single quote (texts and keys are in double quotes)",
+    "#": "`#` (comments begin with `//`)",
+}
 _NOT_NEWLINE = re.compile(r"[^\n\r]")
 
 
@@ -91,6 +96,35 @@ class Positions:
         return None
 
 
+def duplicate_keys(text: str) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path of each key that an object of a valid text has more than once."""
+    text = blank_comments(text)
+    if not _has_duplicates(text):
+        return
+    paths: set[tuple[str | int, ...]] = set()
+    repeated: set[tuple[str | int, ...]] = set()
+    for path, _ in _walk(text):
+        if path in paths and not any(
+            path[:length] in repeated for length in range(1, len(path) + 1)
+        ):
+            repeated.add(path)
+            yield path
+        paths.add(path)
+
+
+def _has_duplicates(text: str) -> bool:
+    """Return whether an object has a key twice; much faster than a walk."""
+    has_duplicates = False
+
+    def check(pairs: list[tuple[str, object]]) -> None:
+        nonlocal has_duplicates
+        has_duplicates |= len(dict(pairs)) < len(pairs)
+
+    if text.strip():
+        JSONDecoder(object_pairs_hook=check).decode(text)
+    return has_duplicates
+
+
 def _walk(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
     """Yield every path of a valid JSON text with the offset of its key or item, in order."""
     path: list[str | int] = []  # one step for each open object or list
@@ -133,7 +167,8 @@ def _explain(text: str, offset: int) -> tuple[int, str]:
         if string is None or len(string[0]) == 1 or not string[0].endswith('"'):
             return offset, "expected a quote to end this string"
         return offset, "expected a comma or a colon, got a string"
-    return offset, f"expected JSON, got {repr(got) if got in '{}[],:' else 'something else'}"
+    shown = repr(got) if got in "{}[],:" else _HINTS.get(got, "something else")
+    return offset, f"expected JSON, got {shown}"
 
 
 def _position(text: str, offset: int) -> Position:

@@ -7,6 +7,7 @@ file that became unreadable keeps its previous values.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from eca_server.config.agent_files import LARGEST, MOST, Budget, InvalidAgentFil
 from eca_server.config.files import MAX_BYTES, Stamp, Unreadable, read_text, stamp_of
 from eca_server.config.inheritance import inherit_path, resolve_inheritance
 from eca_server.config.interpolation import ReferenceResolver
-from eca_server.config.jsonc import InvalidText, Position, Positions, parse
+from eca_server.config.jsonc import InvalidText, Position, Positions, duplicate_keys, parse
 from eca_server.config.problems import Problem, Source, dotted, kind_of
 from eca_server.config.reading import FLAG, KeyPath, Place, deep_merge, record
 from eca_server.config.saved_settings import (
@@ -138,11 +139,17 @@ class Sources:
         try:
             value = parse(text)
         except InvalidText as error:
-            self._add_broken(name, error.message, error.position, place)
+            hint = (
+                "" if directory else " (it holds the configuration itself, not the path of a file)"
+            )
+            self._add_broken(name, f"{error.message}{hint}", error.position, place)
             return
         self._add(name, value, place)
         self.positions[name] = positions = Positions(text)
         self._report(name, place.errors, positions)
+        for path in islice(duplicate_keys(text), _MOST_PROBLEMS):
+            message = "the key appears more than once; only the last one applies"
+            self._add_warning(name, message, positions.position(path), key=dotted(path))
         self._warn(name, value, positions)
         self._warn_of_upstream_keys(name, value)
 

@@ -117,6 +117,21 @@ RULE = Reader(
 )
 
 
+def _read_rules(value: object, place: Place) -> dict[str, Any]:
+    rules: dict[str, Any] = _RULES_BY_SELECTOR.read(value, place)
+    for selector in rules:
+        if "*" in selector:
+            place.errors[place.at(selector).path] = (
+                "expected the name of a tool or of a server, got a pattern, which matches no call"
+            )
+    return rules
+
+
+_RULES_BY_SELECTOR = each(RULE)
+RULES = attrs.evolve(_RULES_BY_SELECTOR, read=_read_rules)
+"""Reader of rules by the tool or server that they are for."""
+
+
 @attrs.frozen(kw_only=True, repr=False)
 class Approval:
     """`toolCall.approval`: which tool calls run, need approval, or never run.
@@ -134,12 +149,12 @@ class Approval:
     by_default: Verdict | None = setting(
         choice("ask", "allow", "deny"), "byDefault", workspace=Workspace.RESTRICTS
     )
-    allow: Mapping[str, ApprovalRule] = setting(each(RULE), "allow", factory=dict)
+    allow: Mapping[str, ApprovalRule] = setting(RULES, "allow", factory=dict)
     ask: Mapping[str, ApprovalRule] = setting(
-        each(RULE), "ask", factory=dict, workspace=Workspace.RESTRICTS
+        RULES, "ask", factory=dict, workspace=Workspace.RESTRICTS
     )
     deny: Mapping[str, ApprovalRule] = setting(
-        each(RULE), "deny", factory=dict, workspace=Workspace.RESTRICTS
+        RULES, "deny", factory=dict, workspace=Workspace.RESTRICTS
     )
 
 

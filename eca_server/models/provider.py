@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -42,6 +42,9 @@ from eca_server.models.listings import Endpoint, Listing
 from eca_server.models.think_tags import THINK_TAGS
 from eca_server.secret import Secret, secrets_in
 from eca_server.system.command_line import nearest
+
+_SPELLINGS: Final = {"openai": "openai-responses"}
+"""Upstream's older names of APIs."""
 
 
 def is_local(url: str) -> bool:
@@ -251,7 +254,7 @@ def resolve_providers(
         listed = listing(Endpoint(name, location.url or "")) if is_listed else None
         yield Provider(
             name=name,
-            api=settings.api or api_of(name, location.url),
+            api=_SPELLINGS.get(settings.api or "", settings.api) or api_of(name, location.url),
             settings=settings,
             location=location,
             credential=credential,

@@ -23,6 +23,7 @@ from eca_server.agent.chat.reply import reply
 from eca_server.agent.chat.steering import take_steers
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.context.contexts import PromptContext
+from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.models.answer import Answer
@@ -155,7 +156,8 @@ class Agent:
                 return
             if self._waits_for_user(turn, answer) or _is_stuck(turn, answer.calls, failures):
                 return
-        turn.fail(f"This turn took {most} steps and was ended. Send `continue` to resume it.")
+        hint = " Send `continue` to resume it." if self.initiator == "user" else ""
+        turn.fail(f"This turn took {counted(most, 'step')} and was ended.{hint}")
 
     async def _is_last(self, turn: Turn, answer: Answer) -> bool:
         """Return whether an answer is the last of the turn; run the hooks for its end."""

@@ -327,7 +327,7 @@ class SubagentChat(Outlet):
     def emit(self, role: Role, content: ChatContent) -> None:
         """Write a content through the parent, so that nothing follows the parent's end."""
         if role == "system" and isinstance(content, ChatTextContent):
-            self._last_words = content.text
+            self._last_words = content.text.strip()
         if isinstance(content, ChatToolCallRunContent):
             self._show_step()
         if not self._shows_itself:

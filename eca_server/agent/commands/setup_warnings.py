@@ -16,7 +16,7 @@ from eca_server.client.content_formatting import NATIVE
 from eca_server.config.hook_settings import Hook
 from eca_server.config.problems import Problem, dotted
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import AGENT_ALIASES, Approval, ApprovalRule
+from eca_server.config.tool_settings import AGENT_ALIASES, Approval, ApprovalRule, Behavior
 from eca_server.system.command_line import nearest
 from eca_server.workspace.boundary import Workspace
 
@@ -73,13 +73,21 @@ def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _rules(config: Config) -> Iterator[tuple[Sequence[str], str, ApprovalRule]]:
-    """Yield the rules for tools, each with the path of the object that has it."""
+    """Yield the rules for tools, and listed tools as such, each with the path of its place."""
     places: list[tuple[Sequence[str], object]] = []
-    owners: dict[tuple[str, ...], Approval] = {(): config.tool_call.approval}
-    owners |= {("agent", name): each.approval for name, each in config.behaviors.items()}
-    for owner, approval in owners.items():
+    agents = config.behaviors.items()
+    owners: list[tuple[tuple[str, ...], Approval, Config | Behavior]] = [
+        ((), config.tool_call.approval, config),
+        *((("agent", name), each.approval, each) for name, each in agents),
+    ]
+    for owner, approval, lists in owners:
         path = (*owner, "toolCall", "approval")
         places += [((*path, verdict), getattr(approval, verdict)) for verdict in _VERDICTS]
+        for key, names in (
+            ("disabledTools", lists.disabled_tools),
+            ("enabledTools", lists.enabled_tools),
+        ):
+            places.append(((*owner, key), dict.fromkeys(names or (), ApprovalRule())))
     places += [(("hooks", name, "matcher"), each.matcher) for name, each in config.hooks.items()]
     for place, rules in places:
         for selector, rule in rules.items() if isinstance(rules, Mapping) else ():

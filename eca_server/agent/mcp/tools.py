@@ -7,6 +7,7 @@ is an output for the model and never ends a turn.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -66,7 +67,12 @@ class ServerTool:
     warning: str | None
     call: CallTool
     cap: Cap
-    _clean_schema: CleanSchema
+    _input_schema: Mapping[str, Any]
+
+    @cached_property
+    def _clean_schema(self) -> CleanSchema:
+        """The schema for models, made at its first use: a server may have thousands of tools."""
+        return clean_schema(self._input_schema)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -107,7 +113,7 @@ def server_tool(server: str, tool: MCPTool, call: CallTool, cap: Cap) -> ServerT
         warning=_warning(tool.hints),
         call=call,
         cap=cap,
-        clean_schema=clean_schema(tool.input_schema),
+        input_schema=tool.input_schema,
     )
 
 

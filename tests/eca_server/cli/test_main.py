@@ -190,6 +190,7 @@ IGNORED: dict[str, Any] = {
             "actions": [{"file": "/no/such"}, {"shell": "x"}, {}, {"file": LONG}],
         }
     },
+    "disabledTools": ["eca_write_fil", "git_.*"],
     "toolCall": {
         "approval": {
             "allow": {"shell_command": {"argsMatchers": {"command": ["ls"]}}, "github": {}},
@@ -209,6 +210,7 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "customTools: The custom tool 'read_file' was left out",
         "toolCall.approval.deny.shel_command: there is no tool 'shel_command'; did you mean",
         "toolCall.approval.deny.write_file: the tool has no argument 'file', so the rule never",
+        "disabledTools.eca_write_fil: there is no tool 'eca_write_fil'; did you mean `eca_write",
         "hooks.h.matcher.read_fil: there is no tool 'read_fil'; did you mean",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",

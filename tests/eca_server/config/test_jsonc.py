@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.config.jsonc import InvalidText, Position, Positions, blank_comments, parse
+from eca_server.config.jsonc import (
+    InvalidText,
+    Position,
+    Positions,
+    blank_comments,
+    duplicate_keys,
+    parse,
+)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=8),
@@ -68,6 +75,7 @@ def test_slashes_inside_strings_are_text_and_a_text_without_json_is_an_empty_obj
         ('{"a": "b\nc"}', Position(1, 9)),
         ("{}\n/* never\nended", Position(2, 1)),
         ("{} {}", Position(1, 4)),
+        ("{}\n# c", Position(2, 1)),
     ],
 )
 def test_an_error_is_found_by_line_and_column(text, position):
@@ -76,6 +84,8 @@ def test_an_error_is_found_by_line_and_column(text, position):
     assert caught.value.position == position
     if re.search(r",(\s|//.*)*[]}]", text):
         assert "trailing comma" in caught.value.message
+    assert ("begin with `//`" in caught.value.message) is ("#" in text)
+    assert ("in double quotes" in caught.value.message) is ("'" in text)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +99,7 @@ def test_what_is_beyond_the_reader_is_refused(text):
 @given(commented())
 def test_every_key_of_a_text_is_found_where_it_is(case):
     value, text = case
+    assert not [*duplicate_keys(text)]
     places = Positions(text)
     lines = text.split("\n")
     for path, child in _paths(value):
@@ -104,6 +115,8 @@ def test_a_key_written_twice_is_found_where_it_counts_and_a_missing_one_at_its_p
     assert places.position(["a", "b", 3]) == Position(2, 8)
     assert places.position(["a", "nowhere"]) == Position(2, 2)
     assert places.position(["nowhere"]) is None
+    twice = '{"a": {"b": 1, "b": 2, "c": 3}, "d": [{"e": 1, "e": 2}], "a": {"c": 4}}'
+    assert [*duplicate_keys(twice)] == [("a", "b"), ("d", 0, "e"), ("a",)]
 
 
 def _paths(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[Any, object]]:

@@ -302,6 +302,7 @@ def test_a_broken_source_is_named_and_the_rest_counts(house):
     loaded = house.load()
     variable, file = loaded.problems
     assert (variable.source, variable.line, variable.column) == ("ECA_CONFIG", 2, 6)
+    assert variable.message.endswith("not the path of a file)")
     assert (file.source, file.key) == (str(path), None)
     states = [source.state for source in loaded.sources]
     assert states == ["used", "broken", "absent", "broken", "used"]

@@ -153,9 +153,10 @@ def test_an_old_output_is_used_until_a_newer_one_is_there(shell, monkeypatch):
     now = time.monotonic() + command_output.CACHE_SECONDS
     monkeypatch.setattr(command_output.time, "monotonic", lambda: now)
     assert key_of(shell, command) == Secret("planted")
-    assert shell.load().expires == now + command_output.RETRY_SECONDS
+    assert shell.load().expires == now + command_output.CACHE_SECONDS
     monkeypatch.setattr(command_output, "_cache", {})
     assert "exit code 1" in error_of(shell, command)
+    assert shell.load().expires == now + command_output.RETRY_SECONDS
 
 
 def test_a_failure_says_no_more_than_the_exit_code_and_is_tried_again(shell):

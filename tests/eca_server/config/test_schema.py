@@ -81,6 +81,12 @@ def test_an_unknown_key_is_a_warning_that_names_the_nearest_one(house, content, 
         assert problem.message.endswith(f"did you mean {meant}?")
 
 
+def test_a_key_written_twice_is_a_warning(house):
+    house.in_user('{"retry": {"maxRetries": 1},\n"retry": {}}')
+    problem = house.problem()
+    assert (problem.level, problem.line, problem.key) == ("warning", 2, "retry")
+
+
 def test_a_key_inside_what_is_the_users_own_is_not_judged(house):
     assert hint("DEFAULTMODEL", ["defaultModel", "retry"]).endswith("did you mean defaultModel?")
     unknown = unknown_keys({"chat": {"title": 1, "titel": 2}}, config_schema())

@@ -132,6 +132,14 @@ def test_a_rule_that_cannot_be_read_whole_is_marked_and_named(house, rule, key, 
     assert [problem.key for problem in errors] == [f"toolCall.approval.{verdict}.{SHELL}{key}"]
 
 
+def test_a_selector_that_is_a_pattern_is_an_error(house):
+    house.options = {"toolCall": {"approval": {"deny": {"github__.*": {}, "github": {}}}}}
+    problem = house.problem()
+    assert (problem.level, problem.key) == ("error", 'toolCall.approval.deny."github__.*"')
+    house.options = {"hooks": {"h": {"type": "preToolCall", "matcher": {"*": {}}}}}
+    assert house.problem().key == 'hooks.h.matcher."*"'
+
+
 def test_ordinary_patterns_are_taken_and_hostile_ones_are_not():
     for pattern in (".*rm.*", r"\p{Alpha}+", "(?i)sudo .*", "a{1,1000}", "x{3,}"):
         assert compile_matcher(pattern).pattern == pattern

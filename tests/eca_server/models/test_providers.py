@@ -234,6 +234,7 @@ VERTEX = "https://h/v1/projects/p/locations/l/publishers"
         ("openai-chat", "https://h", "https://h/chat/completions"),
         ("openai-chat", "https://h/v1/", "https://h/v1/chat/completions"),
         ("openai-responses", "https://h", "https://h/v1/responses"),
+        ("openai", "https://h", "https://h/v1/responses"),
         ("openai-responses", "https://h/v1", "https://h/v1/responses"),
         ("openai-responses", "https://h/openai/v1", "https://h/openai/v1/responses"),
         ("openai-responses", "https://h/gateway/", "https://h/gateway/v1/responses"),

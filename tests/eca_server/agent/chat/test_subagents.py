@@ -221,7 +221,7 @@ async def test_a_subagent_whose_own_chat_is_stopped_or_deleted_ends_alone(ends):
 @pytest.mark.parametrize(
     ("settings", "arguments", "told"),
     [
-        ({"maxSteps": 1}, {}, "took 1 steps"),
+        ({"maxSteps": 1}, {}, "This agent failed: This turn took 1 step and was ended.\n"),
         ({}, {"model": "p/none"}, "p/none cannot be used"),
         ({}, {"agent": "Nobody"}, "Unknown agent 'Nobody'. Available agents: scout."),
         ({"spawnableBy": "plan"}, {}, "There is no tool 'eca_spawn_agent'"),
@@ -235,7 +235,7 @@ async def test_what_the_agent_is_sent_of_a_task(settings, arguments, told):
     async with current(config) as ours:
         received = await ours.turn(line, model=SCRIPT)
         (called,) = (each for each in received if each["type"] == "toolCalled")
-        assert told in called["outputs"][0]["text"]
+        assert told in f"{called['outputs'][0]['text']}\n"
         assert called["error"] is (told != "seen")
 
 
