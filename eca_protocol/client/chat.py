@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+import warnings
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
@@ -203,6 +204,11 @@ class Turn:
         self._queue = chat._queue
         self._started = False
         self._texts: dict[str, list[str]] = {}  # that were read, by role
+
+    def __del__(self, *, warn: Callable[..., None] = warnings.warn) -> None:
+        if not self._started and not self.stopped:
+            text = f"the prompt {self.params.message!r:.40} was never sent"
+            warn(f"{text}: iterate over its turn, or call text()", RuntimeWarning, stacklevel=2)
 
     @property
     def stopped(self) -> bool:

@@ -241,10 +241,10 @@ print(type(next(turn)).__name__, client.process_id)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_forked_process_leaves_the_connection_alone_and_no_open_client_hangs_the_end():
+def test_a_forked_process_leaves_the_connection_alone_and_no_open_client_hangs_the_end(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM],
-        env={**ENVIRONMENT, "PATH": ""},  # `SERVER_COMMAND` needs none
+        env={**ENVIRONMENT, "PATH": "", "HOME": str(tmp_path)},  # `SERVER_COMMAND` needs no PATH
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

@@ -37,6 +37,8 @@ async def test_a_turn_is_sent_once_gives_what_comes_for_its_chat_and_ends_with_f
         assert [await turn.text() for _ in range(2)] == ["Hello"] * 2
         with pytest.raises(LocalProtocolError):
             await turn.start()
+        with pytest.warns(RuntimeWarning, match="the prompt 'never' was never sent"):
+            chat.prompt("never")
         received = chat.prompt("two", model="c/d").contents_with_roles()
         roles = [each.role async for each in received]
         assert roles == ["system", "user", "assistant", "assistant"]
