@@ -46,13 +46,10 @@ class Chat:
         client: Session,
         chats: MutableMapping[str, Chat],
         chat_id: str | None = None,
-        *,
-        model: str | None = None,
-        behavior: str | None = None,
     ) -> None:
         self.id = chat_id or str(uuid.uuid4())
-        self.model = model
-        self.behavior = behavior
+        self.model: str | None = None
+        self.behavior: str | None = None
         self.client = client
         self._chats = chats
         self._queue = TurnQueue(client)

@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
@@ -268,3 +269,4 @@ def test_it_has_the_names_of_the_async_client(name):
     theirs = {each for each in dir(getattr(client, name)) if each[0] != "_"} - internal
     ours = {each for each in dir(getattr(sync, name)) if each[0] != "_"}
     assert theirs <= ours
+    assert inspect.signature(sync.open) == inspect.signature(sync.connect)
