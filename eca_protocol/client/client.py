@@ -261,6 +261,8 @@ class Client(Session):
     ) -> None:
         try:
             with anyio.CancelScope(shield=True):
+                if self._server is not None and self.closed:
+                    await self._stream.aclose()  # it may wait for the end of its input
                 await self._shut_down()
                 if self._server is not None:
                     await self._server.wait()
