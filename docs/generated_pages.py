@@ -60,7 +60,11 @@ client = open_peer(here, side="client", handlers={})
 ```
 
 Then `async with agent: await agent.serve()`; a client sends its requests with
-`client.call(METHOD, PARAMS)`.
+`client.call(METHOD, PARAMS)`, and reads in a task, `client.start_soon(client.serve)`.
+
+An agent that an editor starts uses `FdTransport(*descriptors)` within
+`with owned_stdio() as descriptors:`, and its client the `transport` of `spawn(COMMAND)`. All three
+are names of `eca_protocol`. Meanwhile a `print` of the agent goes to stderr.
 """
 
 _API = """\

@@ -384,6 +384,7 @@ def _opening(options: Callable[P, connect]) -> Callable[P, Client]:
         """
         return Client(options(*args, **kwargs))
 
+    open.__signature__ = inspect.signature(options)  # type: ignore[attr-defined] # for help
     return open
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+import warnings
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
@@ -45,13 +46,10 @@ class Chat:
         client: Session,
         chats: MutableMapping[str, Chat],
         chat_id: str | None = None,
-        *,
-        model: str | None = None,
-        behavior: str | None = None,
     ) -> None:
         self.id = chat_id or str(uuid.uuid4())
-        self.model = model
-        self.behavior = behavior
+        self.model: str | None = None
+        self.behavior: str | None = None
         self.client = client
         self._chats = chats
         self._queue = TurnQueue(client)
@@ -203,6 +201,11 @@ class Turn:
         self._queue = chat._queue
         self._started = False
         self._texts: dict[str, list[str]] = {}  # that were read, by role
+
+    def __del__(self, *, warn: Callable[..., None] = warnings.warn) -> None:
+        if not self._started and not self.stopped:
+            text = f"the prompt {self.params.message!r:.40} was never sent"
+            warn(f"{text}: iterate over its turn, or call text()", RuntimeWarning, stacklevel=2)
 
     @property
     def stopped(self) -> bool:

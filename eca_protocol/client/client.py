@@ -122,10 +122,10 @@ class Client(Session):
         model: str | None = None,
         behavior: str | None = None,
     ) -> Chat:
-        """Return the chat with this id, or a new one."""
-        if chat_id is not None and chat_id in self._chats:
-            return self._chats[chat_id]
-        chat = Chat(self, self._chats, chat_id, model=model, behavior=behavior)
+        """Return the chat with this id, or a new one; set its defaults that are not None."""
+        chat = self._chats.get(chat_id or "") or Chat(self, self._chats, chat_id)
+        chat.model = model or chat.model
+        chat.behavior = behavior or chat.behavior
         self._chats[chat.id] = chat
         return chat
 
@@ -261,6 +261,8 @@ class Client(Session):
     ) -> None:
         try:
             with anyio.CancelScope(shield=True):
+                if self._server is not None and self.closed:
+                    await self._stream.aclose()  # it may wait for the end of its input
                 await self._shut_down()
                 if self._server is not None:
                     await self._server.wait()

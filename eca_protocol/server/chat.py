@@ -31,7 +31,7 @@ from eca_protocol.server.connected_client import ConnectedClient, asks_questions
 from eca_protocol.server.conversation import Conversation
 from eca_protocol.server.texts import Role
 from eca_protocol.server.turn import Turn
-from eca_protocol.server.values import ChatMessage, Tool, ToolResult, Work
+from eca_protocol.server.values import ChatMessage, Tool, ToolResult, Work, check_list
 
 __all__ = ["ServerChat"]
 
@@ -246,7 +246,11 @@ class ServerChat:
         Returns:
             The answer. None: the client cannot show questions, the user gave no answer in time, or
             the answer is invalid.
+
+        Raises:
+            LocalProtocolError: the options are a text.
         """
+        check_list("options", options)
         if not asks_questions(self.client.capabilities, self.client.revision):
             await anyio.lowlevel.checkpoint()
             return None

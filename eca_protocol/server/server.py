@@ -16,7 +16,7 @@ from eca_protocol.revisions import Revision
 from eca_protocol.server.connection import Connection
 from eca_protocol.server.declarations import Command, Declarations, PromptHandler
 from eca_protocol.server.stdio import serve_stdio
-from eca_protocol.server.values import ContextQueryHandler, Tool, Work
+from eca_protocol.server.values import ContextQueryHandler, Tool, Work, check_list
 from eca_protocol.streams import Transport
 
 __all__ = ["Server"]
@@ -66,9 +66,8 @@ class Server:
     ) -> None:
         if models is None:
             models = [f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-') or 'server'}/default"]
-        for option, value in {"models": models, "agents": agents}.items():
-            if isinstance(value, str):
-                raise LocalProtocolError(f"{option}: expected a list: [{value!r}], got {value!r}")
+        check_list("models", models)
+        check_list("agents", agents)
         check_revision(revision)
         if not (name.strip() and models and agents):
             raise LocalProtocolError("Server: expected a name, models and agents, got an empty one")
@@ -114,8 +113,10 @@ class Server:
             arguments: the arguments, or the names of required ones.
 
         Raises:
-            LocalProtocolError: the name is empty, or has a slash at its start or white space.
+            LocalProtocolError: the name is empty, or has a slash at its start or white space; or
+                the arguments are a text.
         """
+        check_list("arguments", arguments)
         if name.startswith("/") or name.split() != [name]:
             raise LocalProtocolError(f"command: expected a word without the slash, got {name!r}")
 

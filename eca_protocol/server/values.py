@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from eca_protocol import messages as m
+from eca_protocol.errors import LocalProtocolError
 
 __all__ = [
     "ChatMessage",
@@ -18,7 +19,18 @@ __all__ = [
     "Tool",
     "ToolResult",
     "Work",
+    "check_list",
 ]
+
+
+def check_list(name: str, value: object) -> None:
+    """Refuse a text in place of a list of texts.
+
+    Raises:
+        LocalProtocolError: it is a text.
+    """
+    if isinstance(value, str):
+        raise LocalProtocolError(f"{name}: expected a list: [{value!r}], got {value!r}")
 
 
 @attrs.frozen(kw_only=True)

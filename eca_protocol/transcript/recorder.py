@@ -7,6 +7,7 @@ crash loses the data of some milliseconds that are not yet written.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -104,6 +105,7 @@ class Recorder:
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="transcript", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # the thread does not delay the end of the interpreter
 
     @property
     def failure(self) -> str | None:
@@ -157,7 +159,11 @@ class Recorder:
             self._wake.set()
 
     def close(self, *, seconds: float = 5.0) -> None:
-        """Write the rest and close the file; block for at most `seconds`."""
+        """Write the rest and close the file; block for at most `seconds`.
+
+        The end of the interpreter closes it, too.
+        """
+        atexit.unregister(self.close)
         self._closing.set()
         self._wake.set()
         self._thread.join(seconds)

@@ -1,4 +1,5 @@
 import asyncio
+import inspect
 import os
 import signal
 import subprocess
@@ -241,10 +242,10 @@ print(type(next(turn)).__name__, client.process_id)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_forked_process_leaves_the_connection_alone_and_no_open_client_hangs_the_end():
+def test_a_forked_process_leaves_the_connection_alone_and_no_open_client_hangs_the_end(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM],
-        env={**ENVIRONMENT, "PATH": ""},  # `SERVER_COMMAND` needs none
+        env={**ENVIRONMENT, "PATH": "", "HOME": str(tmp_path)},  # `SERVER_COMMAND` needs no PATH
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -268,3 +269,4 @@ def test_it_has_the_names_of_the_async_client(name):
     theirs = {each for each in dir(getattr(client, name)) if each[0] != "_"} - internal
     ours = {each for each in dir(getattr(sync, name)) if each[0] != "_"}
     assert theirs <= ours
+    assert inspect.signature(sync.open) == inspect.signature(sync.connect)

@@ -37,6 +37,8 @@ async def test_a_turn_is_sent_once_gives_what_comes_for_its_chat_and_ends_with_f
         assert [await turn.text() for _ in range(2)] == ["Hello"] * 2
         with pytest.raises(LocalProtocolError):
             await turn.start()
+        with pytest.warns(RuntimeWarning, match="the prompt 'never' was never sent"):
+            chat.prompt("never")
         received = chat.prompt("two", model="c/d").contents_with_roles()
         roles = [each.role async for each in received]
         assert roles == ["system", "user", "assistant", "assistant"]
@@ -141,7 +143,7 @@ async def test_what_comes_behind_the_end_does_no_harm() -> None:
 @pytest.mark.requirement("CHAT-37")
 async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_anew() -> None:
     async with connected(idle_deadline=5) as (client, server):
-        chat = client.chat("c")
+        chat = client.chat("c", model="a/b", behavior="plan")
         turn = chat.prompt("hi")
         await turn.start()
         await chat.delete()
@@ -149,7 +151,8 @@ async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_ane
         assert server.params_of("chat/delete") == [m.ChatDeleteParams(chat_id="c")]
         server.answers_with("x")
         assert await chat.prompt("again").text() == "x"
-        assert client.chat("c") is chat
+        assert client.chat("c", model="c/d") is client.chat("c") is chat
+        assert (chat.model, chat.behavior) == ("c/d", "plan")
         await chat.delete()
         other = client.chat("c")
         assert other is not chat

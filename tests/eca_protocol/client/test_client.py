@@ -1,6 +1,7 @@
 """The client's connection: start, configuration, events, requests of the server, and the end."""
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -289,6 +290,23 @@ async def test_the_exception_of_a_server_in_this_process_is_raised_by_the_block(
         await client.chat("c").prompt("hello").text()
     with pytest.raises(ZeroDivisionError):
         await context.__aexit__(None, None, None)
+
+
+class Unreadable:
+    """A server in this process whose first prompt gets an unreadable answer, and which reads on."""
+
+    async def serve(self, transport: Transport) -> None:
+        with contextlib.suppress(ZeroDivisionError):
+            await Failing().serve(transport)
+        await transport.send(b"Content-Length: x\r\n\r\n")
+        while await transport.receive():
+            pass
+
+
+async def test_a_server_in_this_process_whose_answer_is_unreadable_does_not_delay_the_end() -> None:
+    with anyio.fail_after(5), pytest.raises(ConnectionClosed, match="Content-Length"):
+        async with connect(server=Unreadable()) as client:
+            await client.chat("c").prompt("hello").text()
 
 
 async def test_the_real_server_runs_in_this_process_on_trio(anyio_backend_name: str) -> None:

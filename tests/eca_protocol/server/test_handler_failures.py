@@ -110,6 +110,7 @@ WRONG_VALUES: dict[str, Callable[[ServerChat], Any]] = {
     "a number in place of a text": lambda chat: chat.send(m.ChatURLContent(title=7, url="u")),  # type: ignore[arg-type]
     "the end of the turn": lambda chat: chat.send(m.ChatProgressContent(state="finished", text="")),
     "arguments that are no object": lambda chat: chat.tool_call("x", ["a"]),  # type: ignore[arg-type]
+    "a text as the options": lambda chat: chat.ask("Which?", "a.txt"),
     "reasoning behind its block": reason_late,
 }
 

@@ -346,6 +346,7 @@ def test_a_wrong_declaration_says_what_is_wrong():
         (lambda: server.command("/time", "Show it."), "expected a word without the slash"),
         (lambda: server.command("the time", "Show it."), "expected a word without the slash"),
         (lambda: server.command("", "Show it."), "expected a word without the slash"),
+        (lambda: server.command("time", "S.", arguments="city"), r"arguments: expected a list"),
         (lambda: server.tool("delete", "D.")(delete), "delete: it is declared already"),
         (lambda: Server(name="s", models=["gpt"]), "expected `provider/model`"),
         (lambda: Server(name=" "), "got an empty one"),

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -176,6 +178,15 @@ def test_what_passes_is_recorded_in_order_for_the_user_alone(tmp_path: Path) -> 
     assert isinstance(entries[0], DataEntry)
     assert entries[0].message == {"a": 1}
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_end_of_the_interpreter_completes_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    program = f"""from eca_protocol.transcript import *
+recorder = Recorder(new_file({str(path)!r})[0])
+recorder.record_data("client", {FRAME!r})"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert [message for _, message in read_transcript(path).messages()] == [{"a": 1}]
 
 
 def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
