@@ -199,7 +199,7 @@ class MCPServers:
         reason = mask(str(error), *server.settings.secrets)
         if server.state is State.REQUIRES_AUTH:
             link = f" Log in here: {error.url}" if error.url else ""
-            text = f"The MCP server {server.name} needs a login: {reason}.{link}"
+            text = f"The MCP server {server.name} {reason.removeprefix('it ')}.{link}"
             self.session.show("warning", text)
             if error.url and server.name in self.wanted_logins:
                 self.host.nursery.start_soon(open_page, error.url, self.models.child_variables)

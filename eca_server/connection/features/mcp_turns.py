@@ -57,7 +57,7 @@ class TurnServers:
             late = await self._servers.settled()
             if late:
                 turn.say(
-                    f"MCP servers that still start have no tools in this turn: {_names(late)}.",
+                    f"MCP servers still starting, so without tools in this turn: {_names(late)}.",
                     role="system",
                 )
         for server in self._servers:
