@@ -124,6 +124,11 @@ class Session:
         self._shown_once.add(message)
         return is_first
 
+    def withdraw(self, message: str) -> None:
+        """Do not repeat a message in the next turn: what it says has changed."""
+        if message in self._unshown:
+            self._unshown.remove(message)
+
     def take_unshown(self) -> Sequence[str]:
         """Return and clear the messages that the client did not show and no turn has repeated."""
         taken, self._unshown = self._unshown, []

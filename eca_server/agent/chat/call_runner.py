@@ -162,7 +162,8 @@ class CallRunner:
             await _still_running()
             step.postponed = bool(pending)
             if not step.postponed:
-                call.announce(arguments, manual_approval=False)
+                summary = _summary_of_invalid(tool, arguments)
+                call.announce(arguments, manual_approval=False, summary=summary)
                 call.fault(_error_text(fault, call))
             return
         await _still_running()
@@ -280,6 +281,14 @@ def _error_text(fault: Exception, call: ToolCall) -> str:
         return str(fault)
     _log.error("the tool %s crashed", call.naming.name, exc_info=fault)
     return f"Internal error of the tool: {type(fault).__name__}: {fault}"
+
+
+def _summary_of_invalid(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+    """Return the summary of a call that cannot run; None: its arguments are no good for one."""
+    try:
+        return tool.summary(arguments)
+    except Exception:  # noqa: BLE001 - the call fails for the reason that the tool has given
+        return None
 
 
 def _with_reason(summary: str, decision: Decision) -> str:

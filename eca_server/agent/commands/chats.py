@@ -78,8 +78,12 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
             messages = appendable([each.message for each in stored.messages])
             turn.messages.extend(messages)
             count = counted(len(messages), "message")
-            message = f"Added {count} to this chat. Send a prompt to continue."
+            message = f"Added {count} to this chat (not shown again). Send a prompt to continue."
             turn.say(message, role="system")
+            titling = context.chat.titling
+            if titling.title is None and stored.title is not None:
+                titling.rename(stored.title)
+                titling.announce()
             return
     if memory.store.is_late:
         turn.fail("The stored chats cannot be read: the disk does not respond. Try again later.")
@@ -130,27 +134,25 @@ async def delete_stored_chat(turn: Turn, context: CommandContext) -> None:
     is_confirmed = words[-1:] == [YES]
     chat_name = " ".join(words[:-1] if is_confirmed else words)
     chat_id = chat_name or context.chat.id
-    title_found = (
-        await context.chats.find_title(chat_id) if chat_name else context.chat.title or chat_id
-    )
+    title_found = await context.chats.find_title(chat_id) if chat_name else context.chat.title or ""
     if title_found is None:
         shown = printable(chat_name[:100])
         turn.fail(f"There is no chat {shown!r}. Send `/chats` to list all chats with their ids.")
         return
-    title = printable(title_found)
+    title = f"the chat {printable(title_found)}" if title_found else "this chat"
     if not is_confirmed and context.ask_user is not None:
         turn.progress("Waiting for your answer")
-        question = f"Delete the chat {title}? This cannot be undone."
+        question = f"Delete {title}? This cannot be undone."
         is_confirmed = await context.ask_user(context.chat, question, (_DELETE, _KEEP)) == _DELETE
         if not is_confirmed:
             turn.say("The chat was not deleted.", role="system")
             return
     if not is_confirmed:
         command = " ".join(filter(None, ["/delete-chat", printable(chat_name), YES]))
-        turn.say(f"Send `{command}` to delete the chat {title}.", role="system")
+        turn.say(f"Send `{command}` to delete {title}.", role="system")
     elif chat_id == context.chat.id:
         turn.finish()
         context.chats.delete(chat_id)
     else:
         context.chats.delete(chat_id)
-        turn.say(f"The chat {title} was deleted.", role="system")
+        turn.say(f"{title[0].upper()}{title[1:]} was deleted.", role="system")

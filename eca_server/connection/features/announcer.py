@@ -5,7 +5,7 @@ Before the introduction nothing is sent unasked (W-10).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import attrs
@@ -46,7 +46,7 @@ class Announcer:
     _announced_tools: m.EcaServerUpdatedParams | None = None
     _announced_servers: dict[str, m.MCPServerUpdatedParams] = attrs.field(factory=dict)
     _announced_providers: dict[str, m.ProviderStatus] = attrs.field(factory=dict)
-    _problems: Collection[object] = ()
+    _problems: Mapping[object, str] = attrs.field(factory=dict)
 
     def introduce(self) -> None:
         """Announce models, selections and tools to a new client, and show the notices."""
@@ -173,10 +173,13 @@ class Announcer:
     def announce_problems(self) -> None:
         """Show the problems of the configuration that were not shown yet."""
         present = {key: (level, text) for key, level, text in self._present_problems()}
+        for key, text in self._problems.items():
+            if key not in present:
+                self.session.withdraw(text)
         for key, (level, text) in present.items():
             if key not in self._problems:
                 self.session.show(level, text)
-        self._problems = present.keys()
+        self._problems = {key: self._problems.get(key, text) for key, (_, text) in present.items()}
         self.on_problems()
 
     def _present_problems(self) -> Iterator[tuple[object, Literal["error", "warning"], str]]:

@@ -105,7 +105,12 @@ class Editing:
                 f"params.text: expected at most {MOST_SELECTED:,} characters, "
                 f"got {len(params.text):,}",
             )
-        name, model = self._model(self.settings.config.rewrite_model)
+        try:
+            name, model = self._model(self.settings.config.rewrite_model)
+        except RPCError as error:
+            if not self.session.profile.shows_messages:  # such clients hide the refusal, too
+                self.session.show("warning", error.message)
+            raise
         instruction = self._prompts().rewrite
         rewrite = Rewrite(
             id=params.id,

@@ -72,6 +72,7 @@ class MCPServers:
     manager: Manager = attrs.field(init=False)
     in_turns: TurnServers = attrs.field(init=False)
     _logins_at: dict[str, tuple[MCPServer, Login]] = attrs.field(factory=dict, init=False)
+    _errors: dict[str, str] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.manager = Manager(
@@ -144,6 +145,7 @@ class MCPServers:
         if login is not None:
             login.give_up()
         self.approvals.forget(server.name)
+        self.session.withdraw(self._errors.pop(server.name, ""))
         self.announcer.announce_removal(gone)
 
     def _make_login(self, name: str, url: str, settings: MCPServer) -> Login:
@@ -194,18 +196,20 @@ class MCPServers:
 
     def _show_error(self, server: Server) -> None:
         error = server.error
+        self.session.withdraw(self._errors.pop(server.name, ""))
         if error is None:
             return
+        level: Literal["error", "warning"] = "warning"
         reason = mask(str(error), *server.settings.secrets)
         if server.state is State.REQUIRES_AUTH:
             link = f" Log in here: {error.url}" if error.url else ""
-            text = f"The MCP server {server.name} needs a login: {reason}.{link}"
-            self.session.show("warning", text)
+            text = f"The MCP server {server.name} {reason.removeprefix('it ')}.{link}"
             if error.url and server.name in self.wanted_logins:
                 self.host.nursery.start_soon(open_page, error.url, self.models.child_variables)
             self.wanted_logins.discard(server.name)
         elif server.state is State.FAILED:
-            self.session.show("error", f"The MCP server {server.name} failed: {reason}")
+            level, text = "error", f"The MCP server {server.name} failed: {reason}"
         else:
             text = f"The MCP server {server.name} is started again: {reason}"
-            self.session.show("warning", text)
+        self._errors[server.name] = text
+        self.session.show(level, text)

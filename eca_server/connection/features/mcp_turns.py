@@ -56,7 +56,10 @@ class TurnServers:
             turn.progress(f"Waiting for MCP servers: {_names(starting)}")
             late = await self._servers.settled()
             if late:
-                turn.say(f"Still starting, and not in this turn: {_names(late)}.", role="system")
+                turn.say(
+                    f"MCP servers still starting, so without tools in this turn: {_names(late)}.",
+                    role="system",
+                )
         for server in self._servers:
             error = server.error if server.state is State.REQUIRES_AUTH else None
             link = None if error is None else error.url

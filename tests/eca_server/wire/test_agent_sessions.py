@@ -114,8 +114,9 @@ def test_whatever_leaves_the_workspace_asks_though_all_is_allowed(start_agent, s
 def test_nothing_is_written_through_a_link_that_leads_out(start_agent, secret):
     made = [(WRITE, {"path": path, "content": "owned"}) for path in ("link", "up/new.txt")]
     agent = start_agent(calls(*made), **ALLOW)
-    for called in ends(contents_of(agent.turn())):
+    for called, (_, given) in zip(ends(contents_of(agent.turn())), made, strict=True):
         assert called["error"] is True
+        assert called["summary"].endswith(Path(given["path"]).name)
         assert "leads out of the workspace" in told(called)
     assert secret.read_text() == "not for the model\n"
     assert not (secret.parent / "new.txt").exists()

@@ -102,7 +102,7 @@ async def test_a_chat_is_deleted_by_a_command_once_the_user_has_said_so(tmp_path
         assert "There is no chat 'old'" in (await ours.turn("/delete-chat old")).text
         begun = len(ours.seen)
         await ours.prompt("/delete-chat")
-        await answered(ours, "Delete it")
+        assert "Delete this chat?" in await answered(ours, "Delete it")
         await ours.until(lambda each: each.get("method") == "chat/deleted")
         await ours.ask("chat/queryContext", {"query": ""})
         told = [each for each, _ in since(ours, begun)]
@@ -150,8 +150,9 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, mon
         assert opened["title"] == "Mine (2)"
         shown = [each.get("text", each.get("title")) for each in ours.contents(opened["chatId"])]
         assert shown == ["say one", "one", "Mine (2)"]
-        words = (await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO)).text
-        assert "Added 2 messages" in words
+        resumed = await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO)
+        assert "Added 2 messages to this chat (not shown again)." in resumed.text
+        assert [each["title"] for each in resumed if "title" in each] == ["Mine (2)"]
         monkeypatch.setattr(chats, "MAX_RESUMABLE", 1)
         assert "Mine\n" not in (await ours.turn("/resume", "e")).text
         assert "Added 2 messages" in (await ours.turn("/resume c", "e")).text

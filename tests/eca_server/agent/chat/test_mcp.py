@@ -202,7 +202,7 @@ async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(place
         assert 1.9 < trio.current_time() - begun < 2.2
         progress = [each["text"] for each in first if each["type"] == "progress"]
         assert "Waiting for MCP servers: slow, mute" in progress
-        assert "Still starting, and not in this turn: mute." in first.text
+        assert "still starting, so without tools in this turn: mute." in first.text
         assert [name for name, *_ in places["slow"].session.calls] == ["echo"]
         begun = trio.current_time()
         second = await ours.turn("two", model=ECHO_MODEL)
@@ -219,7 +219,9 @@ async def test_of_many_servers_that_are_starting_a_prompt_names_the_first(places
         received = await ours.turn("one", model=ECHO_MODEL)
         assert trio.current_time() - begun < 2.2
         named = ", ".join(names[:10])
-        assert f"Still starting, and not in this turn: {named} and 3 more." in received.text
+        assert (
+            f"still starting, so without tools in this turn: {named} and 3 more." in received.text
+        )
 
 
 async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):

@@ -178,8 +178,11 @@ async def test_what_cannot_be_begun_is_an_error_for_the_user():
         error = await refused(ours, "rewrite/prompt", params("say x"))
         assert error["code"] == -32603
         assert "no/such cannot be used" in error["message"]
-    async with current({"providers": {}}) as ours:
-        assert "/login" in (await refused(ours, "rewrite/prompt", params("say x")))["message"]
+    for name in ("emacs", "VsCode"):  # the latter hides the error, and the next turn repeats it
+        async with current({"providers": {}}, clientInfo={"name": name}) as ours:
+            message = (await refused(ours, "rewrite/prompt", params("say x")))["message"]
+            assert "/login" in message
+            assert (message in (await ours.turn("go", model=ECHO)).text) == (name == "VsCode")
     async with current({"rewrite": {"model": ECHO}}) as ours:
         assert (await ours.ask("rewrite/prompt", params("x")))["model"] == ECHO
     async with current(ON_SCRIPT) as ours:

@@ -29,7 +29,7 @@ from eca_server.connection.features import lifecycle
 from eca_server.connection.features.host import Options
 from eca_server.connection.features.settings import Settings, Watcher
 from eca_server.secret import Secret
-from tests.eca_server.agent.chat.editor import Editor, editor
+from tests.eca_server.agent.chat.editor import ECHO, Editor, editor
 from tests.eca_server.connection.features.session import announced
 
 NAMES = {"models": {"m": {}, "n": {}}}
@@ -73,11 +73,11 @@ class Project:
 
 
 @asynccontextmanager
-async def configured(folder: Path) -> AsyncIterator[Project]:
+async def configured(folder: Path, **params: Any) -> AsyncIterator[Project]:
     """A workspace during whose connection the user's own configuration changes."""
     environ = {"PATH": os.environ["PATH"], "XDG_CONFIG_HOME": str(folder)}
     async with editor(started=False, **environ) as ours:
-        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
+        await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}], **params)
         yield Project(folder / "eca" / "config.json", ours)
 
 
@@ -177,6 +177,17 @@ async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fi
         assert f"{ours.file}:2:2: welcomeMessage: " in error["message"]
         assert f"{ours.file}:3:2: lspTimeOut: " in warning["message"]
         assert "lspTimeoutSeconds" in warning["message"]
+
+
+async def test_the_next_turn_repeats_the_problems_that_are_not_fixed_by_then(tmp_path):
+    async with configured(tmp_path, clientInfo={"name": "VsCode"}) as ours:
+        for content in ('{"chat": 1}', '{\n"chat": 1}', '{"chat": 2', "{}"):
+            ours.write(content)
+            await ours.unsolicited()
+        assert str(ours.file) not in (await ours.editor.turn("hi", model=ECHO)).text
+        ours.write("{")
+        await ours.unsolicited()
+        assert str(ours.file) in (await ours.editor.turn("hi", model=ECHO)).text
 
 
 async def test_a_disk_that_fails_is_reported_once_and_changes_nothing(tmp_path, monkeypatch):

@@ -289,10 +289,16 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
         shown = [(role, each.get("text")) for role, each in contents(ours.seen[begun:])]
         assert (("assistant", clicked) in shown) is (client == "VsCode")
         assert link in text([each for _, each in contents(ours.seen[begun:])])
+        await ours.tell("mcp/startServer", {"name": "web"})
+        await status(ours, "web", "starting")
+        await status(ours, "web", "requires-auth")
         before = len(given_up)  # a login is waited for at no server that is disabled or removed
         await ours.tell("mcp/disableServer", {"name": "web"})
         await status(ours, "web", "disabled")
         assert len(given_up) == before + 1
+        begun = len(ours.seen)
+        await ours.turn("say hi", model=SCRIPT)
+        assert link not in text([each for _, each in contents(ours.seen[begun:])])
         await ours.ask("mcp/removeServer", {"name": "web"})
         assert len(given_up) == before + 2
 
