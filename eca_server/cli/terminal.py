@@ -225,7 +225,8 @@ class _Conversation:
                 if not line:
                     break
                 if line.strip():
-                    outcome = await self.answer(line.rstrip("\n"))
+                    with reader.typing_ahead():
+                        outcome = await self.answer(line.rstrip("\n"))
                     has_answered = True
         finally:
             if has_answered and sys.stdin.isatty():

@@ -130,6 +130,8 @@ def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
     tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
     tty.type(TOUCH, b"touch made\r\nRun `touch made`? [y/N] ")
     tty.type(b"\n", b"> ")
+    tty.type(TOUCH, b"? [y/N]")
+    tty.type(b"\x04", b" \r\n", b"> ")
     tty.type(TOUCH, b"? [y/N] ")
     tty.type(b"\x03", b"\n> ")
     assert not made.exists()
