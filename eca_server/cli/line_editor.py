@@ -93,7 +93,7 @@ class LineEditor:
 
     @contextmanager
     def typing_ahead(self) -> Iterator[None]:
-        """Let the next prompt have what is typed during the block, unseen until then."""
+        """Let each prompt of the block have what was typed before it, unseen until then."""
         with platforms.hidden_input(sys.stdin.fileno(), by_key=True):
             self._is_typing_ahead = True
             self._mark_pastes()

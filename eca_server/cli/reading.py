@@ -37,7 +37,7 @@ class Reader(Protocol):
         """
 
     def typing_ahead(self) -> AbstractContextManager[None]:
-        """Let the next prompt have what is typed during the block."""
+        """Let each prompt of the block have what was typed before it."""
 
 
 @contextmanager

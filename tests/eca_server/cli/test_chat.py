@@ -50,6 +50,15 @@ def test_a_chat_that_fails_exits_1_with_the_reason(tmp_path, arguments, reason):
     assert reason == "" or reason not in done.stdout
 
 
+def test_notes_before_and_behind_an_answer_go_to_stderr(tmp_path: Path) -> None:
+    script = ("chat", "--model", "simulator/script", "say half\nfinish length")
+    done = eca(tmp_path, *script, said="context\n" * 100_000)
+    assert (done.returncode, done.stdout) == (0, "half\n")
+    first, last = done.stderr.splitlines()
+    assert "stdin.txt was cut" in first
+    assert "The answer was cut" in last
+
+
 def test_chat_takes_its_prompts_from_a_pipe_and_names_a_picture_beside_the_answer(tmp_path):
     done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
     picture = "[a picture: image/png]\n"

@@ -92,13 +92,15 @@ def test_keys_typed_during_an_answer_wait_for_the_next_prompt_and_answer_no_ques
     editor: Terminal, tmp_path: Path
 ) -> None:
     editor.until(PROMPT)
-    editor.type(b"say a\x1b\rwait 1\r", b"?2004h\x1b", b"a\x1b")
+    editor.type(b"say a\x1b\rwait 1\r", b"?2004h", b"?25la\x1b")
     editor.type(b"\x1b[200~say p\rsay q\x1b[201~\x1b\rsay **r**\r", b"pq\x1b[1mr", PROMPT)
-    editor.type(b'say b\x1b\rwait 1\x1b\rcall shell_command {"command": "touch made"}\r', b"b\x1b")
+    editor.type(
+        b'say b\x1b\rwait 1\x1b\rcall shell_command {"command": "touch made"}\r', b"?25lb\x1b"
+    )
     editor.type(b"y\r", b"Run `touch made`? [y/N]")
     editor.type(b"\r", PROMPT)
     assert not (tmp_path / "made").exists()
-    editor.type(b"say c\x1b\rwait 1\r", b"c\x1b")
+    editor.type(b"say c\x1b\rwait 1\r", b"?25lc\x1b")
     editor.type(b"\x04")
     assert editor.exit_code() == 0
 
