@@ -36,6 +36,7 @@ class ClientProfile:
             of each (W-26).
         shows_subagents: whether it shows the chats of subagents; other clients see only their
             requests for approval and their result.
+        shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         has_plain_own_texts: whether it shows questions and system texts without Markdown, and
             questions without line ends; links work in the model's answers alone.
@@ -62,6 +63,7 @@ class ClientProfile:
     prefixes_tools: bool = True
     shows_pictures: bool = False
     shows_subagents: bool = False
+    shows_other_chats: bool = True
     shows_messages: bool = True
     has_plain_own_texts: bool = False
     names_changed_files: bool = False
@@ -143,7 +145,7 @@ _WEB_PAGE = ClientProfile(
 )
 _WEB_PAGE_ZERO_BASED = attrs.evolve(_WEB_PAGE, first_positions=_ZERO_BASED)
 
-_OUR_OWN = ClientProfile(logs_messages=False)
+_OUR_OWN = ClientProfile(logs_messages=False, shows_other_chats=False)
 
 DRAFT_SECONDS = 60.0
 """Deadline of an approval by a draft client; the draft has no message for it (W-52)."""

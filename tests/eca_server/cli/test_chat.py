@@ -69,6 +69,9 @@ def test_chat_takes_its_prompts_from_a_pipe_and_names_a_picture_beside_the_answe
     assert (lines[0], lines[1], lines[-1]) == ("one", "two", "three")
     assert "no-such-command" in done.stderr
     assert ">" not in done.stderr
+    done = eca(tmp_path, "chat", said="one\n/btw why?\n/export e.edn\n/import e.edn")
+    assert "cannot show chats" in done.stdout
+    assert "Added 2 messages to this chat." in done.stdout
 
 
 @pytest.mark.parametrize("end", ["a closed pipe", "an interrupt"])
