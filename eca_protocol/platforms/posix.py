@@ -28,6 +28,7 @@ __all__ = [
     "change_directory",
     "copy_attributes",
     "data_home",
+    "discard_input",
     "duplicate",
     "has_ended",
     "has_input",
@@ -241,15 +242,32 @@ def has_screen(environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def hidden_input(descriptor: int) -> Iterator[None]:
-    """Let a terminal not show what is typed during the block."""
+def hidden_input(descriptor: int, *, by_key: bool = False) -> Iterator[None]:
+    """Let a terminal not show what is typed during the block.
+
+    Args:
+        descriptor: the terminal.
+        by_key: also let it store each key as it is typed, Ctrl-D included; Ctrl-C and Ctrl-Z
+            remain signals.
+    """
     import termios  # noqa: PLC0415 - a start needs no terminal
 
     before = termios.tcgetattr(descriptor)
     hidden = termios.tcgetattr(descriptor)
     hidden[3] &= ~termios.ECHO
-    termios.tcsetattr(descriptor, termios.TCSADRAIN, hidden)
+    if by_key:
+        hidden[3] &= ~termios.ICANON
+        hidden[6][termios.VMIN], hidden[6][termios.VTIME] = 1, 0
+    termios.tcsetattr(descriptor, termios.TCSANOW, hidden)
     try:
         yield
     finally:
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal was closed
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def discard_input(descriptor: int) -> None:
+    """Discard what was typed at a terminal and is not read yet."""
+    import termios  # noqa: PLC0415 - as above
+
+    termios.tcflush(descriptor, termios.TCIFLUSH)

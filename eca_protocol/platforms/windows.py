@@ -29,6 +29,7 @@ __all__ = [
     "change_directory",
     "copy_attributes",
     "data_home",
+    "discard_input",
     "duplicate",
     "has_ended",
     "has_input",
@@ -108,6 +109,7 @@ def _kernel() -> ctypes.WinDLL:
     kernel.TerminateJobObject.argtypes = (handle, ctypes.c_uint32)
     kernel.WaitForSingleObject.argtypes = (handle, ctypes.c_uint32)
     kernel.CloseHandle.argtypes = (handle,)
+    kernel.FlushConsoleInputBuffer.argtypes = (handle,)
     kernel.GetConsoleMode.argtypes = (handle, handle)
     kernel.SetConsoleMode.argtypes = (handle, ctypes.c_uint32)
     return kernel
@@ -301,8 +303,8 @@ def has_screen(environ: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def hidden_input(descriptor: int) -> Iterator[None]:
-    """Let a console not show what is typed during the block."""
+def hidden_input(descriptor: int, *, by_key: bool = False) -> Iterator[None]:
+    """Let a console not show what is typed during the block; it stores keys in any case."""
     kernel, console = _kernel(), msvcrt.get_osfhandle(descriptor)
     before = ctypes.c_uint32()
     is_console = bool(kernel.GetConsoleMode(console, ctypes.byref(before)))
@@ -313,3 +315,8 @@ def hidden_input(descriptor: int) -> Iterator[None]:
     finally:
         if is_console:
             kernel.SetConsoleMode(console, before.value)
+
+
+def discard_input(descriptor: int) -> None:
+    """Discard what was typed at a console and is not read yet."""
+    _kernel().FlushConsoleInputBuffer(msvcrt.get_osfhandle(descriptor))

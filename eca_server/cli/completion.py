@@ -58,9 +58,14 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 def _words(parser: argparse.ArgumentParser) -> list[str]:
     """Return the words that can follow: commands, choices of arguments, and options."""
-    free = (a for a in parser._actions if not a.option_strings and a.choices is not None)
-    words = [str(choice) for action in free for choice in action.choices or ()]
-    return [*words, *(name for action in _options(parser) for name in action.option_strings)]
+    options = (name for action in _options(parser) for name in action.option_strings)
+    return [*_choices(parser), *options]
+
+
+def _choices(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the commands, and the choices of arguments without a name."""
+    free = (action for action in parser._actions if not action.option_strings)
+    return [str(choice) for action in free for choice in action.choices or ()]
 
 
 def _bash(program: str, commands: dict[str, argparse.ArgumentParser]) -> str:
@@ -106,6 +111,9 @@ def _fish(program: str, commands: dict[str, argparse.ArgumentParser]) -> str:
         for name in names:
             hint = _summary(parser, name)
             lines.append(f"complete -c {program} -f -n {where} -a {name} -d {shlex.quote(hint)}")
+        if not names and (choices := _choices(parser)):
+            words = shlex.quote(" ".join(choices))
+            lines.append(f"complete -c {program} -f -n {where} -a {words}")
         for action in _options(parser):
             flags = " ".join(
                 f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"

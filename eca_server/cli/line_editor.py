@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import trio
 import trio.from_thread
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout.processors import TabsProcessor
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from eca_protocol import messages as m
+from eca_protocol import platforms
 from eca_protocol.client import Chat
 from eca_protocol.errors import ECAError
 from eca_protocol.methods import CHAT_QUERY_FILES
@@ -38,6 +42,7 @@ _KEYS = KeyBindings()
 
 
 @_KEYS.add("escape", "enter")
+@_KEYS.add("escape", "c-j")  # typed during an answer
 def _new_line(event: KeyPressEvent) -> None:
     event.current_buffer.insert_text("\n")
 
@@ -48,6 +53,17 @@ def _empty_line(event: KeyPressEvent) -> None:
         event.current_buffer.reset()
     else:
         event.app.exit(exception=KeyboardInterrupt)
+
+
+@_KEYS.add("c-z")
+def _stop_the_job(_: KeyPressEvent) -> None:
+    """Stop this process and those of its job until they continue, as a terminal does by itself.
+
+    The main thread gets the signal before its call returns. Sent from this thread, it would come
+    too late to keep the editor from painting over the shell.
+    """
+    if sys.platform != "win32":
+        run_in_terminal(partial(trio.from_thread.run_sync, os.kill, 0, signal.SIGTSTP))
 
 
 class LineEditor:
@@ -65,6 +81,7 @@ class LineEditor:
         self._secrets = PromptSession[str](is_password=True, key_bindings=_KEYS)
         self._answers = PromptSession[str](key_bindings=_KEYS)
         self._reading = trio.Lock()
+        self._is_typing_ahead = False
 
     async def prompt(self, *, is_secret: bool) -> str:
         """Return the next prompt with a line end; empty after Ctrl-D."""
@@ -74,11 +91,36 @@ class LineEditor:
         """Ask a question, and return the answer with a line end; empty after Ctrl-D."""
         return await self._read(self._answers, question)
 
+    @contextmanager
+    def typing_ahead(self) -> Iterator[None]:
+        """Let each prompt of the block have what was typed before it, unseen until then."""
+        with platforms.hidden_input(sys.stdin.fileno(), by_key=True):
+            self._is_typing_ahead = True
+            self._mark_pastes()
+            try:
+                yield
+            finally:
+                self._is_typing_ahead = False
+                self._mark_pastes()
+
+    def _mark_pastes(self) -> None:
+        """Let the terminal mark a paste as one text, whose lines are no prompts of their own."""
+        output = self._prompts.output
+        if self._is_typing_ahead:
+            output.enable_bracketed_paste()
+        else:
+            output.disable_bracketed_paste()
+        output.flush()
+
     async def _read(self, session: PromptSession[str], label: str) -> str:
         async with self._reading, trio.open_nursery() as nursery:
+            if session is self._answers:
+                platforms.discard_input(sys.stdin.fileno())
+                clear_typeahead(session.input)
             ending = _Ending(session.app)
             nursery.start_soon(ending.wait)
             line = await trio.to_thread.run_sync(_edit, session, label, ending.check)
+            self._mark_pastes()
             if line is None:
                 signal.raise_signal(signal.SIGINT)
                 await trio.sleep_forever()

@@ -166,6 +166,8 @@ def _chat(arguments: argparse.Namespace) -> int:
 
     if arguments.config_file is not None and not arguments.config_file.is_file():
         return _refuse(f"--config-file: expected a file, got {str(arguments.config_file)!r}")
+    if arguments.message is not None and not arguments.message.strip():
+        return _refuse("chat: expected a message, got an empty one")
     command = ChatCommand(
         message=arguments.message,
         model=arguments.model,

@@ -20,7 +20,20 @@ from rich.text import Text
 from eca_server.cli.output import Output
 
 _TAIL = 8000  # characters of an incomplete block that can be visible
+_FRAMES = 15  # a second
 _MARGIN = 2  # rows of the terminal that an incomplete block leaves free
+
+
+class _Live(Live):
+    """A text at the end of the output, painted a few times a second if it has changed."""
+
+    has_changed = True
+
+    def refresh(self) -> None:
+        """Paint the text if it has changed, or for the last time."""
+        if self.has_changed or not self.is_started:
+            self.has_changed = False
+            super().refresh()
 
 
 class MarkdownOutput(Output):
@@ -32,7 +45,7 @@ class MarkdownOutput(Output):
         self._parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
         self._pending = ""
         self._has_blocks = False
-        self._live: Live | None = None
+        self._live: _Live | None = None
 
     def end_line(self) -> None:
         """Render what is pending; the next text begins a new block."""
@@ -48,9 +61,10 @@ class MarkdownOutput(Output):
         self.ended_line = False
         self._pending += text
         if "\n" in text and self._can_be_complete():
-            *complete, self._pending = self._blocks()  # the last one may continue
+            *complete, last = self._blocks()
             for block in complete:
                 self._render(block)
+            self._pending = last  # it may continue
         self._show_pending()
 
     def _can_be_complete(self) -> bool:
@@ -83,21 +97,28 @@ class MarkdownOutput(Output):
             self._console.print(Segments([*line, Segment.line()]), end="")
 
     def _show_pending(self) -> None:
-        """Show the end of the incomplete block that fits the terminal."""
+        """Show the incomplete block, at a rate that leaves the processor to the answer."""
         if not self._pending.strip():
             return
-        if self._live is None:
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stderr=sys.stderr.isatty(),
-            )
-            self._live.start()
-        text = Text(self._pending[-_TAIL:].lstrip("\n"))
-        rows = text.wrap(self._console, self._console.width)
+        if self._live is not None:
+            self._live.has_changed = True
+            return
+        self._live = _Live(
+            console=self._console,
+            get_renderable=self._visible_end,
+            refresh_per_second=_FRAMES,
+            transient=True,
+            redirect_stderr=sys.stderr.isatty(),
+        )
+        self._live.start(refresh=True)
+        self._console.show_cursor(True)  # a stopped or killed process cannot show it again
+
+    def _visible_end(self) -> Text:
+        """Return the end of the incomplete block that fits the terminal."""
         most = max(1, self._console.height - _MARGIN)
-        self._live.update(Text("\n").join(rows[-most:]), refresh=True)
+        lines = self._pending[-_TAIL:].lstrip("\n").split("\n")[-most:]
+        rows = Text("\n".join(lines)).wrap(self._console, self._console.width)
+        return Text("\n").join(rows[-most:])
 
     def _hide_pending(self) -> None:
         if self._live is not None:

@@ -7,7 +7,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
@@ -31,7 +31,13 @@ class Reader(Protocol):
         """Return the next prompt with its line end; empty at the end of the input."""
 
     async def answer(self, question: str) -> str:
-        """Ask a question, and return the answer with its line end; empty at the end."""
+        """Ask a question, and return the answer with its line end; empty at the end.
+
+        What was typed before the question is discarded: it cannot be an answer to it.
+        """
+
+    def typing_ahead(self) -> AbstractContextManager[None]:
+        """Let each prompt of the block have what was typed before it."""
 
 
 @contextmanager
@@ -94,8 +100,16 @@ class Lines:
     async def answer(self, question: str) -> str:
         """Ask one question at a time, and return the next line."""
         async with self._answering:
+            platforms.discard_input(sys.stdin.fileno())
             _write(question)
-            return await self._next()
+            line = await self._next()
+            if not line:
+                _write("\n")  # behind the question
+            return line
+
+    def typing_ahead(self) -> AbstractContextManager[None]:
+        """Leave the terminal as it is: it stores lines."""
+        return nullcontext()
 
     async def _next(self) -> str:
         if not self._is_reading:

@@ -111,7 +111,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             if command.message is not None:
                 outcome = await talk.answer(command.message, contexts)
             else:
-                outcome = await talk.hold(reader)
+                with reader.typing_ahead():
+                    outcome = await talk.hold(reader)
             nursery.cancel_scope.cancel()
     return _EXIT_CODES[outcome]
 
@@ -250,7 +251,8 @@ class _Conversation:
             return "left"
         served = self._served
         failed = served is not None and served.last_turn_failed
-        if system_text and (failed or turn.stopped):
+        is_note = not message.lstrip().startswith("/")  # else it answers a command
+        if system_text and (failed or turn.stopped or (is_note and not self.prints_json)):
             sys.stderr.write(f"{printable_lines(system_text.strip())}\n")
         elif system_text and not self.prints_json:
             out = make_output()

@@ -106,10 +106,10 @@ async def print_turn(turn: Turn, approvals: Approvals) -> str:
             if received.role == "system":
                 last += text
             else:
-                if last:
+                if last:  # a note, such as one about a context that was cut
                     out.end_line()
-                    out.write(f"{last.strip()}\n")
-                    last = ""
+                    sys.stderr.write(f"{printable_lines(last.strip())}\n")
+                    last, text = "", text.lstrip("\n")  # the paragraph break behind the note
                 out.write(text)
         if turn.stopped and out.ended_line:
             _leave_interrupt()

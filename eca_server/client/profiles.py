@@ -38,6 +38,7 @@ class ClientProfile:
             requests for approval and their result.
         resends_steers: whether it sends a message to a running turn again, as a prompt, if the turn
             ended without it; other clients get it repeated (W-22).
+        shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
         has_plain_own_texts: whether it shows questions and system texts without Markdown, each
             system text apart from other texts, and questions without line ends; links work in the
@@ -66,6 +67,7 @@ class ClientProfile:
     shows_pictures: bool = False
     shows_subagents: bool = False
     resends_steers: bool = False
+    shows_other_chats: bool = True
     shows_messages: bool = True
     has_plain_own_texts: bool = False
     names_changed_files: bool = False
@@ -149,7 +151,7 @@ _WEB_PAGE = ClientProfile(
 )
 _WEB_PAGE_ZERO_BASED = attrs.evolve(_WEB_PAGE, first_positions=_ZERO_BASED)
 
-_OUR_OWN = ClientProfile(logs_messages=False)
+_OUR_OWN = ClientProfile(logs_messages=False, shows_other_chats=False)
 
 DRAFT_SECONDS = 60.0
 """Deadline of an approval by a draft client; the draft has no message for it (W-52)."""

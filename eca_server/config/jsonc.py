@@ -1,7 +1,8 @@
-"""JSON with comments, whose errors are located by line and column.
+"""JSON with comments and trailing commas, whose errors are located by line and column.
 
-`//` and `/* */` comments are replaced by spaces, so an offset in the parsed text is an offset in
-the user's text. Positions of keys are computed only when there is an error to report.
+`//` and `/* */` comments and trailing commas are replaced by spaces, so an offset in the parsed
+text is an offset in the user's text. Positions of keys are computed only when there is an error to
+report.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from eca_protocol.errors import InvalidJSON
 # A string, even an unterminated one, is matched first: slashes inside it are text.
 _STRING = r'"(?:[^"\\\n]|\\.)*+"?'
 _COMMENT = re.compile(rf"{_STRING}|(?P<comment>//[^\n]*|/\*.*?\*/)|(?P<open>/\*)", re.DOTALL)
+_TRAILING = re.compile(rf"(?P<value>{_STRING}|[\[{{]\s*,)|,(?=\s*[\]}}])")
 _TOKEN = re.compile(rf'{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:"]+')
 _HINTS = {
     "'": "a single quote (texts and keys are in double quotes)",
@@ -42,12 +44,12 @@ class InvalidText(Exception):
 
 
 def parse(text: str) -> object:
-    """Parse JSON with comments; a text of comments alone is an empty object.
+    """Parse JSON with comments and trailing commas; comments alone are an empty object.
 
     Raises:
-        InvalidText: the text is not JSON, or has a trailing comma.
+        InvalidText: the text is not JSON.
     """
-    plain = blank_comments(text)
+    plain = plain_json(text)
     if not plain.strip():
         return {}
     try:
@@ -55,12 +57,12 @@ def parse(text: str) -> object:
     except InvalidJSON as error:
         if error.position is None:
             raise InvalidText(error.message, None) from None
-        offset, message = _explain(plain, error.position)
-        raise InvalidText(message, _position(text, offset)) from None
+        offset = error.position
+        raise InvalidText(_explain(plain, offset), _position(text, offset)) from None
 
 
-def blank_comments(text: str) -> str:
-    """Return `text` with every comment replaced by spaces; line breaks and lengths stay.
+def plain_json(text: str) -> str:
+    """Return `text` with spaces for comments and trailing commas; line breaks and lengths stay.
 
     Raises:
         InvalidText: a `/*` has no `*/`.
@@ -72,7 +74,8 @@ def blank_comments(text: str) -> str:
         comment = match["comment"]
         return _NOT_NEWLINE.sub(" ", comment) if comment else match[0]
 
-    return _COMMENT.sub(blank, text) if "/" in text else text
+    without_comments = _COMMENT.sub(blank, text) if "/" in text else text
+    return _TRAILING.sub(lambda match: match["value"] or " ", without_comments)
 
 
 class Positions:
@@ -88,7 +91,7 @@ class Positions:
         The last one of duplicate keys counts, as for the JSON parser.
         """
         if self._offsets is None:
-            self._offsets = dict(_walk(blank_comments(self._text)))
+            self._offsets = dict(_walk(plain_json(self._text)))
         for length in range(len(path), 0, -1):
             offset = self._offsets.get(tuple(path[:length]))
             if offset is not None:
@@ -98,7 +101,7 @@ class Positions:
 
 def duplicate_keys(text: str) -> Iterator[tuple[str | int, ...]]:
     """Yield the path of each key that an object of a valid text has more than once."""
-    text = blank_comments(text)
+    text = plain_json(text)
     if not _has_duplicates(text):
         return
     paths: set[tuple[str | int, ...]] = set()
@@ -151,24 +154,20 @@ def _walk(text: str) -> Iterator[tuple[tuple[str | int, ...], int]]:
                 expects_key = part == "{"
 
 
-def _explain(text: str, offset: int) -> tuple[int, str]:
-    """Return the exact offset of the error near `offset`, and a message that quotes no value."""
-    before = text[:offset].rstrip()
-    comma = len(before) - 1 if before.endswith(",") else offset
-    if text[comma : comma + 1] == "," and text[comma + 1 :].lstrip()[:1] in ("}", "]"):
-        return comma, "expected no comma before the closing bracket (JSON allows no trailing comma)"
+def _explain(text: str, offset: int) -> str:
+    """Return a message about the error at `offset` that quotes no value."""
     got = text[offset : offset + 1]
     if not got:
-        return offset, "expected more JSON, got the end of the text"
+        return "expected more JSON, got the end of the text"
     if got in "\n\r\t":
-        return offset, "expected no line break or tab inside a string"
+        return "expected no line break or tab inside a string"
     if got == '"':
         string = _TOKEN.match(text, offset)
         if string is None or len(string[0]) == 1 or not string[0].endswith('"'):
-            return offset, "expected a quote to end this string"
-        return offset, "expected a comma or a colon, got a string"
+            return "expected a quote to end this string"
+        return "expected a comma or a colon, got a string"
     shown = repr(got) if got in "{}[],:" else _HINTS.get(got, "something else")
-    return offset, f"expected JSON, got {shown}"
+    return f"expected JSON, got {shown}"
 
 
 def _position(text: str, offset: int) -> Position:

@@ -257,14 +257,15 @@ class Prompts:
             return None if chat is None else chat.title or chat.id
 
         knows_more_chats = self.session.writes(m.ConfigUpdatedParams, "chat_id")
+        shows_more_chats = knows_more_chats and self.session.profile.shows_other_chats
         return ChatActions(
             select_model=self.selecting.select_model,
             select_agent=self.selecting.select_agent,
             find_title=find_title,
             delete=self.delete,
-            begin=self.views.begin_chat if knows_more_chats else None,
+            begin=self.views.begin_chat if shows_more_chats else None,
             fork=self.views.fork_chat if knows_more_chats else None,
-            ask_aside=self.ask_aside if knows_more_chats else None,
+            ask_aside=self.ask_aside if shows_more_chats else None,
         )
 
     async def _ask_user(self, chat: Chat, question: str, labels: Sequence[str]) -> str | None:

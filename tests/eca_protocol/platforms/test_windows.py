@@ -32,6 +32,7 @@ RESULTS = {
     "TerminateJobObject": 1,
     "WaitForSingleObject": 0x102,
     "CloseHandle": 1,
+    "FlushConsoleInputBuffer": 1,
     "GetConsoleMode": 0,
     "SetConsoleMode": 1,
 }
@@ -240,7 +241,7 @@ def test_data_is_local_and_a_file_has_no_owner_and_keeps_its_name_while_open(win
     assert windows.has_screen({})
 
 
-def test_a_console_does_not_show_hidden_input(windows, kernel):
+def test_a_console_does_not_show_hidden_input_and_discards_waiting_input(windows, kernel):
     def get_mode(console: int, mode: Any) -> int:
         assert console == 1005
         mode._obj.value = 0x1F7
@@ -253,3 +254,5 @@ def test_a_console_does_not_show_hidden_input(windows, kernel):
     with windows.hidden_input(5):
         assert calls(kernel.SetConsoleMode) == [(1005, 0x1F3)]
     assert calls(kernel.SetConsoleMode)[1:] == [(1005, 0x1F7)]
+    windows.discard_input(5)
+    assert calls(kernel.FlushConsoleInputBuffer) == [(1005,)]

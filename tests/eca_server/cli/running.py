@@ -22,15 +22,14 @@ def eca(
 
 
 class Terminal:
-    """A pseudo-terminal that runs `chat`, or another command."""
+    """A pseudo-terminal that runs `chat`, another command, or a line of a shell with it as `$@`."""
 
-    def __init__(self, home: Path, *command_line: str, **env: str) -> None:
+    def __init__(self, home: Path, *command_line: str, line: str = 'exec "$@"', **env: str) -> None:
         self._near, far = os.openpty()
         self.shown = b""
         self.all_shown = b""
-        line = (
-            'exec "$@" <"$TTY" >"$TTY" 2>&1'  # it becomes the controlling terminal of the session
-        )
+        # It becomes the controlling terminal of the session.
+        line = f'exec <"$TTY" >"$TTY" 2>&1; {line}'
         arguments = command_line or ("chat", "--model", "simulator/script")
         command = ["sh", "-c", line, "sh", *fork_server.command(), *arguments]
         self.process = subprocess.Popen(

@@ -50,6 +50,15 @@ def test_a_chat_that_fails_exits_1_with_the_reason(tmp_path, arguments, reason):
     assert reason == "" or reason not in done.stdout
 
 
+def test_notes_before_and_behind_an_answer_go_to_stderr(tmp_path: Path) -> None:
+    script = ("chat", "--model", "simulator/script", "say half\nfinish length")
+    done = eca(tmp_path, *script, said="context\n" * 100_000)
+    assert (done.returncode, done.stdout) == (0, "half\n")
+    first, last = done.stderr.splitlines()
+    assert "stdin.txt was cut" in first
+    assert "The answer was cut" in last
+
+
 def test_chat_takes_its_prompts_from_a_pipe_and_names_a_picture_beside_the_answer(tmp_path):
     done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
     picture = "[a picture: image/png]\n"
@@ -60,6 +69,9 @@ def test_chat_takes_its_prompts_from_a_pipe_and_names_a_picture_beside_the_answe
     assert (lines[0], lines[1], lines[-1]) == ("one", "two", "three")
     assert "no-such-command" in done.stderr
     assert ">" not in done.stderr
+    done = eca(tmp_path, "chat", said="one\n/btw why?\n/export e.edn\n/import e.edn")
+    assert "cannot show chats" in done.stdout
+    assert "Added 2 messages to this chat." in done.stdout
 
 
 @pytest.mark.parametrize("end", ["a closed pipe", "an interrupt"])
@@ -130,6 +142,8 @@ def test_a_conversation_in_a_terminal(tty: Terminal, tmp_path: Path) -> None:
     tty.type(b"say after the stop\n", b"\nafter the stop\r\n", b"> ")
     tty.type(TOUCH, b"touch made\r\nRun `touch made`? [y/N] ")
     tty.type(b"\n", b"> ")
+    tty.type(TOUCH, b"? [y/N]")
+    tty.type(b"\x04", b" \r\n", b"> ")
     tty.type(TOUCH, b"? [y/N] ")
     tty.type(b"\x03", b"\n> ")
     assert not made.exists()

@@ -42,5 +42,6 @@ def test_a_script_names_each_command_and_is_valid(shell: str) -> None:
     script = completion_script(shell)
     for word in ("chat", "doctor", "log-level", "junit", "no-open", "badge"):
         assert word in script
+    assert shell != "fish" or "_from config' -a 'init schema'\n" in script
     if shutil.which(shell) is not None:
         subprocess.run([shell, "-n", "-c", script], check=True)

@@ -73,6 +73,7 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
         ("serve --protocol-revision tomorrow", "--protocol-revision"),
         ("chat --protocol-revision 2025-10 hi", "--protocol-revision"),
         ("chat two messages", "messages"),
+        ("chat ", "expected a message"),
         ("chat hi --config-file missing.json", "missing.json"),
         ("chat hi --config-file .", "."),
         ("doctor who", "who"),
@@ -83,7 +84,7 @@ def test_the_help_names_each_command_and_each_edition(capsys: pytest.CaptureFixt
 )
 def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
     try:
-        code = run(arguments.split())
+        code = run(arguments.split(" "))
     except SystemExit as left:
         code = left.code  # type: ignore[assignment] - argparse leaves with a number
     assert code == 2

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import select
+import shlex
 import shutil
 import socket
 import stat
@@ -29,6 +30,7 @@ from tests.eca_server.stranger import environment
 
 PROMPT = b"\x1b[0m>"  # of the editor
 SCRIPT = ("--model", "simulator/script")
+CAPABLE = {"TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "COLUMNS": "80"}
 ASKING_SUBAGENT = (
     'call eca_spawn_agent {"agent": "general", "activity": "trying", '
     '"task": "call shell_command {\\"command\\": \\"touch made\\"}"}\nsay done'
@@ -53,9 +55,7 @@ The end.
 @pytest.fixture
 def editor(tmp_path: Path) -> Iterator[Terminal]:
     """A conversation in a terminal that can move the cursor."""
-    opened = Terminal(
-        tmp_path, "chat", *SCRIPT, TERM="xterm-256color", PROMPT_TOOLKIT_NO_CPR="1", COLUMNS="80"
-    )
+    opened = Terminal(tmp_path, "chat", *SCRIPT, **CAPABLE)
     yield opened
     opened.close()
 
@@ -86,6 +86,34 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
     assert "+say first\n+say second\n" in history.read_text()
     assert "wrong" not in history.read_text()
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+def test_keys_typed_during_an_answer_wait_for_the_next_prompt_and_answer_no_question(
+    editor: Terminal, tmp_path: Path
+) -> None:
+    editor.until(PROMPT)
+    editor.type(b"say a\x1b\rwait 1\r", b"?2004h", b"?25la\x1b")
+    editor.type(b"\x1b[200~say p\rsay q\x1b[201~\x1b\rsay **r**\r", b"pq\x1b[1mr", PROMPT)
+    editor.type(
+        b'say b\x1b\rwait 1\x1b\rcall shell_command {"command": "touch made"}\r', b"?25lb\x1b"
+    )
+    editor.type(b"y\r", b"Run `touch made`? [y/N]")
+    editor.type(b"\r", PROMPT)
+    assert not (tmp_path / "made").exists()
+    editor.type(b"say c\x1b\rwait 1\r", b"?25lc\x1b")
+    editor.type(b"\x04")
+    assert editor.exit_code() == 0
+
+
+def test_ctrl_z_returns_to_the_shell_and_the_prompt_continues(tmp_path: Path) -> None:
+    command = shlex.join([*fork_server.ECA, "chat", *SCRIPT])  # in a process group of its own
+    editor = Terminal(tmp_path, line=f"set -m; {command}; stty -a; fg", **CAPABLE)
+    editor.until(PROMPT)
+    editor.type(b"say **here**\x1a", b" icanon", b" echo ", b"say **here**")
+    editor.type(b"\r", b"\x1b[1mhere", PROMPT)
+    editor.type(b"\x04")
+    assert editor.exit_code() == 0
+    editor.close()
 
 
 def test_a_key_is_not_in_the_stored_history(editor: Terminal, tmp_path: Path) -> None:
@@ -126,16 +154,20 @@ def test_the_calls_of_a_subagent_are_the_users_decision(editor: Terminal, tmp_pa
     assert "rejected; it needs your approval" in done.stderr
 
 
-def rendered(pieces: list[str]) -> str:
-    """Return what a terminal shows of an answer that arrives in pieces."""
+def painted(pieces: list[str]) -> str:
+    """Return what a terminal gets of an answer that arrives in pieces."""
     file = io.StringIO()
     out = MarkdownOutput()
     out._console = Console(file=file, force_terminal=True, width=70, height=20, _environ={})
     for piece in pieces:
         out.write(piece)
     out.end_line()
+    return file.getvalue()
+
+
+def rendered(pieces: list[str]) -> str:
     display = pyte.Screen(70, 60)
-    pyte.Stream(display).feed(file.getvalue().replace("\n", "\r\n"))
+    pyte.Stream(display).feed(painted(pieces).replace("\n", "\r\n"))
     return "\n".join(line.rstrip() for line in display.display).rstrip()
 
 
@@ -147,6 +179,12 @@ def test_markdown_looks_the_same_however_it_arrives(cuts: list[int]) -> None:
     assert shown == rendered([ANSWER])
     assert "Some bold text, a List<String> and a link (http://example.com)." in shown
     assert "\n\n • one\n • two\n\n" in shown
+
+
+def test_many_pieces_of_a_block_are_painted_together_and_the_cursor_stays_visible():
+    text = painted(["```\n", *["word " * 10 + "\n"] * 3000])
+    assert len(text) < 20 * 60 * 3000
+    assert text.index("\x1b[?25h") < text.index("word")
 
 
 def test_without_the_extra_a_terminal_gets_the_text_as_it_is(monkeypatch):
