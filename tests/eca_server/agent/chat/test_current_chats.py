@@ -246,6 +246,22 @@ async def test_the_users_own_title_sticks():
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
 
 
+async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
+    await ours.turn("hi", model=ECHO)
+    await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
+    begun = len(ours.seen)
+    told = await reaction(ours, "chat/open", {"chatId": "c"})
+    names = [name for name, _ in told]
+    assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
+    del ours.seen[begun:]
+    await ours.ask("chat/delete", {"chatId": "c"})
+    methods = {message["method"] for message in ours.seen if "method" in message}
+    assert methods == {
+        "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
+    }  # fmt: skip
+    assert len(ours.notified("config/updated")) == 1
+
+
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
     """Add or remove a flag; return the contents of the chat as it is shown then."""
     begun = len(ours.seen)
@@ -253,12 +269,6 @@ async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> li
     assert told[0] == ("chat/cleared", {"chatId": "c", "messages": True})
     assert told[-1] == ("answer", {})
     return [content for _, content in contents(ours.seen[begun:])]
-
-
-async def opened(ours: Editor, chat_id: str = "c") -> list[Content]:
-    begun = len(ours.seen)
-    await ours.ask("chat/open", {"chatId": chat_id})
-    return [content for _, content in contents(ours.seen[begun:], chat_id)]
 
 
 def order(shown: list[Content]) -> list[str]:
@@ -284,7 +294,7 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
         error = await refused(ours, "chat/addFlag", {"chatId": "c", "contentId": "no", "text": "x"})
         assert "expected the id of a prompt, a tool call or a thought" in error["message"]
     async with current(data=tmp_path) as ours:
-        again = await opened(ours)
+        again = [content for _, content in await ours.reopen()]
         assert order(again) == wanted
         stored = [each for each in again if each["type"] == "flag"]
         assert flags == {each["text"]: each["contentId"] for each in stored}
@@ -307,7 +317,11 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
         told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": flag})
         new = told[-1][1]["chatId"]
     async with current(data=tmp_path) as ours:
-        assert order(await opened(ours, new)) == ["text", "toolCalled", "flag"]
+        assert order([content for _, content in await ours.reopen(new)]) == [
+            "text",
+            "toolCalled",
+            "flag",
+        ]
 
 
 @pytest.mark.requirement("W-43c")

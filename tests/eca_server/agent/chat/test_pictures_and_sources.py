@@ -27,10 +27,8 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Content,
-    Editor,
     call,
     contents,
-    editor,
     provider_config,
 )
 from tests.eca_server.agent.chat.mcp_session import GIT, status
@@ -46,17 +44,10 @@ def shown(data: bytes, media_type: str) -> tuple[str, dict[str, Any]]:
     return "assistant", {"type": "image", "mediaType": media_type, "base64": encoded}
 
 
-def pictures(messages: list[Any]) -> list[tuple[str, Any]]:
+def pictures(said: list[tuple[str, Content]]) -> list[tuple[str, Any]]:
     """The pictures, and what stands before each."""
-    said = contents(messages)
     pairs = itertools.pairwise(said)
     return [(before[1]["type"], each) for before, each in pairs if each[1]["type"] == "image"]
-
-
-async def opened(ours: Editor) -> list[Any]:
-    begun = len(ours.seen)
-    await ours.ask("chat/open", {"chatId": "c"})
-    return ours.seen[begun:]
 
 
 @pytest.mark.requirement("FIELD:ChatImageContent.type", "VALUE:ChatImageContent.type=image",
@@ -82,7 +73,7 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
                 ("toolCalled", shown(JPEG, "image/jpeg")),
                 ("text", shown(PNG, "image/png")),
             ]
-            live = pictures(ours.seen)
+            live = pictures(contents(ours.seen))
             assert sorted(live[:2], key=lambda each: each[1][1]["mediaType"]) == expected[:2]
             assert live[2:] == expected[2:]
             told = str(provider.requests[1].body["messages"])
@@ -91,37 +82,13 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
             await ours.turn("and now?")
             assert url not in str(provider.requests[2].body)
         async with current(config, **kept) as ours:
-            assert pictures(await opened(ours)) == expected
-
-
-async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
-    script = "say Look:\ndraw\ndraw 00ff00\ndraw green\nsay done"
-    async with current() as ours:
-        drawn = [each["base64"] for each in await ours.turn(script, model=SCRIPT)
-                 if each["type"] == "image"]  # fmt: skip
-        assert [base64.b64decode(each)[:4] for each in drawn] == [b"\x89PNG"] * 2
-        size = len(base64.b64decode(drawn[0]))
-    words = f"[a picture: image/png, {size:,} bytes]"
-    page = {"clientInfo": {"name": "VsCode"}}
-    async with (
-        current(clientInfo={"name": "Neovim"}) as neovim,
-        current(**page) as vscode,
-        editor() as older,
-    ):
-        for ours in (neovim, vscode, older):
-            await ours.turn(script, model=SCRIPT)
-            said = [("system", words) for role, each in contents(ours.seen)
-                    if role == "system" and each.get("text") == words]  # fmt: skip
-            assert len(said) == 2
-            assert "image" not in [each["type"] for each in ours.contents()]
-        told = [each.get("text") for _, each in contents(await opened(neovim))]
-        assert told.count(words) == 2
+            assert pictures(await ours.reopen()) == expected
 
 
 @pytest.mark.long(but=2)
 @pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
 async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_path, client):
-    def linked(messages: list[Any]) -> list[Path]:
+    def linked(messages: Any) -> list[Path]:
         words = r"\[a picture: image/png, [0-9]+ bytes\]"
         if client == "Neovim":
             uris = re.findall(words + r"\((.+?)\)", str(messages))
@@ -142,7 +109,7 @@ async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_p
             for folder in (each.parent, each.parent.parent):
                 assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     async with current(**neovim) as ours:
-        assert linked(await opened(ours)) == files[:2]
+        assert linked(await ours.reopen()) == files[:2]
         await ours.ask("chat/delete", {"chatId": "c"})
         await ours.ask("chat/clear", {"chatId": "d", "messages": True})
     assert [each for each in (tmp_path / "da ta").rglob("*.p*") if each.is_file()] == []
@@ -220,7 +187,7 @@ async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_show
     api = {"api": "openai-responses", "models": models}
     async with today(*script, provider=api) as (ours, provider):
         await ours.turn("Draw", model="p/m")
-        assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
+        assert pictures(contents(ours.seen))[0][1] == shown(JPEG, "image/jpeg")
         await ours.turn("What is it?", model="p/m")
         for request in provider.requests:
             assert request.body["tools"][-1] == drawing
@@ -299,12 +266,6 @@ def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
     return sorted(seen, key=lambda each: str(each.get("id", "")))
 
 
-async def opened_again(ours: Editor) -> list[tuple[str, Content]]:
-    begun = len(ours.seen)
-    await ours.ask("chat/open", {"chatId": "c"})
-    return contents(ours.seen[begun:])
-
-
 @pytest.mark.requirement("W-43d")
 async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
     async def gives(_: str) -> ToolResult:
@@ -340,9 +301,9 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
         assert kinds.count("toolCallRejected") == kinds.count("url") == 1
         assert "new.txt" in str([each.get("details") for each in live])
         assert "[An \\\\[Example" in str(live)
-        assert looks(await opened_again(ours)) == live
+        assert looks(await ours.reopen()) == live
     async with current(config, **kept) as ours:
-        assert looks(await opened_again(ours)) == live
+        assert looks(await ours.reopen()) == live
 
 
 async def test_a_call_and_a_thought_of_no_time_at_all_show_no_bare_zero(tmp_path):

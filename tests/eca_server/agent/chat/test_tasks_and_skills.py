@@ -18,7 +18,6 @@ from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResul
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, call
-from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 
 PLAN = {
     "op": "plan",
@@ -212,23 +211,6 @@ async def test_what_configuration_denies_is_neither_listed_nor_loaded(project, c
         assert announced(ours).get("skill", True) is not bool(listed)
 
 
-async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_its_own(tmp_path, project):
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    async with current(folder=bare) as ours:
-        received = await ours.turn('call eca_skill {"name": "fix"}', model=SCRIPT)
-        (called,) = (each for each in received if each["type"] == "toolCalled")
-        assert "There is no tool" in called["outputs"][0]["text"]
-        assert "skill" not in announced(ours)
-        before = system(ours)
-        (project / ".eca").rename(bare / ".eca")
-        await ours.turn("say on", model=SCRIPT)
-        assert system(ours) == before
-        await ours.turn("say new", chat="d", model=SCRIPT)
-        assert "How to fix." in ours.connection.chats.open("d").systems["agent"].text
-        assert announced(ours)["skill"] is False
-
-
 async def test_an_agent_loads_the_skills_that_it_lists(project):
     agents = {"agent": {"small": {"skills": ["fi.*"]}, "none": {"skills": []}}}
     said = 'call eca_skill {"name": "fix"}\ncall eca_skill {"name": "ship"}\nsay done'
@@ -252,14 +234,6 @@ QUESTION: dict[str, Any] = {
 }
 
 
-async def question(ours: Editor) -> dict[str, Any]:
-    return await ours.until(lambda each: each.get("method") == METHOD)
-
-
-async def answer(ours: Editor, asked: dict[str, Any], **reply: Any) -> None:
-    await ours.send({"jsonrpc": "2.0", "id": asked["id"], **reply})
-
-
 def outputs(ours: Editor) -> list[str]:
     ended: list[Content] = [each for each in of_calls(ours) if each["type"] == "toolCalled"]
     return [each["outputs"][0]["text"] for each in ended]
@@ -277,7 +251,7 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
             "And who?": {"answer": None, "cancelled": False},
         }
         for number in range(len(replies)):
-            asked = await question(ours)
+            asked = await ours.question()
             await ours.ask("chat/list")
             assert sum(each.get("method") == METHOD for each in ours.seen) == number + 1
             runs |= {each["summary"]: each for each in of_calls(ours) if "manualApproval" in each}
@@ -287,7 +261,9 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
             assert params.pop("toolCallId") == call["id"]
             assert params.pop("chatId") == "c"
             assert params in (QUESTION, *({**each, "allowFreeform": True} for each in free))
-            await answer(ours, asked, result=replies[params["question"]])
+            await ours.send(
+                {"jsonrpc": "2.0", "id": asked["id"], "result": replies[params["question"]]}
+            )
         await ours.expect_finished()
         told = [each["content"] for each in provider.requests[-1].body["messages"]][-3:]
         assert told[0] == "The user answered: that"
@@ -308,7 +284,8 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
     made = calls(("eca_ask_user", {"question": "?"}))
     async with today(made) as (ours, provider):
         await ours.prompt("go")
-        await answer(ours, await question(ours), **junk)
+        asked = await ours.question()
+        await ours.send({"jsonrpc": "2.0", "id": asked["id"], **junk})
         await ours.expect_finished()
         assert outputs(ours)[0].startswith("Could not ask the user: ")
         assert len(provider.requests) == 2
@@ -319,25 +296,16 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
 async def test_a_stop_ends_the_wait_and_a_late_answer_is_returned_to_the_user(name):
     async with current(clientInfo={"name": name}) as client:
         await client.prompt(f"{call('ask_user', **QUESTION)}\nsay never", model=SCRIPT)
-        asked = await question(client)
+        asked = await client.question()
         await client.expect_stopped()
         ended = of_calls(client)[-1]
         assert (ended["type"], ended["error"]) == ("toolCalled", True)
-        await answer(client, asked, result={"answer": "my words", "cancelled": False})
+        await client.answer_question(asked, "my words")
         shown = await client.until(lambda each: each.get("method") == "$/showMessage")
         assert "my words" in shown["params"]["message"]
         received = await client.turn("say later", model=SCRIPT)
         assert ("my words" in received.text) == (name == "VsCode")
         assert client.contents().finishes == 2
-
-
-@pytest.mark.parametrize(
-    "made", [call("task", **PLAN), 'call eca_ask_user {"question": "?"}', spawn("say hi")]
-)
-async def test_a_client_that_cannot_show_it_has_no_such_tool(made):
-    async with current({"agent": SCOUT}, capabilities={"codeAssistant": {}}) as ours:
-        await ours.turn(made, model=SCRIPT)
-        assert "There is no tool" in outputs(ours)[0]
 
 
 async def test_the_first_request_holds_no_file_that_a_repository_names_outside_it(tmp_path):
