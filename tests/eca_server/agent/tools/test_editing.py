@@ -92,6 +92,7 @@ BRANCHES = "if a:\n    go()\nif b:\n  go()\n"
     ("text", "original", "new", "words"),
     [
         ("a b a b a", "a", "new", "3 times"),
+        ("aaa", "aa", "new", "2 times"),  # they overlap
         (CODE, "if True:\n  return 1", "x", "not found"),  # another shape of indentation
         (CODE, "        if True:\n            return 1", "x", "not found"),  # cannot move left
         ("a\n\n\nb\n", " \n \n", "new", "not found"),  # blank lines alone are never a guess
@@ -104,7 +105,7 @@ BRANCHES = "if a:\n    go()\nif b:\n  go()\n"
         ("a", "a", "a", "nothing would change"),
         ("a\r\nb\r\n", "a\nb", "a\r\nb", "nothing would change"),
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_an_ambiguous_or_missing_passage_is_refused(text, original, new, words):
     assert words in refused(text, original, new)
