@@ -17,17 +17,13 @@ from eca_server.workspace.errors import PathChanged
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import open_directory
 from tests.eca_server.processes import assert_gone, children
+from tests.eca_server.workspace.conftest import run_git
 
 
 @pytest.fixture(autouse=True)
 def empty_git_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-
-
-def run_git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def write(folder: Path, files: Mapping[str, str] | Iterable[str]) -> None:
