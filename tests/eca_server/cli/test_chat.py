@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -95,28 +96,16 @@ def test_the_answer_streams_until_the_chat_is_ended(tmp_path: Path, end: str) ->
         assert b"Traceback" not in chat.stderr.read()
 
 
-class FakeTurn:
-    """A fake turn that records when it was stopped, and never ends."""
-
-    def __init__(self) -> None:
-        self.stops = trio.Event()
-
-    @property
-    def stopped(self) -> bool:
-        return self.stops.is_set()
-
-    def stop(self) -> None:
-        self.stops.set()
-
-
 async def test_a_second_interrupt_leaves_a_turn_that_does_not_end() -> None:
-    turn = FakeTurn()
+    stopped = trio.Event()
+    turn = Mock(stop=stopped.set)
+    type(turn).stopped = property(lambda _: stopped.is_set())
     with trio.fail_after(5), trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(terminal._stop_on_interrupt, turn, scope)
             await trio.testing.wait_all_tasks_blocked()
             signal.raise_signal(signal.SIGINT)
-            await turn.stops.wait()
+            await stopped.wait()
             assert not scope.cancel_called
             signal.raise_signal(signal.SIGINT)
             await trio.sleep_forever()

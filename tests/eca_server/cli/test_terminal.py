@@ -116,27 +116,18 @@ def test_ctrl_z_returns_to_the_shell_and_the_prompt_continues(tmp_path: Path) ->
     editor.close()
 
 
-def test_a_key_is_not_in_the_stored_history(editor: Terminal, tmp_path: Path) -> None:
+def test_no_key_is_in_the_stored_history_and_one_that_cannot_be_stored_shows_nothing(
+    editor: Terminal, tmp_path: Path
+) -> None:
     editor.until(PROMPT)
-    editor.type(b"/login openai planted-0123456789-key\r")
-    editor.until(b"Stored the key")
-    editor.until(PROMPT)
-    editor.type(b"/login openai key\r")
-    editor.until(b"Paste")
-    editor.until(PROMPT)
-    editor.type(b"\x04")
-    assert editor.exit_code() == 0
+    editor.type(b"/login openai planted-0123456789-key\r", b"Stored the key", PROMPT)
+    editor.type(b"/login openai key\r", b"Paste", PROMPT)
+    editor.type(b"cancel\r", PROMPT)
     history = (tmp_path / ".local/share/eca-python/chat-history").read_text()
     assert "+/login openai key\n" in history
     assert "planted" not in history
-
-
-def test_a_history_that_cannot_be_stored_shows_nothing(editor: Terminal, tmp_path: Path) -> None:
-    editor.until(PROMPT)
     shutil.rmtree(tmp_path / ".local/share/eca-python")
-    editor.type(b"say **sent**\r")
-    editor.until(b"\x1b[1msent")
-    editor.until(PROMPT)
+    editor.type(b"say **sent**\r", b"\x1b[1msent", PROMPT)
     editor.type(b"\x04")
     assert editor.exit_code() == 0
     assert b"exception" not in editor.all_shown

@@ -99,18 +99,15 @@ NOT_FINITE = "steps: expected a string, .* got a number that is not finite"
         ("model: !!binary aGk=", "model: expected a string, .* got bytes"),
         ("inherit: !!set {a}", "inherit: expected a string, .* got something else"),
         ("steps: .inf", NOT_FINITE),
-        ("steps: .nan", NOT_FINITE),
         ("steps: 0xffffffffffffffffff", "steps: .* got too large a number"),
         ("disabledTools: [[[[[a]]]]]", "disabledTools: .* got a list nested too deep"),
         ("tools: {1: [a]}", "tools: .* got .* keys that are not strings"),
         ("disabledTools: &a [*a]", "disabledTools: expected at most 5000 values"),
-        ("tools: {allow: &b [*b]}", "tools: expected at most 5000 values"),
         (LAUGHS, "l.: expected at most 5000 values"),
         (laughs("{a: b}", "l{0}: &l{0} {{<<: [{1}]}}"), "l.: expected at most 5000 values"),
         (f"{LAUGHS}\n? [*l4]\n: &a [*a]", "-: expected at most 5000 values"),
         ("k: v\n" * 6000, "above the text: expected at most 16384 characters"),
         ("model: !!timestamp x", "expected YAML above the text"),
-        ("model: !!bool x", "expected YAML above the text"),
         ("steps: !!int ''", "expected YAML above the text"),
         ("steps: 9.e+999", "steps: .* got a number that is not finite"),
         ("- &a [*a]", "-: expected at most 5000 values"),
@@ -119,7 +116,7 @@ NOT_FINITE = "steps: expected a string, .* got a number that is not finite"
         ("tools: {byDefault: ask, denny: [a]}", "tools.denny: unknown key; did you mean deny"),
         ("x" * 70_000, "expected at most 65536 bytes"),
     ],
-    ids=range(30),
+    ids=range(27),
 )
 def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(house, yaml, expected):
     path = house.write(house.roots[0] / ".eca" / "agents" / "a.md", f"---\n{yaml}\n---\nx")

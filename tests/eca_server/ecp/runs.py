@@ -131,12 +131,13 @@ def outcome(report: ScenarioReport) -> tuple[str, str, list[str]]:
     return report.status, report.exit_reason, [each.exit_reason for each in report.steps]
 
 
-def processes_in(folder: Path) -> list[int]:
-    """Return the processes that run in `folder`."""
+def processes_in(folder: Path, word: bytes = b"") -> list[int]:
+    """Return the processes that run in `folder`, with a word in their command."""
     pids = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
-            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
+            is_there = entry.name.isdigit() and (entry / "cwd").readlink() == folder
+            if is_there and word in (entry / "cmdline").read_bytes():
                 pids.append(int(entry.name))
     return pids
 

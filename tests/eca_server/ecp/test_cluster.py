@@ -13,8 +13,8 @@ import pytest
 
 from tests.eca_protocol.ecp.agents import SCRIPT
 from tests.eca_server.ecp.runs import KILLS_ITS_WORKER, OBEDIENT
+from tests.eca_server.ecp.test_run import REPOSITORY, manifest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
 
 
@@ -73,15 +73,8 @@ def summary(report: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.long
 def test_a_cluster_that_loses_a_worker_gives_the_report_of_one_machine(address, tmp_path):
-    (tmp_path / "agent.py").write_text(SCRIPT + OBEDIENT % KILLS_ITS_WORKER, "utf-8")
     inputs = ["count"] * 5 + ["fail", f"kill once {tmp_path / 'killed'}"] + ["count"] * 5
-    scenarios = "".join(
-        f"- name: s{number}\n  steps: [{{input: {text}, graders: "
-        "[{type: text_match, condition: contains, value: '1'}]}]\n"
-        for number, text in enumerate(inputs)
-    )
-    head = f"manifest_version: v1\nname: n\ntarget: {sys.executable} agent.py\nscenarios:\n"
-    (tmp_path / "m.yaml").write_text(head + scenarios, "utf-8")
+    manifest(tmp_path, *inputs, agent=SCRIPT + OBEDIENT % KILLS_ITS_WORKER, value="1")
     code, report, errors = run(tmp_path, "--dask", address)
     assert (code, len(report["scenarios"])) == (2, 12), errors
     assert (tmp_path / "killed").exists(), "no worker was killed"

@@ -50,8 +50,8 @@ def test_each_row_is_a_step_and_its_output_the_expectation(tmp_path):
     assert rows(read) == [("1", "2")]
 
 
-def test_rows_without_the_default_output_column_are_a_warning(tmp_path):
-    (tmp_path / "rows.csv").write_bytes(b'{"input": "a"}\n{"input": "b", "output": null}\n')
+def test_only_a_named_output_column_must_be_in_every_row(tmp_path):
+    (tmp_path / "rows.csv").write_bytes(b'{"input": "a", "output": ""}\n{"input": "b"}\n')
     (warning,) = load_datasets(manifest(tmp_path, type="jsonl"), {}).warnings
     assert warning.level == "warning"
     assert str(warning) == (
@@ -60,10 +60,6 @@ def test_rows_without_the_default_output_column_are_a_warning(tmp_path):
     )
     named = load_datasets(manifest(tmp_path, type="jsonl", output_column="input"), {})
     assert named.warnings == ()
-
-
-def test_a_named_output_column_is_in_every_row(tmp_path):
-    (tmp_path / "rows.csv").write_bytes(b'{"input": "a", "output": ""}\n{"input": "b"}\n')
     why = "rows.csv, line 2: expected the column 'output', got input"
     assert why in refusal(manifest(tmp_path, type="jsonl", output_column="output"))
     why = "rows.csv, line 1: expected the column 'answer', got input, output"

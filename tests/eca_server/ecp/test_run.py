@@ -14,7 +14,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from eca_server.ecp.cli import run
+from tests.eca_protocol.ecp.agents import SCRIPT
 from tests.eca_server import fork_server
+from tests.eca_server.ecp.runs import processes_in
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEMO = "tests/examples/customer_support_demo/manifest.yaml"
@@ -24,21 +26,17 @@ ENVIRONMENT = {name: text for name, text in os.environ.items() if "PYTHON" not i
 }
 """The environment of an activated virtual environment, with the tree under test."""
 
-AGENT = """
-import json, sys, time
-for line in sys.stdin.buffer:
-    request = json.loads(line)
-    result = True
-    if request["method"] == "agent/initialize":
-        result = {"name": "plain", "capabilities": {}}
-    elif request["method"] == "agent/step":
-        text = request["params"]["input"]
-        if text == "wait":
-            time.sleep(600)
-        result = {"status": "done", "public_output": text}
-    answer = {"jsonrpc": "2.0", "id": request["id"], "result": result}
-    sys.stdout.write(json.dumps(answer) + "\\n")
-    sys.stdout.flush()
+AGENT = f"""{SCRIPT}
+while True:
+    r = read()
+    if r["method"] == "agent/initialize":
+        hello(r)
+    elif r["method"] == "agent/reset":
+        answer(r, True)
+    elif r["params"]["input"] == "wait":
+        time.sleep(600)
+    else:
+        done(r, r["params"]["input"])
 """
 DEAF = """
 import os, signal, sys
@@ -69,9 +67,10 @@ def started(*arguments: str | Path, cwd: Path, **streams: Any) -> subprocess.Pop
     return subprocess.Popen(command, cwd=cwd, text=True, **{"env": ENVIRONMENT, **streams})
 
 
-def manifest(folder: Path, *inputs: str, agent: str = AGENT) -> Path:
+def manifest(folder: Path, *inputs: str, agent: str = AGENT, value: str = "good") -> Path:
+    """Write an agent, and a manifest with a scenario for each input."""
     (folder / "agent.py").write_text(agent, "utf-8")
-    graders = "graders: [{type: text_match, condition: contains, value: good}]"
+    graders = f"graders: [{{type: text_match, condition: contains, value: '{value}'}}]"
     scenarios = "".join(
         f"- name: s{number}\n  steps: [{{input: {text}, {graders}}}]\n"
         for number, text in enumerate(inputs)
@@ -136,7 +135,7 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number,
     with started(*arguments, cwd=tmp_path, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert "passed s0" in running.stdout.readline()
-        while not agents_of(tmp_path):
+        while not processes_in(tmp_path, b"agent.py"):
             time.sleep(0.01)
         running.send_signal(number)
         begun = time.monotonic()
@@ -145,20 +144,7 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number,
     values = json.loads((tmp_path / "r.json").read_text("utf-8"))
     assert values["exit_reason"] == "interrupted"
     assert [scenario["name"] for scenario in values["scenarios"]] == ["s0"]
-    assert not agents_of(tmp_path)
-
-
-def agents_of(folder: Path) -> list[str]:
-    """Return the agents that run in `folder`."""
-    pids = []
-    for entry in Path("/proc").iterdir():
-        try:
-            is_there = entry.name.isdigit() and (entry / "cwd").readlink() == folder
-            if is_there and b"agent.py" in (entry / "cmdline").read_bytes():
-                pids.append(entry.name)
-        except OSError:
-            continue
-    return pids
+    assert not processes_in(tmp_path, b"agent.py")
 
 
 def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):
@@ -203,7 +189,7 @@ def test_an_agent_is_checked_for_conformance(tmp_path):
     (tmp_path / "agent.py").write_text(DEAF, "utf-8")
     done = ecp("conformance", "-t", f"{sys.executable} -S -E agent.py", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (143, "")
-    assert not agents_of(tmp_path)
+    assert not processes_in(tmp_path, b"agent.py")
 
 
 def test_the_small_commands_answer(tmp_path):
@@ -223,7 +209,8 @@ def test_the_small_commands_answer(tmp_path):
 def test_the_served_chat_reports_a_bad_configuration_and_ends_on_a_signal(tmp_path):
     (tmp_path / "config.json").write_text("{", "utf-8")
     arguments = ("agent", "--http", "0", "--config-file", "config.json")
-    with started(*arguments, cwd=tmp_path, stderr=subprocess.PIPE) as running:
+    home = ENVIRONMENT | {"HOME": str(tmp_path)}
+    with started(*arguments, cwd=tmp_path, env=home, stderr=subprocess.PIPE) as running:
         assert running.stderr is not None
         errors = running.stderr.readline() + running.stderr.readline()
         running.send_signal(signal.SIGINT)

@@ -3,28 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[3]
-MANIFEST = """
-manifest_version: v1
-name: n
-target: {target}
-scenarios:
-- name: s
-  steps: [{{input: x, graders: [{{type: text_match, condition: equals, value: x}}]}}]
-"""
-AGENT = r"""
-import json, sys
-for line in sys.stdin:
-    request = json.loads(line)
-    results = {"agent/initialize": {"name": "n", "capabilities": {}},
-               "agent/step": {"status": "done", "public_output": "x"}}
-    answer = {"jsonrpc": "2.0", "id": request["id"], "result": results[request["method"]]}
-    print(json.dumps(answer), flush=True)
-"""
+from tests.eca_server.ecp.test_run import REPOSITORY, manifest
+
 LOADED = """
 import json, sys
 from eca_server.ecp.cli import run
@@ -50,9 +33,7 @@ RAN = NEVER | {"regex", "multiprocessing", "eca_server.ecp.reports.html", "eca_s
     ids=["--help", "validate", "run"],
 )
 def test_a_command_loads_no_more_than_it_needs(command, spared, tmp_path):
-    (tmp_path / "agent.py").write_text(AGENT, "utf-8")
-    target = f"{sys.executable} -S -E agent.py"
-    (tmp_path / "m.yaml").write_text(MANIFEST.format(target=target), "utf-8")
+    manifest(tmp_path, "good")
     done = subprocess.run(
         [sys.executable, "-c", LOADED, *command],
         cwd=tmp_path,

@@ -92,13 +92,10 @@ def test_a_url_in_any_case_is_a_url_and_a_shell_runs_a_line() -> None:
     assert target.command == ("/bin/sh", "-c", "cd 8765 && sh $X")
 
 
-def test_python_is_this_one_where_path_has_none(tmp_path: Path) -> None:
+def test_python_is_this_one_where_path_has_none_and_a_path_starts_in_the_directory(tmp_path):
     for name in ("python", "python3"):
         target = resolve_target(f"{name} x.py", environment={"PATH": "/none"}, cwd=tmp_path)
         assert target.command == (sys.executable, "x.py")
-
-
-def test_a_program_with_a_path_is_searched_in_the_working_directory(tmp_path: Path) -> None:
     program = tmp_path / "bin" / "agent"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n", "utf-8")

@@ -1,5 +1,6 @@
 """A workspace of one root, and a folder beside it."""
 
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,13 @@ from eca_server.workspace.boundary import Workspace
 
 def root_of(path: Path) -> Root:
     return Root(name=path.name, uri=path.as_uri(), path=path, real_path=path.resolve())
+
+
+def run_git(folder: Path, *arguments: str) -> None:
+    settings = ("user.name=a", "user.email=a@b", "protocol.file.allow=always")
+    options = [word for setting in settings for word in ("-c", setting)]
+    command = ["git", *options, "-c", "init.defaultBranch=main", *arguments]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=30)
 
 
 @contextmanager
@@ -51,7 +59,7 @@ def outside(tmp_path: Path) -> Path:
     """Return a directory beside the root, with a file `secret` in it."""
     folder = tmp_path / "outside"
     folder.mkdir()
-    (folder / "secret").write_text("secret\n")
+    (folder / "secret").write_text("top secret\n")
     return folder
 
 

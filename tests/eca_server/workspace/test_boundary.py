@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -231,6 +232,17 @@ def test_each_directory_is_reached_from_whichever_was_open_before(start):
         assert names_in(descent.open("")) == ["a", "e"]
         descent.open("a/b/c")
     assert descriptors() == before
+
+
+def test_neighbours_share_their_parents(start):
+    real = Directory.open_subdirectory
+    with (
+        patch.object(Directory, real.__name__, autospec=True, side_effect=real) as opening_one,
+        Descent(start) as descent,
+    ):
+        for path in ("a/b", "a/b/c", "a/b/c", "a/d"):
+            descent.open(path)
+    assert [call.args[1] for call in opening_one.call_args_list] == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("path", ["..", "../outside", "a/../../outside", ".", "a/.", "/", "a//b"])

@@ -17,17 +17,13 @@ from eca_server.workspace.errors import PathChanged
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import open_directory
 from tests.eca_server.processes import assert_gone, children
+from tests.eca_server.workspace.conftest import run_git
 
 
 @pytest.fixture(autouse=True)
 def empty_git_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-
-
-def run_git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
-    subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
 
 
 def write(folder: Path, files: Mapping[str, str] | Iterable[str]) -> None:
@@ -88,20 +84,11 @@ def test_ignored_files_are_left_out(repository, tool):
     assert sorted(some) == [".gitignore", "b/.gitignore"]
 
 
-def test_rules_hold_without_a_repository_and_can_be_turned_off(project):
+def test_rules_hold_without_a_repository_and_what_version_control_keeps_is_never_listed(project):
     write(project, {".gitignore": "a\n", "a": "", "b/a": "", "b/c": ""})
-    assert listed(project) == [".gitignore", "b/c"]
-    assert listed(project, gitignore=False) == [".gitignore", "a", "b/a", "b/c"]
-
-
-def test_a_tracked_file_is_listed_though_it_is_ignored_unless_it_is_gone(repository):
-    write(repository, {".gitignore": "a\n", "a": "", "b": "", "c/d": "", "e/f": ""})
-    run_git(repository, "add", "-f", ".")
-    shutil.rmtree(repository / "c")
-    (repository / "b").unlink()
-    (repository / "e" / "f").unlink()
-    os.mkfifo(repository / "e" / "f")
-    assert sorted(listed(repository)) == [".gitignore", "a"]
+    write(project, {".hg/a": "", ".svn/b": "", ".git/c": "", "d": "", "e/.git": "gitdir: x"})
+    assert listed(project) == [".gitignore", "d", "b/c"]
+    assert listed(project, gitignore=False) == [".gitignore", "a", "d", "b/a", "b/c"]
 
 
 def test_a_name_whose_case_has_changed_is_listed_as_the_disk_has_it(repository):
@@ -114,12 +101,6 @@ def test_a_name_whose_case_has_changed_is_listed_as_the_disk_has_it(repository):
     assert sorted(listed(repository)) == ["README.md", "src/a", "src/deep/b"]
 
 
-def test_a_decomposed_name_is_listed_though_git_composes_it(repository, tmp_path, monkeypatch):
-    write(repository, ["cafe\u0301/e\u0301", "a"])
-    replace_git(tmp_path, "printf 'caf\\303\\251/\\303\\251\\0a\\0'", monkeypatch)
-    assert listed(repository) == ["cafe\u0301/e\u0301", "a"]
-
-
 def test_a_file_in_conflict_is_listed_once(repository):
     write(repository, {"a": "0"})
     hashing = ["git", "hash-object", "-w", "a"]
@@ -128,6 +109,12 @@ def test_a_file_in_conflict_is_listed_once(repository):
     update = ["git", "update-index", "--index-info"]
     subprocess.run(update, cwd=repository, input=stages, text=True, check=True)
     assert listed(repository) == ["a"]
+
+
+def test_a_decomposed_name_is_listed_though_git_composes_it(repository, tmp_path, monkeypatch):
+    write(repository, ["cafe\u0301/e\u0301", "a"])
+    replace_git(tmp_path, "printf 'caf\\303\\251/\\303\\251\\0a\\0'", monkeypatch)
+    assert listed(repository) == ["cafe\u0301/e\u0301", "a"]
 
 
 def test_a_submodule_is_listed(repository, tmp_path):
@@ -177,21 +164,6 @@ def test_nested_repositories_share_a_limit_of_number_and_time(project, tmp_path,
     assert time.monotonic() - started < 5
 
 
-def test_a_damaged_submodule_is_walked(repository):
-    """The repository above tracks a file of the same name, and must not be used."""
-    write(repository, {"a": "", "inner/.gitignore": "a\n", "inner/a": "", "inner/b": ""})
-    run_git(repository, "add", "a")
-    commit = "1" * 40
-    run_git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},inner")
-    (repository / "inner" / ".git").mkdir()
-    assert sorted(listed(repository)) == ["a", "inner/.gitignore", "inner/b"]
-
-
-def test_what_version_control_keeps_is_never_listed(project):
-    write(project, {".hg/a": "", ".svn/b": "", ".git/c": "", "d": "", "e/.git": "gitdir: x"})
-    assert listed(project, gitignore=False) == ["d"]
-
-
 def test_links_are_listed_if_they_lead_to_a_file(repository, outside, tool):
     write(repository, ["a", "b/c"])
     for name, target in {
@@ -203,12 +175,16 @@ def test_links_are_listed_if_they_lead_to_a_file(repository, outside, tool):
     assert sorted(listed(repository, links=False)) == ["a", "b/c"]
 
 
-def test_a_folder_replaced_by_a_link_is_not_entered(repository, outside):
-    write(repository, ["a/secret"])
-    run_git(repository, "add", ".")
-    shutil.rmtree(repository / "a")
-    (repository / "a").symlink_to(outside)
-    assert listed(repository) == []
+def test_a_tracked_file_is_listed_though_it_is_ignored_unless_it_is_gone(repository, outside):
+    write(repository, {".gitignore": "a\n", "a": "", "b": "", "c/d": "", "e/f": "", "g/secret": ""})
+    run_git(repository, "add", "-f", ".")
+    for folder in ("c", "g"):
+        shutil.rmtree(repository / folder)
+    (repository / "b").unlink()
+    (repository / "e" / "f").unlink()
+    os.mkfifo(repository / "e" / "f")
+    (repository / "g").symlink_to(outside)
+    assert sorted(listed(repository)) == [".gitignore", "a"]
 
 
 def test_pipes_are_not_listed_and_not_waited_for(repository, tool, monkeypatch):
@@ -226,12 +202,6 @@ def test_odd_names_survive(repository, tool):
     assert sorted(map(os.fsencode, listed(repository))) == sorted(names)
 
 
-def test_no_more_is_listed_than_the_limit(repository, tool):
-    write(repository, ["a", "b", "c"])
-    assert list(list_files(repository, limit=2)) == ["a", "b"]
-    assert list(list_files(repository, limit=0)) == []
-
-
 def test_a_tree_without_a_bottom_is_left_in_time(project, tool):
     here = os.open(project, os.O_RDONLY)
     for _ in range(110):
@@ -244,12 +214,12 @@ def test_a_tree_without_a_bottom_is_left_in_time(project, tool):
     assert 0 < len(listed(project)) <= 100
 
 
-def test_a_listing_ends_at_a_checkpoint_that_raises(repository, tool):
-    def stop() -> None:
-        raise KeyError
-
+def test_a_listing_ends_at_its_limit_or_at_a_checkpoint_that_raises(repository, tool):
+    write(repository, ["a", "b", "c"])
+    assert list(list_files(repository, limit=2)) == ["a", "b"]
+    assert list(list_files(repository, limit=0)) == []
     with pytest.raises(KeyError):
-        list(list_files(repository, limit=10, checkpoint=stop))
+        list(list_files(repository, limit=10, checkpoint={}.popitem))
     write(repository, {".gitignore": "*", **{f"{number}": "" for number in range(40)}})
     shutil.rmtree(repository / ".git")
     calls = dict.fromkeys(range(20))  # so that it ends between the ignored names of a directory
@@ -305,22 +275,28 @@ def test_a_program_of_that_name_in_the_project_is_not_run(repository, monkeypatc
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_repository_git_cannot_read_is_walked(repository):
-    write(repository, {".gitignore": "a\n", "a": "", "b": ""})
+def test_a_damaged_submodule_or_repository_is_walked(repository):
+    """The repository above tracks a file of the same name, and must not be used."""
+    write(repository, {"a": "", "inner/.gitignore": "a\n", "inner/a": "", "inner/b": ""})
+    run_git(repository, "add", "a")
+    commit = "1" * 40
+    run_git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},inner")
+    (repository / "inner" / ".git").mkdir()
+    assert sorted(listed(repository)) == ["a", "inner/.gitignore", "inner/b"]
+    (repository / ".gitignore").write_text("a\n")
     (repository / ".git" / "index").write_bytes(b"nonsense")
-    assert listed(repository) == [".gitignore", "b"]
+    assert sorted(listed(repository)) == [".gitignore", "inner/.gitignore", "inner/b"]
 
 
 @pytest.mark.parametrize("end", ["exit 1", "exec sleep 1000"])
 def test_a_listing_that_git_breaks_off_is_completed(repository, tmp_path, monkeypatch, end):
     write(repository, {".gitignore": "x\n", "a": "", "b/c": "", "d": "", "x": ""})
-    script = f"echo $$ > '{tmp_path}/pid'; printf 'b/c\\0d\\0'; {end}"
+    script = f"echo $$ >> '{tmp_path}/pids'; printf 'b/c\\0d\\0'; {end}"
     replace_git(tmp_path, script, monkeypatch)
     monkeypatch.setattr(git, "_SECONDS", 0.3)
     assert listed(repository) == ["b/c", "d", ".gitignore", "a"]
-    assert_gone({int((tmp_path / "pid").read_text())})
     assert list(list_files(repository, limit=1)) == ["b/c"]  # an abandoned listing ends Git, too
-    assert_gone({int((tmp_path / "pid").read_text())})
+    assert_gone(set(map(int, (tmp_path / "pids").read_text().split())))
 
 
 def test_the_time_of_the_consumer_is_not_counted_as_git_s(repository, monkeypatch):

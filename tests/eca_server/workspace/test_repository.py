@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from eca_server.workspace.repository import (
 )
 from eca_server.workspace.worktree import in_main_worktree
 from tests.eca_server.agent.chat.editor import ECHO, editor
+from tests.eca_server.workspace.conftest import run_git
 
 HARMLESS = [
     "", "[core]\nbare = false\nfilemode = true", "[core]\nfsmonitor = true", "[core]\nfsmonitor",
@@ -146,17 +146,17 @@ def test_the_repositories_of_submodules_count(top):
 EVIL = "[core]\nfsmonitor = x\n"
 INDEXES = {
     "version 2": [],
-    "version 3": ["git add -N later"],
-    "version 4": ["git update-index --index-version 4"],
-    "many names": ["git add .", "git update-index --index-version 4"],
-    "with extensions": ["git update-index --untracked-cache --fsmonitor", "git write-tree"],
+    "version 3": ["add -N later"],
+    "version 4": ["update-index --index-version 4"],
+    "many names": ["add .", "update-index --index-version 4"],
+    "with extensions": ["update-index --untracked-cache --fsmonitor", "write-tree"],
 }
 GITLINK = "1" * 64
 
 
 def git(top: Path, *commands: str) -> None:
     for command in commands:
-        subprocess.run(command.split(), cwd=top, check=True, capture_output=True)
+        run_git(top, *command.split())
 
 
 def a_work_tree(top: Path, *commands: str, hashes: str = "sha1", files: int = 1) -> Path:
@@ -166,8 +166,8 @@ def a_work_tree(top: Path, *commands: str, hashes: str = "sha1", files: int = 1)
     for name in range(files):
         (top / f"{'directory' * (name % 25)}{name}").touch()
     blob = GITLINK[: 40 if hashes == "sha1" else 64]
-    init = f"git init -q --template= --object-format={hashes}"
-    link = f"git update-index --add --cacheinfo 160000,{blob},sub"
+    init = f"init -q --template= --object-format={hashes}"
+    link = f"update-index --add --cacheinfo 160000,{blob},sub"
     git(top, init, link, *commands)
     return top
 
@@ -207,11 +207,10 @@ def test_a_submodule_of_a_submodule_counts(tmp_path):
 
 
 def test_a_real_submodule_is_harmless(tmp_path):
-    source = a_work_tree(tmp_path.resolve() / "source", "git add later")
+    source = a_work_tree(tmp_path.resolve() / "source", "add later")
     top = a_work_tree(tmp_path.resolve() / "top")
-    options = "git -c user.name=a -c user.email=a -c protocol.file.allow=always"
-    git(source, f"{options} commit -qm x")
-    git(top, f"{options} submodule add -q {source} module")
+    run_git(source, "commit", "-qm", "x")
+    run_git(top, "submodule", "add", "-q", str(source), "module")
     assert (top / "module" / ".git").is_file()
     assert unsafe_git_reason(top) is None
     with (top / ".git" / "modules" / "module" / "config").open("a") as file:
@@ -242,7 +241,7 @@ def test_an_index_that_cannot_be_read_is_not_harmless(tmp_path):
     os.mkfifo(index)
     assert unsafe_git_reason(top) == f"{index} cannot be read"
     index.unlink()
-    git(top, "git add later", "git update-index --split-index")
+    git(top, "add later", "update-index --split-index")
     assert unsafe_git_reason(top) == f"{index} cannot be read"
 
 
@@ -257,12 +256,6 @@ def test_what_cannot_be_read_is_not_harmless(top):
     assert unsafe_git_reason(top) is None
     (top / ".git").write_text("gitdir: store" + "\n" * (300 * 1024))
     assert "cannot be read" in (unsafe_git_reason(top) or "")
-
-
-def run_git(folder: Path, *arguments: str) -> None:
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    command = ["git", "-c", "init.defaultBranch=main", *who, *arguments]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture

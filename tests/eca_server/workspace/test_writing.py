@@ -25,7 +25,7 @@ from eca_server.workspace.writing import move_file, replace_file
 from tests.eca_server.workspace.conftest import swapped_all_the_time
 
 OLD = Fingerprint.of(b"old")
-SECRET = Fingerprint.of(b"secret\n")
+SECRET = Fingerprint.of(b"top secret\n")
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_a_link_swapped_in_is_not_written_through(workspace, project, outside):
         with pytest.raises(PathChanged):
             replace_file(place, b"new", expected=expected)
     assert entries(outside) == "secret"
-    assert (outside / "secret").read_bytes() == b"secret\n"
+    assert (outside / "secret").read_bytes() == b"top secret\n"
 
 
 def test_what_is_no_file_or_may_not_be_written_is_left_alone(write, move, file, monkeypatch):

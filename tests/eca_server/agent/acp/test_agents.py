@@ -55,6 +55,7 @@ async def test_what_the_agent_says_and_does_is_shown_and_its_model_is_listed(tmp
         assert "left out" in output["text"]
         assert len(log.of("new")) == 1
         assert log.of("prompt")[1] == [[f"{running}\nsay x\n{done}\nsay y"]]
+        assert text(await turn(ours, "picture \xe9\nsay x")) == "[an unreadable picture]x"
 
 
 async def test_its_environment_has_none_of_our_keys_and_no_agent_starts_another(tmp_path):
@@ -169,22 +170,17 @@ async def test_files_are_served_inside_the_workspace_and_ask_outside(tmp_path):
         assert "[failed: " in text(await turn(ours, f"read {work / 'none'}"))
 
 
-async def test_a_write_of_an_approved_edit_does_not_ask_again(tmp_path):
+async def test_an_approval_covers_a_write_of_the_approved_edit_and_no_other(tmp_path):
     file, other = tmp_path / "work" / "a.txt", tmp_path / "work" / "b.txt"
-    call = ask(diffs=[[str(file), None, "new"]])
+    edit = ask(diffs=[[str(file), None, "new"]])
+    read = ask("u", kind="read", locations=[str(file)])
+    late = tool(id="u", kind="edit", update=True, diffs=[[str(file), None, "new"]])
     async with chatting(tmp_path) as (ours, _):
-        await turn(ours, f"{call}\nwrite {file} new\nwrite {other} new\n{DONE}", True, False)
+        await turn(ours, f"{edit}\nwrite {file} new\nwrite {other} new\n{DONE}", True, False)
         assert file.read_text() == "new"
         assert not other.exists()
-
-
-async def test_an_approved_read_does_not_cover_a_write(tmp_path):
-    file = tmp_path / "work" / "a.txt"
-    call = ask(kind="read", locations=[str(file)])
-    late = tool(kind="edit", update=True, diffs=[[str(file), None, "new"]])
-    async with chatting(tmp_path) as (ours, _):
         file.write_text("old")
-        got = await turn(ours, f"{call}\n{late}\nread {file}\nwrite {file} new", True, False)
+        got = await turn(ours, f"{read}\n{late}\nread {file}\nwrite {file} new", True, False)
         assert [each["name"] for each in of_type(got, "toolCallRun")][::2] == ["read"]
         assert "[old]" in text(got)
         assert file.read_text() == "old"
@@ -213,11 +209,6 @@ async def test_a_call_that_asks_twice_at_once_is_decided_twice(tmp_path):
         await ours.expect_finished()
         called = of_type(ours.contents(), "toolCalled")
         assert {each["id"] for each in called} == {each["id"] for each in calls}
-
-
-async def test_an_unreadable_picture_is_named(tmp_path):
-    async with chatting(tmp_path) as (ours, _):
-        assert text(await turn(ours, "picture \xe9\nsay x")) == "[an unreadable picture]x"
 
 
 async def test_a_terminal_runs_under_the_policy(tmp_path):
@@ -333,15 +324,13 @@ async def test_answers_of_a_different_model_and_a_rollback_are_sent_as_text(tmp_
         assert len(log.of("new")) == 2
 
 
-@pytest.mark.parametrize(
-    ("script", "reason"), [("fail no luck", "no luck"), ("die gone for good", "gone for good")]
-)
-async def test_a_failure_is_shown_and_the_next_prompt_works(tmp_path, script, reason):
+async def test_a_failure_is_shown_and_the_next_prompt_works(tmp_path):
     async with chatting(tmp_path) as (ours, _):
-        got = await turn(ours, f"say before\n{script}")
-        assert reason in text(got)
-        assert finishes(got) == 1
-        assert text(await turn(ours, "say fine")).endswith("fine")
+        for script, reason in (("fail no luck", "no luck"), ("die gone for good", "gone for good")):
+            got = await turn(ours, f"say before\n{script}")
+            assert reason in text(got)
+            assert finishes(got) == 1
+            assert text(await turn(ours, "say fine")).endswith("fine")
 
 
 async def test_an_agent_that_cannot_be_used_says_why(tmp_path):

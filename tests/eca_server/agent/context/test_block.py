@@ -57,13 +57,6 @@ def test_nothing_inside_can_pretend_to_be_the_frame(content: str | Section):
     )
 
 
-@given(st.text())
-def test_a_content_without_such_tags_stays_as_it_is(content):
-    assert render([Section(name="file", body=(content,))]) == (
-        f"<eca_file>\n{content.removesuffix(chr(10))}\n</eca_file>"
-    )
-
-
 def test_code_stays_as_it_is_and_an_invisible_character_hides_no_tag():
     code = "a < b && c > d; <Context.Provider></Context.Provider> &amp; &lt;eca_x"
     assert code in render([Section(name="file", body=(code,))])

@@ -25,22 +25,6 @@ def test_a_page_is_its_text_in_paragraphs():
 
 
 @pytest.mark.parametrize(
-    "dropped",
-    [
-        "<script>if (a < b) { '<p>x</p>' }</script>",
-        "<SCRIPT type='x>y'>x</script >",
-        "<style>p > a { x }</style>",
-        "<!-- <p>x</p> -->",
-        "<svg><text>x</text></svg>",
-        "<template><p>x</template>",
-        "<noscript>x</noscript>",
-    ],
-)
-def test_what_a_reader_does_not_see_is_dropped(dropped):
-    assert text_of(f"a {dropped}b") == "a b"
-
-
-@pytest.mark.parametrize(
     ("source", "text"),
     [
         ("<ul><li>a<li>b</ul>", "- a\n- b"),
@@ -70,6 +54,14 @@ def test_what_a_reader_does_not_see_is_dropped(dropped):
         ("</p></a></title></pre>a", "a"),
         ("<pre>a", "```\na"),
         ("<title>a", "a"),
+        # A reader does not see these.
+        ("a <script>if (a < b) { '<p>x</p>' }</script>b", "a b"),
+        ("a <SCRIPT type='x>y'>x</script >b", "a b"),
+        ("a <style>p > a { x }</style>b", "a b"),
+        ("a <!-- <p>x</p> -->b", "a b"),
+        ("a <svg><text>x</text></svg>b", "a b"),
+        ("a <template><p>x</template>b", "a b"),
+        ("a <noscript>x</noscript>b", "a b"),
     ],
 )
 def test_lists_code_links_and_broken_tags_become_text(source, text):
@@ -83,24 +75,18 @@ PIECES = [
 ]
 
 
-@pytest.mark.parametrize("piece", PIECES)
-def test_a_hostile_page_costs_linear_time(piece):
-    source = piece * (60_000 // len(piece))
-    started = time.process_time()
-    page_of(source)
-    page_of("<a " + source)
-    assert time.process_time() - started < 0.6
+def test_a_hostile_page_costs_linear_time():
+    for piece in PIECES:
+        source = piece * (60_000 // len(piece))
+        started = time.process_time()
+        page_of(source)
+        page_of("<a " + source)
+        assert time.process_time() - started < 0.6, piece
 
 
 def test_the_checkpoint_ends_a_long_page():
-    class Stopped(Exception):
-        pass
-
-    def stop() -> None:
-        raise Stopped
-
-    with pytest.raises(Stopped):
-        html_to_text("<p>" * 2_000, url="https://example.org", checkpoint=stop)
+    with pytest.raises(KeyError):
+        html_to_text("<p>" * 2_000, url="https://example.org", checkpoint={}.popitem)
 
 
 TAGS = st.sampled_from(

@@ -60,8 +60,6 @@ def test_an_output_has_one_outcome(event, result, output, problem):
         ("preRequest", 2, " no\n", "no", True),
         ("preCompact", 2, "no", "no", True),
         ("chatStart", 2, "no", "no", False),
-        ("postCompact", 2, "no", "no", False),
-        ("subagentStart", 2, "no", "no", False),
         ("sessionEnd", 2, "no", "no", False),
         ("preRequest", 1, "", "exit code 1", False),
         ("preRequest", -9, "x", "x", False),

@@ -20,13 +20,9 @@ from eca_server.agent.sandbox import sandbox as module
 from eca_server.agent.sandbox.detect import capability
 from tests.eca_server.agent.sandbox.conftest import SECRET, World, needs_bubblewrap, python
 from tests.eca_server.agent.tools.file_tools import texts, until
+from tests.eca_server.workspace.conftest import run_git
 
 pytestmark = needs_bubblewrap
-
-
-def git(directory: Path, *arguments: str) -> None:
-    command = ["git", "-c", "user.name=n", "-c", "user.email=n@example.com", *arguments]
-    subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=30)
 
 
 def tree(directory: Path) -> dict[str, str]:
@@ -67,8 +63,8 @@ async def test_several_roots_and_configured_directories_are_writable_and_no_othe
 
 
 async def test_git_reads_a_repository(world):
-    git(world.root, "init", "-q")
-    git(world.root, "commit", "-q", "--allow-empty", "-m", "the first")
+    run_git(world.root, "init", "-q")
+    run_git(world.root, "commit", "-q", "--allow-empty", "-m", "the first")
     assert "the first" in await world.output_of("git status && git log --oneline")
 
 
@@ -287,7 +283,7 @@ async def test_a_socket_of_another_program_is_not_reached(world, place, network)
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a repository with guarded paths, once."""
     root = tmp_path_factory.mktemp("repository")
-    git(root, "init", "-q", "--template=")
+    run_git(root, "init", "-q", "--template=")
     (root / ".git" / "hooks").mkdir()
     for path, text in {
         ".github/workflows/ci.yml": "ci", "src/AGENTS.md": "words", ".vscode/settings.json": "{}",
@@ -296,9 +292,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
     (root / "CLAUDE.md").symlink_to("AGENTS.md")
-    git(root, "add", "-A")
-    git(root, "commit", "-q", "-m", "all")
-    git(root, "init", "-q", "--template=", "sub/inner")
+    run_git(root, "add", "-A")
+    run_git(root, "commit", "-q", "-m", "all")
+    run_git(root, "init", "-q", "--template=", "sub/inner")
     (root / "sub/inner/.git/hooks").mkdir()
     return root
 
@@ -380,9 +376,9 @@ async def test_a_guarded_path_is_renamed_even_if_its_new_name_is_taken(world):
 
 async def test_the_repository_of_a_linked_work_tree_is_read_only(world):
     main, root = world.home / "main", world.home / "tree"
-    git(world.home, "init", "-q", str(main))
-    git(main, "commit", "-q", "--allow-empty", "-m", "first")
-    git(main, "worktree", "add", "-q", str(root))
+    run_git(world.home, "init", "-q", str(main))
+    run_git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    run_git(main, "worktree", "add", "-q", str(root))
     before = tree(main)
     text = await world.output_of(
         "git log --oneline; git commit --allow-empty -m no; echo x >.git; rm .git; "

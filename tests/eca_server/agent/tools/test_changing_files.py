@@ -187,6 +187,9 @@ async def test_a_file_that_is_gone_since_it_was_read_is_reported_once(folder):
     assert "was removed since you read it" in await refusal(folder.write, path="f", content="new")
     await run(folder.write, path="f", content="new")
     assert (folder / "f").read_text() == "new"
+    (folder / "f").unlink()
+    await refusal(folder.read, path="f")  # so that the model knows it
+    await run(folder.write, path="f", content="newer")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Ver
 from eca_server.workbench.conformance import cli
 from eca_server.workbench.conformance.badge import render_badge
 from eca_server.workbench.conformance.compare import compare, describe_changes
-from eca_server.workbench.conformance.exchange import draw_exchange, message_label
+from eca_server.workbench.conformance.exchange import message_label
 from eca_server.workbench.conformance.html import render_html
 from eca_server.workbench.conformance.junit import render_junit
 from eca_server.workbench.conformance.table import render_table
@@ -187,17 +187,6 @@ def test_an_unwritable_report_prevents_neither_the_others_nor_the_verdict(
     assert f"{CONFORMANT}\n" in output.out or "Not conformant: W-22e\n" in output.out
     assert f"{gone}/r.json: No such file or directory" in output.err
     assert "r.xml: TypeError" in output.err
-
-
-def test_an_exchange_has_the_lanes_it_needs() -> None:
-    lanes, arrows = draw_exchange([passed(PROGRESS)], None)
-    assert lanes == ["client", "server"]
-    assert [style for style, *_ in arrows] == ["left from0"]
-    lanes, arrows = draw_exchange(RUN.findings[1].exchange, 1)
-    assert lanes == ["client", "server", "model"]
-    styles = [style for style, *_ in arrows]
-    assert styles == ["left from0", "left from0 broken", "left from1", "right from0"]
-    assert "<b>client</b><b>server</b><b>model</b></div>" in render_html(RUN, {})
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eca_protocol.framing import encode_frame
-from eca_protocol.testing.strategies import json_objects
 from eca_protocol.transcript import DataEntry, EndEntry, Entry, ExitEntry, Side
 from eca_server.workbench.inspector import rows as rows_module
-from eca_server.workbench.inspector.rows import Lane, Row, Rows
+from eca_server.workbench.inspector.rows import Row, Rows
 
 
 def passed(side: Side, message: Any, at: float = 0.0) -> DataEntry:
@@ -163,25 +160,3 @@ def test_bytes_are_shown_unchanged():
     assert (plain.text, plain.raw) == (body.decode(), None)
     assert (header.text, header.raw) == (body.decode(), odd.decode())
     assert (junk.kind, junk.text, junk.summary) == ("bytes", "print\\xff\n", "print\\xff\n")
-
-
-strange = st.fixed_dictionaries(
-    {},
-    optional={
-        "id": st.sampled_from([1, "1", None, True, [], {}]),
-        "method": st.sampled_from(
-            ["chat/contentReceived", "chat/promptStop", "chat/toolCallReject", "x", 3, None]
-        ),
-        "params": json_objects() | st.none() | st.lists(st.none(), max_size=1),
-        "result": json_objects() | st.none(),
-        "error": json_objects() | st.text(max_size=1),
-    },
-)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["client", "server"]), strange), max_size=3))
-def test_any_message_has_a_row(messages):
-    rows = rows_of(*(passed(side, message) for side, message in messages))
-    assert [row.side for row in rows] == [side for side, _ in messages]
-    assert all(row.earlier is None or row.earlier < number for number, row in enumerate(rows))
-    assert {abs(row.packed()[6]) for row in rows} <= set(Lane)
