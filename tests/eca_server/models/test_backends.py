@@ -123,6 +123,9 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
     assert told == [int(api.name == "ollama"), 0, 0]
 
 
+OVER = "input length and `max_tokens` exceed context limit"
+
+
 @pytest.mark.parametrize(
     ("api", "status", "words", "kind"),
     [
@@ -130,6 +133,7 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
         ("openai-chat", 400, "max_tokens is too large", "invalid_request"),
         ("openai-chat", 500, "Unsupported parameter: 'max_tokens'", "overloaded"),
         ("anthropic", 400, "thinking: expected something else", "invalid_request"),
+        ("anthropic", 400, f"{OVER}: 199500 + 32000 > 200000", "context_overflow"),
         ("google", 400, "a call is missing a thought_signature", "invalid_request"),
         ("google", 500, "thinking failed", "overloaded"),
         ("google", 400, "contents is required", "invalid_request"),

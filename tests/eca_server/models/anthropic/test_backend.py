@@ -104,19 +104,6 @@ async def test_an_answer_may_end_where_it_paused_but_not_pause_for_ever():
 OVER = "input length and `max_tokens` exceed context limit"
 
 
-@pytest.mark.parametrize(
-    ("words", "kind"),
-    [
-        ("thinking: expected something else", "invalid_request"),
-        (f"{OVER}: 199500 + 32000 > 200000", "context_overflow"),
-    ],
-)
-async def test_a_refusal_that_no_other_request_avoids_is_an_error(words, kind):
-    async with talking([refusal(words)]) as (provider, backend):
-        assert (await failure(backend)).kind == kind
-        assert len(provider.requests) == 1
-
-
 MOST = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens"
 
 
