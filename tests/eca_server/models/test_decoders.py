@@ -1,4 +1,4 @@
-"""What the decoders of all APIs make of the same things: reasons, arguments, counts, errors."""
+"""The decoders of all APIs, given the same things: reasons, arguments, counts, errors."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -25,7 +25,7 @@ from eca_server.models.ollama.models import read_details, read_installed
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.google import scripted as google
-from tests.eca_server.models.google.test_request import PARTS
+from tests.eca_server.models.google.test_google import PARTS
 from tests.eca_server.models.google.test_schema import schemas
 from tests.eca_server.models.histories import file, user
 from tests.eca_server.models.ollama import scripted as ollama
