@@ -210,11 +210,16 @@ def open_weights(kind: str) -> list[dict]:
 
 ODD = [
     {"type": "response.audio.delta", "delta": "..."},
-    {"type": "response.output_text.delta", "output_index": 1, "delta": 5},
+    {"type": "response.output_text.delta", "output_index": 1, "delta": "late"},
     {"type": "response.new_thing.delta", "output_index": 99, "delta": "?"},
     {"type": "keepalive", "sequence_number": 3},
 ]
-BETWEEN = answer(message("a"), other(PROGRAM), message("b"))
+BETWEEN = [
+    each
+    for event in answer(message("a"), other(PROGRAM), message("b"))
+    for each in (event, {**event, "type": "response.output_text.delta", "delta": 5})
+    if each is event or event["type"] == "response.output_item.added"
+]
 WHOLE = answer(message("ab"), call("f", '{"n":1}'))
 
 ANSWERS = {
