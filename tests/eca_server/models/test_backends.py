@@ -35,15 +35,18 @@ HI = ScriptedAnswer(text=["Hi"])
 
 HEADERS = {
     "anthropic": {
-        "x-api-key": "sk-planted-anthropic",
+        "x-api-key": "plain-key-anthropic",
         "anthropic-version": "2023-06-01",
         "authorization": None,
         "anthropic-beta": None,
     },
-    "google": {"x-goog-api-key": "sk-planted-google", "authorization": None},
-    "openai-responses": {"authorization": "Bearer sk-planted-openai-responses"},
-    "openai-chat": {"authorization": "Bearer sk-planted-openai-chat"},
-    "ollama": {"authorization": "Bearer sk-planted-ollama", "accept": "application/x-ndjson"},
+    "google": {"x-goog-api-key": "plain-key-google", "authorization": None},
+    "openai-responses": {"authorization": "Bearer plain-key-openai-responses"},
+    "openai-chat": {"authorization": "Bearer plain-key-openai-chat"},
+    "ollama": {
+        "authorization": "Bearer plain-key-ollama",
+        "accept": "application/x-ndjson",
+    },
 }
 
 

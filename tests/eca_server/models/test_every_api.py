@@ -176,7 +176,7 @@ def faults(api: ScriptedAPI) -> dict[str, Reply]:
         ),
         "premature_stop: nothing": api.replying([raw("\n"), close()], close_delimited=True),
         "premature_stop: reset": api.replying([*begun, reset()]),
-        "auth: 401": api.refusing(401, words=f"wrong key sk-planted-{api.name}"),
+        "auth: 401": api.refusing(401, words=f"wrong key plain-key-{api.name}"),
         "auth: 401, empty": Reply(status=401, body=""),
         "permission: 403": api.refusing(403),
         "quota: 402": api.refusing(402),
@@ -216,7 +216,7 @@ async def test_an_error_has_the_same_class_over_every_api(api, trouble):
         kind = trouble.partition(":")[0]
         assert (error.kind, error.retryable) == (kind, kind in TRANSIENT)
         assert error.message
-        assert "sk-planted" not in f"{error} {error.raw}"
+        assert "plain-key" not in f"{error} {error.raw}"
         replies[:] = [api.reply(ALL)]
         assert read_answer((await ask(backend))[0]) == expected(ALL)
 
