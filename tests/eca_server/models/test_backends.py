@@ -117,13 +117,13 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
         )
         models = models_of({known: settings}, http=http, listed=listed)
         one, other = (models.backend(f"{known}/{name}") for name in names)
-        told = [len(notes((await ask(each, FULL))[1])) for each in (one, one, other)]
+        note_counts = [len(notes((await ask(each, FULL))[1])) for each in (one, one, other)]
         bodies = [json.dumps(request.body) for request in provider.requests]
         if api.name != "google":  # which has more to leave out
             assert await failure(one, FULL)
     assert [f'"{gone}"' in body for body in bodies] == [True, False, False, not by_server]
     assert all('"Be."' in body and "Hello" in body for body in bodies)
-    assert told == [int(api.name == "ollama"), 0, 0]
+    assert note_counts == [int(api.name == "ollama"), 0, 0]
 
 
 OVER = "input length and `max_tokens` exceed context limit"

@@ -249,7 +249,7 @@ LAST = {
 }
 
 
-def told(start: dict | None, *later: dict | None) -> list[Any]:
+def of_anthropic(start: dict | None, *later: dict | None) -> list[Any]:
     """Return an answer of the Messages API with counts at its start and its end."""
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
     deltas = [{**end, "usage": each} for each in later]
@@ -299,13 +299,17 @@ USAGES = [
         ),
         Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25),
     ),
-    ("anthropic", told(None, None), None),
+    ("anthropic", of_anthropic(None, None), None),
     (
         "anthropic",
-        told(FIRST, {"output_tokens": 3}, LAST),
+        of_anthropic(FIRST, {"output_tokens": 3}, LAST),
         Usage(input=8, cache_read=5, output=9, reasoning=4),
     ),
-    ("anthropic", told(None, {"input_tokens": 2, "output_tokens": 3}), Usage(input=2, output=3)),
+    (
+        "anthropic",
+        of_anthropic(None, {"input_tokens": 2, "output_tokens": 3}),
+        Usage(input=2, output=3),
+    ),
     ("google", of_gemini(candidatesTokenCount=2), Usage(input=5, output=2)),
     ("google", of_gemini(thoughtsTokenCount=3), Usage(input=5, output=3, reasoning=3)),
     ("google", of_gemini(toolUsePromptTokenCount=7), Usage(input=12)),

@@ -69,7 +69,7 @@ def members(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from members(value[key])
 
 
-def answered(
+def with_texts(
     write: Callable[..., list[Any]], text: str, thoughts: str
 ) -> Callable[..., tuple[list[Any], str, str]]:
     """Return a writer of answers that also returns all that is in members of these names."""
@@ -192,7 +192,9 @@ STREAMS = {
         objects=chat.EVERYTHING,
         text="a\u0085b\u2028c",
         answers=st.builds(
-            answered(lambda chunks, reason: [*chunks, chat.delta(reason)], "content", "reasoning"),
+            with_texts(
+                lambda chunks, reason: [*chunks, chat.delta(reason)], "content", "reasoning"
+            ),
             st.lists(chat_chunks, min_size=1),
             st.sampled_from(["stop", "length", "tool_calls", "odd"]),
         ),
@@ -209,7 +211,9 @@ STREAMS = {
         objects=anthropic.EVERYTHING,
         text=f"{ODD_TEXT}cited",
         answers=st.builds(
-            answered(lambda blocks, stop: anthropic.answer(*blocks, stop=stop), "text", "thinking"),
+            with_texts(
+                lambda blocks, stop: anthropic.answer(*blocks, stop=stop), "text", "thinking"
+            ),
             anthropic_blocks,
             st.sampled_from(["end_turn", "tool_use", "max_tokens", "refusal", "new"]),
         ),
@@ -228,7 +232,7 @@ STREAMS = {
         objects=ollama.EVERYTHING,
         text=ODD_TEXT,
         answers=st.builds(
-            answered(
+            with_texts(
                 lambda made, reason: ollama.answer(*made, reason=reason), "content", "thinking"
             ),
             ollama_objects,
