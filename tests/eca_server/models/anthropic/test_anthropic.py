@@ -2,9 +2,7 @@
 
 from functools import partial
 
-import httpx
 import pytest
-import trio
 
 from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
@@ -51,6 +49,7 @@ from tests.eca_server.models.reading import (
     HELLO,
     KEY,
     TOOL,
+    Scripted,
     after,
     ask,
     calls_of,
@@ -427,17 +426,8 @@ async def test_a_refused_answer_is_shown_and_is_not_in_the_next_request():
 
 
 async def test_pings_keep_the_connection_and_are_no_progress(autojump_clock):
-    class Pinging(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
-        async def handle_async_request(self, request):
-            return httpx.Response(200, stream=self)
-
-        async def __aiter__(self):
-            yield wire([started()])
-            for _ in range(20):
-                await trio.sleep(100)
-                yield wire([{"type": "ping"}])
-
-    async with HTTPClient(transport=Pinging()) as http:
+    steps = [wire([started()]), *[100, wire([{"type": "ping"}])] * 20]
+    async with HTTPClient(transport=Scripted(0, steps)) as http:
         error = await failure(backend_at("http://model", http))
     assert error.kind == "timeout"
     assert "no progress for 600 s" in error.message

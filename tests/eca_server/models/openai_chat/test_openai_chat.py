@@ -10,7 +10,6 @@ import itertools
 import json
 from functools import partial
 
-import httpx
 import pytest
 import trio
 from hypothesis import given
@@ -49,6 +48,7 @@ from tests.eca_server.models.histories import model, user
 from tests.eca_server.models.openai_chat.scripted import STOP, decoder, delta, fragment, play, tool
 from tests.eca_server.models.reading import (
     TOOL,
+    Scripted,
     ask,
     calls_of,
     decode,
@@ -386,25 +386,6 @@ async def test_turns_stopped_at_once_close_all_their_connections():
             nursery.cancel_scope.cancel()
         await provider.until(lambda: provider.open_connections == 0)
         assert (await ask(backend, Request(messages=[user("last")])))[0].text == "last"
-
-
-class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
-    """A transport in memory: bytes, and seconds of silence as numbers."""
-
-    def __init__(self, before: float, steps) -> None:
-        self.before = before
-        self.steps = steps
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        await trio.sleep(self.before)
-        return httpx.Response(200, stream=self)
-
-    async def __aiter__(self):
-        for step in self.steps:
-            if isinstance(step, bytes):
-                yield step
-            else:
-                await trio.sleep(step)
 
 
 def piece(text: str, reason: str | None = "stop") -> bytes:
