@@ -90,7 +90,9 @@ def test_a_whole_answer_event_by_event(api):
     started, opaque, ids, pieces, raw_reason = EXACT[api.name]
     options = {"request_id": started.request_id} if started.request_id else {}
     decoder = api.decoder(new_key=new_keys(), **options)
-    events, error = decode(decoder, api.say(WHOLE), framing=api.framing)
+    *pieces_before, last = api.say(WHOLE)
+    after = b"{}\n" if api.framing == "lines" else b"data: {}\n\n"
+    events, error = decode(decoder, [*pieces_before, last + after], framing=api.framing)
     assert error is None
     [thought] = [event.key for event in only(ReasoningStarted, events)]
     one, two = (event.key for event in only(ToolCallStarted, events))

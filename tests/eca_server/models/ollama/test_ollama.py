@@ -404,6 +404,12 @@ async def test_a_server_that_lists_abilities_slowly_delays_little(mock_clock):
         assert backend.capabilities.context == 65_536
 
 
+async def test_a_missing_server_is_reported_once():
+    async with HTTPClient() as http:
+        error = await failure(backend_at("http://127.0.0.1:9", http))
+    assert (error.kind, error.retryable) == ("network", True)
+
+
 async def test_a_model_without_tools_gets_none_and_the_user_is_notified_once_a_chat():
     async with talking(*[A] * 4, show=Reply(body=shown("completion"))) as (provider, backend):
         told = [
