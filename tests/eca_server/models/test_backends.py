@@ -291,7 +291,13 @@ METHODS = {"supportedGenerationMethods": ["generateContent", "countTokens"], "th
 GEMINI = {"name": "models/gemini-x", "inputTokenLimit": 1000, "outputTokenLimit": 100, **METHODS}
 EMBED = {"name": "models/embed", "supportedGenerationMethods": ["embedContent"]}
 GEMINI_X = ModelInfo(name="gemini-x", facts=ModelFacts(context=1000, output=100, reasoning=True))
-TAGS = [ollama.installed("a:1", "completion"), ollama.installed("b:1", "embedding")]
+TAGS = [
+    ollama.installed("qwen3:8b", "completion", "tools", "thinking"),
+    ollama.installed("llava:7b", "completion", "vision"),
+    ollama.installed("embeddinggemma:latest", "embedding"),
+    ollama.installed("nomic-embed-text:latest", family="nomic-bert"),
+    ollama.installed("old:latest"),
+]
 RETIRED = {"id": "c", "lifecycle": "retired"}
 LISTS = [
     (
@@ -325,7 +331,11 @@ LISTS = [
     (
         "ollama",
         {"/v1/api/tags": {"models": TAGS}},
-        [ModelInfo(name="a:1", facts=ModelFacts(tools=False, images=False))],
+        [
+            ModelInfo(name="qwen3:8b", facts=ModelFacts(tools=True, images=False, reasoning=True)),
+            ModelInfo(name="llava:7b", facts=ModelFacts(tools=False, images=True)),
+            ModelInfo(name="old:latest"),
+        ],
     ),
     ("openai-chat", {"/v1/models": {"data": [{"id": "m"}]}}, [ModelInfo(name="m")]),
     ("openai-responses", {"/v1/models": {"data": [{"id": "m"}]}}, [ModelInfo(name="m")]),

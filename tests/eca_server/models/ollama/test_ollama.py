@@ -11,13 +11,13 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.sse import SSEvent
 from eca_protocol.testing.provider import Provider, Reply, wait
 from eca_server.models.access import KeyAccess
-from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import (
     Finished,
     Progress,
     Usage,
 )
-from eca_server.models.facts import Capabilities, ModelFacts
+from eca_server.models.facts import Capabilities
 from eca_server.models.history import Message, Origin, ReasoningPart
 from eca_server.models.ollama import Ollama
 from eca_server.models.ollama.address import address_of
@@ -28,7 +28,6 @@ from eca_server.models.ollama.models import (
     ModelDetails,
     loaded_context,
     read_details,
-    read_installed,
 )
 from eca_server.models.ollama.request import think_value
 from tests.eca_server.models.histories import (
@@ -43,7 +42,6 @@ from tests.eca_server.models.histories import (
 )
 from tests.eca_server.models.ollama.scripted import (
     answer,
-    installed,
     message,
     reply,
     running,
@@ -155,21 +153,6 @@ def test_abilities_sizes_and_levels_are_read(details, facts):
 )
 def test_what_is_odd_is_unknown(odd):
     assert read_details(odd) == ModelDetails()
-
-
-def test_installed_models_are_listed_with_what_they_can_do():
-    listed = [
-        installed("qwen3:8b", "completion", "tools", "thinking"),
-        installed("llava:7b", "completion", "vision"),
-        installed("embeddinggemma:latest", "embedding"),
-        installed("nomic-embed-text:latest", family="nomic-bert"),
-        installed("old:latest"),
-    ]
-    assert list(read_installed({"models": listed})) == [
-        ModelInfo(name="qwen3:8b", facts=ModelFacts(tools=True, images=False, reasoning=True)),
-        ModelInfo(name="llava:7b", facts=ModelFacts(tools=False, images=True)),
-        ModelInfo(name="old:latest", facts=ModelFacts()),
-    ]
 
 
 def test_the_size_in_memory_is_found_by_the_full_name():
