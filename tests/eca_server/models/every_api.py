@@ -123,20 +123,26 @@ class ScriptedAPI:
         return AnswerBody(content_type=self.content_type, decoder=decoder, framing=self.framing)
 
     def settings(self, url: str, **model: Any) -> config.Provider:
-        """Return the settings of a provider at `url`, with those of its model."""
+        """Return the settings of a provider at `url`, with those of its model.
+
+        Its key looks like no key, so that only who knows it can hide it.
+        """
         return config.Provider(
             api=self.name,
             url=url,
-            key=Secret(f"sk-planted-{self.name}"),
+            key=Secret(f"plain-key-{self.name}"),
             models={self.model: config.Model(**model)},
         )
 
     @asynccontextmanager
-    async def talking(self, script: Script) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
-        """Run a provider with that script; yield it and its model."""
+    async def talking(
+        self, script: Script, *, known: str | None = None, **model: Any
+    ) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
+        """Run a provider with that script, by default of the API's name; yield it and its model."""
+        name = known or self.name
         async with Provider(script) as provider, HTTPClient() as http:
-            models = models_of({self.name: self.settings(provider.url)}, http=http)
-            backend = models.backend(f"{self.name}/{self.model}")
+            models = models_of({name: self.settings(provider.url, **model)}, http=http)
+            backend = models.backend(f"{name}/{self.model}")
             assert isinstance(backend, HTTPBackend)
             assert type(backend) is APIS[self.name].load()
             yield provider, backend

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
+import trio
 from hypothesis import strategies as st
 
 from eca_protocol.http import HTTPClient
@@ -52,6 +54,25 @@ async def talking(
         named = {} if header is None else {"header": header}
         access = KeyAccess(url=provider.url, key=Secret(KEY), **named)
         yield provider, kind(**{"http": http, "access": access, **options})
+
+
+class Scripted(httpx.AsyncBaseTransport, httpx.AsyncByteStream):
+    """A transport in memory: bytes, and seconds of silence as numbers."""
+
+    def __init__(self, before: float, steps: Sequence[bytes | float]) -> None:
+        self.before = before
+        self.steps = steps
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await trio.sleep(self.before)
+        return httpx.Response(200, stream=self)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for step in self.steps:
+            if isinstance(step, bytes):
+                yield step
+            else:
+                await trio.sleep(step)
 
 
 async def ask(backend: Backend, request: Request = HELLO) -> tuple[Answer, list[Any]]:

@@ -35,15 +35,18 @@ HI = ScriptedAnswer(text=["Hi"])
 
 HEADERS = {
     "anthropic": {
-        "x-api-key": "sk-planted-anthropic",
+        "x-api-key": "plain-key-anthropic",
         "anthropic-version": "2023-06-01",
         "authorization": None,
         "anthropic-beta": None,
     },
-    "google": {"x-goog-api-key": "sk-planted-google", "authorization": None},
-    "openai-responses": {"authorization": "Bearer sk-planted-openai-responses"},
-    "openai-chat": {"authorization": "Bearer sk-planted-openai-chat"},
-    "ollama": {"authorization": "Bearer sk-planted-ollama", "accept": "application/x-ndjson"},
+    "google": {"x-goog-api-key": "plain-key-google", "authorization": None},
+    "openai-responses": {"authorization": "Bearer plain-key-openai-responses"},
+    "openai-chat": {"authorization": "Bearer plain-key-openai-chat"},
+    "ollama": {
+        "authorization": "Bearer plain-key-ollama",
+        "accept": "application/x-ndjson",
+    },
 }
 
 
@@ -114,13 +117,16 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
         )
         models = models_of({known: settings}, http=http, listed=listed)
         one, other = (models.backend(f"{known}/{name}") for name in names)
-        told = [len(notes((await ask(each, FULL))[1])) for each in (one, one, other)]
+        note_counts = [len(notes((await ask(each, FULL))[1])) for each in (one, one, other)]
         bodies = [json.dumps(request.body) for request in provider.requests]
         if api.name != "google":  # which has more to leave out
             assert await failure(one, FULL)
     assert [f'"{gone}"' in body for body in bodies] == [True, False, False, not by_server]
     assert all('"Be."' in body and "Hello" in body for body in bodies)
-    assert told == [int(api.name == "ollama"), 0, 0]
+    assert note_counts == [int(api.name == "ollama"), 0, 0]
+
+
+OVER = "input length and `max_tokens` exceed context limit"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +136,7 @@ async def test_what_the_server_refuses_all_its_models_leave_out_but_not_what_one
         ("openai-chat", 400, "max_tokens is too large", "invalid_request"),
         ("openai-chat", 500, "Unsupported parameter: 'max_tokens'", "overloaded"),
         ("anthropic", 400, "thinking: expected something else", "invalid_request"),
+        ("anthropic", 400, f"{OVER}: 199500 + 32000 > 200000", "context_overflow"),
         ("google", 400, "a call is missing a thought_signature", "invalid_request"),
         ("google", 500, "thinking failed", "overloaded"),
         ("google", 400, "contents is required", "invalid_request"),
@@ -284,7 +291,13 @@ METHODS = {"supportedGenerationMethods": ["generateContent", "countTokens"], "th
 GEMINI = {"name": "models/gemini-x", "inputTokenLimit": 1000, "outputTokenLimit": 100, **METHODS}
 EMBED = {"name": "models/embed", "supportedGenerationMethods": ["embedContent"]}
 GEMINI_X = ModelInfo(name="gemini-x", facts=ModelFacts(context=1000, output=100, reasoning=True))
-TAGS = [ollama.installed("a:1", "completion"), ollama.installed("b:1", "embedding")]
+TAGS = [
+    ollama.installed("qwen3:8b", "completion", "tools", "thinking"),
+    ollama.installed("llava:7b", "completion", "vision"),
+    ollama.installed("embeddinggemma:latest", "embedding"),
+    ollama.installed("nomic-embed-text:latest", family="nomic-bert"),
+    ollama.installed("old:latest"),
+]
 RETIRED = {"id": "c", "lifecycle": "retired"}
 LISTS = [
     (
@@ -318,7 +331,11 @@ LISTS = [
     (
         "ollama",
         {"/v1/api/tags": {"models": TAGS}},
-        [ModelInfo(name="a:1", facts=ModelFacts(tools=False, images=False))],
+        [
+            ModelInfo(name="qwen3:8b", facts=ModelFacts(tools=True, images=False, reasoning=True)),
+            ModelInfo(name="llava:7b", facts=ModelFacts(tools=False, images=True)),
+            ModelInfo(name="old:latest"),
+        ],
     ),
     ("openai-chat", {"/v1/models": {"data": [{"id": "m"}]}}, [ModelInfo(name="m")]),
     ("openai-responses", {"/v1/models": {"data": [{"id": "m"}]}}, [ModelInfo(name="m")]),

@@ -1,4 +1,4 @@
-"""What the decoders of all APIs make of the same things: reasons, arguments, counts, errors."""
+"""The decoders of all APIs, given the same things: reasons, arguments, counts, errors."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -90,7 +90,9 @@ def test_a_whole_answer_event_by_event(api):
     started, opaque, ids, pieces, raw_reason = EXACT[api.name]
     options = {"request_id": started.request_id} if started.request_id else {}
     decoder = api.decoder(new_key=new_keys(), **options)
-    events, error = decode(decoder, api.say(WHOLE), framing=api.framing)
+    *pieces_before, last = api.say(WHOLE)
+    after = b"{}\n" if api.framing == "lines" else b"data: {}\n\n"
+    events, error = decode(decoder, [*pieces_before, last + after], framing=api.framing)
     assert error is None
     [thought] = [event.key for event in only(ReasoningStarted, events)]
     one, two = (event.key for event in only(ToolCallStarted, events))
@@ -249,7 +251,7 @@ LAST = {
 }
 
 
-def told(start: dict | None, *later: dict | None) -> list[Any]:
+def of_anthropic(start: dict | None, *later: dict | None) -> list[Any]:
     """Return an answer of the Messages API with counts at its start and its end."""
     end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
     deltas = [{**end, "usage": each} for each in later]
@@ -299,13 +301,17 @@ USAGES = [
         ),
         Usage(input=3, cache_read=6, cache_write=1, output=5, reasoning=2, cost=0.25),
     ),
-    ("anthropic", told(None, None), None),
+    ("anthropic", of_anthropic(None, None), None),
     (
         "anthropic",
-        told(FIRST, {"output_tokens": 3}, LAST),
+        of_anthropic(FIRST, {"output_tokens": 3}, LAST),
         Usage(input=8, cache_read=5, output=9, reasoning=4),
     ),
-    ("anthropic", told(None, {"input_tokens": 2, "output_tokens": 3}), Usage(input=2, output=3)),
+    (
+        "anthropic",
+        of_anthropic(None, {"input_tokens": 2, "output_tokens": 3}),
+        Usage(input=2, output=3),
+    ),
     ("google", of_gemini(candidatesTokenCount=2), Usage(input=5, output=2)),
     ("google", of_gemini(thoughtsTokenCount=3), Usage(input=5, output=3, reasoning=3)),
     ("google", of_gemini(toolUsePromptTokenCount=7), Usage(input=12)),

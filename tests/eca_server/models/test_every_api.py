@@ -23,7 +23,6 @@ from eca_server.models.apis import APIS
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.error_kinds import TRANSIENT
 from eca_server.models.events import Event
-from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from eca_server.models.http_backend import HTTPBackend
 from eca_server.models.retry import RetryPolicy, stream_with_retries
 from tests.eca_server.models.every_api import (
@@ -36,6 +35,7 @@ from tests.eca_server.models.every_api import (
     read_answer,
 )
 from tests.eca_server.models.google import scripted as google
+from tests.eca_server.models.histories import model, tool, tool_call, tool_result, user
 from tests.eca_server.models.reading import HELLO, after, ask, decode, new_keys, notes
 from tests.eca_server.models.reading import read as read_events
 
@@ -176,7 +176,7 @@ def faults(api: ScriptedAPI) -> dict[str, Reply]:
         ),
         "premature_stop: nothing": api.replying([raw("\n"), close()], close_delimited=True),
         "premature_stop: reset": api.replying([*begun, reset()]),
-        "auth: 401": api.refusing(401, words=f"wrong key sk-planted-{api.name}"),
+        "auth: 401": api.refusing(401, words=f"wrong key plain-key-{api.name}"),
         "auth: 401, empty": Reply(status=401, body=""),
         "permission: 403": api.refusing(403),
         "quota: 402": api.refusing(402),
@@ -216,18 +216,12 @@ async def test_an_error_has_the_same_class_over_every_api(api, trouble):
         kind = trouble.partition(":")[0]
         assert (error.kind, error.retryable) == (kind, kind in TRANSIENT)
         assert error.message
-        assert "sk-planted" not in f"{error} {error.raw}"
+        assert "plain-key" not in f"{error} {error.raw}"
         replies[:] = [api.reply(ALL)]
         assert read_answer((await ask(backend))[0]) == expected(ALL)
 
 
-AFTER_RESULTS = Request(
-    messages=[
-        *HELLO.messages,
-        Message(role="assistant", parts=(ToolCallPart(id="c", name="f", raw="{}", arguments={}),)),
-        Message(role="tool", parts=(ToolResultPart(call_id="c", parts=(TextPart("r"),)),)),
-    ]
-)
+AFTER_RESULTS = Request(messages=[user(), model(tool_call()), tool(tool_result())])
 
 
 @each_api
@@ -337,15 +331,9 @@ class SlowAccess:
 
 @each_api
 async def test_a_request_that_waits_for_its_key_holds_no_messages_of_a_fork(api, monkeypatch):
-    def turns(words: str) -> list[Message]:
-        parts = (TextPart(words),)
-        return [
-            Message(role=role, parts=parts, origin=api.origin) for role in ("user", "assistant")
-        ]
-
-    begun = [each for _ in range(4) for each in turns("Hello")]
-    sent_request = Request(messages=[*begun, turns("mine")[0]])
-    fork = Request(messages=[*begun, *(each for _ in range(4) for each in turns("secret"))])
+    begun = [user("Hello"), model("Hello", origin=api.origin)] * 4
+    sent_request = Request(messages=[*begun, user("mine")])
+    fork = Request(messages=[*begun, *[user("secret"), model("secret", origin=api.origin)] * 4])
     async with api.talking(lambda _request: api.reply(ALL)) as (provider, backend):
         access = SlowAccess(backend.client.access)
         monkeypatch.setattr(backend.client, "access", access)

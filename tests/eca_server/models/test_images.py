@@ -6,15 +6,11 @@ request, not the chat.
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
-import attrs
 import pytest
 
-from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, Reply
 from eca_server.models.attachments import (
     attachments_in,
     make_attachment,
@@ -26,10 +22,8 @@ from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import Event
 from eca_server.models.history import FilePart, ImagePart, Message, Origin
 from eca_server.models.http_backend import HTTPBackend
-from eca_server.secret import Secret
-from tests.eca_server.models.every_api import EVERY_API, ScriptedAnswer, ScriptedAPI, each_api
+from tests.eca_server.models.every_api import API, ScriptedAnswer, ScriptedAPI, each_api
 from tests.eca_server.models.histories import OURS, file, model, tool, tool_call, tool_result, user
-from tests.eca_server.models.providers import models_of
 from tests.eca_server.models.reading import TOOL, ask, failure, notes
 
 SHOWN = ImagePart(media_type="image/png", data=b"\x89PNG\r\n\x1a\nby the user")
@@ -39,7 +33,6 @@ GIVEN = file("spec.pdf", "application/pdf", b"%PDF-1.7 by the user")
 ALL = (SHOWN, MADE, READ, GIVEN)
 ELSEWHERE = Origin(api="x", provider="y", model="z")
 HI = ScriptedAnswer(text=["Hi"])
-KEY = "a-key-that-looks-like-words"
 OMITTED = "this model does not accept images"
 
 
@@ -68,19 +61,6 @@ def times(part: ImagePart | FilePart, body: Any) -> int:
     return sum(string.count(data) for string in strings(body))
 
 
-@asynccontextmanager
-async def talking(
-    api: ScriptedAPI, *script: Reply, images: bool = True, known: str | None = None
-) -> AsyncIterator[tuple[Provider, HTTPBackend]]:
-    """Run a model with or without images; `known`: the provider whose options apply."""
-    async with Provider(script) as provider, HTTPClient() as http:
-        name = known or api.name
-        settings = attrs.evolve(api.settings(provider.url, image_input=images), key=Secret(KEY))
-        backend = models_of({name: settings}, http=http).backend(f"{name}/{api.model}")
-        assert isinstance(backend, HTTPBackend)
-        yield provider, backend
-
-
 def asking(messages: list[Message]) -> Request:
     return Request(messages=messages, tools=[TOOL])
 
@@ -91,7 +71,7 @@ async def events_of(backend: HTTPBackend, messages: list[Message]) -> list[Event
 
 async def body_of(api: ScriptedAPI, **options: Any) -> Any:
     """Return the request for the history with all attachments."""
-    async with talking(api, api.reply(HI), **options) as (provider, backend):
+    async with api.talking([api.reply(HI)], **options) as (provider, backend):
         await events_of(backend, history())
         return provider.requests[0].body
 
@@ -108,21 +88,21 @@ async def test_pictures_and_documents_are_seen_once_each_by_those_that_can(api):
 
 @each_api
 async def test_a_model_that_sees_none_reads_a_note_for_each(api):
-    body = await body_of(api, images=False)
+    body = await body_of(api, image_input=False)
     assert [times(part, body) for part in (SHOWN, MADE)] == [0, 0]
     assert sum(string.count(OMITTED) for string in strings(body)) == 2
 
 
 @pytest.mark.parametrize(("known", "count"), [("openai", 1), ("openrouter", 1), ("groq", 0)])
 async def test_over_chat_completions_documents_are_for_the_servers_that_take_them(known, count):
-    body = await body_of(EVERY_API[0], known=known)
+    body = await body_of(API["openai-chat"], known=known)
     assert [times(part, body) for part in (READ, GIVEN)] == [count, count]
 
 
 @each_api
 async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api):
-    refused = api.refusing(400, words=f"Could not process image ({KEY})")
-    async with talking(api, refused, api.reply(HI), api.reply(HI)) as (provider, backend):
+    refused = api.refusing(400, words=f"Could not process image (plain-key-{api.name})")
+    async with api.talking([refused, api.reply(HI), api.reply(HI)]) as (provider, backend):
         messages = history()
         events = await events_of(backend, messages)
         again = await events_of(backend, messages)
@@ -131,7 +111,7 @@ async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api)
     assert any("the provider did not accept it" in each for each in strings(bodies[1]))
     [note] = notes(events)
     assert "Could not process image" in note
-    assert KEY not in note
+    assert "plain-key" not in note
     assert notes(again) == []
 
 
@@ -139,7 +119,7 @@ async def test_what_is_refused_is_left_out_of_one_more_try_and_from_then_on(api)
 async def test_what_was_taken_before_is_not_blamed(api):
     refused = api.refusing(400, words="this document is encrypted")
     new = file("x.pdf", "application/pdf", b"%PDF-1.4 locked")
-    async with talking(api, refused, api.reply(HI)) as (provider, backend):
+    async with api.talking([refused, api.reply(HI)]) as (provider, backend):
         messages = [*history(), model("A cat.", origin=api.origin), user("And?", new)]
         events = await events_of(backend, messages)
         first, second = (request.body for request in provider.requests)
@@ -150,8 +130,8 @@ async def test_what_was_taken_before_is_not_blamed(api):
 
 @each_api
 async def test_a_refusal_that_was_about_something_else_is_an_error_and_no_picture_is_lost(api):
-    refused = api.refusing(400, words=f"messages: something is wrong ({KEY})")
-    async with talking(api, refused, refused, api.reply(HI)) as (provider, backend):
+    refused = api.refusing(400, words=f"messages: something is wrong (plain-key-{api.name})")
+    async with api.talking([refused, refused, api.reply(HI)]) as (provider, backend):
         error = await failure(backend, asking(history()))
         assert "something is wrong (***)" in error.message
         assert len(provider.requests) == 2

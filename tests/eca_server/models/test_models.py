@@ -113,21 +113,6 @@ def test_a_well_known_model_has_variants_by_its_name(provider, name, variants):
     assert models.variants(f"{provider}/{name}") == variants
 
 
-@pytest.mark.parametrize(
-    ("name", "variant", "fields"),
-    [
-        ("gpt-5.2", "xhigh", {"reasoning_effort": "xhigh"}),
-        ("gpt-5.2", "none", {"reasoning_effort": "none"}),
-        ("deepseek-v4-pro", "max", {"reasoning_effort": "max"}),
-        ("deepseek-v4-pro", "none", {"thinking": {"type": "disabled"}}),
-    ],
-)
-async def test_an_effort_is_asked_for_in_the_field_of_chat_completions(name, variant, fields):
-    [body] = await sent(f"p/{name}", variant=variant)
-    names = {"reasoning", "reasoning_effort", "thinking", "verbosity"}
-    assert {name: value for name, value in body.items() if name in names} == fields
-
-
 def thought(text: str, **fields: Any):
     part = ReasoningPart(text=text, opaque={"field": "reasoning_content"})
     return model(part, "so", **fields)

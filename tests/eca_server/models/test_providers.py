@@ -259,6 +259,33 @@ async def test_each_api_adds_its_path_to_the_base(api, base, asked):
     assert own == f"{base.rstrip('/')}/own/path?v=1"
 
 
+DATED = "?api-version=2025-04-01"
+DEPLOYED = f"/openai/deployments/d/chat/completions{DATED}"
+
+
+@pytest.mark.parametrize(
+    ("api", "url", "path", "asked"),
+    [
+        (None, "", None, "/openai/v1/responses"),
+        (None, "/openai/v1/", None, "/openai/v1/responses"),
+        (None, f"/openai{DATED}", None, f"/openai/responses{DATED}"),
+        (None, "", f"/openai/responses{DATED}", f"/openai/responses{DATED}"),
+        ("openai-chat", "", None, "/openai/v1/chat/completions"),
+        ("openai-chat", f"/openai/deployments/d{DATED}", None, DEPLOYED),
+        ("openai-chat", "", DEPLOYED, DEPLOYED),
+    ],
+)
+async def test_azure_has_addresses_without_and_with_a_date_and_a_header_of_its_own(
+    api, url, path, asked
+):
+    fields = {"api": api, "url": f"https://h{url}", "completion_url_relative_path": path}
+    backend = models_of({"azure": attrs.evolve(KEYED, **fields)}).backend("azure/d")
+    target = await backend.client.access.target(backend._path, Request(messages=()))
+    assert (target.url, target.headers) == (f"https://h{asked}", {"api-key": "k"})
+    with pytest.raises(BackendError, match=r"providers\.azure\.url is not set"):
+        models_of({"azure": KEYED}).backend("azure/d")
+
+
 async def test_settings_reach_the_wire():
     payload = {"seed": 1, "stream_options": None}
     async with Provider(otherwise=reply("Hi")) as provider, HTTPClient() as http:

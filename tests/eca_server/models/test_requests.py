@@ -106,7 +106,7 @@ OWN = {
 
 EDGES = {
     "anthropic": [
-        model(THOUGHT, "a", THOUGHT, THOUGHT),
+        model(THOUGHT, "a", PICTURE, THOUGHT, THOUGHT),
         user(),
         model("a", BlockPart(raw=SEARCH)),
         user(),

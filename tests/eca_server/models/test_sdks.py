@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from eca_server.models.anthropic.decoder import MessagesDecoder
@@ -25,13 +25,12 @@ from eca_server.models.ollama.models import read_details, read_installed
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
 from tests.eca_server.models.anthropic import scripted as anthropic
 from tests.eca_server.models.google import scripted as google
-from tests.eca_server.models.google.test_request import PARTS
+from tests.eca_server.models.google.test_google import PARTS
 from tests.eca_server.models.google.test_schema import schemas
 from tests.eca_server.models.histories import file, user
 from tests.eca_server.models.ollama import scripted as ollama
 from tests.eca_server.models.openai_responses import scripted as responses
 from tests.eca_server.models.reading import (
-    TOOL,
     only,
     play_objects,
     read,
@@ -103,6 +102,75 @@ def test_anthropic_refuses_a_call_without_an_id():
         is_taken(payload, anthropic_params, "MessageCreateParamsStreaming")
 
 
+def taken_by_openai(payload: dict[str, Any]) -> None:
+    payload["input"] = [item for item in payload["input"] if item.get("type") != "program"]
+    for item in payload["input"]:
+        if item.get("type") == "web_search_call":
+            item |= {"status": "completed", "action": {"type": "search", "query": "q"}}
+    assert is_taken(payload, openai_params, "ResponseCreateParamsStreaming")
+
+
+def taken_by_google(payload: dict[str, Any]) -> None:
+    check(google_types.Content, payload.pop("systemInstruction"))
+    check(google_types.ToolConfig, payload.pop("toolConfig", {}))
+    check(google_types.GenerationConfig, payload.pop("generationConfig"))
+    for member, kind in (("tools", google_types.Tool), ("contents", google_types.Content)):
+        for each in payload.pop(member):
+            check(kind, each)
+    assert not payload
+
+
+def taken_by_ollama(payload: dict[str, Any]) -> None:
+    for message in payload["messages"]:
+        if pictures := message.get("images"):
+            message["images"] = [{"value": each} for each in pictures]
+        theirs = ollama_types.Message.model_validate(message)
+        called = [each.function.arguments for each in theirs.tool_calls or ()]
+        assert called == [each["function"]["arguments"] for each in message.get("tool_calls", ())]
+        assert theirs.tool_name == message.get("tool_name")
+    assert ollama_types.ChatRequest.model_validate(payload).options["num_ctx"] == 16_384
+
+
+TAKERS = {
+    "anthropic": lambda payload: is_taken(
+        payload, anthropic_params, "MessageCreateParamsStreaming"
+    ),
+    "openai-responses": taken_by_openai,
+    "google": taken_by_google,
+    "ollama": taken_by_ollama,
+}
+MODELS = {
+    "anthropic": ["claude-opus-4-7", "claude-haiku-4-5", "claude-opus-5-5"],
+    "google": ["gemini-3.1-pro", "gemini-2.5-flash"],
+}
+COUNTING = Tool(
+    name="f",
+    description="d",
+    parameters={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+)
+
+
+@pytest.mark.parametrize(
+    "api", [pytest.param(api, marks=slow_import if api == "anthropic" else ()) for api in TAKERS]
+)
+@given(st.data())
+def test_the_provider_s_types_take_every_request_that_we_write(api, data):
+    payload = write(
+        api,
+        *data.draw(HISTORIES[api] | st.just([user(file("a.pdf", "application/pdf", b"%PDF"))])),
+        model=data.draw(st.sampled_from(MODELS.get(api, ["m"]))),
+        system="s",
+        tools=[COUNTING, Tool(name="g", description="", parameters={})],
+        tool_choice=data.draw(st.sampled_from(["auto", "required", "none"])),
+        reasoning_effort=data.draw(st.sampled_from([None, "none", "high"])),
+        max_output_tokens=data.draw(st.sampled_from([None, 9_000])),
+        cache_key="chat",
+        web_search=data.draw(st.booleans()),
+        server="openai" if api == "openai-responses" else None,
+    )
+    assert TAKERS[api](payload) is not False
+
+
 def read_by_anthropic(stream: list[dict]) -> Any:
     snapshot = None
     buffers: dict[int, bytes] = {}
@@ -167,20 +235,6 @@ def is_readable(stream: list[dict], index: int) -> bool:
 
 
 @slow_import
-@given(
-    HISTORIES["anthropic"],
-    st.booleans(),
-    st.sampled_from(["claude-opus-4-7", "claude-haiku-4-5", "claude-opus-5-5"]),
-    st.sampled_from([None, "none", "low", "xhigh"]),
-    st.sampled_from(["auto", "none", "required"]),
-)
-def test_anthropic_takes_every_request_that_we_write(history, search_too, name, effort, choice):
-    chosen = {"tools": [TOOL], "tool_choice": choice, "reasoning_effort": effort}
-    payload = write("anthropic", *history, system="s", model=name, web_search=search_too, **chosen)
-    assert is_taken(payload, anthropic_params, "MessageCreateParamsStreaming")
-
-
-@slow_import
 def test_a_listed_model_is_one_of_anthropic_s():
     theirs = anthropic_types.ModelInfo.model_validate(anthropic.LISTED)
     facts = read_model(anthropic.LISTED).facts
@@ -200,28 +254,6 @@ def test_openai_reads_scripted_answers_as_we_do():
         messages = [item for item in last.response.output if item.type == "message"]
         content = [getattr(part, "text", "") for each in messages for part in each.content]
         assert text_of(play_objects(ResponsesDecoder(), stream)) == "\n\n".join(content)
-
-
-@given(HISTORIES["openai-responses"], st.booleans())
-@example([user("See", file("a.pdf", "application/pdf", b"%PDF"))], True)
-def test_openai_takes_every_request_that_we_write(history, search_too):
-    payload = write(
-        "openai-responses",
-        *history,
-        system="s",
-        tools=[TOOL],
-        tool_choice="auto" if search_too else "required",
-        max_output_tokens=100,
-        reasoning_effort="high",
-        cache_key="chat",
-        server="openai",
-        web_search=search_too,
-    )
-    payload["input"] = [item for item in payload["input"] if item.get("type") != "program"]
-    for item in payload["input"]:
-        if item.get("type") == "web_search_call":
-            item |= {"status": "completed", "action": {"type": "search", "query": "q"}}
-    assert is_taken(payload, openai_params, "ResponseCreateParamsStreaming")
 
 
 def test_google_reads_a_scripted_answer_as_we_do():
@@ -246,65 +278,9 @@ def test_every_reason_that_google_knows_ends_an_answer():
         assert isinstance(play_objects(GeminiDecoder(), answer)[-1], Finished), reason
 
 
-COUNTING = Tool(
-    name="f",
-    description="d",
-    parameters={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
-)
-
-
-@given(HISTORIES["google"], st.sampled_from(["gemini-3.1-pro", "gemini-2.5-flash"]))
-def test_every_request_is_made_of_google_s_types(history, name):
-    payload = write(
-        "google",
-        *history,
-        model=name,
-        web_search=True,
-        system="Be.",
-        tools=[COUNTING, Tool(name="g", description="", parameters={})],
-        tool_choice="required",
-        max_output_tokens=9,
-        reasoning_effort="high",
-    )
-    check(google_types.Content, payload.pop("systemInstruction"))
-    check(google_types.ToolConfig, payload.pop("toolConfig"))
-    check(google_types.GenerationConfig, payload.pop("generationConfig"))
-    for member, kind in (("tools", google_types.Tool), ("contents", google_types.Content)):
-        for each in payload.pop(member):
-            check(kind, each)
-    assert not payload
-
-
 @given(schemas)
 def test_every_converted_schema_is_one_of_google_s_types(schema):
     google_types.Schema.model_validate(openapi_schema(schema))
-
-
-def read_back(message: dict) -> dict:
-    """Return a message with its images in the SDK's form before encoding."""
-    pictures = message.get("images")
-    return {**message, "images": [{"value": each} for each in pictures]} if pictures else message
-
-
-@given(HISTORIES["ollama"], st.sampled_from([None, "none", "high"]), st.booleans())
-def test_ollama_takes_every_request_that_we_write(history, effort, tools):
-    sent = write(
-        "ollama",
-        *history,
-        reasoning_effort=effort,
-        extra_payload={"options": {"temperature": 0.5}},
-        tools=[COUNTING] if tools else [],
-    )
-    taken = ollama_types.ChatRequest.model_validate(sent)
-    assert taken.options["num_ctx"] == 16_384
-    messages = [ollama_types.Message.model_validate(read_back(each)) for each in taken.messages]
-    for message, ours in zip(messages, sent["messages"], strict=True):
-        assert (message.role, message.content) == (ours["role"], ours["content"])
-        assert message.tool_name == ours.get("tool_name")
-        assert [each.model_dump() for each in message.images or ()] == ours.get("images", [])
-        assert [each.function.arguments for each in message.tool_calls or ()] == [
-            each["function"]["arguments"] for each in ours.get("tool_calls", ())
-        ]
 
 
 @given(

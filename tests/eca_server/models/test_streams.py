@@ -3,7 +3,7 @@
 import copy
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -61,6 +61,30 @@ class Stream:
     newlines: tuple[str, ...] = ("\n", "\r\n", "\r")
 
 
+def members(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the place of each member of a JSON value: its container, and its key there."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from members(value[key])
+
+
+def with_texts(
+    write: Callable[..., list[Any]], text: str, thoughts: str
+) -> Callable[..., tuple[list[Any], str, str]]:
+    """Return a writer of answers that also returns all that is in members of these names."""
+
+    def made(content: Any, reason: Any) -> tuple[list[Any], str, str]:
+        objects = write(content, reason)
+        texts = [(key, box[key]) for box, key in members(objects) if isinstance(box[key], str)]
+        said, thought = (
+            "".join(value for key, value in texts if key == name) for name in (text, thoughts)
+        )
+        return objects, said, thought
+
+    return made
+
+
 short = st.text(max_size=5)
 ODD_TEXT = "a\u0085b\u2028c\u000b"
 
@@ -83,14 +107,6 @@ CHAT_WHOLE = {
     },
     "finish_reason": "tool_calls",
 }
-
-
-def chat_answer(chunks, reason) -> tuple[list[Any], str, str]:
-    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
-    text, thoughts = (
-        "".join(delta.get(name, "") for delta in deltas) for name in ("content", "reasoning")
-    )
-    return [*chunks, {"usage": {"prompt_tokens": 1}}, chat.delta(reason)], text, thoughts
 
 
 pieces = st.lists(st.text("ab {}", min_size=1, max_size=4), max_size=3)
@@ -118,13 +134,6 @@ ANTHROPIC_STREAMED = anthropic.answer(
     anthropic.tool_use("f", '{"n":1}', call_id="1"),
     stop="tool_use",
 )
-
-
-def anthropic_answer(blocks, stop) -> tuple[list[Any], str, str]:
-    events = anthropic.answer(*blocks, stop=stop)
-    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
-    text, thoughts = ("".join(d.get(name, "") for d in deltas) for name in ("text", "thinking"))
-    return events, text, thoughts
 
 
 signatures = st.sampled_from([{}, {}, google.SIGNED])
@@ -171,13 +180,6 @@ ollama_objects = st.lists(
 )
 
 
-def ollama_answer(made, reason) -> tuple[list[Any], str, str]:
-    text, thoughts = (
-        "".join(each["message"].get(name, "") for each in made) for name in ("content", "thinking")
-    )
-    return ollama.answer(*made, reason=reason), text, thoughts
-
-
 def ollama_whole() -> dict:
     whole = ollama.done()
     call = ollama.call("f", {"n": 1})
@@ -190,7 +192,9 @@ STREAMS = {
         objects=chat.EVERYTHING,
         text="a\u0085b\u2028c",
         answers=st.builds(
-            chat_answer,
+            with_texts(
+                lambda chunks, reason: [*chunks, chat.delta(reason)], "content", "reasoning"
+            ),
             st.lists(chat_chunks, min_size=1),
             st.sampled_from(["stop", "length", "tool_calls", "odd"]),
         ),
@@ -207,7 +211,9 @@ STREAMS = {
         objects=anthropic.EVERYTHING,
         text=f"{ODD_TEXT}cited",
         answers=st.builds(
-            anthropic_answer,
+            with_texts(
+                lambda blocks, stop: anthropic.answer(*blocks, stop=stop), "text", "thinking"
+            ),
             anthropic_blocks,
             st.sampled_from(["end_turn", "tool_use", "max_tokens", "refusal", "new"]),
         ),
@@ -225,7 +231,13 @@ STREAMS = {
     "ollama": Stream(
         objects=ollama.EVERYTHING,
         text=ODD_TEXT,
-        answers=st.builds(ollama_answer, ollama_objects, st.sampled_from(["stop", "length", None])),
+        answers=st.builds(
+            with_texts(
+                lambda made, reason: ollama.answer(*made, reason=reason), "content", "thinking"
+            ),
+            ollama_objects,
+            st.sampled_from(["stop", "length", None]),
+        ),
         whole=[(ollama_whole(), ollama.EVERYTHING)],
         newlines=("\n", "\r\n", "\n\n"),
     ),
@@ -307,14 +319,6 @@ def test_an_answer_that_was_not_streamed_is_the_same_one(api):
         answer, streamed = read(events), read(played(api, objects))
         assert answer.message(OURS) == streamed.message(OURS)
         assert answer.finished == streamed.finished
-
-
-def members(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the place of each member of a JSON value: its container, and its key there."""
-    if isinstance(value, dict | list):
-        for key in list(value) if isinstance(value, dict) else range(len(value)):
-            yield value, key
-            yield from members(value[key])
 
 
 FIELDS = ("error", "message", "code", "x_groq", "images", "annotations", "promptFeedback", "item")

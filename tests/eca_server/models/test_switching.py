@@ -6,9 +6,8 @@ opaque data is that of a provider.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 import attrs
 from hypothesis import given
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request, Tool
-from eca_server.models.encoding import encoded
 from eca_server.models.history import (
     ImagePart,
     Message,
@@ -25,7 +23,6 @@ from eca_server.models.history import (
     TextPart,
     ToolCallPart,
 )
-from eca_server.models.http_backend import HTTPBackend
 from tests.eca_server.models.every_api import (
     EVERY_API,
     ScriptedAnswer,
@@ -35,7 +32,7 @@ from tests.eca_server.models.every_api import (
 )
 from tests.eca_server.models.grammars import GRAMMARS
 from tests.eca_server.models.histories import file, tool, tool_result, user
-from tests.eca_server.models.providers import models_of
+from tests.eca_server.models.written import backend_of, payload_of
 
 SAID = re.compile(r"(?:text|prompt)-[0-9-]+\.")
 SECRETS = ("openai-responses", "anthropic", "google")
@@ -45,14 +42,26 @@ TOOLS = [Tool(name=name, description="d", parameters={"type": "object"}) for nam
 PICTURE = ImagePart(media_type="image/png", data=b"\x89PNG")
 FILE = file("f.txt", "text/plain", b"text of a file")
 
+Turn = Callable[[int], list[Message]]
+"""Makes the messages of the turn with a number."""
 
-@attrs.frozen(kw_only=True)
-class Turn:
-    """A prompt, one answer to it, and the results of its calls.
 
-    Attributes:
+def turn_of(
+    by: ScriptedAPI,
+    *,
+    own: bool,
+    texts: int,
+    thoughts: int,
+    calls: int,
+    came: int,
+    results: int,
+    shows: bool,
+) -> Turn:
+    """Return a turn: a prompt, one answer to it, and the results of its calls.
+
+    Args:
         by: the API of the model that answers.
-        model: its name.
+        own: whether it is the API's usual model.
         texts: the number of pieces of text.
         thoughts: the number of pieces of reasoning.
         calls: the number of tool calls.
@@ -61,47 +70,28 @@ class Turn:
         results: the number of calls with a result.
         shows: whether prompt and results have images and files.
     """
+    origin = by.origin if own else attrs.evolve(by.origin, model="other")
 
-    by: ScriptedAPI
-    model: str
-    texts: int
-    thoughts: int
-    calls: int
-    came: int
-    results: int
-    shows: bool
-
-    @property
-    def origin(self) -> Origin:
-        return attrs.evolve(self.by.origin, model=self.model)
-
-    def said(self, number: int) -> ScriptedAnswer:
-        return ScriptedAnswer(
-            text=[f"text-{number}-{n}. " for n in range(self.texts)],
-            thoughts=[f"thought-{number}-{n}. " for n in range(self.thoughts)],
-            calls=[
-                ScriptedCall("fg"[n % 2], {"n": f"call-{number}-{n}"}) for n in range(self.calls)
-            ],
+    def messages(number: int) -> list[Message]:
+        said = ScriptedAnswer(
+            text=[f"text-{number}-{n}. " for n in range(texts)],
+            thoughts=[f"thought-{number}-{n}. " for n in range(thoughts)],
+            calls=[ScriptedCall("fg"[n % 2], {"n": f"call-{number}-{n}"}) for n in range(calls)],
             secret=secret_of(number),
         )
-
-    def messages(self, number: int) -> list[Message]:
-        shown = (PICTURE, FILE) if self.shows else ()
-        prompt = user(*shown, f"prompt-{number}.")
-        answer = self._answer(number)
-        if not answer.parts:
-            return [prompt]
-        calls = [part for part in answer.parts if isinstance(part, ToolCallPart)][: self.results]
-        results = [tool_result(call.id, f"result-{number}.", *shown[:1]) for call in calls]
-        return [prompt, answer, *([tool(*results)] if results else [])]
-
-    def _answer(self, number: int) -> Message:
-        answer, body = Answer(), self.by.body(f"key{number}-")
-        stream = b"".join(self.by.say(self.said(number)))
+        answer, body = Answer(), by.body(f"key{number}-")
+        stream = b"".join(by.say(said))
         with suppress(BackendError):  # without any content
-            for event in body.feed(stream[: len(stream) * self.came // 1000]):
+            for event in body.feed(stream[: len(stream) * came // 1000]):
                 answer.feed(event)
-        return answer.message(self.origin, interrupted=answer.finished is None)
+        made = answer.message(origin, interrupted=answer.finished is None)
+        prompt = user(*((PICTURE, FILE) if shows else ()), f"prompt-{number}.")
+        called = [part.id for part in made.parts if isinstance(part, ToolCallPart)][:results]
+        picture = [PICTURE] if shows else []
+        given_ = [tool_result(each, f"result-{number}.", *picture) for each in called]
+        return [prompt, *([made] if made.parts else []), *([tool(*given_)] if given_ else [])]
+
+    return messages
 
 
 def secret_of(number: int) -> str:
@@ -110,9 +100,9 @@ def secret_of(number: int) -> str:
 
 
 turns = st.builds(
-    Turn,
+    turn_of,
     by=st.sampled_from(EVERY_API),
-    model=st.just("other"),
+    own=st.sampled_from([True, True, False]),
     texts=st.integers(0, 2),
     thoughts=st.integers(0, 2),
     calls=st.integers(0, 2),
@@ -120,32 +110,19 @@ turns = st.builds(
     results=st.integers(0, 2),
     shows=st.booleans(),
 )
-own_turns = turns.map(lambda turn: attrs.evolve(turn, model=turn.by.model))
-
-
-def backend_of(api: ScriptedAPI, *, images: bool) -> HTTPBackend:
-    models = models_of({api.name: api.settings("http://localhost", image_input=images)})
-    backend = models.backend(f"{api.name}/{api.model}")
-    assert isinstance(backend, HTTPBackend)
-    return backend
-
-
-def requested(backend: HTTPBackend, history: Sequence[Message]) -> tuple[dict[str, Any], str]:
-    request = Request(system="Be.", messages=history, tools=TOOLS)
-    text = encoded(backend.payload(request)).decode()
-    return json.loads(text), text
 
 
 @each_api
-@given(st.lists(turns | own_turns | own_turns, min_size=1, max_size=5), st.booleans())
+@given(st.lists(turns, min_size=1, max_size=5), st.booleans())
 def test_any_answer_before_the_next_request_is_legal(api, chat, images):
-    backend = backend_of(api, images=images)
+    backend = backend_of(api.name, model=api.model, origin=api.origin, images=images)
     history: list[Message] = []
     for number, turn in enumerate(chat):
-        history += turn.messages(number)
+        history += turn(number)
         after = [*history, user("And now?")]
-        payload, text = requested(backend, after)
+        payload = payload_of(backend, Request(system="Be.", messages=after, tools=TOOLS))
         GRAMMARS[api.name](payload)
+        text = json.dumps(payload)
         check_carried(text, history, api.origin)
         if not images:
             assert "iVBORw" not in text

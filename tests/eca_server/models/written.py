@@ -36,11 +36,10 @@ def backend_of(
     can = {name: options.pop(name) for name in CAPABILITIES if name in options}
     return APIS[api].load()(
         http=HTTPClient(),
-        origin=OURS,
         access=KeyAccess(url="http://localhost"),
         wire_model="gemini-3.1-pro" if (api, model) == ("google", "m") else model,
         capabilities=Capabilities(tools=calls_tools, **can),
-        **options,
+        **{"origin": OURS, **options},
     )
 
 

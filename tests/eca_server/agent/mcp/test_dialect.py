@@ -167,19 +167,6 @@ def test_our_endpoint_survives_any_input_and_does_not_answer_noise(lines):
             assert event is None  # nothing was called: whatever it answers is dropped
 
 
-@given(st.lists(JSON.map(lambda value: json.dumps(value).encode()), max_size=5), st.data())
-def test_however_the_bytes_are_cut_the_messages_are_the_same(lines, data):
-    stream = b"\n".join([*lines, ANSWER]) + b"\n"
-    whole = Decoding(3).take(stream)
-    decoding = Decoding(3)
-    pieces, rest = [], stream
-    while rest:
-        size = data.draw(st.integers(1, len(rest)))
-        pieces += decoding.take(rest[:size])
-        rest = rest[size:]
-    assert pieces == whole
-
-
 def test_an_abandoned_handshake_is_never_cancelled_and_a_call_is():
     endpoint = Endpoint("client", TABLE, dialect=MCP_DIALECT)
     handshake, call = endpoint.call("initialize"), endpoint.call("tools/call")

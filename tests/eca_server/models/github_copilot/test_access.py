@@ -12,7 +12,8 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.testing.provider import Provider, Reply, chunk, finish, reply
 from eca_server.models.access import LoginAccessConfig
 from eca_server.models.answer import Answer
-from eca_server.models.backend import BackendError, Request
+from eca_server.models.backend import BackendError, ModelInfo, Request
+from eca_server.models.facts import ModelFacts
 from eca_server.models.github_copilot import CopilotAccess, GitHubCopilot
 from eca_server.models.github_copilot.models import read_models
 from eca_server.models.history import Message, Origin
@@ -208,30 +209,31 @@ def listed(**fields: Any) -> dict[str, Any]:
     return {"id": "m", "model_picker_enabled": True, "capabilities": capabilities, **fields}
 
 
-def test_limits_and_abilities_of_its_models_are_read() -> None:
-    result, bare = read_models({"data": [listed(), {"id": "m", "policy": {"state": "enabled"}}]})
-    facts = result.facts
-    assert (result.name, result.api) == ("m", None)
-    assert (facts.context, facts.output) == (106_000, 16_000)
-    assert (facts.tools, facts.images, facts.reasoning) == (True, False, True)
-    assert facts.efforts == ("low", "high")
-    assert (bare.facts.context, bare.facts.tools) == (None, None)
+FACTS = ModelFacts(
+    context=106_000,
+    output=16_000,
+    tools=True,
+    images=False,
+    reasoning=True,
+    efforts=("low", "high"),
+)
 
 
 @pytest.mark.parametrize(
-    ("endpoints", "api"),
+    ("fields", "api"),
     [
-        (["/responses", "/chat/completions"], None),
-        (["/responses"], "openai-responses"),
-        (["/v1/messages"], "anthropic"),
-        (["/responses", "/v1/messages"], "openai-responses"),
-        ([], None),
-        (None, None),
+        ({"policy": {"state": "enabled"}}, None),
+        ({"supported_endpoints": ["/responses", "/chat/completions"]}, None),
+        ({"supported_endpoints": ["/responses"]}, "openai-responses"),
+        ({"supported_endpoints": ["/v1/messages"]}, "anthropic"),
+        ({"supported_endpoints": ["/responses", "/v1/messages"]}, "openai-responses"),
+        ({"supported_endpoints": []}, None),
+        ({"supported_endpoints": None}, None),
     ],
 )
-def test_a_model_is_asked_by_an_api_that_it_has(endpoints, api) -> None:
-    [result] = read_models({"data": [listed(supported_endpoints=endpoints)]})
-    assert result.api == api
+def test_a_model_is_asked_by_an_api_that_it_has_within_its_limits(fields, api) -> None:
+    models = read_models({"data": [listed(**fields), {"id": "bare"}]})
+    assert models == [ModelInfo(name="m", api=api, facts=FACTS), ModelInfo(name="bare")]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,17 @@
-"""The events of Responses, decoded, in every spelling of servers."""
+"""Peculiarities of Responses: items that go back, its events in every spelling, and Azure."""
 
 import base64
+import hashlib
 import itertools
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol.sse import SSEvent
+from eca_protocol.testing.provider import Reply
 from eca_server.models.events import (
     Citation,
     Image,
@@ -17,8 +20,20 @@ from eca_server.models.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from eca_server.models.facts import Capabilities
+from eca_server.models.history import Message, Origin
+from eca_server.models.openai_responses import OpenAIResponses
 from eca_server.models.openai_responses.decoder import ResponsesDecoder
-from tests.eca_server.models.histories import OURS
+from tests.eca_server.models.histories import (
+    OURS,
+    PICTURE,
+    THEIRS,
+    model,
+    tool,
+    tool_call,
+    tool_result,
+    user,
+)
 from tests.eca_server.models.openai_responses.scripted import (
     answer,
     call,
@@ -28,19 +43,122 @@ from tests.eca_server.models.openai_responses.scripted import (
     other,
     reasoning,
     refusal,
+    reply,
     response,
     search,
 )
 from tests.eca_server.models.reading import (
+    TOOL,
+    ask,
     check_grammar,
     holds,
     new_keys,
     only,
     play_objects,
     read,
+    talking,
     text_of,
 )
 from tests.eca_server.models.test_streams import check_answer
+from tests.eca_server.models.written import PICTURE_DATA, write
+
+
+def sent(*history: Message, **options) -> list[dict]:
+    return write("openai-responses", *history, **options)["input"]
+
+
+def replayed(*items, follow) -> list[dict]:
+    """Return the input items for an answer made of these items, and of what follows."""
+    events = play_objects(ResponsesDecoder(new_key=new_keys()), answer(*items))
+    return sent(user(), read(events).message(OURS), follow)[1:]
+
+
+def test_items_go_back_in_their_order_with_what_the_model_wants_of_them():
+    odd = {"type": "program", "id": "p", "code": "1"}
+    cites = [citation("http://u", "U", 0, 1)]
+    items = replayed(
+        reasoning("why", encrypted="gAAA"),
+        message("I look.", phase="commentary"),
+        search("q", "http://u"),
+        other(odd),
+        message("\n\nb", cites=cites),
+        reasoning(encrypted="gBBB"),
+        call("read", '{"path": "a"}', call_id="call_theirs"),
+        follow=tool(tool_result("k1", "text")),
+    )
+    summary = [{"type": "summary_text", "text": "why"}]
+    searched = items.pop(2)
+    assert (searched["type"], searched["action"]["queries"]) == ("web_search_call", ["q"])
+    said = {"type": "message", "role": "assistant"}
+    called = {"type": "function_call", "name": "read", "arguments": '{"path": "a"}'}
+    assert items == [
+        {"type": "reasoning", "id": "rs_0", "summary": summary, "encrypted_content": "gAAA"},
+        {**said, "phase": "commentary", "content": "I look."},
+        odd,
+        {**said, "content": "\n\nb"},
+        {"type": "reasoning", "id": "rs_5", "summary": [], "encrypted_content": "gBBB"},
+        {**called, "call_id": "call_theirs"},
+        {"type": "function_call_output", "call_id": "call_theirs", "output": "text"},
+    ]
+
+
+def test_reasoning_without_its_secret_does_not_go_back():
+    items = replayed(reasoning("x", encrypted=None), message("a"), follow=user())
+    assert [item.get("type") for item in items] == ["message", None]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "sent_as"),
+    [
+        (("same", "same"), ["same", "b"]),
+        (("x" * 65, "x" * 64), ["a", "x" * 64]),
+        (("b", ""), ["b", f"call_{hashlib.sha256(b'b').hexdigest()[:24]}"]),
+    ],
+)
+def test_calls_have_their_own_ids_if_these_are_short_and_differ(theirs, sent_as):
+    made = [tool_call(k, provider_id=theirs_) for k, theirs_ in zip("ab", theirs, strict=True)]
+    items = sent(user(), model(*made), tool(*map(tool_result, "ab")))
+    assert [item["call_id"] for item in items[1:]] == [*sent_as, *sent_as]
+
+
+def test_openai_takes_a_picture_from_a_tool_in_its_output():
+    made, result = model(tool_call(), origin=THEIRS), tool(tool_result("c", "a", PICTURE))
+    url = f"data:image/png;base64,{PICTURE_DATA}"
+    [output] = sent(user(), made, result, server="openai")[2:]
+    assert output["output"] == [
+        {"type": "input_text", "text": "a"},
+        {"type": "input_image", "image_url": url, "detail": "auto"},
+    ]
+
+
+def test_a_server_gets_the_fields_that_it_is_known_to_take():
+    always = {"model", "input", "stream", "store"}
+    unknown = write("openai-responses", user(), cache_key="chat")
+    openai = write("openai-responses", user(), cache_key="chat", server="openai")
+    assert unknown.keys() == always
+    assert openai.keys() == always | {"truncation", "stream_options", "prompt_cache_key"}
+    assert openai["truncation"] == "disabled"
+    assert openai["stream_options"] == {"include_obfuscation": False}
+
+
+def test_tools_may_be_required_and_searching_is_one_of_them():
+    def written(**options) -> dict:
+        return write("openai-responses", user(), **options)
+
+    assert written(tools=[TOOL], web_search=True)["tools"][-1] == {"type": "web_search"}
+    payload = written(tools=[TOOL], web_search=True, tool_choice="required")
+    assert payload["tool_choice"] == "required"
+    assert len(payload["tools"]) == 1
+    assert "tool_choice" not in written(tool_choice="required")
+
+
+def test_a_chat_has_one_key_in_the_cache_and_another_chat_another():
+    def key(chat: str) -> str:
+        payload = write("openai-responses", user(), cache_key=chat, server="openai")
+        return payload["prompt_cache_key"]
+
+    assert key("a") == key("a") != key("b")
+    assert len(key("a" * 1000)) <= 64
 
 
 def play(events, **options) -> list:
@@ -86,11 +204,16 @@ def open_weights(kind: str) -> list[dict]:
 
 ODD = [
     {"type": "response.audio.delta", "delta": "..."},
-    {"type": "response.output_text.delta", "output_index": 1, "delta": 5},
+    {"type": "response.output_text.delta", "output_index": 1, "delta": "late"},
     {"type": "response.new_thing.delta", "output_index": 99, "delta": "?"},
     {"type": "keepalive", "sequence_number": 3},
 ]
-BETWEEN = answer(message("a"), other(PROGRAM), message("b"))
+BETWEEN = [
+    each
+    for event in answer(message("a"), other(PROGRAM), message("b"))
+    for each in (event, {**event, "type": "response.output_text.delta", "delta": 5})
+    if each is event or event["type"] == "response.output_item.added"
+]
 WHOLE = answer(message("ab"), call("f", '{"n":1}'))
 
 ANSWERS = {
@@ -266,3 +389,39 @@ def test_every_answer_keeps_the_grammar_and_is_whole_whatever_its_stream_leaves_
     answered, expected = read(events), read(play(stream, may_be_empty=True))
     assert answered.message(OURS) == expected.message(OURS)
     assert answered.finished == expected.finished
+
+
+ORIGIN = Origin(api="openai-responses", provider="openai", model="m")
+HI = reply(message("Hi"))
+talking = partial(talking, OpenAIResponses, origin=ORIGIN)
+
+
+def refused(status: int, text: str, **fields) -> Reply:
+    return Reply(status=status, body={"error": {"message": text, **fields}})
+
+
+@pytest.mark.parametrize(
+    "field", [{"reasoning": {"summary": "x"}}, {"reasoning": "summary"}, {"include": ["a"]}]
+)
+async def test_a_refused_field_of_the_configuration_is_dropped_too(field):
+    [name] = field
+
+    def script(request):
+        is_sent = request.body.get(name)
+        return refused(400, f"Unsupported parameter: {name} summary") if is_sent else HI
+
+    async with talking(script, extra_payload=field) as (server, backend):
+        await ask(backend)
+    assert len(server.requests) == 2
+
+
+async def test_tools_of_the_configuration_are_added_to_ours():
+    extra = {"tools": [{"type": "web_search", "search_context_size": "low"}], "seed": 1}
+    searching = Capabilities(web_search=True)
+    async with talking([HI], extra_payload=extra, capabilities=searching) as (server, backend):
+        await ask(backend)
+        assert [each.name for each in await backend.models()] == ["scripted"]
+    assert server.other_requests[0].target == "/v1/models"
+    body = server.requests[0].body
+    assert body["tools"] == [{"type": "web_search"}, *extra["tools"]]
+    assert body["seed"] == 1
