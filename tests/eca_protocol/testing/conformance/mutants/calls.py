@@ -32,6 +32,7 @@ FINISHED = content("progress", state="finished")
 CALL = content(*CALLS)
 PREPARE = content("toolCallPrepare")
 RUN = content("toolCallRun")
+ANNOUNCED = content("toolCallRun", "toolCallRejected")
 RUNNING = content("toolCallRunning")
 CALLED = content("toolCalled")
 REJECTED = content("toolCallRejected")
@@ -77,7 +78,7 @@ MUTANTS = {
     "WholeArgumentsEachTime": Filter(
         "W-30b", PREPARE, Knowing(lambda c, s: {**c, "argumentsText": call_of(c, s).arguments_text})
     ),
-    "PreparedAtOnce": Filter("TOOL-1", PREPARE.whole, hold(RUN, before=True)),
+    "PreparedAtOnce": Filter("TOOL-1", PREPARE.whole, hold(ANNOUNCED, before=True)),
     "NobodyIsAsked": Filter("TOOL-4", RUN, put(manualApproval=False)),
     "RunTwice": Filter("TOOL-3", RUN.when(is_later_call), twice),
     "NeverRunning": Filter("W-30a", RUNNING, drop),

@@ -28,6 +28,7 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     without,
 )
 from tests.eca_protocol.testing.conformance.mutants.registry import register_filters
+from tests.eca_protocol.testing.conformance.mutants.turns import usage
 from tests.eca_protocol.testing.conformance.reference.current import CurrentServer
 
 Message = dict[str, Any]
@@ -41,6 +42,7 @@ OPENED = result("chat/open")
 FORKED = result("chat/fork")
 CALL = content(*CALLS)
 USAGE = content("usage")
+FINISHED = content("progress", state="finished")
 INLINE = "chat/inlinePrompt"
 
 
@@ -88,6 +90,12 @@ def with_given(name: str, own: str) -> Knowing:
 
 def has_called(message: Message, server: Filtered) -> bool:
     return any(each["role"] == "tool" for each in turn_of(message, server).chat.history)
+
+
+def ends_with_a_call(message: Message, server: Filtered) -> bool:
+    turn = turn_of(message, server)
+    roles = [each["role"] for each in turn.chat.history]
+    return not turn.stopped and roles[-1:] == ["tool"]
 
 
 def at_the_end(params: Message, server: Filtered) -> Message:
@@ -155,7 +163,7 @@ MUTANTS = {
         result("chat/queryFiles"),
         Knowing(
             lambda answer, server: change(
-                files=only(lambda file: file["path"].startswith(given("query")(server)))
+                files=only(lambda file: file["path"].startswith(given("query")(server) or ""))
             )(answer)
         ),
     ),
@@ -171,7 +179,10 @@ MUTANTS = {
         "W-27f", USAGE.when(has_called), change(sessionTokens=lambda tokens: tokens * 2)
     ),
     "GaugeMovesAtTheEnd": Filter(
-        "W-27g", USAGE.when(lambda m, server: turn_of(m, server).calls), drop
+        "W-27g",
+        USAGE.when(lambda m, server: turn_of(m, server).calls),
+        drop,
+        also=(FINISHED.whole.when(ends_with_a_call), first(usage)),
     ),
     "RejectionIsKeptFromTheModel": Filter("W-31c", ASKED, Knowing(results_of_rejections)),
     "NoSummaryAtFirst": Filter("W-44d", content("toolCallPrepare"), without("summary")),
