@@ -49,13 +49,6 @@ def was_decided(method: str) -> Any:
     return lambda m, server: server.decided.get(m["params"]["content"]["id"]) == method
 
 
-def as_called(content: Message) -> Message:
-    """Show a rejected call as one that failed."""
-    output = {"type": "text", "text": "It was denied."}
-    more = {"type": "toolCalled", "error": True, "outputs": [output], "totalTimeMs": 0}
-    return {**without("reason")(content), **more}
-
-
 def as_rejected(content: Message) -> Message:
     """Show a call that failed as a rejected one."""
     rest = without("error", "outputs", "totalTimeMs")(content)
@@ -89,18 +82,15 @@ MUTANTS = {
     "RejectedTwice": Filter("TOOL-8", REJECTED, twice),
     "WrongReason": Filter("TOOL-9", REJECTED, put(reason="user-choice")),
     "OtherReasons": Filter("W-32b", REJECTED, put(reason="user")),
-    "DenialIsAnError": Filter(
-        "W-30d", content("toolCallRejected", reason="user-config"), as_called
-    ),
     "RefusalIsConfiguration": Filter(
         "W-30f", REJECTED.when(was_decided("chat/toolCallReject")), put(reason="user-config")
     ),
     "UnknownToolsAreRejected": Filter(
-        "W-30e", CALLED.when(lambda m, server: call_of(m, server).tool is None), as_rejected
+        "W-30e", CALLED.when(lambda m, s: call_of(m, s).tool is None), as_rejected
     ),
     "UnreadableIsText": Filter(
         "W-30c",
-        CALL.when(lambda m, server: call_of(m, server).unreadable),
+        CALL.when(lambda m, s: call_of(m, s).unreadable),
         change(arguments={"unreadable": True}),
     ),
     "ArgumentsAsList": Filter(
@@ -125,7 +115,6 @@ MUTANTS = {
     "PrefixIsLeftAway": Filter("W-33c", CALL, change(name=lambda name: name.removeprefix("eca_"))),
     "EverythingIsNative": Filter("TOOL-10", CALL, put(origin="native")),
     "EveryServerIsOurs": Filter("TOOL-11", CALL, put(server="eca")),
-    "ResultsWithAnEmptyServer": Filter("TOOL-11", CALLED, put(server="")),
     "ResultsWithoutServer": Filter(
         "FIELD:ChatToolCalledContent.server",
         content("toolCalled", origin="native"),

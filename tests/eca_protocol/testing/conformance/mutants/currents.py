@@ -19,7 +19,6 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     is_received,
     notified,
     only,
-    outgoing,
     params,
     put,
     result,
@@ -162,8 +161,8 @@ MUTANTS = {
         "FIELD:ChatQueryFilesResponse.files",
         result("chat/queryFiles"),
         Knowing(
-            lambda answer, server: change(
-                files=only(lambda file: file["path"].startswith(given("query")(server) or ""))
+            lambda answer, s: change(
+                files=only(lambda file: file["path"].startswith(given("query")(s) or ""))
             )(answer)
         ),
     ),
@@ -171,7 +170,6 @@ MUTANTS = {
     "UnknownModelsArePrompted": Filter(
         "W-21g", result(("chat/prompt", INLINE)), put(status="prompting")
     ),
-    "IdleStopsAreSilent": Filter("W-22g", params("chat/statusChanged"), drop),
     "UnknownStopsAreSilent": Filter(
         "W-22g", params("chat/statusChanged").when(lambda m, s: chat_id_of(m) not in s.chats), drop
     ),
@@ -180,7 +178,7 @@ MUTANTS = {
     ),
     "GaugeMovesAtTheEnd": Filter(
         "W-27g",
-        USAGE.when(lambda m, server: turn_of(m, server).calls),
+        USAGE.when(lambda m, s: turn_of(m, s).calls),
         drop,
         also=(FINISHED.whole.when(ends_with_a_call), first(usage)),
     ),
@@ -232,7 +230,7 @@ MUTANTS = {
     ),
     "CallsLoseTheirTime": Filter(
         "W-43d",
-        content("toolCalled").when(lambda m, server: server.receiving is not None),
+        content("toolCalled").when(lambda m, s: s.receiving is not None),
         put(totalTimeMs=7_777),
     ),
     "ForkIsNotNamed": Filter("FIELD:ChatForkResponse.chatId", FORKED, without("chatId")),
@@ -249,21 +247,17 @@ MUTANTS = {
     "InlineChatsShowTheOther": Filter(
         "FIELD:ChatInlinePromptParams.sourceChatId",
         called(INLINE, lambda m: m["params"].get("sourceChatId")),
-        Knowing(lambda m, server: (*shown_of_the_source(m, server), m)),
+        Knowing(lambda m, s: (*shown_of_the_source(m, s), m)),
     ),
     # flags
     "FlagsOfCallsComeLast": Filter("W-43a", args("chat/addFlag"), Knowing(at_the_end)),
     "RemovedFlagsStay": Filter(
-        "W-43c", outgoing(lambda m: "method" in m).when(is_received("chat/removeFlag")), drop
+        "W-43c", at("written", lambda m: "method" in m).when(is_received("chat/removeFlag")), drop
     ),
     "ClearsTwice": Filter(
         "W-43c",
         result(("chat/addFlag", "chat/removeFlag")).whole,
-        first(
-            lambda m, server: notified(
-                "chat/cleared", chatId=given("chatId")(server), messages=True
-            )
-        ),
+        first(lambda m, s: notified("chat/cleared", chatId=given("chatId")(s), messages=True)),
     ),
     "FlagsAreNotRemoved": Filter("W-43c", args("chat/removeFlag"), put(contentId="nothing")),
 }

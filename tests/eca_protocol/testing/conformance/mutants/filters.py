@@ -72,11 +72,6 @@ def at(channel: Channel, test: Test = always) -> Where:
     return Where(lambda part, server: test(part), channel=channel)
 
 
-def outgoing(test: Test) -> Where:
-    """Whole messages of the server."""
-    return at("written", test)
-
-
 def params(method: str, *path: str, test: Test = always, **fields: Any) -> Where:
     """The params of a message of the server, or a part of them."""
 
@@ -121,14 +116,9 @@ def error(code: int, text: str = "") -> Where:
     return Where(fits, ("error",))
 
 
-def incoming(test: Test) -> Where:
-    """Whole messages of the client, of whatever type."""
-    return at("received", test)
-
-
 def called(method: str | Collection[str], test: Test = always) -> Where:
     """Whole messages of the client with this method, or one of these."""
-    return incoming(lambda message: is_one_of(method_of(message), method) and test(message))
+    return at("received", lambda message: is_one_of(method_of(message), method) and test(message))
 
 
 def args(method: str | Collection[str], test: Test = always) -> Where:
@@ -349,11 +339,6 @@ class Filtered(Server):
         [config] = self.row.passed("config", config, self)
         super().__init__(transport, config, parts)
         self._wire = FilteredWire(self)
-
-    @property
-    def is_between(self) -> bool:
-        """Whether no part of the client's next message was read."""
-        return self._wire._length is None and not self._wire._buffer
 
     def request_of(self, message: Message) -> Message:
         """Return the request that a message of the server answers; empty for any other message."""

@@ -133,13 +133,13 @@ MUTANTS = {
     # tools and instructions
     "OnlyServersHaveTools": Filter(
         "ARROW:chat-tool-call-2",
-        ASKED.when(lambda asked, server: "mcpServers" not in server.config),
+        ASKED.when(lambda asked, s: "mcpServers" not in s.config),
         put(tools=[]),
     ),
     "TitlesWithTools": Filter(
         "W-25a",
         FOR_A_TITLE,
-        Knowing(lambda asked, server: {**asked, "tools": server.toolbox.offered("agent")}),
+        Knowing(lambda asked, s: {**asked, "tools": s.toolbox.offered("agent")}),
     ),
     "ChatsSpeakOfTitles": Filter(
         "W-25b", ASKED, instructions("Do not write a title above an answer.")
@@ -199,7 +199,7 @@ MUTANTS = {
         ASKED,
         replaced(SKIPPED),
         also=(
-            ASKED.when(lambda asked, server: asked["turn"].prompt.contexts),
+            ASKED.when(lambda asked, s: asked["turn"].prompt.contexts),
             instructions("The user may show you files."),
         ),
     ),

@@ -20,13 +20,11 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     error,
     first,
     hold,
-    incoming,
     instead,
     is_received,
     method_of,
     notified,
     only,
-    outgoing,
     params,
     put,
     refuse,
@@ -167,7 +165,7 @@ def has_diagnostics(message: Any) -> bool:
 
 def diagnostics(test: Any) -> Any:
     """The diagnostics in an answer of the editor."""
-    return incoming(has_diagnostics).when(test).part("result", "diagnostics")
+    return at("received", has_diagnostics).when(test).part("result", "diagnostics")
 
 
 def line_before(place: Message) -> Message:
@@ -177,21 +175,15 @@ def line_before(place: Message) -> Message:
 MUTANTS = {
     # start and end
     "InitializeIsNull": Filter("LIFE-3", INITIALIZED, lambda _: None),
-    "BrokenFilePreventsTheStart": Filter(
-        "LIFE-3",
-        INITIALIZED.whole.when(has_broken_file),
-        failed,
-    ),
+    "BrokenFilePreventsTheStart": Filter("LIFE-3", INITIALIZED.whole.when(has_broken_file), failed),
     "OneServerInAHome": Filter(
-        "LIFE-3",
-        INITIALIZED.whole.when(is_second),
-        Knowing(lambda m, server: server.end(1) or failed(m)),
+        "LIFE-3", INITIALIZED.whole.when(is_second), Knowing(lambda m, s: s.end(1) or failed(m))
     ),
     "InitializeAgain": Filter("LIFE-4", called("initialize").when(is_ready), instead(answered({}))),
     "EarlyRequestsAreInvalid": Filter("LIFE-2", error(-32002), put(code=-32600)),
     "SpeaksFirst": Filter(
         "W-10b",
-        called("initialize").when(lambda m, server: server.state == "new"),
+        called("initialize").when(lambda m, s: s.state == "new"),
         first(notified("$/showMessage", type="info", message="Hello.")),
     ),
     "NoWelcome": Filter("W-10a", INITIALIZED, lambda _: {}),
@@ -199,24 +191,19 @@ MUTANTS = {
     "WaitsForInitialized": Filter(
         "W-10d",
         called(REQUESTS.keys() - {"initialize"}).when(
-            lambda m, server: server.state == "ready" and not server.is_introduced
+            lambda m, s: s.state == "ready" and not s.is_introduced
         ),
         refuse("not initialized", -32002),
-    ),
-    "HoldsUntilInitialized": Filter(
-        "W-10d",
-        result("chat/queryContext").whole.when(lambda m, server: not server.is_introduced),
-        hold(params("config/updated")),
     ),
     "IntroducedTooSoon": Filter(
         "W-10e", called("initialize"), then({"jsonrpc": "2.0", "method": "initialized"})
     ),
     "TellsNothingTheEarly": Filter(
         "LIFE-14",
-        outgoing(method_of).when(
-            lambda m, server: (
-                method_of(server.receiving) == "initialized"
-                and server.last.keys() - {"initialize", "initialized"}
+        at("written", method_of).when(
+            lambda m, s: (
+                method_of(s.receiving) == "initialized"
+                and s.last.keys() - {"initialize", "initialized"}
             )
         ),
         drop,
@@ -224,7 +211,7 @@ MUTANTS = {
     "OptionsAreNotRead": Filter("LIFE-8", INITIALIZE, without("initializationOptions")),
     "OrphansLive": Filter("W-14a", INITIALIZE, without("processId")),
     "UnseenParentsAreGone": Filter(
-        "W-14b", called("initialize", parent_is_dead), Knowing(lambda m, server: server.end(0) or m)
+        "W-14b", called("initialize", parent_is_dead), Knowing(lambda m, s: s.end(0) or m)
     ),
     "EverybodyCountsFromOne": Filter(
         "W-42a",
@@ -242,12 +229,10 @@ MUTANTS = {
         lambda m: {"jsonrpc": "2.0", "id": m["id"], "result": {}},
     ),
     "ExitIsIgnored": Filter(
-        "LIFE-24", called("exit").when(lambda m, server: server.state == "shutdown"), drop
+        "LIFE-24", called("exit").when(lambda m, s: s.state == "shutdown"), drop
     ),
     "ExitsWithThree": Filter(
-        "W-13d",
-        CODE.when(has_exit).when(lambda code, server: server.state == "shutdown"),
-        lambda code: 3,
+        "W-13d", CODE.when(has_exit).when(lambda code, s: s.state == "shutdown"), lambda code: 3
     ),
     "EndOfInputIsAFault": Filter(
         "W-13e",
@@ -275,11 +260,11 @@ MUTANTS = {
         then(lambda m, s: notified("config/updated", chat={"selectBehavior": s.behavior})),
     ),
     "SelectionIsForgotten": Filter(
-        "W-28a", args(SELECTIONS), Knowing(lambda p, server: {"behavior": server.behavior})
+        "W-28a", args(SELECTIONS), Knowing(lambda p, s: {"behavior": s.behavior})
     ),
     "AgentsAreUnknown": Filter("W-28c", args(WITH_AGENTS), without("agent")),
     "ChangesAreNotSeen": Filter(
-        "CONF-3", params("config/updated").when(lambda m, server: server.receiving is None), drop
+        "CONF-3", params("config/updated").when(lambda m, s: s.receiving is None), drop
     ),
     "OneWelcome": Filter("CONF-6", GIVEN_CONFIG, without("welcomeMessage")),
     "TaskIsNeverFinished": Filter("W-11e", START_ENDS, drop),
@@ -303,7 +288,7 @@ MUTANTS = {
         lambda m: {"type": m["type"], "text": m["message"]},
     ),
     "MessagesAreRequests": Filter(
-        "W-15d", outgoing(lambda m: m.get("method") == "$/showMessage"), put(id="show")
+        "W-15d", at("written", lambda m: m.get("method") == "$/showMessage"), put(id="show")
     ),
     "UnusableFoldersAreSilent": Filter(
         "W-15b", params("$/showMessage", test=lambda m: m["message"].startswith("The folder")), drop
@@ -412,16 +397,16 @@ MUTANTS = {
     "AlwaysOneFile": Filter(
         "EDIT-2",
         params("editor/getDiagnostics", test=lambda p: not p),
-        Knowing(lambda p, server: {"uri": server.workspace.roots[0].as_uri()}),
+        Knowing(lambda p, s: {"uri": s.workspace.roots[0].as_uri()}),
     ),
     "PositionsFromZero": Filter(
         "W-42c",
-        diagnostics(lambda m, server: server.client != "vscode"),
+        diagnostics(lambda m, s: s.client != "vscode"),
         each(change(range=change(start=line_before, end=line_before))),
     ),
     "FourSeverities": Filter(
         "W-42b",
-        diagnostics(lambda m, server: True),
+        diagnostics(lambda m, s: True),
         only(lambda found: found.get("severity") in ("error", "warning", "info", "hint")),
     ),
 }

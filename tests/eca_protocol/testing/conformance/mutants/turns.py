@@ -129,19 +129,17 @@ MUTANTS = {
     ),
     "AnotherModelIsTold": Filter(
         "W-21e",
-        PROMPT_ANSWER.when(lambda m, server: not has_known_model(m, server)),
-        Knowing(lambda answer, server: {**answer, "model": server.selected_model}),
+        PROMPT_ANSWER.when(lambda m, s: not has_known_model(m, s)),
+        Knowing(lambda answer, s: {**answer, "model": s.selected_model}),
     ),
     "UnknownModelsPushIn": Filter(
         "W-21f",
-        PROMPTED.when(lambda m, server: is_busy(m, server) and not has_known_model(m, server)),
-        Knowing(lambda m, server: turn_of(m, server)._scope.cancel() or m),
+        PROMPTED.when(lambda m, s: is_busy(m, s) and not has_known_model(m, s)),
+        Knowing(lambda m, s: turn_of(m, s)._scope.cancel() or m),
     ),
     "AnswersWithTheFirstWord": Filter(
         "W-21a",
-        PROMPT_ANSWER.whole.when(
-            lambda m, server: is_busy(m, server) and not server.chats[chat_id_of(m)].queue
-        ),
+        PROMPT_ANSWER.whole.when(lambda m, s: is_busy(m, s) and not s.chats[chat_id_of(m)].queue),
         hold(
             params(
                 "chat/contentReceived",
@@ -165,7 +163,7 @@ MUTANTS = {
     "BehaviourOfThePromptIsIgnored": Filter("W-28a", PROMPT, without("behavior", "agent")),
     # the order of contents
     "StartsWithTheEcho": Filter(
-        "W-20a", STARTED.whole.when(lambda m, server: not turn_of(m, server).calls), hold(ECHO)
+        "W-20a", STARTED.whole.when(lambda m, s: not turn_of(m, s).calls), hold(ECHO)
     ),
     "StartsWithoutAWord": Filter("W-20a", STARTED, put(text="")),
     "OddStates": Filter(
@@ -185,26 +183,26 @@ MUTANTS = {
         "W-22e", FINISHED.when(lambda m, s: has_called(m, s) and not turn_of(m, s).stopped), drop
     ),
     "UnknownModelsHaveNoEnd": Filter(
-        "W-22e", FINISHED.when(lambda m, server: not has_known_model(m, server)), drop
+        "W-22e", FINISHED.when(lambda m, s: not has_known_model(m, s)), drop
     ),
     "FinishesTwice": Filter("W-22e", FINISHED, twice),
     "WaitingCallEndsTwice": Filter(
         "W-22e",
         FINISHED.when(is_stopped).when(
-            lambda m, server: any(not call._began for call in turn_of(m, server).calls)
+            lambda m, s: any(not call._began for call in turn_of(m, s).calls)
         ),
         twice,
     ),
     "LateDecisionEndsTheTurn": Filter(
         "W-22e",
         called(("chat/toolCallApprove", "chat/toolCallReject")).when(
-            lambda m, server: turn_of(m, server) and not is_busy(m, server)
+            lambda m, s: turn_of(m, s) and not is_busy(m, s)
         ),
         then(FINISH),
     ),
     "ProgressBehindTheEnd": Filter(
         "CHAT-14",
-        FINISHED.whole.when(lambda m, server: not turn_of(m, server).stopped),
+        FINISHED.whole.when(lambda m, s: not turn_of(m, s).stopped),
         then(said("system", type="progress", state="running", text="Idle")),
     ),
     # the model's text and thoughts
@@ -215,14 +213,14 @@ MUTANTS = {
     ),
     "CallsSwallowSentences": Filter(
         "ARROW:chat-tool-call-4",
-        TEXT.whole.when(lambda m, server: m["params"]["content"]["text"].endswith(".")),
+        TEXT.whole.when(lambda m, s: m["params"]["content"]["text"].endswith(".")),
         hold(content("text", "usage", "progress", "toolCallPrepare"), before=True, unless=CALLED),
     ),
     "LatePieceIsLost": Filter(
         "CHAT-12",
         TEXT.when(
-            lambda m, server: (
-                len(turn_of(m, server)._text) > 3000 and len(m["params"]["content"]["text"]) < 100
+            lambda m, s: (
+                len(turn_of(m, s)._text) > 3000 and len(m["params"]["content"]["text"]) < 100
             )
         ),
         drop,
@@ -278,15 +276,12 @@ MUTANTS = {
     ),
     "StopOfNothing": Filter(
         "W-22f",
-        called("chat/promptStop").when(lambda m, server: chat_id_of(m) and not is_busy(m, server)),
+        called("chat/promptStop").when(lambda m, s: chat_id_of(m) and not is_busy(m, s)),
         first(FINISH),
     ),
     "UsageAfterAStop": Filter("W-23d", STOPPED, first(usage)),
     "SlowStop": Filter("W-23e", STOPPED, delay(0.8)),
     "LateDelta": Filter("W-23g", STOPPED, then(said("assistant", type="text", text="late"))),
-    "ProgressAfterTheEnd": Filter(
-        "W-23g", STOPPED, then(said("system", type="progress", state="running", text="Stop"))
-    ),
     "TalksOn": Filter("CHAT-33", STOPPED, first(said("assistant", type="text", text="one more"))),
     "DeafBeforeTheFirstWord": Filter("W-23a", called("chat/promptStop").when(is_silent), drop),
     "StoppedForGood": Filter(
@@ -297,13 +292,13 @@ MUTANTS = {
     # deletes
     "DeletedChatsSpeak": Filter(
         "W-24a",
-        called("chat/delete").when(is_busy).when(lambda m, server: server.client != "emacs"),
+        called("chat/delete").when(is_busy).when(lambda m, s: s.client != "emacs"),
         then(FINISH),
     ),
     "DeleteIsNull": Filter("CHAT-36", result("chat/delete"), lambda _: None),
     "UnknownDeletesFail": Filter(
         "W-24e",
-        called("chat/delete").when(lambda m, server: chat_id_of(m) not in server.chats),
+        called("chat/delete").when(lambda m, s: chat_id_of(m) not in s.chats),
         refuse("params.chatId: expected a chat that there is"),
     ),
     "DeletesAlike": Filter(
