@@ -17,6 +17,13 @@ from tests.eca_protocol.testing.conformance.reference.store import Store
 Message = dict[str, Any]
 
 
+@breaks("W-22e", "Finishes each turn twice.")
+class FinishesTwice(Turn):
+    def finish(self) -> None:
+        super().finish()
+        super().finish()
+
+
 @breaks("W-20e", "Says `finished` a moment before the chat takes the next prompt.")
 class BusyAtTheEnd(Turn):
     async def end(self) -> None:

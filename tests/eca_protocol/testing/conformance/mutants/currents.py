@@ -113,29 +113,24 @@ def shown_of_the_source(message: Message, server: Filtered) -> Any:
 
 MUTANTS = {
     # models, agents, tools
-    "RelativePath": Filter(
-        "FIELD:InitializeResponse.globalConfigPath",
-        INITIALIZED,
-        change(globalConfigPath="~/.config/eca/config.json"),
+    "FIELD:InitializeResponse.globalConfigPath": Filter(
+        INITIALIZED, change(globalConfigPath="~/.config/eca/config.json")
     ),
-    "SaysNoVariant": Filter(
-        "W-11h", CONFIG, lambda chat: {name: chat[name] for name in chat if chat[name] is not None}
+    "W-11h: none": Filter(
+        CONFIG, lambda chat: {name: chat[name] for name in chat if chat[name] is not None}
     ),
-    "SelectsStrangeVariants": Filter(
-        "W-11h",
+    "W-11h: an unknown one": Filter(
         CONFIG.when(is_received("chat/selectedModelChanged")),
         with_given("selectVariant", "variant"),
     ),
-    "AgentIsNoCode": Filter(
-        "W-28d",
+    "W-28d: agent": Filter(
         ASKED.when(lambda a, s: (s.last["chat/prompt"] or {}).get("agent") == "agent"),
         instructions(lambda text: text.replace("code", "agent")),
     ),
-    "StrangeNamesMeanTheSelected": Filter(
-        "W-28d", args("chat/prompt", lambda p: p.get("agent") == "build"), without("agent")
+    "W-28d: build": Filter(
+        args("chat/prompt", lambda p: p.get("agent") == "build"), without("agent")
     ),
-    "OlderNames": Filter(
-        "W-28d",
+    "W-28d: listed": Filter(
         CONFIG,
         change(
             behaviors=of_october,
@@ -144,21 +139,14 @@ MUTANTS = {
             selectAgent=of_october,
         ),
     ),
-    "ListsPrefixes": Filter("W-33d", NATIVE, change(tools=each(change(name=prefixed)))),
-    "CallsWithPrefixes": Filter("W-33d", content(*CALLS, origin="native"), change(name=prefixed)),
-    "NoLoginIsAFailure": Filter(
-        "W-36c", params("tool/serverUpdated", status="requires-auth"), put(status="failed")
-    ),
-    "NoProviders": Filter(
-        "FIELD:ProvidersListResult.providers", result("providers/list"), put(providers=[])
-    ),
-    "RemovesInSilence": Filter(
-        "FIELD:ToolServerRemovedParams.name", params("tool/serverRemoved"), drop
-    ),
-    "JobsByOneKey": Filter("W-3g", args(("jobs/readOutput", "jobs/kill")), without("job-id")),
-    "UnknownJobsWereKilled": Filter("W-44c", result("jobs/readOutput"), put(status="killed")),
-    "FilesByTheirBeginning": Filter(
-        "FIELD:ChatQueryFilesResponse.files",
+    "W-33d: listed": Filter(NATIVE, change(tools=each(change(name=prefixed)))),
+    "W-33d: called": Filter(content(*CALLS, origin="native"), change(name=prefixed)),
+    "W-36c": Filter(params("tool/serverUpdated", status="requires-auth"), put(status="failed")),
+    "FIELD:ProvidersListResult.providers": Filter(result("providers/list"), put(providers=[])),
+    "FIELD:ToolServerRemovedParams.name": Filter(params("tool/serverRemoved"), drop),
+    "W-3g": Filter(args(("jobs/readOutput", "jobs/kill")), without("job-id")),
+    "W-44c": Filter(result("jobs/readOutput"), put(status="killed")),
+    "FIELD:ChatQueryFilesResponse.files": Filter(
         result("chat/queryFiles"),
         Knowing(
             lambda answer, s: change(
@@ -167,29 +155,23 @@ MUTANTS = {
         ),
     ),
     # turns and calls
-    "UnknownModelsArePrompted": Filter(
-        "W-21g", result(("chat/prompt", INLINE)), put(status="prompting")
+    "W-21g": Filter(result(("chat/prompt", INLINE)), put(status="prompting")),
+    "W-22g": Filter(
+        params("chat/statusChanged").when(lambda m, s: chat_id_of(m) not in s.chats), drop
     ),
-    "UnknownStopsAreSilent": Filter(
-        "W-22g", params("chat/statusChanged").when(lambda m, s: chat_id_of(m) not in s.chats), drop
-    ),
-    "GaugeSums": Filter(
-        "W-27f", USAGE.when(has_called), change(sessionTokens=lambda tokens: tokens * 2)
-    ),
-    "GaugeMovesAtTheEnd": Filter(
-        "W-27g",
+    "W-27f": Filter(USAGE.when(has_called), change(sessionTokens=lambda tokens: tokens * 2)),
+    "W-27g": Filter(
         USAGE.when(lambda m, s: turn_of(m, s).calls),
         drop,
         also=(FINISHED.whole.when(ends_with_a_call), first(usage)),
     ),
-    "RejectionIsKeptFromTheModel": Filter("W-31c", ASKED, Knowing(results_of_rejections)),
-    "NoSummaryAtFirst": Filter("W-44d", content("toolCallPrepare"), without("summary")),
-    "NoKeys": Filter("W-44e", CALL, change(details=change(commands=each(without("approvalKey"))))),
-    "FirstPartAlone": Filter(
-        "W-44e", CALL, change(details=change(commands=lambda parts: parts[:1]))
+    "W-31c": Filter(ASKED, Knowing(results_of_rejections)),
+    "W-44d": Filter(content("toolCallPrepare"), without("summary")),
+    "W-44e: none": Filter(CALL, change(details=change(commands=each(without("approvalKey"))))),
+    "W-44e: the first alone": Filter(
+        CALL, change(details=change(commands=lambda parts: parts[:1]))
     ),
-    "OneKeyForAll": Filter(
-        "W-44e",
+    "W-44e: hidden commands": Filter(
         CALL,
         change(
             details=change(
@@ -198,20 +180,15 @@ MUTANTS = {
         ),
     ),
     # chats
-    "DeletesInSilence": Filter("W-24d", params("chat/deleted"), drop),
-    "ListsRunningChats": Filter(
-        "FIELD:ChatListResponse.chats",
-        CHATS,
-        change(chats=only(lambda chat: chat["status"] == "running" or "kind" in chat)),
+    "W-24d": Filter(params("chat/deleted"), drop),
+    "FIELD:ChatListResponse.chats": Filter(
+        CHATS, change(chats=only(lambda chat: chat["status"] == "running" or "kind" in chat))
     ),
-    "EveryChatIsInline": Filter(
-        "FIELD:ChatSummary.kind", CHATS, change(chats=each(put(kind="inline")))
-    ),
-    "NoChatIsInline": Filter("FIELD:ChatSummary.kind", CHATS, change(chats=each(without("kind")))),
-    "NothingIsFound": Filter("FIELD:ChatOpenResponse.found", OPENED, put(found=False)),
-    "NeverMeta": Filter("W-44b", OPENED, without("meta")),
-    "AlwaysMeta": Filter(
-        "W-44b",
+    "FIELD:ChatSummary.kind: always": Filter(CHATS, change(chats=each(put(kind="inline")))),
+    "FIELD:ChatSummary.kind: never": Filter(CHATS, change(chats=each(without("kind")))),
+    "FIELD:ChatOpenResponse.found": Filter(OPENED, put(found=False)),
+    "W-44b: never": Filter(OPENED, without("meta")),
+    "W-44b: always": Filter(
         OPENED,
         lambda answer: {
             "meta": {
@@ -224,42 +201,34 @@ MUTANTS = {
             **answer,
         },
     ),
-    "OpensWithoutFlags": Filter("W-43d", content("flag").when(is_received("chat/open")), drop),
-    "OpensWithoutAnswers": Filter(
-        "W-43d", content("text", role="assistant").when(is_received("chat/open")), drop
+    "W-43d: flags": Filter(content("flag").when(is_received("chat/open")), drop),
+    "W-43d: answers": Filter(
+        content("text", role="assistant").when(is_received("chat/open")), drop
     ),
-    "CallsLoseTheirTime": Filter(
-        "W-43d",
-        content("toolCalled").when(lambda m, s: s.receiving is not None),
-        put(totalTimeMs=7_777),
+    "W-43d: the time of calls": Filter(
+        content("toolCalled").when(lambda m, s: s.receiving is not None), put(totalTimeMs=7_777)
     ),
-    "ForkIsNotNamed": Filter("FIELD:ChatForkResponse.chatId", FORKED, without("chatId")),
-    "ForkNamesItsSource": Filter(
-        "FIELD:ChatForkResponse.chatId", FORKED, with_given("chatId", "chatId")
+    "FIELD:ChatForkResponse.chatId: none": Filter(FORKED, without("chatId")),
+    "FIELD:ChatForkResponse.chatId: the source's": Filter(FORKED, with_given("chatId", "chatId")),
+    "FIELD:ChatClearedParams.messages": Filter(params("chat/cleared"), put(messages=False)),
+    "W-21c: inline chats": Filter(result(INLINE), with_given("chatId", "sourceChatId")),
+    "FIELD:ChatInlinePromptParams.sourceChatId: ignored": Filter(
+        args(INLINE), without("sourceChatId")
     ),
-    "ClearedWithoutMessages": Filter(
-        "FIELD:ChatClearedParams.messages", params("chat/cleared"), put(messages=False)
-    ),
-    "InlineChatsAreRenamed": Filter("W-21c", result(INLINE), with_given("chatId", "sourceChatId")),
-    "InlineChatsKnowNothing": Filter(
-        "FIELD:ChatInlinePromptParams.sourceChatId", args(INLINE), without("sourceChatId")
-    ),
-    "InlineChatsShowTheOther": Filter(
-        "FIELD:ChatInlinePromptParams.sourceChatId",
+    "FIELD:ChatInlinePromptParams.sourceChatId: shown": Filter(
         called(INLINE, lambda m: m["params"].get("sourceChatId")),
         Knowing(lambda m, s: (*shown_of_the_source(m, s), m)),
     ),
     # flags
-    "FlagsOfCallsComeLast": Filter("W-43a", args("chat/addFlag"), Knowing(at_the_end)),
-    "RemovedFlagsStay": Filter(
-        "W-43c", at("written", lambda m: "method" in m).when(is_received("chat/removeFlag")), drop
+    "W-43a": Filter(args("chat/addFlag"), Knowing(at_the_end)),
+    "W-43c: not shown again": Filter(
+        at("written", lambda m: "method" in m).when(is_received("chat/removeFlag")), drop
     ),
-    "ClearsTwice": Filter(
-        "W-43c",
+    "W-43c: cleared twice": Filter(
         result(("chat/addFlag", "chat/removeFlag")).whole,
         first(lambda m, s: notified("chat/cleared", chatId=given("chatId")(s), messages=True)),
     ),
-    "FlagsAreNotRemoved": Filter("W-43c", args("chat/removeFlag"), put(contentId="nothing")),
+    "W-43c: not removed": Filter(args("chat/removeFlag"), put(contentId="nothing")),
 }
 
 register_filters(MUTANTS, CurrentServer)

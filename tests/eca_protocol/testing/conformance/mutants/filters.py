@@ -277,9 +277,8 @@ class Held:
 
 @attrs.frozen
 class Filter:
-    """A row of a table: what breaks which row, where, and how; and perhaps a second place."""
+    """What is rewritten, and how; and perhaps a second place."""
 
-    breaks: str
     where: Where
     rewrite: Rewrite | Knowing
     also: tuple[Where, Rewrite | Knowing] | None = None
