@@ -27,6 +27,7 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     without,
 )
 from tests.eca_protocol.testing.conformance.mutants.registry import register_filters
+from tests.eca_protocol.testing.conformance.mutants.requests import ASKED, texts
 from tests.eca_protocol.testing.conformance.mutants.turns import usage
 from tests.eca_protocol.testing.conformance.reference.current import CurrentServer
 
@@ -35,7 +36,6 @@ Message = dict[str, Any]
 INITIALIZED = result("initialize")
 CONFIG = params("config/updated", "chat")
 NATIVE = params("tool/serverUpdated", type="native")
-ASKED = at("asked", lambda asked: asked["turn"] is not None)
 CHATS = result("chat/list")
 OPENED = result("chat/open")
 FORKED = result("chat/fork")
@@ -43,6 +43,9 @@ CALL = content(*CALLS)
 USAGE = content("usage")
 FINISHED = content("progress", state="finished")
 INLINE = "chat/inlinePrompt"
+
+
+REJECTION = "The call was rejected."
 
 
 def prefixed(name: str) -> str:
@@ -54,23 +57,6 @@ def of_october(names: Any) -> Any:
     if isinstance(names, list):
         return [*map(of_october, names)]
     return "agent" if names == "code" else names
-
-
-def instructions(rewrite: Any) -> Any:
-    """Rewrite the instructions of the model."""
-    return change(
-        messages=each(
-            lambda m: {**m, "content": rewrite(m["content"])} if m["role"] == "system" else m
-        )
-    )
-
-
-def results_of_rejections(request: Message, server: Filtered) -> Message:
-    """Leave out what the model is told of the user's rejections."""
-    rejected = {id_ for id_, method in server.decided.items() if method == "chat/toolCallReject"}
-    return change(
-        messages=each(lambda m: put(content="")(m) if m.get("tool_call_id") in rejected else m)
-    )(request)
 
 
 def given(name: str) -> Any:
@@ -125,7 +111,7 @@ MUTANTS = {
     ),
     "W-28d: agent": Filter(
         ASKED.when(lambda a, s: (s.last["chat/prompt"] or {}).get("agent") == "agent"),
-        instructions(lambda text: text.replace("code", "agent")),
+        texts("system", lambda text: text.replace("code", "agent")),
     ),
     "W-28d: build": Filter(
         args("chat/prompt", lambda p: p.get("agent") == "build"), without("agent")
@@ -165,7 +151,7 @@ MUTANTS = {
         drop,
         also=(FINISHED.whole.when(ends_with_a_call), first(usage)),
     ),
-    "W-31c": Filter(ASKED, Knowing(results_of_rejections)),
+    "W-31c": Filter(ASKED, texts("tool", lambda text: text.replace(REJECTION, ""))),
     "W-44d": Filter(content("toolCallPrepare"), without("summary")),
     "W-44e: none": Filter(CALL, change(details=change(commands=each(without("approvalKey"))))),
     "W-44e: the first alone": Filter(

@@ -181,6 +181,11 @@ def only(test: Test) -> Rewrite:
     return lambda parts: [part for part in parts if test(part)]
 
 
+def granted(result: Any) -> Rewrite:
+    """Turn an error into a result."""
+    return lambda answer: {"jsonrpc": "2.0", "id": answer["id"], "result": result}
+
+
 def refuse(text: str, code: int = -32602, *, fatal: bool = False) -> Rewrite:
     """Answer with an error."""
 
@@ -249,30 +254,14 @@ def delay(seconds: float) -> Knowing:
     return Knowing(rewrite)
 
 
-def hold(until: Where, *, before: bool = False, unless: Where | None = None) -> Knowing:
-    """Write the message after the next one of its chat that fits, or right before that.
-
-    Args:
-        until: the message that it waits for.
-        before: whether it comes before that.
-        unless: messages which it waited for in vain: it is lost.
-    """
+def hold(until: Where, *, before: bool = False) -> Knowing:
+    """Write the message after the next one of its chat that fits, or right before that."""
 
     def rewrite(message: Message, server: Filtered) -> tuple[()]:
-        server.held.append(Held(message, until, before, unless))
+        server.held.append((message, until, before))
         return ()
 
     return Knowing(rewrite)
-
-
-@attrs.frozen
-class Held:
-    """A message that waits for another one; see `hold`."""
-
-    message: Message
-    until: Where
-    is_before: bool
-    unless: Where | None
 
 
 @attrs.frozen
@@ -321,7 +310,7 @@ class Filtered(Server):
         receiving: the client's message that is handled; None: another task runs.
         last: the params of the last message of each method of the client.
         turns: the last turn of each chat.
-        held: messages that wait for others.
+        held: messages that wait, the one that they wait for, and whether they come before it.
         decided: the method by which the user has decided on a call, by the call's id.
     """
 
@@ -331,7 +320,7 @@ class Filtered(Server):
         self.receiving: Any = None
         self.last: dict[str, Any] = {}
         self.turns: dict[str, Turn] = {}
-        self.held: list[Held] = []
+        self.held: list[tuple[Message, Where, bool]] = []
         self.decided: dict[str, str] = {}
         self.notes: dict[str, Any] = {}
         self._requests: dict[str, Message] = {}  # by id
@@ -371,18 +360,17 @@ class Filtered(Server):
 
     def write_now(self, message: Message) -> None:
         """Write a message, with those that waited for it."""
-        ready = [
-            each
-            for each in self.held
-            if each.until.fits(message, self)
-            and ("" in (ids := {chat_id_of(each.message), chat_id_of(message)}) or len(ids) == 1)
-        ]
-        self.held = [each for each in self.held if each not in ready]
-        ready = [each for each in ready if not (each.unless and each.unless.fits(message, self))]
-        earlier = [each.message for each in ready if each.is_before]
-        later = [each.message for each in ready if not each.is_before]
-        for each_message in (*earlier, message, *later):
-            super().write(each_message)
+        id_ = chat_id_of(message)
+        earlier, later, held = [], [], []
+        for waiting, until, is_before in self.held:
+            is_near = "" in (id_, chat_id_of(waiting)) or id_ == chat_id_of(waiting)
+            if not is_near or not until.fits(message, self):
+                held.append((waiting, until, is_before))
+            else:
+                (earlier if is_before else later).append(waiting)
+        self.held = held
+        for each in (*earlier, message, *later):
+            super().write(each)
 
     async def write_later(self, message: Message, seconds: float) -> None:
         with anyio.CancelScope(shield=True):

@@ -27,6 +27,8 @@ ASKED = at("asked", lambda asked: asked["turn"] is not None)
 FOR_A_TITLE = at("asked", lambda asked: asked["turn"] is None)
 
 SKIPPED = r"\(a context of the type '\w+' was skipped\)"
+HERON = {"role": "user", "content": "It was the heron."}
+"""A prompt of another chat, in a case with a heron and an otter."""
 INCOMPLETE = r"\(a context of the type '\w+' lacks what it needs\)"
 
 
@@ -78,30 +80,6 @@ def without_the_last_of_several(messages: list[Message]) -> list[Message]:
     return messages[:-1] if roles[-2:] == ["tool", "tool"] else messages
 
 
-def without_results_of_commands(messages: list[Message]) -> list[Message]:
-    calls = [call for each in messages for call in each.get("tool_calls", ())]
-    names = {call["id"]: call["function"]["name"] for call in calls}
-    return [
-        {**each, "content": "It was called."}
-        if names.get(each.get("tool_call_id")) == "eca_shell_command"
-        and "rejected" not in each["content"]
-        else each
-        for each in messages
-    ]
-
-
-def with_another_past(asked: Message, server: Filtered) -> Message:
-    """Tell of what another chat has said so far, in the case that has such chats."""
-    system, *own = asked["messages"]
-    others = [
-        message
-        for chat in server.chats.values()
-        if chat is not asked["turn"].chat and any("It was the" in str(x) for x in chat.history)
-        for message in chat.history
-    ]
-    return {**asked, "messages": [system, *others, *own]}
-
-
 def decided_by(method: str) -> Any:
     """Those that follow a call on which the user has decided so; empty: the configuration has."""
 
@@ -142,13 +120,16 @@ MUTANTS = {
     "CHAT-4": Filter(ASKED, Knowing(lambda asked, s: {**asked, "model": s.selected_model})),
     # the history
     "CHAT-2": Filter(ASKED, change(messages=from_the_last_prompt)),
-    "CHAT-39": Filter(ASKED, Knowing(with_another_past)),
+    "CHAT-39": Filter(
+        at("asked", lambda asked: "otter" in str(asked["messages"])),
+        change(messages=lambda messages: [*messages[:1], HERON, *messages[1:]]),
+    ),
     "CHAT-3": Filter(ASKED, texts("user", lambda text: text.replace("  ", " "))),
     "ARROW:chat-tool-call-11: the last is lost": Filter(
         ASKED, change(messages=without_the_last_of_several)
     ),
     "ARROW:chat-tool-call-11: commands": Filter(
-        ASKED, change(messages=without_results_of_commands)
+        ASKED, texts("tool", lambda text: text.replace("made it", "done"))
     ),
     "W-31b": Filter(decided_by("chat/toolCallReject"), drop),
     "W-31a": Filter(decided_by(""), drop),

@@ -19,6 +19,7 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     each,
     error,
     first,
+    granted,
     hold,
     instead,
     is_received,
@@ -145,13 +146,6 @@ def with_root_uri(params: Message) -> Message:
     return {**params, "workspaceFolders": [*folders, {"uri": params["rootUri"], "name": "root"}]}
 
 
-def with_files_alone(result: Message, server: Filtered) -> Message:
-    """Call every directory below a root a file."""
-    roots = [str(root) for root in server.workspace.roots]
-    kinds = change(type=lambda kind: "file" if kind == "directory" else kind)
-    return change(contexts=each(lambda c: c if c["path"] in roots else kinds(c)))(result)
-
-
 def with_named_commands(result: Message, server: Filtered) -> Message:
     """Leave the commands whose name has the query."""
     query = str((server.receiving.get("params") or {}).get("query") or "").strip().lower()
@@ -213,9 +207,7 @@ MUTANTS = {
     "W-15a": Filter(INITIALIZE, change(workspaceFolders=only(is_plain))),
     "W-15c": Filter(args("initialize", lambda p: p.get("rootUri")), with_root_uri),
     "LIFE-18": Filter(result("shutdown"), lambda _: {}),
-    "LIFE-22": Filter(
-        error(-32600, "shut down").whole, lambda m: {"jsonrpc": "2.0", "id": m["id"], "result": {}}
-    ),
+    "LIFE-22": Filter(error(-32600, "shut down").whole, granted({})),
     "LIFE-24": Filter(called("exit").when(lambda m, s: s.state == "shutdown"), drop),
     "W-13d": Filter(
         CODE.when(has_exit).when(lambda code, s: s.state == "shutdown"), lambda code: 3
@@ -310,7 +302,10 @@ MUTANTS = {
         result("chat/queryContext"),
         change(contexts=only(lambda context: context["type"] == "mcpResource")),
     ),
-    "CHAT-24": Filter(result("chat/queryContext"), Knowing(with_files_alone)),
+    "CHAT-24": Filter(
+        result("chat/queryContext"),
+        change(contexts=each(change(type=lambda kind: kind.replace("directory", "file")))),
+    ),
     "CHAT-28: any query": Filter(args("chat/queryCommands"), change(query=blank)),
     "CHAT-28: no query": Filter(
         result("chat/queryCommands", lambda p: not p.get("query")), put(commands=[])
