@@ -159,7 +159,10 @@ MUTANTS = {
     "W-20b: none": Filter(ECHO, drop),
     "W-20b: trimmed": Filter(ECHO, change(text=str.strip)),
     "W-20b: twice": Filter(ECHO, twice),
-    "W-20c": Filter(ECHO.whole.when(is_received("chat/prompt")), hold(PROMPT_ANSWER)),
+    "W-20c": Filter(
+        ECHO.whole.when(is_received("chat/prompt")).when(lambda m, s: "id" in s.receiving),
+        hold(PROMPT_ANSWER),
+    ),
     "W-6c": Filter(ECHO, in_lossy_pieces),
     "W-20d: a text": Filter(FINISHED, put(text="Done")),
     "W-22e: not with calls": Filter(
