@@ -438,9 +438,10 @@ def is_busy(message: Any, server: Filtered) -> bool:
 
 
 def is_stopped(message: Any, server: Filtered) -> bool:
-    """Return whether the last turn of the message's chat was stopped, and not by the shutdown."""
+    """Return whether the user has stopped the last turn of the message's chat."""
     turn = turn_of(message, server)
-    return turn is not None and turn.stopped and server.state == "ready"
+    is_there = server.state == "ready" and chat_id_of(message) in server.chats
+    return turn is not None and turn.stopped and is_there
 
 
 def is_received(*methods: str) -> Any:
