@@ -37,7 +37,7 @@ CALLS = ("toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled", "too
 
 @attrs.frozen
 class Where:
-    """What a filter rewrites.
+    """The part of the traffic that a filter rewrites.
 
     Attributes:
         fits: whether it rewrites this message of this server.
@@ -50,11 +50,11 @@ class Where:
     channel: Channel = "written"
 
     def when(self, test: Callable[[Any, Filtered], Any]) -> Where:
-        """Those that pass one more test, which sees the whole message and the server."""
+        """Narrow it by a test that sees the whole message and the server."""
         return attrs.evolve(self, fits=lambda m, server: self.fits(m, server) and test(m, server))
 
     def part(self, *path: str) -> Where:
-        """Only this part of each."""
+        """Narrow it to a part of each message."""
         return attrs.evolve(self, path=path)
 
     @property
@@ -266,7 +266,7 @@ def hold(until: Where, *, before: bool = False) -> Knowing:
 
 @attrs.frozen
 class Filter:
-    """What is rewritten, and how; and perhaps a second place."""
+    """A place, what is written there instead, and perhaps a second pair of these."""
 
     where: Where
     rewrite: Rewrite | Knowing

@@ -49,7 +49,7 @@ def replaced(pattern: str, by: str = "") -> Any:
 
 
 def shown(*types: str) -> Any:
-    """Those whose prompt has contexts, all of these types and without a range of lines."""
+    """Select the requests whose contexts all have these types, and no range of lines."""
 
     def fits(asked: Message, server: Filtered) -> bool:
         contexts = asked["turn"].prompt.contexts
@@ -81,7 +81,7 @@ def without_the_last_of_several(messages: list[Message]) -> list[Message]:
 
 
 def decided_by(method: str) -> Any:
-    """Those that follow a call on which the user has decided so; empty: the configuration has."""
+    """Select the requests behind a call that the user has decided so; empty: the configuration."""
 
     def fits(asked: Message, server: Filtered) -> bool:
         last = asked["messages"][-1]
