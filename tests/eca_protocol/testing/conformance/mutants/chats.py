@@ -115,7 +115,7 @@ class DeletedHistoryStays(Server):
         return result
 
 
-@breaks("W-25d", "Tells a title after a stop.")
+@breaks("W-25d", "Sends a title after a stop.")
 class TitlesAfterAStop(Chat):
     def stop(self) -> None:
         scope, self.title_scope = self.title_scope, None

@@ -76,7 +76,7 @@ def has_exit(code: int, server: Filtered) -> bool:
 
 
 def has_servers(message: Any, server: Filtered) -> bool:
-    return "mcpServers" in server.config
+    return bool(server.config.get("mcpServers"))
 
 
 def parent_is_dead(message: Message) -> bool:

@@ -204,7 +204,9 @@ MUTANTS = {
     ),
     "CHAT-12: within characters": Filter(TEXT, in_bytes),
     "CHAT-11": Filter(
-        params("chat/contentReceived", chatId="one of many: 1", role="assistant"),
+        params("chat/contentReceived", chatId="one of many: 1", role="assistant").when(
+            lambda m, s: s.chats["one of many: 2"].turn
+        ),
         put(chatId="one of many: 2"),
     ),
     "W-21d: not shown": Filter(
