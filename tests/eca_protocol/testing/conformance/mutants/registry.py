@@ -1,4 +1,4 @@
-"""A mutant: the reference server with one class of its own, which breaks one row."""
+"""A mutant: the reference server with a filter, or one class of its own, that breaks one row."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
