@@ -54,27 +54,27 @@ UNABLE_IN_CURRENT = {
 """Rows that the cases cannot judge of the reference server inside this process, and why."""
 
 OF_EACH_CHAPTER = {
-    "LowerCaseHeaders": "framing.headers_come_in_every_spelling",
-    "ReadsNaN": "bodies.bodies_that_are_no_message_are_refused",
-    "AnswersTwice": "turns.the_models_text_is_passed_on_as_it_comes",
-    "EarlyRequestsAreInvalid": "lifecycle.initialize_comes_once_and_first",
-    "NoAgents": "configuration.it_introduces_itself",
+    "W-1: in lower case": "framing.headers_come_in_every_spelling",
+    "W-5d": "bodies.bodies_that_are_no_message_are_refused",
+    "BASE-17: twice": "turns.the_models_text_is_passed_on_as_it_comes",
+    "LIFE-2": "lifecycle.initialize_comes_once_and_first",
+    "W-11a": "configuration.it_introduces_itself",
     "FinishesTwice": "turns.the_models_text_is_passed_on_as_it_comes",
-    "SplitsUTF8": "turns.the_models_text_is_passed_on_as_it_comes",
-    "UsageAfterAStop": "stops.a_stop_ends_the_turn_in_each_state_of_the_answer",
-    "DeletedChatsSpeak": "deletion.a_chat_that_runs_is_deleted",
-    "NeverPrepared": "tools.files_are_read",
-    "CommandsByName": "queries.commands_are_found",
-    "LinesFromZero": "contexts.files_are_shown_whole_or_in_part",
-    "ForkNamesItsSource": "today.a_chat_is_forked",
-    "FlagsOfCallsComeLast": "today.a_flag_follows_a_call",
-    "UnknownJobsWereKilled": "jobs.jobs_are_listed",
+    "CHAT-12: within characters": "turns.the_models_text_is_passed_on_as_it_comes",
+    "W-23d": "stops.a_stop_ends_the_turn_in_each_state_of_the_answer",
+    "W-24a": "deletion.a_chat_that_runs_is_deleted",
+    "W-30a: not prepared": "tools.files_are_read",
+    "W-40b": "queries.commands_are_found",
+    "W-41d": "contexts.files_are_shown_whole_or_in_part",
+    "FIELD:ChatForkResponse.chatId: the source's": "today.a_chat_is_forked",
+    "W-43a": "today.a_flag_follows_a_call",
+    "W-44c": "jobs.jobs_are_listed",
     "DeletedChatsStayStored": "homes.chats_continue_in_the_next_server",
     "RejectionGoesOn": "approvals.a_rejected_command_does_not_run",
 }
 """A mutant from each chapter, and the case that shows it."""
 
-AS_PROCESS = {"SignalsAreFaults": "ends.signals_end_it"}
+AS_PROCESS = {"W-13h": "ends.signals_end_it"}
 """Mutants that only a process shows, and the case."""
 
 CHAPTERS = sorted({name.partition(".")[0] for name in server_cases()} - {"ends"})

@@ -96,7 +96,7 @@ def read_so_far(answer: Message, server: Filtered) -> Message:
 
 PATIENT: list[Any] = [
     (
-        Filter("", result("chat/queryContext"), Knowing(read_so_far)),
+        Filter(result("chat/queryContext"), Knowing(read_so_far)),
         ("queries.contexts_are_found", "roots.folders_are_roots"),
     ),
     (TakesNoNoteOfEnds, ("mcp.mcp_servers_are_stopped_and_started",)),
@@ -131,17 +131,13 @@ class AnswersInEitherOrder(Chat):
 
 ODD: list[tuple[type[Any] | Filter, tuple[str, ...], set[str]]] = [
     (
-        Filter("", params("config/updated"), put(chat=None)),
+        Filter(params("config/updated"), put(chat=None)),
         (INTRODUCTION,),
         {"FIELD:ConfigUpdatedParams.chat", "W-11a"},
     ),
-    (Filter("", content("toolCallRejected"), without("reason")), CALLS, {"W-32b"}),
-    (
-        Filter("", content("toolCalled"), without("error")),
-        CALLS,
-        {"FIELD:ChatToolCalledContent.error"},
-    ),
-    (Filter("", content("toolCallRun"), put(id=None)), CALLS, {"FIELD:ChatToolCallRunContent.id"}),
+    (Filter(content("toolCallRejected"), without("reason")), CALLS, {"W-32b"}),
+    (Filter(content("toolCalled"), without("error")), CALLS, {"FIELD:ChatToolCalledContent.error"}),
+    (Filter(content("toolCallRun"), put(id=None)), CALLS, {"FIELD:ChatToolCallRunContent.id"}),
     (AnswersInEitherOrder, TURNS, {"W-20c"}),
 ]
 """A part or messages of the reference server that lack something, the cases, the rows."""

@@ -66,7 +66,7 @@ def test_a_case_is_a_test_and_its_error_is_reported_by_its_row(tmp_path):
 
 def test_what_is_owed_when_all_is_over_fails_the_leave_taking(tmp_path):
     output = run_pytest(
-        tmp_path, "-k", "is_one_request_more", server=f"{REFERENCE} --mutant NoUsage"
+        tmp_path, "-k", "is_one_request_more", server=f"{REFERENCE} --mutant 'W-20d: no usage'"
     )
     assert "leave_taking ____" in output
     assert "W-20d (Rulings: chat): " in output

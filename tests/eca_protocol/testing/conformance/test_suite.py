@@ -50,6 +50,17 @@ def of(run: Run, id_: str) -> tuple[str, str]:
     return next((f.verdict, f.got) for f in run.findings if f.id == id_)
 
 
+async def waits(harness: Harness) -> None:
+    async with harness.session() as session:
+        await session.until(lambda _: False, expected="nothing", seconds=60)
+
+
+async def says_hello(harness: Harness) -> None:
+    async with harness.session() as session:
+        chat = await session.take_turn("Hi", reply("Hello"))
+        assert chat.assistant_text == "Hello"
+
+
 async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
     async def checks(harness: Harness) -> None:
         harness.check("W-20a", True, expected="a", got="a")
@@ -70,10 +81,6 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
         async with anyio.create_task_group() as group:
             group.start_soon(is_stuck, harness)
             print({}["result"])
-
-    async def waits(harness: Harness) -> None:
-        async with harness.session() as session:
-            await session.until(lambda _: False, expected="nothing", seconds=60)
 
     async def shows(harness: Harness) -> None:
         async with harness.session() as session:
@@ -153,12 +160,8 @@ async def test_a_server_whose_greeting_was_cut_short_is_unowned():
 @pytest.mark.parametrize("anyio_backend", ["trio", "asyncio"])
 async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
     async def prompts(harness: Harness) -> None:
-        async with harness.session() as session:
-            chat = session.chat(reply("Hello"))
-            await chat.prompt("Hi")
-            await chat.finished()
-            assert chat.assistant_text == "Hello"
-            harness.check("W-21a", False, expected="a", got="b")
+        await says_hello(harness)
+        harness.check("W-21a", False, expected="a", got="b")
 
     run = await verdicts(a_case(prompts, "W-21a"))
     assert of(run, "W-21a")[0] == "fail", (of(run, "W-21a"), run.suite_errors)
@@ -169,16 +172,10 @@ async def test_a_breach_shows_what_passed_before_it_on_all_three_lanes():
 
 
 async def test_what_the_watcher_sees_is_found_whatever_the_case_looks_at():
-    async def prompts(harness: Harness) -> None:
-        async with harness.session() as session:
-            chat = session.chat(reply("Hello"))
-            await chat.prompt("Hi")
-            await chat.finished()
-
     faulty = attrs.evolve(REFERENCE, serve=MUTANTS["FinishesTwice"].serve)
-    run = await verdicts(a_case(prompts), target=faulty)
+    run = await verdicts(a_case(says_hello), target=faulty)
     (breach,) = (finding for finding in run.failed() if finding.id == "W-22e")
-    assert breach.case == "here.prompts"
+    assert breach.case == "here.says_hello"
     assert breach.breach is not None
     assert b'"finished"' in breach.exchange[breach.breach].data
     assert of(run, "FIELD:ChatPromptParams.message") == ("pass", "occurred without a breach")
@@ -270,9 +267,8 @@ async def test_who_shared_a_server_that_ends_is_asked_again_alone():
 
 async def test_a_server_that_no_case_ends_alone_ends_in_the_last_one():
     async def prompts(harness: Harness) -> None:
-        async with harness.session() as session:
-            await session.take_turn("Hi", reply("Hello"))
-            harness.record_pass("W-20a")
+        await says_hello(harness)
+        harness.record_pass("W-20a")
 
     async def ages(harness: Harness) -> None:
         async with harness.session() as session:
@@ -318,15 +314,9 @@ async def test_a_server_that_has_closed_its_input_is_replaced():
 async def test_two_suites_at_once_do_not_disturb_each_other():
     async def prompts(harness: Harness) -> None:
         async with harness.session() as session:
-            chat = session.chat(reply(f"Hello to {session.root}"))
-            await chat.prompt("Hi")
-            await chat.finished()
-            harness.check(
-                "W-20a",
-                chat.assistant_text.endswith(str(session.root)),
-                expected="",
-                got=chat.assistant_text,
-            )
+            chat = await session.take_turn("Hi", reply(f"Hello to {session.root}"))
+            is_own = chat.assistant_text.endswith(str(session.root))
+            harness.check("W-20a", is_own, expected="", got=chat.assistant_text)
 
     runs: list[Run] = []
 
@@ -365,10 +355,6 @@ async def test_what_every_client_needs_is_judged_before_what_is_dear():
 
 
 async def test_what_has_no_time_is_untestable():
-    async def waits(harness: Harness) -> None:
-        async with harness.session() as session:
-            await session.until(lambda _: False, expected="nothing", seconds=60)
-
     run = await verdicts(a_case(waits, "W-20a"), seconds=0.05)
     assert of(run, "W-20a") == ("untestable", "no time in 0.05 s")
 

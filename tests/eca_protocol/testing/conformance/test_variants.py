@@ -219,12 +219,11 @@ VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
         ("approvals.the_list_is_sent_again_when_what_is_disabled_changes",),
     ),
     "shows the tools of an MCP server in an order of its own": (
-        Filter("", SERVERS, change(tools=lambda tools: tools[::-1])),
+        Filter(SERVERS, change(tools=lambda tools: tools[::-1])),
         ("mcp.mcp_servers_are_shown_as_they_come",),
     ),
     "warns and notes without saying of what": (
         Filter(
-            "",
             params("$/showMessage", test=lambda p: p["message"].startswith("There is no")),
             put(message="There is no such server."),
             also=(ASKED, replaced(SKIPPED, "(something was skipped)")),
@@ -237,7 +236,6 @@ VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
     "shows the lines around the cursor": (ShowsTheLines, ("contexts.the_cursor_is_passed_on",)),
     "tells where files are, seen from the root": (
         Filter(
-            "",
             args("chat/queryContext", lambda p: p.get("contexts")),
             of_contexts(absolute),
             also=(result("chat/queryContext"), of_contexts(relative)),
@@ -247,7 +245,6 @@ VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
     "finds commands by whole words": (CommandsByWholeWords, ("queries.commands_are_found",)),
     "does not say of a tool that it is not disabled": (
         Filter(
-            "",
             SERVERS,
             change(tools=each(lambda tool: {k: tool[k] for k in tool if tool[k] is not False})),
         ),
@@ -265,13 +262,13 @@ VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
         HasOwnParameters,
         ("tools.native_tools_have_the_names_that_people_configure",),
     ),
-    "has no commands": (Filter("", COMMANDS, put(commands=[])), ("queries.commands_are_found",)),
+    "has no commands": (Filter(COMMANDS, put(commands=[])), ("queries.commands_are_found",)),
     "has a command to log in, and no provider to log in to": (
-        Filter("", COMMANDS, change(commands=lambda commands: [*commands, LOGIN])),
+        Filter(COMMANDS, change(commands=lambda commands: [*commands, LOGIN])),
         ("queries.a_login_says_so",),
     ),
     "knows neither prices nor limits": (
-        Filter("", content("usage"), without(*PRICES)),
+        Filter(content("usage"), without(*PRICES)),
         ("usage.costs_and_limits_are_sent_where_they_are_known",),
     ),
     "tells of a call by the id that the model gave it": (
@@ -292,7 +289,7 @@ VARIANTS: dict[str, tuple[type[Any] | Filter, tuple[str, ...]]] = {
     ),
     "asks for a title without a stream": (TitlesComeWhole, TITLED),
     "says in the user's message what a title is to be": (
-        Filter("", FOR_A_TITLE, change(messages=joined)),
+        Filter(FOR_A_TITLE, change(messages=joined)),
         TITLED,
     ),
     "asks again if an answer fails at once": (

@@ -31,57 +31,58 @@ def is_finished(message: Any) -> bool:
     return isinstance(content, dict) and content.get("state") == "finished"
 
 
-class Faults:
-    """The planted errors of the server, and the state they need."""
+def is_late(message: Any) -> bool:
+    return is_finished(message) and message["params"]["chatId"] in STOPPED
 
-    def __init__(self) -> None:
-        self.deletes: set[Any] = set()
-        self.stopped: set[Any] = set()
 
-    def client_says(self, message: Any) -> None:
-        if isinstance(message, dict) and message.get("method") == "chat/delete":
-            self.deletes.add(message["id"])
-        if isinstance(message, dict) and message.get("method") == "chat/promptStop":
-            self.stopped.add(message["params"]["chatId"])
+def speaking(message: Any) -> Any:
+    """Return the message with a word of the model in place of its content."""
+    late = {"role": "assistant", "content": {"type": "text", "text": "and"}}
+    return {**message, "params": {**message["params"], **late}}
 
-    def nothing(self, message: Any) -> list[Any]:
-        return [message]
 
-    def finishes_twice(self, message: Any) -> list[Any]:
-        return [message] * (1 + is_finished(message))
+def closes_a_call(message: Any) -> bool:
+    content = message.get("params", {}).get("content") if "method" in message else None
+    return isinstance(content, dict) and content.get("type") == "toolCallRejected"
 
-    def never_answers_a_delete(self, message: Any) -> list[Any]:
-        is_one = "method" not in message and message["id"] in self.deletes
-        return [] if is_one else [message]
 
-    def speaks_after_a_stop(self, message: Any) -> list[Any]:
-        if not is_finished(message) or message["params"]["chatId"] not in self.stopped:
-            return [message]
-        late = {"role": "assistant", "content": {"type": "text", "text": "and"}}
-        return [message, {**message, "params": {**message["params"], **late}}]
+def shouting(message: Any) -> Any:
+    message["params"]["content"]["text"] = 5
+    return message
 
-    def forgets_to_close_a_call(self, message: Any) -> list[Any]:
-        content = message.get("params", {}).get("content") if "method" in message else None
-        is_one = isinstance(content, dict) and content.get("type") == "toolCallRejected"
-        return [] if is_one else [message]
 
-    def shouts(self, message: Any) -> list[Any]:
-        if is_finished(message):
-            message["params"]["content"]["text"] = 5
-        return [message]
+DELETES: set[Any] = set()
+STOPPED: set[Any] = set()
+"""The ids of the client's deletes, and the chats that it has stopped."""
+
+FAULTS: dict[str, Break] = {
+    "nothing": lambda m: [m],
+    "finishes_twice": lambda m: [m, m] if is_finished(m) else [m],
+    "never_answers_a_delete": lambda m: [m] if "method" in m or m["id"] not in DELETES else [],
+    "speaks_after_a_stop": lambda m: [m, speaking(m)] if is_late(m) else [m],
+    "forgets_to_close_a_call": lambda m: [] if closes_a_call(m) else [m],
+    "shouts": lambda m: [shouting(m)] if is_finished(m) else [m],
+}
+"""The planted errors of the server: what it writes instead of a message."""
+
+
+def note(message: Any) -> None:
+    """Remember what the client wants, as far as errors depend on it."""
+    if isinstance(message, dict) and message.get("method") == "chat/delete":
+        DELETES.add(message["id"])
+    if isinstance(message, dict) and message.get("method") == "chat/promptStop":
+        STOPPED.add(message["params"]["chatId"])
 
 
 def main() -> int:
     _, names, _, *command = sys.argv
-    faults = Faults()
-    breaks: list[Break] = [getattr(faults, name) for name in names.split(",")]
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdin is not None
     assert server.stdout is not None
 
     def to_server() -> None:
         for body, message in messages(sys.stdin.buffer):
-            faults.client_says(message)
+            note(message)
             server.stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
             server.stdin.flush()
         server.stdin.close()
@@ -89,8 +90,8 @@ def main() -> int:
     threading.Thread(target=to_server, daemon=True).start()
     for _, message in messages(server.stdout):
         written = [message]
-        for broken in breaks:
-            written = [each for message in written for each in broken(message)]
+        for name in names.split(","):
+            written = [each for message in written for each in FAULTS[name](message)]
         for each in written:
             body = json.dumps(each).encode()
             sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))

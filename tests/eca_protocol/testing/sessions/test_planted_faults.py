@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eca_protocol.testing.sessions.check import check_sessions
+from eca_protocol.testing.sessions.check import Outcome, check_sessions
 from eca_protocol.testing.sessions.session import Step
 
 SERVER = (sys.executable, "-P", "-m", "eca_server", "--log-level", "error", "server")
@@ -26,20 +26,34 @@ def actions(steps: tuple[Step, ...]) -> list[str]:
     return named + [name for name, _ in steps[OPENING:] if name == "open"]
 
 
+def faulty(fault: str) -> tuple[str, ...]:
+    """Return the command of our server with this error."""
+    return (sys.executable, "-S", PROXY, fault, "--", *SERVER)
+
+
+def replay(outcome: Outcome, folder: Path, fault: str) -> subprocess.CompletedProcess[str]:
+    """Run the script of a failure, which needs none of our packages, against a server."""
+    script = folder / "replay.py"
+    script.write_text(outcome.script)
+    alone = [sys.executable, "-S", "-I", str(script), "--", *faulty(fault)]
+    return subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
+
+
+def assert_found(outcome: Outcome, folder: Path, fault: str, row: str) -> None:
+    """Assert that a session has shown this error, and that its script shows it again."""
+    assert outcome.failure is not None
+    assert outcome.failure.violation.requirement == row
+    assert outcome.replays
+    played = replay(outcome, folder, fault)
+    assert (played.returncode, played.stderr) == (1, "")
+    assert row in played.stdout
+
+
 @pytest.mark.long
 @pytest.mark.requirement("W-22e")
 def test_a_second_end_is_found_and_replayed_without_this_package(tmp_path):
-    server = (sys.executable, "-S", PROXY, "finishes_twice", "--", *SERVER)
-    outcome = check_sessions(server, steps=200, shrink=False)
-    assert outcome.failure is not None
-    assert outcome.failure.violation.requirement == "W-22e"
-    assert outcome.replays
-    script = tmp_path / "replay.py"
-    script.write_text(outcome.script)
-    alone = [sys.executable, "-S", "-I", str(script), "--", *server]
-    played = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
-    assert (played.returncode, played.stderr) == (1, "")
-    assert "W-22e" in played.stdout
+    outcome = check_sessions(faulty("finishes_twice"), steps=200, shrink=False)
+    assert_found(outcome, tmp_path, "finishes_twice", "W-22e")
     assert "eca_protocol" not in outcome.script.partition("EDITION = ")[2]
 
 
@@ -55,26 +69,15 @@ def test_a_second_end_is_found_and_replayed_without_this_package(tmp_path):
     ],
 )
 def test_a_violation_is_shrunk_to_few_steps_that_replay_it(fault, row, most, tmp_path):
-    server = (sys.executable, "-S", PROXY, fault, "--", *SERVER)
-    outcome = check_sessions(server, steps=3000, step_seconds=5)
+    outcome = check_sessions(faulty(fault), steps=3000, step_seconds=5)
+    assert_found(outcome, tmp_path, fault, row)
     assert outcome.failure is not None
-    assert outcome.failure.violation.requirement == row
     assert len(actions(outcome.failure.steps)) <= most, outcome.failure.steps
-    assert outcome.replays
-    script = tmp_path / "replay.py"
-    script.write_text(outcome.script)
-    alone = [sys.executable, "-S", "-I", str(script), "--", *server]
-    played = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
-    assert (played.returncode, played.stderr) == (1, "")
-    assert row in played.stdout
-    sound = (sys.executable, "-S", PROXY, "nothing", "--", *SERVER)
-    played = subprocess.run([*alone[:5], *sound], capture_output=True, check=False, timeout=60)
-    assert played.returncode == 0
+    assert replay(outcome, tmp_path, "nothing").returncode == 0
 
 
 def test_a_session_continues_after_a_known_message():
-    server = (sys.executable, "-S", PROXY, "finishes_twice", "--", *SERVER)
-    outcome = check_sessions(server, steps=30, known={"W-22e"})
+    outcome = check_sessions(faulty("finishes_twice"), steps=30, known={"W-22e"})
     assert outcome.failure is None, outcome.script
     assert outcome.steps >= 30
     assert outcome.processes == 1
@@ -82,7 +85,7 @@ def test_a_session_continues_after_a_known_message():
 
 @pytest.mark.long
 def test_the_next_session_gets_a_new_process_after_a_message_that_is_known_to_be_missing():
-    server = (sys.executable, "-S", PROXY, "never_answers_a_delete", "--", *SERVER)
+    server = faulty("never_answers_a_delete")
     outcome = check_sessions(server, steps=200, seconds=20, known={"BASE-17"})
     assert outcome.failure is None, outcome.script
     assert outcome.processes > 1
@@ -90,14 +93,6 @@ def test_the_next_session_gets_a_new_process_after_a_message_that_is_known_to_be
 
 @pytest.mark.long
 def test_a_new_failure_is_found_beside_a_known_one(tmp_path):
-    server = (sys.executable, "-S", PROXY, "finishes_twice,speaks_after_a_stop", "--", *SERVER)
-    outcome = check_sessions(server, steps=2000, known={"W-22e"})
-    assert outcome.failure is not None
-    assert outcome.failure.violation.requirement == "W-23g"
-    assert outcome.replays
-    script = tmp_path / "replay.py"
-    script.write_text(outcome.script)
-    alone = [sys.executable, "-S", "-I", str(script), "--", *server]
-    played = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
-    assert (played.returncode, played.stderr) == (1, "")
-    assert "W-23g" in played.stdout
+    both = "finishes_twice,speaks_after_a_stop"
+    outcome = check_sessions(faulty(both), steps=2000, known={"W-22e"})
+    assert_found(outcome, tmp_path, both, "W-23g")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eca_protocol.revisions import Revision
-from eca_protocol.testing.watching import Observation, Watcher
+from eca_protocol.testing.watching import Watcher
 from tests.eca_protocol.testing.watching.session import (
     CAN,
     CHAT,
@@ -28,6 +28,7 @@ from tests.eca_protocol.testing.watching.session import (
     twice,
     without,
 )
+from tests.eca_protocol.testing.watching.test_watcher import rows, watch
 
 DOC = {"codeAssistant": {"chat": True, "doc": True}}
 TODAY = {"codeAssistant": {**CAN["codeAssistant"], "chatCapabilities": {"askQuestion": True}}}
@@ -80,14 +81,6 @@ def _is_of_call(message: dict[str, Any]) -> bool:
     return str(message["params"]["content"]["type"]).startswith("toolCall")
 
 
-def watch(session: Session, revision: Revision | None = None) -> list[Observation]:
-    watcher = Watcher(revision=revision)
-    observations = [
-        each for side, message in session.values() for each in watcher.feed(side, message)
-    ]
-    return observations + watcher.finish()
-
-
 def test_a_good_session_is_good_in_each_edition() -> None:
     assert watch(todays_session()) == []
     assert watch(draft_session()) == []
@@ -108,7 +101,7 @@ def test_a_good_session_is_good_in_each_edition() -> None:
     ],
 )  # fmt: skip
 def test_todays_edition_has_rows_of_its_own(row: str, change: Change) -> None:
-    assert [each.requirement for each in watch(change(todays_session()))] == [row]
+    assert rows(watch(change(todays_session()))) == [row]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +118,7 @@ def test_todays_edition_has_rows_of_its_own(row: str, change: Change) -> None:
     ],
 )
 def test_the_draft_has_rows_of_its_own(row: str, change: Change) -> None:
-    assert [each.requirement for each in watch(change(draft_session()))] == [row]
+    assert rows(watch(change(draft_session()))) == [row]
 
 
 def test_what_october_brought_is_no_message_of_september() -> None:
@@ -146,9 +139,7 @@ def test_notifications_that_the_client_requested_beyond_its_edition_are_allowed(
     opened = news("chat/opened", {"chatId": "old"})
     requested = (asks(8, "chat/open", {"chatId": "old"}), opened, answers(8, {"found": True}))
     assert watch(after("finished", *requested)(good_session())) == []
-    assert [each.requirement for each in watch(after("finished", opened)(good_session()))] == [
-        "W-12d"
-    ]
+    assert rows(watch(after("finished", opened)(good_session()))) == ["W-12d"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +158,7 @@ def test_notifications_that_the_client_requested_beyond_its_edition_are_allowed(
     ],
 )  # fmt: skip
 def test_responses_to_an_odd_client_are_no_violations_of_the_server(change: Change) -> None:
-    assert [each for each in watch(change(good_session())) if each.side == "server"] == []
+    assert rows(watch(change(good_session()))) == []
 
 
 @pytest.mark.parametrize("method", ["chat/fork", "chat/rollback"])

@@ -2,7 +2,7 @@
 
     python small_client.py SERVER [FAULT]
 
-It does not use `eca_protocol`, starts fast, and has the bug FAULT, one of `FAULTS`.
+It does not use `eca_protocol`, starts fast, and has the bug FAULT, if it is given one.
 """
 
 import itertools
@@ -12,31 +12,6 @@ import subprocess
 import sys
 import time
 
-FAULTS = (
-    "exact headers",
-    "knows all headers",
-    "counts characters",
-    "reads whole frames",
-    "early initialized",
-    "nameless",
-    "answers notifications",
-    "ids as text",
-    "silent to requests",
-    "answers twice",
-    "result and error",
-    "accepts all requests",
-    "wrong call",
-    "leaves at once",
-    "knows all notifications",
-    "needs params",
-    "wants answers in order",
-    "trusts ids",
-    "fails at strange keys",
-    "fails at strange contents",
-    "deaf to bad json",
-    "takes any length",
-    "takes the last length",
-)
 SLOW = ("slow to refuse", "slow to start and to refuse")
 """Behaviour that is no bug."""
 HEADER = re.compile(rb"(?i)content-length:[ \t]*([0-9]+)[ \t]*\r\n")

@@ -10,6 +10,7 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     args,
     at,
     call_of,
+    called,
     change,
     content,
     delay,
@@ -32,6 +33,7 @@ FINISHED = content("progress", state="finished")
 CALL = content(*CALLS)
 PREPARE = content("toolCallPrepare")
 RUN = content("toolCallRun")
+ANNOUNCED = content("toolCallRun", "toolCallRejected")
 RUNNING = content("toolCallRunning")
 CALLED = content("toolCalled")
 REJECTED = content("toolCallRejected")
@@ -46,13 +48,6 @@ def runs_a_command(message: Message, server: Filtered) -> bool:
 def was_decided(method: str) -> Any:
     """Make a test of the user's decision on the call that a content is about."""
     return lambda m, server: server.decided.get(m["params"]["content"]["id"]) == method
-
-
-def as_called(content: Message) -> Message:
-    """Show a rejected call as one that failed."""
-    output = {"type": "text", "text": "It was denied."}
-    more = {"type": "toolCalled", "error": True, "outputs": [output], "totalTimeMs": 0}
-    return {**without("reason")(content), **more}
 
 
 def as_rejected(content: Message) -> Message:
@@ -71,87 +66,81 @@ def denied(test: Any) -> Any:
     return change(toolCall=change(approval=rewrite))
 
 
+def noted(content: Message, server: Filtered) -> Message:
+    server.notes[content["id"]] = call_of(content, server)
+    return content
+
+
+def run_in_silence(message: Message, server: Filtered) -> Message:
+    """Run the rejected call that is approved."""
+    call = server.notes[message["params"]["toolCallId"]]
+    server.tasks.start_soon(call.tool.run, call.arguments)
+    return message
+
+
 MUTANTS = {
-    "NeverPrepared": Filter("W-30a", PREPARE, drop),
-    "PreparedWithoutName": Filter("W-30b", PREPARE, put(name="")),
-    "WholeArgumentsEachTime": Filter(
-        "W-30b", PREPARE, Knowing(lambda c, s: {**c, "argumentsText": call_of(c, s).arguments_text})
+    "W-30a: not prepared": Filter(PREPARE, drop),
+    "W-30b: no name": Filter(PREPARE, put(name="")),
+    "W-30b: whole arguments each time": Filter(
+        PREPARE, Knowing(lambda c, s: {**c, "argumentsText": call_of(c, s).arguments_text})
     ),
-    "PreparedAtOnce": Filter("TOOL-1", PREPARE.whole, hold(RUN, before=True)),
-    "NobodyIsAsked": Filter("TOOL-4", RUN, put(manualApproval=False)),
-    "RunTwice": Filter("TOOL-3", RUN.when(is_later_call), twice),
-    "NeverRunning": Filter("W-30a", RUNNING, drop),
-    "RunningTwice": Filter("TOOL-5", RUNNING, twice),
-    "NeverClosed": Filter("W-30a", CALLED.when(is_later_call), drop),
-    "CalledTwice": Filter("TOOL-6", CALLED.when(is_later_call), twice),
-    "StopLeavesCallsOpen": Filter("W-30g", REJECTED.when(is_stopped), drop),
-    "RejectedTwice": Filter("TOOL-8", REJECTED, twice),
-    "WrongReason": Filter("TOOL-9", REJECTED, put(reason="user-choice")),
-    "OtherReasons": Filter("W-32b", REJECTED, put(reason="user")),
-    "DenialIsAnError": Filter(
-        "W-30d", content("toolCallRejected", reason="user-config"), as_called
+    "TOOL-1": Filter(PREPARE.whole, hold(ANNOUNCED, before=True)),
+    "TOOL-4": Filter(RUN, put(manualApproval=False)),
+    "TOOL-3": Filter(RUN.when(is_later_call), twice),
+    "W-30a: not running": Filter(RUNNING, drop),
+    "TOOL-5": Filter(RUNNING, twice),
+    "W-30a: not closed": Filter(CALLED.when(is_later_call), drop),
+    "TOOL-6": Filter(CALLED.when(is_later_call), twice),
+    "W-30g": Filter(REJECTED.when(is_stopped), drop),
+    "TOOL-8": Filter(REJECTED, twice),
+    "TOOL-9": Filter(REJECTED, put(reason="user-choice")),
+    "W-32b": Filter(REJECTED, put(reason="user")),
+    "W-30f: another reason": Filter(
+        REJECTED.when(was_decided("chat/toolCallReject")), put(reason="user-config")
     ),
-    "RefusalIsConfiguration": Filter(
-        "W-30f", REJECTED.when(was_decided("chat/toolCallReject")), put(reason="user-config")
+    "W-30e": Filter(CALLED.when(lambda m, s: call_of(m, s).tool is None), as_rejected),
+    "W-30c": Filter(
+        CALL.when(lambda m, s: call_of(m, s).unreadable), change(arguments={"unreadable": True})
     ),
-    "UnknownToolsAreRejected": Filter(
-        "W-30e", CALLED.when(lambda m, server: call_of(m, server).tool is None), as_rejected
-    ),
-    "UnreadableIsText": Filter(
-        "W-30c",
-        CALL.when(lambda m, server: call_of(m, server).unreadable),
-        change(arguments={"unreadable": True}),
-    ),
-    "ArgumentsAsList": Filter(
-        "W-32a", CALLED, change(arguments=lambda given: list(map(str, given.values())))
-    ),
-    "FailureIsSilent": Filter(
-        "TOOL-7",
+    "W-32a": Filter(CALLED, change(arguments=lambda given: list(map(str, given.values())))),
+    "TOOL-7": Filter(
         content("toolCalled", name="eca_read_file").when(lambda m, s: call_of(m, s)._began),
         put(error=False),
     ),
-    "RefusedEditsAreFine": Filter(
-        "W-38b", content("toolCalled", name="eca_edit_file"), put(error=False)
-    ),
-    "MatchesAreNotCounted": Filter(
-        "W-38b",
+    "W-38b: no error": Filter(content("toolCalled", name="eca_edit_file"), put(error=False)),
+    "W-38b: no count": Filter(
         content("toolCalled", name="eca_edit_file", error=True),
         change(outputs=each(change(text="3 words: it is ambiguous"))),
     ),
-    "CutInSilence": Filter(
-        "W-38a", CALLED, change(outputs=each(change(text=lambda text: text.partition(CUT)[0])))
+    "W-38a": Filter(CALLED, change(outputs=each(change(text=lambda text: text.partition(CUT)[0])))),
+    "W-33c": Filter(CALL, change(name=lambda name: name.removeprefix("eca_"))),
+    "TOOL-10": Filter(CALL, put(origin="native")),
+    "TOOL-11": Filter(CALL, put(server="eca")),
+    "FIELD:ChatToolCalledContent.server": Filter(
+        content("toolCalled", origin="native"), without("server")
     ),
-    "PrefixIsLeftAway": Filter("W-33c", CALL, change(name=lambda name: name.removeprefix("eca_"))),
-    "EverythingIsNative": Filter("TOOL-10", CALL, put(origin="native")),
-    "EveryServerIsOurs": Filter("TOOL-11", CALL, put(server="eca")),
-    "ResultsWithAnEmptyServer": Filter("TOOL-11", CALLED, put(server="")),
-    "ResultsWithoutServer": Filter(
-        "FIELD:ChatToolCalledContent.server",
-        content("toolCalled", origin="native"),
-        without("server"),
-    ),
-    "NoSummary": Filter("TOOL-12", CALL, without("summary")),
-    "TimeAsText": Filter(
-        "FIELD:ChatToolCalledContent.totalTimeMs", CALLED, change(totalTimeMs="{} ms".format)
-    ),
-    "ChangeIsToldOnce": Filter(
-        "W-35a", content("toolCallRunning", "toolCalled"), without("details")
-    ),
-    "NoLinesAreCounted": Filter("TOOL-13", CALL, change(details=put(linesAdded=0, linesRemoved=0))),
-    "ToolsAreStoppedSlowly": Filter(
-        "W-23b", FINISHED.whole.when(is_stopped).when(runs_a_command), delay(1.5)
-    ),
+    "TOOL-12": Filter(CALL, without("summary")),
+    "FIELD:ChatToolCalledContent.totalTimeMs": Filter(CALLED, change(totalTimeMs="{} ms".format)),
+    "W-35a": Filter(content("toolCallRunning", "toolCalled"), without("details")),
+    "TOOL-13": Filter(CALL, change(details=put(linesAdded=0, linesRemoved=0))),
+    "W-23b": Filter(FINISHED.whole.when(is_stopped).when(runs_a_command), delay(1.5)),
     # decisions
-    "DeafToRefusals": Filter("W-30f", args("chat/toolCallReject"), drop),
-    "SessionsAreForgotten": Filter("TOOL-15", args("chat/toolCallApprove"), without("save")),
-    "OneSpelling": Filter(
-        "W-33e", GIVEN_CONFIG, denied(lambda name, rule, rules: not name.startswith("eca__"))
+    "W-30f: ignored": Filter(args("chat/toolCallReject"), drop),
+    "W-34a: approved after all": Filter(
+        REJECTED,
+        Knowing(noted),
+        also=(
+            called("chat/toolCallApprove").when(lambda m, s: m["params"]["toolCallId"] in s.notes),
+            Knowing(run_in_silence),
+        ),
     ),
-    "AllowanceWins": Filter(
-        "W-30d", GIVEN_CONFIG, denied(lambda name, rule, rules: name not in rules.get("allow", {}))
+    "TOOL-15": Filter(args("chat/toolCallApprove"), without("save")),
+    "W-33e": Filter(GIVEN_CONFIG, denied(lambda name, rule, rules: not name.startswith("eca__"))),
+    "W-30d: it is allowed, too": Filter(
+        GIVEN_CONFIG, denied(lambda name, rule, rules: name not in rules.get("allow", {}))
     ),
-    "DenialsOfArgumentsAreIgnored": Filter(
-        "W-30d", GIVEN_CONFIG, denied(lambda name, rule, rules: "argsMatchers" not in rule)
+    "W-30d: by arguments": Filter(
+        GIVEN_CONFIG, denied(lambda name, rule, rules: "argsMatchers" not in rule)
     ),
 }
 

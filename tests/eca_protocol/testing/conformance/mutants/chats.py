@@ -17,6 +17,13 @@ from tests.eca_protocol.testing.conformance.reference.store import Store
 Message = dict[str, Any]
 
 
+@breaks("W-22e", "Finishes each turn twice.")
+class FinishesTwice(Turn):
+    def finish(self) -> None:
+        super().finish()
+        super().finish()
+
+
 @breaks("W-20e", "Says `finished` a moment before the chat takes the next prompt.")
 class BusyAtTheEnd(Turn):
     async def end(self) -> None:
@@ -108,7 +115,7 @@ class DeletedHistoryStays(Server):
         return result
 
 
-@breaks("W-25d", "Tells a title after a stop.")
+@breaks("W-25d", "Sends a title after a stop.")
 class TitlesAfterAStop(Chat):
     def stop(self) -> None:
         scope, self.title_scope = self.title_scope, None

@@ -19,7 +19,6 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     is_received,
     notified,
     only,
-    outgoing,
     params,
     put,
     result,
@@ -28,6 +27,8 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     without,
 )
 from tests.eca_protocol.testing.conformance.mutants.registry import register_filters
+from tests.eca_protocol.testing.conformance.mutants.requests import ASKED, texts
+from tests.eca_protocol.testing.conformance.mutants.turns import usage
 from tests.eca_protocol.testing.conformance.reference.current import CurrentServer
 
 Message = dict[str, Any]
@@ -35,13 +36,16 @@ Message = dict[str, Any]
 INITIALIZED = result("initialize")
 CONFIG = params("config/updated", "chat")
 NATIVE = params("tool/serverUpdated", type="native")
-ASKED = at("asked", lambda asked: asked["turn"] is not None)
 CHATS = result("chat/list")
 OPENED = result("chat/open")
 FORKED = result("chat/fork")
 CALL = content(*CALLS)
 USAGE = content("usage")
+FINISHED = content("progress", state="finished")
 INLINE = "chat/inlinePrompt"
+
+
+REJECTION = "The call was rejected."
 
 
 def prefixed(name: str) -> str:
@@ -53,23 +57,6 @@ def of_october(names: Any) -> Any:
     if isinstance(names, list):
         return [*map(of_october, names)]
     return "agent" if names == "code" else names
-
-
-def instructions(rewrite: Any) -> Any:
-    """Rewrite the instructions of the model."""
-    return change(
-        messages=each(
-            lambda m: {**m, "content": rewrite(m["content"])} if m["role"] == "system" else m
-        )
-    )
-
-
-def results_of_rejections(request: Message, server: Filtered) -> Message:
-    """Leave out what the model is told of the user's rejections."""
-    rejected = {id_ for id_, method in server.decided.items() if method == "chat/toolCallReject"}
-    return change(
-        messages=each(lambda m: put(content="")(m) if m.get("tool_call_id") in rejected else m)
-    )(request)
 
 
 def given(name: str) -> Any:
@@ -90,6 +77,12 @@ def has_called(message: Message, server: Filtered) -> bool:
     return any(each["role"] == "tool" for each in turn_of(message, server).chat.history)
 
 
+def ends_with_a_call(message: Message, server: Filtered) -> bool:
+    turn = turn_of(message, server)
+    roles = [each["role"] for each in turn.chat.history]
+    return not turn.stopped and roles[-1:] == ["tool"]
+
+
 def at_the_end(params: Message, server: Filtered) -> Message:
     """Name the last content of the chat for a call that is named."""
     shown = [each for _, each in server.chats[params["chatId"]].shown]
@@ -106,29 +99,24 @@ def shown_of_the_source(message: Message, server: Filtered) -> Any:
 
 MUTANTS = {
     # models, agents, tools
-    "RelativePath": Filter(
-        "FIELD:InitializeResponse.globalConfigPath",
-        INITIALIZED,
-        change(globalConfigPath="~/.config/eca/config.json"),
+    "FIELD:InitializeResponse.globalConfigPath": Filter(
+        INITIALIZED, change(globalConfigPath="~/.config/eca/config.json")
     ),
-    "SaysNoVariant": Filter(
-        "W-11h", CONFIG, lambda chat: {name: chat[name] for name in chat if chat[name] is not None}
+    "W-11h: none": Filter(
+        CONFIG, lambda chat: {name: chat[name] for name in chat if chat[name] is not None}
     ),
-    "SelectsStrangeVariants": Filter(
-        "W-11h",
+    "W-11h: an unknown one": Filter(
         CONFIG.when(is_received("chat/selectedModelChanged")),
         with_given("selectVariant", "variant"),
     ),
-    "AgentIsNoCode": Filter(
-        "W-28d",
+    "W-28d: agent": Filter(
         ASKED.when(lambda a, s: (s.last["chat/prompt"] or {}).get("agent") == "agent"),
-        instructions(lambda text: text.replace("code", "agent")),
+        texts("system", lambda text: text.replace("code", "agent")),
     ),
-    "StrangeNamesMeanTheSelected": Filter(
-        "W-28d", args("chat/prompt", lambda p: p.get("agent") == "build"), without("agent")
+    "W-28d: build": Filter(
+        args("chat/prompt", lambda p: p.get("agent") == "build"), without("agent")
     ),
-    "OlderNames": Filter(
-        "W-28d",
+    "W-28d: listed": Filter(
         CONFIG,
         change(
             behaviors=of_october,
@@ -137,50 +125,39 @@ MUTANTS = {
             selectAgent=of_october,
         ),
     ),
-    "ListsPrefixes": Filter("W-33d", NATIVE, change(tools=each(change(name=prefixed)))),
-    "CallsWithPrefixes": Filter("W-33d", content(*CALLS, origin="native"), change(name=prefixed)),
-    "NoLoginIsAFailure": Filter(
-        "W-36c", params("tool/serverUpdated", status="requires-auth"), put(status="failed")
-    ),
-    "NoProviders": Filter(
-        "FIELD:ProvidersListResult.providers", result("providers/list"), put(providers=[])
-    ),
-    "RemovesInSilence": Filter(
-        "FIELD:ToolServerRemovedParams.name", params("tool/serverRemoved"), drop
-    ),
-    "JobsByOneKey": Filter("W-3g", args(("jobs/readOutput", "jobs/kill")), without("job-id")),
-    "UnknownJobsWereKilled": Filter("W-44c", result("jobs/readOutput"), put(status="killed")),
-    "FilesByTheirBeginning": Filter(
-        "FIELD:ChatQueryFilesResponse.files",
+    "W-33d: listed": Filter(NATIVE, change(tools=each(change(name=prefixed)))),
+    "W-33d: called": Filter(content(*CALLS, origin="native"), change(name=prefixed)),
+    "W-36c": Filter(params("tool/serverUpdated", status="requires-auth"), put(status="failed")),
+    "FIELD:ProvidersListResult.providers": Filter(result("providers/list"), put(providers=[])),
+    "FIELD:ToolServerRemovedParams.name": Filter(params("tool/serverRemoved"), drop),
+    "W-3g": Filter(args(("jobs/readOutput", "jobs/kill")), without("job-id")),
+    "W-44c": Filter(result("jobs/readOutput"), put(status="killed")),
+    "FIELD:ChatQueryFilesResponse.files": Filter(
         result("chat/queryFiles"),
         Knowing(
-            lambda answer, server: change(
-                files=only(lambda file: file["path"].startswith(given("query")(server)))
+            lambda answer, s: change(
+                files=only(lambda file: file["path"].startswith(given("query")(s) or ""))
             )(answer)
         ),
     ),
     # turns and calls
-    "UnknownModelsArePrompted": Filter(
-        "W-21g", result(("chat/prompt", INLINE)), put(status="prompting")
+    "W-21g": Filter(result(("chat/prompt", INLINE)), put(status="prompting")),
+    "W-22g": Filter(
+        params("chat/statusChanged").when(lambda m, s: chat_id_of(m) not in s.chats), drop
     ),
-    "IdleStopsAreSilent": Filter("W-22g", params("chat/statusChanged"), drop),
-    "UnknownStopsAreSilent": Filter(
-        "W-22g", params("chat/statusChanged").when(lambda m, s: chat_id_of(m) not in s.chats), drop
+    "W-27f": Filter(USAGE.when(has_called), change(sessionTokens=lambda tokens: tokens * 2)),
+    "W-27g": Filter(
+        USAGE.when(lambda m, s: turn_of(m, s).calls),
+        drop,
+        also=(FINISHED.whole.when(ends_with_a_call), first(usage)),
     ),
-    "GaugeSums": Filter(
-        "W-27f", USAGE.when(has_called), change(sessionTokens=lambda tokens: tokens * 2)
+    "W-31c": Filter(ASKED, texts("tool", lambda text: text.replace(REJECTION, ""))),
+    "W-44d": Filter(content("toolCallPrepare"), without("summary")),
+    "W-44e: none": Filter(CALL, change(details=change(commands=each(without("approvalKey"))))),
+    "W-44e: the first alone": Filter(
+        CALL, change(details=change(commands=lambda parts: parts[:1]))
     ),
-    "GaugeMovesAtTheEnd": Filter(
-        "W-27g", USAGE.when(lambda m, server: turn_of(m, server).calls), drop
-    ),
-    "RejectionIsKeptFromTheModel": Filter("W-31c", ASKED, Knowing(results_of_rejections)),
-    "NoSummaryAtFirst": Filter("W-44d", content("toolCallPrepare"), without("summary")),
-    "NoKeys": Filter("W-44e", CALL, change(details=change(commands=each(without("approvalKey"))))),
-    "FirstPartAlone": Filter(
-        "W-44e", CALL, change(details=change(commands=lambda parts: parts[:1]))
-    ),
-    "OneKeyForAll": Filter(
-        "W-44e",
+    "W-44e: hidden commands": Filter(
         CALL,
         change(
             details=change(
@@ -189,20 +166,15 @@ MUTANTS = {
         ),
     ),
     # chats
-    "DeletesInSilence": Filter("W-24d", params("chat/deleted"), drop),
-    "ListsRunningChats": Filter(
-        "FIELD:ChatListResponse.chats",
-        CHATS,
-        change(chats=only(lambda chat: chat["status"] == "running" or "kind" in chat)),
+    "W-24d": Filter(params("chat/deleted"), drop),
+    "FIELD:ChatListResponse.chats": Filter(
+        CHATS, change(chats=only(lambda chat: chat["status"] == "running" or "kind" in chat))
     ),
-    "EveryChatIsInline": Filter(
-        "FIELD:ChatSummary.kind", CHATS, change(chats=each(put(kind="inline")))
-    ),
-    "NoChatIsInline": Filter("FIELD:ChatSummary.kind", CHATS, change(chats=each(without("kind")))),
-    "NothingIsFound": Filter("FIELD:ChatOpenResponse.found", OPENED, put(found=False)),
-    "NeverMeta": Filter("W-44b", OPENED, without("meta")),
-    "AlwaysMeta": Filter(
-        "W-44b",
+    "FIELD:ChatSummary.kind: always": Filter(CHATS, change(chats=each(put(kind="inline")))),
+    "FIELD:ChatSummary.kind: never": Filter(CHATS, change(chats=each(without("kind")))),
+    "FIELD:ChatOpenResponse.found": Filter(OPENED, put(found=False)),
+    "W-44b: never": Filter(OPENED, without("meta")),
+    "W-44b: always": Filter(
         OPENED,
         lambda answer: {
             "meta": {
@@ -215,46 +187,34 @@ MUTANTS = {
             **answer,
         },
     ),
-    "OpensWithoutFlags": Filter("W-43d", content("flag").when(is_received("chat/open")), drop),
-    "OpensWithoutAnswers": Filter(
-        "W-43d", content("text", role="assistant").when(is_received("chat/open")), drop
+    "W-43d: flags": Filter(content("flag").when(is_received("chat/open")), drop),
+    "W-43d: answers": Filter(
+        content("text", role="assistant").when(is_received("chat/open")), drop
     ),
-    "CallsLoseTheirTime": Filter(
-        "W-43d",
-        content("toolCalled").when(lambda m, server: server.receiving is not None),
-        put(totalTimeMs=7_777),
+    "W-43d: the time of calls": Filter(
+        content("toolCalled").when(lambda m, s: s.receiving is not None), put(totalTimeMs=7_777)
     ),
-    "ForkIsNotNamed": Filter("FIELD:ChatForkResponse.chatId", FORKED, without("chatId")),
-    "ForkNamesItsSource": Filter(
-        "FIELD:ChatForkResponse.chatId", FORKED, with_given("chatId", "chatId")
+    "FIELD:ChatForkResponse.chatId: none": Filter(FORKED, without("chatId")),
+    "FIELD:ChatForkResponse.chatId: the source's": Filter(FORKED, with_given("chatId", "chatId")),
+    "FIELD:ChatClearedParams.messages": Filter(params("chat/cleared"), put(messages=False)),
+    "W-21c: inline chats": Filter(result(INLINE), with_given("chatId", "sourceChatId")),
+    "FIELD:ChatInlinePromptParams.sourceChatId: ignored": Filter(
+        args(INLINE), without("sourceChatId")
     ),
-    "ClearedWithoutMessages": Filter(
-        "FIELD:ChatClearedParams.messages", params("chat/cleared"), put(messages=False)
-    ),
-    "InlineChatsAreRenamed": Filter("W-21c", result(INLINE), with_given("chatId", "sourceChatId")),
-    "InlineChatsKnowNothing": Filter(
-        "FIELD:ChatInlinePromptParams.sourceChatId", args(INLINE), without("sourceChatId")
-    ),
-    "InlineChatsShowTheOther": Filter(
-        "FIELD:ChatInlinePromptParams.sourceChatId",
+    "FIELD:ChatInlinePromptParams.sourceChatId: shown": Filter(
         called(INLINE, lambda m: m["params"].get("sourceChatId")),
-        Knowing(lambda m, server: (*shown_of_the_source(m, server), m)),
+        Knowing(lambda m, s: (*shown_of_the_source(m, s), m)),
     ),
     # flags
-    "FlagsOfCallsComeLast": Filter("W-43a", args("chat/addFlag"), Knowing(at_the_end)),
-    "RemovedFlagsStay": Filter(
-        "W-43c", outgoing(lambda m: "method" in m).when(is_received("chat/removeFlag")), drop
+    "W-43a": Filter(args("chat/addFlag"), Knowing(at_the_end)),
+    "W-43c: not shown again": Filter(
+        at("written", lambda m: "method" in m).when(is_received("chat/removeFlag")), drop
     ),
-    "ClearsTwice": Filter(
-        "W-43c",
+    "W-43c: cleared twice": Filter(
         result(("chat/addFlag", "chat/removeFlag")).whole,
-        first(
-            lambda m, server: notified(
-                "chat/cleared", chatId=given("chatId")(server), messages=True
-            )
-        ),
+        first(lambda m, s: notified("chat/cleared", chatId=given("chatId")(s), messages=True)),
     ),
-    "FlagsAreNotRemoved": Filter("W-43c", args("chat/removeFlag"), put(contentId="nothing")),
+    "W-43c: not removed": Filter(args("chat/removeFlag"), put(contentId="nothing")),
 }
 
 register_filters(MUTANTS, CurrentServer)

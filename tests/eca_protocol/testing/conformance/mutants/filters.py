@@ -37,7 +37,7 @@ CALLS = ("toolCallPrepare", "toolCallRun", "toolCallRunning", "toolCalled", "too
 
 @attrs.frozen
 class Where:
-    """What a filter rewrites.
+    """The part of the traffic that a filter rewrites.
 
     Attributes:
         fits: whether it rewrites this message of this server.
@@ -50,11 +50,11 @@ class Where:
     channel: Channel = "written"
 
     def when(self, test: Callable[[Any, Filtered], Any]) -> Where:
-        """Those that pass one more test, which sees the whole message and the server."""
+        """Narrow it by a test that sees the whole message and the server."""
         return attrs.evolve(self, fits=lambda m, server: self.fits(m, server) and test(m, server))
 
     def part(self, *path: str) -> Where:
-        """Only this part of each."""
+        """Narrow it to a part of each message."""
         return attrs.evolve(self, path=path)
 
     @property
@@ -70,11 +70,6 @@ def always(value: Any) -> bool:
 def at(channel: Channel, test: Test = always) -> Where:
     """All that passes there, or what passes a test."""
     return Where(lambda part, server: test(part), channel=channel)
-
-
-def outgoing(test: Test) -> Where:
-    """Whole messages of the server."""
-    return at("written", test)
 
 
 def params(method: str, *path: str, test: Test = always, **fields: Any) -> Where:
@@ -121,14 +116,9 @@ def error(code: int, text: str = "") -> Where:
     return Where(fits, ("error",))
 
 
-def incoming(test: Test) -> Where:
-    """Whole messages of the client, of whatever type."""
-    return at("received", test)
-
-
 def called(method: str | Collection[str], test: Test = always) -> Where:
     """Whole messages of the client with this method, or one of these."""
-    return incoming(lambda message: is_one_of(method_of(message), method) and test(message))
+    return at("received", lambda message: is_one_of(method_of(message), method) and test(message))
 
 
 def args(method: str | Collection[str], test: Test = always) -> Where:
@@ -189,6 +179,11 @@ def each(rewrite: Rewrite) -> Rewrite:
 def only(test: Test) -> Rewrite:
     """Leave out of a list what does not pass a test."""
     return lambda parts: [part for part in parts if test(part)]
+
+
+def granted(result: Any) -> Rewrite:
+    """Turn an error into a result."""
+    return lambda answer: {"jsonrpc": "2.0", "id": answer["id"], "result": result}
 
 
 def refuse(text: str, code: int = -32602, *, fatal: bool = False) -> Rewrite:
@@ -259,37 +254,20 @@ def delay(seconds: float) -> Knowing:
     return Knowing(rewrite)
 
 
-def hold(until: Where, *, before: bool = False, unless: Where | None = None) -> Knowing:
-    """Write the message after the next one of its chat that fits, or right before that.
-
-    Args:
-        until: the message that it waits for.
-        before: whether it comes before that.
-        unless: messages which it waited for in vain: it is lost.
-    """
+def hold(until: Where, *, before: bool = False) -> Knowing:
+    """Write the message after the next one of its chat that fits, or right before that."""
 
     def rewrite(message: Message, server: Filtered) -> tuple[()]:
-        server.held.append(Held(message, until, before, unless))
+        server.held.append((message, until, before))
         return ()
 
     return Knowing(rewrite)
 
 
 @attrs.frozen
-class Held:
-    """A message that waits for another one; see `hold`."""
-
-    message: Message
-    until: Where
-    is_before: bool
-    unless: Where | None
-
-
-@attrs.frozen
 class Filter:
-    """A row of a table: what breaks which row, where, and how; and perhaps a second place."""
+    """A place, what is written there instead, and perhaps a second pair of these."""
 
-    breaks: str
     where: Where
     rewrite: Rewrite | Knowing
     also: tuple[Where, Rewrite | Knowing] | None = None
@@ -332,7 +310,7 @@ class Filtered(Server):
         receiving: the client's message that is handled; None: another task runs.
         last: the params of the last message of each method of the client.
         turns: the last turn of each chat.
-        held: messages that wait for others.
+        held: messages that wait, the one that they wait for, and whether they come before it.
         decided: the method by which the user has decided on a call, by the call's id.
     """
 
@@ -342,18 +320,13 @@ class Filtered(Server):
         self.receiving: Any = None
         self.last: dict[str, Any] = {}
         self.turns: dict[str, Turn] = {}
-        self.held: list[Held] = []
+        self.held: list[tuple[Message, Where, bool]] = []
         self.decided: dict[str, str] = {}
         self.notes: dict[str, Any] = {}
         self._requests: dict[str, Message] = {}  # by id
         [config] = self.row.passed("config", config, self)
         super().__init__(transport, config, parts)
         self._wire = FilteredWire(self)
-
-    @property
-    def is_between(self) -> bool:
-        """Whether no part of the client's next message was read."""
-        return self._wire._length is None and not self._wire._buffer
 
     def request_of(self, message: Message) -> Message:
         """Return the request that a message of the server answers; empty for any other message."""
@@ -387,18 +360,17 @@ class Filtered(Server):
 
     def write_now(self, message: Message) -> None:
         """Write a message, with those that waited for it."""
-        ready = [
-            each
-            for each in self.held
-            if each.until.fits(message, self)
-            and ("" in (ids := {chat_id_of(each.message), chat_id_of(message)}) or len(ids) == 1)
-        ]
-        self.held = [each for each in self.held if each not in ready]
-        ready = [each for each in ready if not (each.unless and each.unless.fits(message, self))]
-        earlier = [each.message for each in ready if each.is_before]
-        later = [each.message for each in ready if not each.is_before]
-        for each_message in (*earlier, message, *later):
-            super().write(each_message)
+        id_ = chat_id_of(message)
+        earlier, later, held = [], [], []
+        for waiting, until, is_before in self.held:
+            is_near = "" in (id_, chat_id_of(waiting)) or id_ == chat_id_of(waiting)
+            if not is_near or not until.fits(message, self):
+                held.append((waiting, until, is_before))
+            else:
+                (earlier if is_before else later).append(waiting)
+        self.held = held
+        for each in (*earlier, message, *later):
+            super().write(each)
 
     async def write_later(self, message: Message, seconds: float) -> None:
         with anyio.CancelScope(shield=True):
@@ -466,9 +438,10 @@ def is_busy(message: Any, server: Filtered) -> bool:
 
 
 def is_stopped(message: Any, server: Filtered) -> bool:
-    """Return whether the last turn of the message's chat was stopped, and not by the shutdown."""
+    """Return whether the user has stopped the last turn of the message's chat."""
     turn = turn_of(message, server)
-    return turn is not None and turn.stopped and server.state == "ready"
+    is_there = server.state == "ready" and chat_id_of(message) in server.chats
+    return turn is not None and turn.stopped and is_there
 
 
 def is_received(*methods: str) -> Any:

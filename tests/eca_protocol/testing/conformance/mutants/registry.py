@@ -1,4 +1,4 @@
-"""A mutant: the reference server with one class of its own, which breaks one row."""
+"""A mutant: the reference server with a filter, or one class of its own, that breaks one row."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -21,7 +21,7 @@ class Mutant:
 
     Attributes:
         breaks: the row that has to fail, and no other.
-        does: what it does, in a sentence; empty for a row of the table of rewrites.
+        does: what it does, in a sentence; empty for a filter.
         edition: the edition that it is asked to speak; None: the reference's own.
     """
 
@@ -80,10 +80,11 @@ def breaks(
 
 
 def register_filters(table: Mapping[str, Filter], server: type[Server] = Server) -> None:
-    """Make a mutant of each row of a table."""
+    """Make a mutant of each filter; its name is the row, and words where a row has several."""
     edition = Revision.CURRENT if server is current.CurrentServer else None
     for name, row in table.items():
-        breaks(row.breaks, edition=edition)(type(name, (Filtered, server), {"row": row}))
+        mutation = type(name, (Filtered, server), {"row": row})
+        breaks(name.partition(": ")[0], edition=edition)(mutation)
 
 
 breaks_current = partial(breaks, edition=Revision.CURRENT)

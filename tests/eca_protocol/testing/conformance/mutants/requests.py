@@ -27,6 +27,8 @@ ASKED = at("asked", lambda asked: asked["turn"] is not None)
 FOR_A_TITLE = at("asked", lambda asked: asked["turn"] is None)
 
 SKIPPED = r"\(a context of the type '\w+' was skipped\)"
+HERON = {"role": "user", "content": "It was the heron."}
+"""A prompt of another chat, in a case with a heron and an otter."""
 INCOMPLETE = r"\(a context of the type '\w+' lacks what it needs\)"
 
 
@@ -47,7 +49,7 @@ def replaced(pattern: str, by: str = "") -> Any:
 
 
 def shown(*types: str) -> Any:
-    """Those whose prompt has contexts, all of these types and without a range of lines."""
+    """Select the requests whose contexts all have these types, and no range of lines."""
 
     def fits(asked: Message, server: Filtered) -> bool:
         contexts = asked["turn"].prompt.contexts
@@ -78,32 +80,8 @@ def without_the_last_of_several(messages: list[Message]) -> list[Message]:
     return messages[:-1] if roles[-2:] == ["tool", "tool"] else messages
 
 
-def without_results_of_commands(messages: list[Message]) -> list[Message]:
-    calls = [call for each in messages for call in each.get("tool_calls", ())]
-    names = {call["id"]: call["function"]["name"] for call in calls}
-    return [
-        {**each, "content": "It was called."}
-        if names.get(each.get("tool_call_id")) == "eca_shell_command"
-        and "rejected" not in each["content"]
-        else each
-        for each in messages
-    ]
-
-
-def with_another_past(asked: Message, server: Filtered) -> Message:
-    """Tell of what another chat has said so far, in the case that has such chats."""
-    system, *own = asked["messages"]
-    others = [
-        message
-        for chat in server.chats.values()
-        if chat is not asked["turn"].chat and any("It was the" in str(x) for x in chat.history)
-        for message in chat.history
-    ]
-    return {**asked, "messages": [system, *others, *own]}
-
-
 def decided_by(method: str) -> Any:
-    """Those that follow a call on which the user has decided so; empty: the configuration has."""
+    """Select the requests behind a call that the user has decided so; empty: the configuration."""
 
     def fits(asked: Message, server: Filtered) -> bool:
         last = asked["messages"][-1]
@@ -131,83 +109,61 @@ def one_more(place: Message) -> Message:
 
 MUTANTS = {
     # tools and instructions
-    "OnlyServersHaveTools": Filter(
-        "ARROW:chat-tool-call-2",
-        ASKED.when(lambda asked, server: "mcpServers" not in server.config),
-        put(tools=[]),
+    "ARROW:chat-tool-call-2": Filter(
+        ASKED.when(lambda asked, s: "mcpServers" not in s.config), put(tools=[])
     ),
-    "TitlesWithTools": Filter(
-        "W-25a",
-        FOR_A_TITLE,
-        Knowing(lambda asked, server: {**asked, "tools": server.toolbox.offered("agent")}),
+    "W-25a": Filter(
+        FOR_A_TITLE, Knowing(lambda asked, s: {**asked, "tools": s.toolbox.offered("agent")})
     ),
-    "ChatsSpeakOfTitles": Filter(
-        "W-25b", ASKED, instructions("Do not write a title above an answer.")
-    ),
-    "AlwaysTitles": Filter("W-25c", at("config"), lambda config: {**config, "chat": {}}),
-    "AlwaysTheSameModel": Filter(
-        "CHAT-4", ASKED, Knowing(lambda asked, s: {**asked, "model": s.selected_model})
-    ),
+    "W-25b": Filter(ASKED, instructions("Do not write a title above an answer.")),
+    "W-25c": Filter(at("config"), lambda config: {**config, "chat": {}}),
+    "CHAT-4": Filter(ASKED, Knowing(lambda asked, s: {**asked, "model": s.selected_model})),
     # the history
-    "NoMemory": Filter("CHAT-2", ASKED, change(messages=from_the_last_prompt)),
-    "ChatsShareTheirPast": Filter("CHAT-39", ASKED, Knowing(with_another_past)),
-    "Shouts": Filter("CHAT-3", ASKED, texts("user", lambda text: text.replace("  ", " "))),
-    "LastResultIsLost": Filter(
-        "ARROW:chat-tool-call-11", ASKED, change(messages=without_the_last_of_several)
+    "CHAT-2": Filter(ASKED, change(messages=from_the_last_prompt)),
+    "CHAT-39": Filter(
+        at("asked", lambda asked: "otter" in str(asked["messages"])),
+        change(messages=lambda messages: [*messages[:1], HERON, *messages[1:]]),
     ),
-    "ResultsAreKept": Filter(
-        "ARROW:chat-tool-call-11", ASKED, change(messages=without_results_of_commands)
+    "CHAT-3": Filter(ASKED, texts("user", lambda text: text.replace("  ", " "))),
+    "ARROW:chat-tool-call-11: the last is lost": Filter(
+        ASKED, change(messages=without_the_last_of_several)
     ),
-    "RejectionEndsTheTurn": Filter("W-31b", decided_by("chat/toolCallReject"), drop),
-    "DenialEndsTheTurn": Filter("W-31a", decided_by(""), drop),
-    "ApprovalEndsTheTurn": Filter("TOOL-14", decided_by("chat/toolCallApprove"), drop),
+    "ARROW:chat-tool-call-11: commands": Filter(
+        ASKED, texts("tool", lambda text: text.replace("made it", "done"))
+    ),
+    "W-31b": Filter(decided_by("chat/toolCallReject"), drop),
+    "W-31a": Filter(decided_by(""), drop),
+    "TOOL-14": Filter(decided_by("chat/toolCallApprove"), drop),
     # contexts
-    "ContextsAreDropped": Filter("CHAT-6", PROMPT, without("contexts")),
-    "OneContext": Filter("CTX-8", PROMPT, change(contexts=lambda contexts: contexts[:1])),
-    "FilesByName": Filter(
-        "CTX-1", shown("file"), replaced('<file path="([^"]*)">.*?</file>', r"<file \1>")
+    "CHAT-6": Filter(PROMPT, without("contexts")),
+    "CTX-8": Filter(PROMPT, change(contexts=lambda contexts: contexts[:1])),
+    "CTX-1": Filter(shown("file"), replaced('<file path="([^"]*)">.*?</file>', r"<file \1>")),
+    "CTX-2": Filter(PROMPT, contexts(without("linesRange"))),
+    "W-41d": Filter(PROMPT, contexts(change(linesRange=change(start=lambda line: line + 1)))),
+    "CTX-3": Filter(shown("directory"), replaced("<(file|tree) .*</tree>", "<folder/>")),
+    "W-41a": Filter(shown("directory"), replaced("<file .*(?=<tree)")),
+    "CTX-6": Filter(
+        PROMPT, contexts(change(position=lambda position: {**position, "end": position["start"]}))
     ),
-    "LinesAreIgnored": Filter("CTX-2", PROMPT, contexts(without("linesRange"))),
-    "LinesFromZero": Filter(
-        "W-41d", PROMPT, contexts(change(linesRange=change(start=lambda line: line + 1)))
-    ),
-    "FoldersByName": Filter(
-        "CTX-3", shown("directory"), replaced("<(file|tree) .*</tree>", "<folder/>")
-    ),
-    "FoldersAsTrees": Filter("W-41a", shown("directory"), replaced("<file .*(?=<tree)")),
-    "CursorIsAPoint": Filter(
-        "CTX-6",
-        PROMPT,
-        contexts(change(position=lambda position: {**position, "end": position["start"]})),
-    ),
-    "CursorFromOne": Filter(
-        "W-41c", PROMPT, contexts(change(position=change(start=one_more, end=one_more)))
-    ),
-    "NoMap": Filter(
-        "CTX-5", PROMPT, change(contexts=only(lambda context: context != {"type": "repoMap"}))
-    ),
-    "PagesByAddress": Filter("CTX-4", ASKED, replaced(re.escape(PAGE), "See the page.")),
-    "ResourcesAreNotRead": Filter(
-        "CTX-7", shown("mcpResource"), replaced("^.*?\n\n", "See the resource.\n\n")
-    ),
-    "MentionsAreContexts": Filter(
-        "W-41b", args("chat/prompt", lambda p: "@" in str(p.get("message"))), mentioned
-    ),
-    "UnknownContextsAreFaults": Filter("W-41e", ASKED, replaced(SKIPPED)),
-    "SkipsWhileItTalksOfMore": Filter(
-        "W-41e",
+    "W-41c": Filter(PROMPT, contexts(change(position=change(start=one_more, end=one_more)))),
+    "CTX-5": Filter(PROMPT, change(contexts=only(lambda context: context != {"type": "repoMap"}))),
+    "CTX-4": Filter(ASKED, replaced(re.escape(PAGE), "See the page.")),
+    "CTX-7": Filter(shown("mcpResource"), replaced("^.*?\n\n", "See the resource.\n\n")),
+    "W-41b": Filter(args("chat/prompt", lambda p: "@" in str(p.get("message"))), mentioned),
+    "W-41e: no note": Filter(ASKED, replaced(SKIPPED)),
+    "W-41e: no note, but other words": Filter(
         ASKED,
         replaced(SKIPPED),
         also=(
-            ASKED.when(lambda asked, server: asked["turn"].prompt.contexts),
+            ASKED.when(lambda asked, s: asked["turn"].prompt.contexts),
             instructions("The user may show you files."),
         ),
     ),
-    "UnknownContextEndsTheTurn": Filter("W-41e", ASKED.when(is_skipped), fail),
-    "NothingFollowsAnUnknownContext": Filter(
-        "W-41e", ASKED.when(is_skipped), replaced(r"was skipped\).*(?=\n\n)", "was skipped)")
+    "W-41e: the turn ends": Filter(ASKED.when(is_skipped), fail),
+    "W-41e: the rest is skipped, too": Filter(
+        ASKED.when(is_skipped), replaced(r"was skipped\).*(?=\n\n)", "was skipped)")
     ),
-    "IncompleteContextsSilently": Filter("W-3f", ASKED, replaced(INCOMPLETE)),
+    "W-3f: without a note": Filter(ASKED, replaced(INCOMPLETE)),
 }
 
 register_filters(MUTANTS)

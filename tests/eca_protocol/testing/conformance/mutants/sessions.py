@@ -1,4 +1,4 @@
-"""Mutants of a session's start and end, its configuration, MCP servers, queries and the editor."""
+"""Mutants of a session: its start and end, configuration, MCP servers, queries, the editor."""
 
 import json
 from pathlib import Path
@@ -19,14 +19,13 @@ from tests.eca_protocol.testing.conformance.mutants.filters import (
     each,
     error,
     first,
+    granted,
     hold,
-    incoming,
     instead,
     is_received,
     method_of,
     notified,
     only,
-    outgoing,
     params,
     put,
     refuse,
@@ -77,7 +76,7 @@ def has_exit(code: int, server: Filtered) -> bool:
 
 
 def has_servers(message: Any, server: Filtered) -> bool:
-    return "mcpServers" in server.config
+    return bool(server.config.get("mcpServers"))
 
 
 def parent_is_dead(message: Message) -> bool:
@@ -147,13 +146,6 @@ def with_root_uri(params: Message) -> Message:
     return {**params, "workspaceFolders": [*folders, {"uri": params["rootUri"], "name": "root"}]}
 
 
-def with_files_alone(result: Message, server: Filtered) -> Message:
-    """Call every directory below a root a file."""
-    roots = [str(root) for root in server.workspace.roots]
-    kinds = change(type=lambda kind: "file" if kind == "directory" else kind)
-    return change(contexts=each(lambda c: c if c["path"] in roots else kinds(c)))(result)
-
-
 def with_named_commands(result: Message, server: Filtered) -> Message:
     """Leave the commands whose name has the query."""
     query = str((server.receiving.get("params") or {}).get("query") or "").strip().lower()
@@ -167,7 +159,7 @@ def has_diagnostics(message: Any) -> bool:
 
 def diagnostics(test: Any) -> Any:
     """The diagnostics in an answer of the editor."""
-    return incoming(has_diagnostics).when(test).part("result", "diagnostics")
+    return at("received", has_diagnostics).when(test).part("result", "diagnostics")
 
 
 def line_before(place: Message) -> Message:
@@ -176,115 +168,77 @@ def line_before(place: Message) -> Message:
 
 MUTANTS = {
     # start and end
-    "InitializeIsNull": Filter("LIFE-3", INITIALIZED, lambda _: None),
-    "BrokenFilePreventsTheStart": Filter(
-        "LIFE-3",
-        INITIALIZED.whole.when(has_broken_file),
-        failed,
+    "LIFE-3: null": Filter(INITIALIZED, lambda _: None),
+    "LIFE-3: a broken file": Filter(INITIALIZED.whole.when(has_broken_file), failed),
+    "LIFE-3: a second server": Filter(
+        INITIALIZED.whole.when(is_second), Knowing(lambda m, s: s.end(1) or failed(m))
     ),
-    "OneServerInAHome": Filter(
-        "LIFE-3",
-        INITIALIZED.whole.when(is_second),
-        Knowing(lambda m, server: server.end(1) or failed(m)),
-    ),
-    "InitializeAgain": Filter("LIFE-4", called("initialize").when(is_ready), instead(answered({}))),
-    "EarlyRequestsAreInvalid": Filter("LIFE-2", error(-32002), put(code=-32600)),
-    "SpeaksFirst": Filter(
-        "W-10b",
-        called("initialize").when(lambda m, server: server.state == "new"),
+    "LIFE-4": Filter(called("initialize").when(is_ready), instead(answered({}))),
+    "LIFE-2": Filter(error(-32002), put(code=-32600)),
+    "W-10b": Filter(
+        called("initialize").when(lambda m, s: s.state == "new"),
         first(notified("$/showMessage", type="info", message="Hello.")),
     ),
-    "NoWelcome": Filter("W-10a", INITIALIZED, lambda _: {}),
-    "InitializeIsOvertaken": Filter("W-10c", INITIALIZED.whole, delay(0.02)),
-    "WaitsForInitialized": Filter(
-        "W-10d",
+    "W-10a": Filter(INITIALIZED, lambda _: {}),
+    "W-10c": Filter(INITIALIZED.whole, delay(0.02)),
+    "W-10d": Filter(
         called(REQUESTS.keys() - {"initialize"}).when(
-            lambda m, server: server.state == "ready" and not server.is_introduced
+            lambda m, s: s.state == "ready" and not s.is_introduced
         ),
         refuse("not initialized", -32002),
     ),
-    "HoldsUntilInitialized": Filter(
-        "W-10d",
-        result("chat/queryContext").whole.when(lambda m, server: not server.is_introduced),
-        hold(params("config/updated")),
-    ),
-    "IntroducedTooSoon": Filter(
-        "W-10e", called("initialize"), then({"jsonrpc": "2.0", "method": "initialized"})
-    ),
-    "TellsNothingTheEarly": Filter(
-        "LIFE-14",
-        outgoing(method_of).when(
-            lambda m, server: (
-                method_of(server.receiving) == "initialized"
-                and server.last.keys() - {"initialize", "initialized"}
+    "W-10e": Filter(called("initialize"), then({"jsonrpc": "2.0", "method": "initialized"})),
+    "LIFE-14": Filter(
+        at("written", method_of).when(
+            lambda m, s: (
+                method_of(s.receiving) == "initialized"
+                and s.last.keys() - {"initialize", "initialized"}
             )
         ),
         drop,
     ),
-    "OptionsAreNotRead": Filter("LIFE-8", INITIALIZE, without("initializationOptions")),
-    "OrphansLive": Filter("W-14a", INITIALIZE, without("processId")),
-    "UnseenParentsAreGone": Filter(
-        "W-14b", called("initialize", parent_is_dead), Knowing(lambda m, server: server.end(0) or m)
-    ),
-    "EverybodyCountsFromOne": Filter(
-        "W-42a",
+    "LIFE-8": Filter(INITIALIZE, without("initializationOptions")),
+    "W-14a": Filter(INITIALIZE, without("processId")),
+    "W-14b": Filter(called("initialize", parent_is_dead), Knowing(lambda m, s: s.end(0) or m)),
+    "W-42a": Filter(
         INITIALIZE,
         change(clientInfo=change(name=lambda name: name.lower().replace("vscode", "anybody"))),
     ),
-    "URIsArePaths": Filter("W-15a", INITIALIZE, change(workspaceFolders=only(is_plain))),
-    "RootsOfTheirOwn": Filter(
-        "W-15c", args("initialize", lambda p: p.get("rootUri")), with_root_uri
+    "W-15a": Filter(INITIALIZE, change(workspaceFolders=only(is_plain))),
+    "W-15c": Filter(args("initialize", lambda p: p.get("rootUri")), with_root_uri),
+    "LIFE-18": Filter(result("shutdown"), lambda _: {}),
+    "LIFE-22": Filter(error(-32600, "shut down").whole, granted({})),
+    "LIFE-24": Filter(called("exit").when(lambda m, s: s.state == "shutdown"), drop),
+    "W-13d": Filter(
+        CODE.when(has_exit).when(lambda code, s: s.state == "shutdown"), lambda code: 3
     ),
-    "ShutdownIsAnObject": Filter("LIFE-18", result("shutdown"), lambda _: {}),
-    "ServesAfterShutdown": Filter(
-        "LIFE-22",
-        error(-32600, "shut down").whole,
-        lambda m: {"jsonrpc": "2.0", "id": m["id"], "result": {}},
-    ),
-    "ExitIsIgnored": Filter(
-        "LIFE-24", called("exit").when(lambda m, server: server.state == "shutdown"), drop
-    ),
-    "ExitsWithThree": Filter(
-        "W-13d",
-        CODE.when(has_exit).when(lambda code, server: server.state == "shutdown"),
-        lambda code: 3,
-    ),
-    "EndOfInputIsAFault": Filter(
-        "W-13e",
+    "W-13e": Filter(
         at("code", lambda code: code == 0).when(lambda code, s: not has_exit(code, s)),
         lambda code: 3,
     ),
-    "ExitAloneIsFine": Filter("W-13f", CODE.when(has_exit), lambda code: 0),
-    "SignalsAreFaults": Filter("W-13h", at("code", lambda code: code > 128), lambda code: 1),
+    "W-13f": Filter(CODE.when(has_exit), lambda code: 0),
+    "W-13h": Filter(at("code", lambda code: code > 128), lambda code: 1),
     # what it announces
-    "NoAgents": Filter("W-11a", CONFIG, without("agents")),
-    "SelectsWhatIsNotListed": Filter("W-11b", CONFIG, change(selectModel="nobody/nothing")),
-    "ModelsWithoutProvider": Filter(
-        "W-21b", CONFIG, change(models=lambda models: [*models, "bare"])
+    "W-11a": Filter(CONFIG, without("agents")),
+    "W-11b": Filter(CONFIG, change(selectModel="nobody/nothing")),
+    "W-21b": Filter(CONFIG, change(models=lambda models: [*models, "bare"])),
+    "W-11g: a null in the chat": Filter(CONFIG, put(selectVariant=None)),
+    "W-11g: a null beside the chat": Filter(params("config/updated"), put(completion=None)),
+    "W-11g: a null in an update": Filter(
+        called(SELECTIONS).when(is_ready), then(notified("config/updated", chat={"models": None}))
     ),
-    "NoVariantIsNull": Filter("W-11g", CONFIG, put(selectVariant=None)),
-    "NullBesideTheChat": Filter("W-11g", params("config/updated"), put(completion=None)),
-    "NullInAnUpdate": Filter(
-        "W-11g",
-        called(SELECTIONS).when(is_ready),
-        then(notified("config/updated", chat={"models": None})),
-    ),
-    "BehaviourIsSentBack": Filter(
-        "W-28b",
+    "W-28b": Filter(
         called(SELECTIONS).when(is_ready),
         then(lambda m, s: notified("config/updated", chat={"selectBehavior": s.behavior})),
     ),
-    "SelectionIsForgotten": Filter(
-        "W-28a", args(SELECTIONS), Knowing(lambda p, server: {"behavior": server.behavior})
+    "W-28a: the selected one": Filter(
+        args(SELECTIONS), Knowing(lambda p, s: {"behavior": s.behavior})
     ),
-    "AgentsAreUnknown": Filter("W-28c", args(WITH_AGENTS), without("agent")),
-    "ChangesAreNotSeen": Filter(
-        "CONF-3", params("config/updated").when(lambda m, server: server.receiving is None), drop
-    ),
-    "OneWelcome": Filter("CONF-6", GIVEN_CONFIG, without("welcomeMessage")),
-    "TaskIsNeverFinished": Filter("W-11e", START_ENDS, drop),
-    "StartWaitsForServers": Filter(
-        "W-11f",
+    "W-28c": Filter(args(WITH_AGENTS), without("agent")),
+    "CONF-3": Filter(params("config/updated").when(lambda m, s: s.receiving is None), drop),
+    "CONF-6": Filter(GIVEN_CONFIG, without("welcomeMessage")),
+    "W-11e": Filter(START_ENDS, drop),
+    "W-11f": Filter(
         START_ENDS.whole.when(has_servers),
         hold(
             params(
@@ -294,134 +248,98 @@ MUTANTS = {
             )
         ),
     ),
-    "EmptyMessages": Filter(
-        "GEN-1", START_ENDS.whole, then(notified("$/showMessage", type="info", message=" "))
+    "GEN-1": Filter(START_ENDS.whole, then(notified("$/showMessage", type="info", message=" "))),
+    "FIELD:ShowMessageParams.message": Filter(
+        MESSAGE, lambda m: {"type": m["type"], "text": m["message"]}
     ),
-    "MessagesAreCalledText": Filter(
-        "FIELD:ShowMessageParams.message",
-        MESSAGE,
-        lambda m: {"type": m["type"], "text": m["message"]},
-    ),
-    "MessagesAreRequests": Filter(
-        "W-15d", outgoing(lambda m: m.get("method") == "$/showMessage"), put(id="show")
-    ),
-    "UnusableFoldersAreSilent": Filter(
-        "W-15b", params("$/showMessage", test=lambda m: m["message"].startswith("The folder")), drop
+    "W-15d": Filter(at("written", lambda m: m.get("method") == "$/showMessage"), put(id="show")),
+    "W-15b": Filter(
+        params("$/showMessage", test=lambda m: m["message"].startswith("The folder")), drop
     ),
     # MCP servers and the list of tools
-    "ServersComeFirst": Filter(
-        "W-11d",
+    "W-11d": Filter(
         NATIVE.whole.when(has_servers).when(is_received("initialized")),
         hold(params("tool/serverUpdated", type="mcp")),
     ),
-    "ListIsNotSentAgain": Filter("W-33b", NATIVE.when(is_received(*SELECTIONS)), drop),
-    "FirstStartIsNotTold": Filter("CONF-9", STARTING.when(is_received("initialized")), drop),
-    "RestartIsNotTold": Filter("CONF-16", STARTING.when(is_received("mcp/startServer")), drop),
-    "SameStatusIsSilent": Filter(
-        "W-36f", called("mcp/startServer").when(has_status("starting", "running")), drop
-    ),
-    "DisabledStaysSo": Filter(
-        "W-36e", called("mcp/startServer").when(has_status("disabled")), drop
-    ),
-    "StopLeavesTheProcess": Filter(
-        "CONF-12",
+    "W-33b": Filter(NATIVE.when(is_received(*SELECTIONS)), drop),
+    "CONF-9": Filter(STARTING.when(is_received("initialized")), drop),
+    "CONF-16": Filter(STARTING.when(is_received("mcp/startServer")), drop),
+    "W-36f": Filter(called("mcp/startServer").when(has_status("starting", "running")), drop),
+    "W-36e": Filter(called("mcp/startServer").when(has_status("disabled")), drop),
+    "CONF-12": Filter(
         called("mcp/stopServer").when(runs),
         instead(shown("stopped")),
         also=(called("mcp/startServer").when(runs), instead(shown("starting"), shown("running"))),
     ),
-    "StoppedForEver": Filter(
-        "CONF-15", called("mcp/startServer").when(has_status("stopped")), instead(shown("starting"))
+    "CONF-15": Filter(
+        called("mcp/startServer").when(has_status("stopped")), instead(shown("starting"))
     ),
-    "StopIsNotTold": Filter("CONF-13", params("tool/serverUpdated", status="stopped"), drop),
-    "RunningWithoutTools": Filter(
-        "CONF-10", params("tool/serverUpdated", type="mcp", status="running"), put(tools=[])
+    "CONF-13": Filter(params("tool/serverUpdated", status="stopped"), drop),
+    "CONF-10": Filter(params("tool/serverUpdated", type="mcp", status="running"), put(tools=[])),
+    "W-36d": Filter(
+        params("$/showMessage", test=lambda m: m["message"].startswith("There is no MCP")), drop
     ),
-    "UnknownServersAreSilent": Filter(
-        "W-36d",
-        params("$/showMessage", test=lambda m: m["message"].startswith("There is no MCP")),
-        drop,
-    ),
-    "LoginsAreNotNamed": Filter(
-        "W-36b", MESSAGE, change(message=lambda text: text.partition("log in")[0])
-    ),
-    "URLsAreHidden": Filter(
-        "W-36a",
+    "W-36b": Filter(MESSAGE, change(message=lambda text: text.partition("log in")[0])),
+    "W-36a": Filter(
         params("tool/serverUpdated", test=lambda p: p.get("command", "").startswith("http")),
         put(command="", args=[]),
     ),
-    "NativeServerIsNotShown": Filter("W-11c", NATIVE, drop),
-    "NativeServerIsCalledSo": Filter("W-33a", NATIVE, put(name="eca")),
-    "NativeServerStarts": Filter("CONF-8", NATIVE, put(status="starting")),
-    "ToolCalledTask": Filter(
-        "W-35b", NATIVE, change(tools=lambda tools: [*tools, {**tools[0], "name": "eca_task"}])
+    "W-11c": Filter(NATIVE, drop),
+    "W-33a": Filter(NATIVE, put(name="eca")),
+    "CONF-8": Filter(NATIVE, put(status="starting")),
+    "W-35b": Filter(NATIVE, change(tools=lambda tools: [*tools, {**tools[0], "name": "eca_task"}])),
+    "W-33f": Filter(
+        NATIVE, change(tools=each(change(parameters=change(properties=without("new_content")))))
     ),
-    "OtherParameters": Filter(
-        "W-33f",
-        NATIVE,
-        change(tools=each(change(parameters=change(properties=without("new_content"))))),
-    ),
-    "ToolsWithoutDescription": Filter(
-        "FIELD:ServerTool.description", SERVERS, change(tools=each(without("description")))
-    ),
-    "SchemasAsText": Filter("CONF-11", SERVERS, change(tools=each(change(parameters=str)))),
-    "ToolsByTheirOwnName": Filter("W-37", at("asked"), Knowing(own_names)),
+    "FIELD:ServerTool.description": Filter(SERVERS, change(tools=each(without("description")))),
+    "CONF-11": Filter(SERVERS, change(tools=each(change(parameters=str)))),
+    "W-37": Filter(at("asked"), Knowing(own_names)),
     # queries
-    "QueriesFindEverything": Filter("CHAT-25", CONTEXT_QUERY, change(query=blank)),
-    "KnownContextsAgain": Filter("CHAT-26", CONTEXT_QUERY, without("contexts")),
-    "RootsLast": Filter(
-        "W-40a", result("chat/queryContext"), change(contexts=lambda contexts: contexts[::-1])
-    ),
-    "RootsAreNotRead": Filter(
-        "LIFE-10",
+    "CHAT-25": Filter(CONTEXT_QUERY, change(query=blank)),
+    "CHAT-26": Filter(CONTEXT_QUERY, without("contexts")),
+    "W-40a": Filter(result("chat/queryContext"), change(contexts=lambda contexts: contexts[::-1])),
+    "LIFE-10": Filter(
         result("chat/queryContext"),
         change(contexts=only(lambda context: context["type"] == "mcpResource")),
     ),
-    "FoldersAreFiles": Filter("CHAT-24", result("chat/queryContext"), Knowing(with_files_alone)),
-    "AllCommands": Filter("CHAT-28", args("chat/queryCommands"), change(query=blank)),
-    "BlankFindsNone": Filter(
-        "CHAT-28", result("chat/queryCommands", lambda p: not p.get("query")), put(commands=[])
+    "CHAT-24": Filter(
+        result("chat/queryContext"),
+        change(contexts=each(change(type=lambda kind: kind.replace("directory", "file")))),
     ),
-    "CommandsByName": Filter("W-40b", COMMANDS, Knowing(with_named_commands)),
-    "RequiredIsLeftAway": Filter(
-        "W-40d", COMMANDS, change(commands=each(change(arguments=each(without("required")))))
+    "CHAT-28: any query": Filter(args("chat/queryCommands"), change(query=blank)),
+    "CHAT-28: no query": Filter(
+        result("chat/queryCommands", lambda p: not p.get("query")), put(commands=[])
     ),
-    "CommandsOfTheirOwnKind": Filter(
-        "W-40c",
+    "W-40b": Filter(COMMANDS, Knowing(with_named_commands)),
+    "W-40d": Filter(COMMANDS, change(commands=each(change(arguments=each(without("required")))))),
+    "W-40c": Filter(
         COMMANDS,
         change(commands=each(lambda c: {**c, "type": "skill"} if c["name"] == "help" else c)),
     ),
-    "NoPromptsOfServers": Filter(
-        "CHAT-31", COMMANDS, change(commands=only(lambda c: c["type"] == "native"))
-    ),
-    "CommandsWithoutWords": Filter("CHAT-27", COMMANDS, change(commands=each(put(description="")))),
-    "LoginsAreLikeAnyPrompt": Filter(
-        "CHAT-9",
+    "CHAT-31": Filter(COMMANDS, change(commands=only(lambda c: c["type"] == "native"))),
+    "CHAT-27": Filter(COMMANDS, change(commands=each(put(description="")))),
+    "CHAT-9": Filter(
         result("chat/queryCommands", lambda p: p.get("query") == "login"),
         change(commands=lambda commands: [*commands, LOGIN]),
         also=(at("asked", lambda a: a["messages"][-1]["content"] == "cancel"), drop),
     ),
-    "ChatIdAlways": Filter("W-40e", result(QUERIES, lambda p: not p.get("chatId")), put(chatId="")),
-    "ChatIdNever": Filter("CHAT-29", result(QUERIES), without("chatId")),
+    "W-40e": Filter(result(QUERIES, lambda p: not p.get("chatId")), put(chatId="")),
+    "CHAT-29": Filter(result(QUERIES), without("chatId")),
     # the editor
-    "AsksEveryEditor": Filter(
-        "W-42d",
-        INITIALIZE,
-        change(capabilities=change(codeAssistant=put(editor={"diagnostics": True}))),
+    "W-42d": Filter(
+        INITIALIZE, change(capabilities=change(codeAssistant=put(editor={"diagnostics": True})))
     ),
-    "UriIsForgotten": Filter("EDIT-1", params("editor/getDiagnostics"), without("uri")),
-    "AlwaysOneFile": Filter(
-        "EDIT-2",
+    "EDIT-1": Filter(params("editor/getDiagnostics"), without("uri")),
+    "EDIT-2": Filter(
         params("editor/getDiagnostics", test=lambda p: not p),
-        Knowing(lambda p, server: {"uri": server.workspace.roots[0].as_uri()}),
+        Knowing(lambda p, s: {"uri": s.workspace.roots[0].as_uri()}),
     ),
-    "PositionsFromZero": Filter(
-        "W-42c",
-        diagnostics(lambda m, server: server.client != "vscode"),
+    "W-42c": Filter(
+        diagnostics(lambda m, s: s.client != "vscode"),
         each(change(range=change(start=line_before, end=line_before))),
     ),
-    "FourSeverities": Filter(
-        "W-42b",
-        diagnostics(lambda m, server: True),
+    "W-42b": Filter(
+        diagnostics(lambda m, s: True),
         only(lambda found: found.get("severity") in ("error", "warning", "info", "hint")),
     ),
 }

@@ -4,18 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import attrs
 
 from eca_protocol.process import Child
 from tests.eca_protocol.testing.conformance.mutants.registry import breaks
 from tests.eca_protocol.testing.conformance.reference.chat import Turn
 from tests.eca_protocol.testing.conformance.reference.mcp import MCPServer, MCPTool
-from tests.eca_protocol.testing.conformance.reference.params import Params
 from tests.eca_protocol.testing.conformance.reference.server import Server
 from tests.eca_protocol.testing.conformance.reference.tool_call import ToolCall
 from tests.eca_protocol.testing.conformance.reference.tools import (
-    EditFile,
-    FileChange,
     ShellCommand,
     Toolbox,
     ToolFault,
@@ -49,37 +45,6 @@ class EarlyDecisionsAreKept(ToolCall):
             self._decided.set()
 
 
-class _RunsAtItsEnd(Turn):
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.past: list[ToolCall] = []
-        self.late: list[ToolCall] = []
-
-    async def ask(self, model: Any) -> None:
-        self.past += self.calls
-        await super().ask(model)
-
-    async def end(self) -> None:
-        for call in self.late:
-            assert call.tool is not None
-            await call.tool.run(call.arguments)
-        await super().end()
-
-
-@breaks("W-34a", "Runs in silence, at the end of the turn, what was rejected and then approved.")
-class ApprovedAfterAll(Server):
-    def __init__(self, transport: Any, config: Any, parts: Any) -> None:
-        super().__init__(transport, config, attrs.evolve(parts, turn=_RunsAtItsEnd))
-
-    def decide(self, params: Params, approves: bool, for_session: bool) -> None:
-        super().decide(params, approves, for_session)
-        chat = self.chats.get(params.text("chatId"))
-        if approves and chat is not None and isinstance(chat.turn, _RunsAtItsEnd):
-            approved = params.text("toolCallId")
-            rejected = [call for call in chat.turn.past if call._decision is False]
-            chat.turn.late += [call for call in rejected if call.id == approved]
-
-
 @breaks("W-34b")
 class WaitsTooLate(ToolCall):
     """Listens to the user a moment after it has asked, from the fifth call of a chat on."""
@@ -97,25 +62,12 @@ class OutputsAreEndless(Toolbox):
     cap = 10**9
 
 
-class _Announced(EditFile):
-    """An edit that writes the text of its announcement, whatever the file holds by then."""
-
-    announced: FileChange | None = None
-
-    def preview(self, arguments: dict[str, Any]) -> FileChange | None:
-        self.announced = super().preview(arguments)
-        return self.announced
-
-    async def run(self, arguments: dict[str, Any]) -> str:
-        self.change(arguments)
-        assert self.announced is not None
-        Path(self.announced.path).write_text(self.announced.after, "utf-8")
-        return "It is written."
-
-
 @breaks("TOOL-13", "Writes what an edit has announced, and loses what changed since.")
-class AnnouncedTextIsWritten(Toolbox):
-    natives = tuple(_Announced if kind is EditFile else kind for kind in Toolbox.natives)
+class AnnouncedTextIsWritten(ToolCall):
+    async def execute(self) -> None:
+        await super().execute()
+        if self._change is not None:
+            Path(self._change.path).write_text(self._change.after, "utf-8")
 
 
 class _Lingering(ShellCommand):

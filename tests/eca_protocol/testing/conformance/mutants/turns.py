@@ -48,7 +48,6 @@ USAGE = content("usage")
 FINISHED = content("progress", state="finished")
 STOPPED = FINISHED.whole.when(is_stopped)
 
-CALLED = content("toolCallPrepare")
 
 FINISH = said("system", type="progress", state="finished", text="")
 
@@ -70,17 +69,6 @@ def has_called(message: Message, server: Filtered) -> bool:
     return any("tool_calls" in each for each in turn_of(message, server).chat.history)
 
 
-def is_mixed(message: Message, server: Filtered) -> bool:
-    """Return whether one of many chats speaks that run, and not the first of them."""
-    running = [id_ for id_, chat in server.chats.items() if chat.turn and "one of" in id_]
-    return len(running) > 20 and chat_id_of(message) in running[1:]
-
-
-def in_the_name_of_the_first(params: Message, server: Filtered) -> Message:
-    running = [id_ for id_, chat in server.chats.items() if chat.turn and "one of" in id_]
-    return {**params, "chatId": running[0]}
-
-
 def echo(message: Message, server: Filtered) -> Out:
     """Make the echo of a prompt."""
     text, id_ = message["params"]["message"], str(uuid.uuid4())
@@ -96,6 +84,12 @@ def promised(message: Message, server: Filtered) -> Out:
     model = message["params"].get("model") or server.selected_model
     answer = {"chatId": chat_id_of(message), "model": model, "status": "prompting"}
     return Out({"jsonrpc": "2.0", "id": message["id"], "result": answer})
+
+
+def forget_held(message: Message, server: Filtered) -> Message:
+    """Drop the held messages of a chat."""
+    server.held = [each for each in server.held if chat_id_of(each[0]) != chat_id_of(message)]
+    return message
 
 
 def in_bytes(text: Message) -> tuple[Message, ...]:
@@ -121,27 +115,20 @@ def dollars(cost: str) -> str:
 
 MUTANTS = {
     # prompts
-    "AnswersWithoutModel": Filter(
-        "FIELD:ChatPromptResponse.model", PROMPT_ANSWER, without("model")
+    "FIELD:ChatPromptResponse.model": Filter(PROMPT_ANSWER, without("model")),
+    "CHAT-7": Filter(
+        result("chat/prompt", lambda p: not p.get("model")), put(model="default/model")
     ),
-    "NamesNoModelOfItsOwn": Filter(
-        "CHAT-7", result("chat/prompt", lambda p: not p.get("model")), put(model="default/model")
+    "W-21e": Filter(
+        PROMPT_ANSWER.when(lambda m, s: not has_known_model(m, s)),
+        Knowing(lambda answer, s: {**answer, "model": s.selected_model}),
     ),
-    "AnotherModelIsTold": Filter(
-        "W-21e",
-        PROMPT_ANSWER.when(lambda m, server: not has_known_model(m, server)),
-        Knowing(lambda answer, server: {**answer, "model": server.selected_model}),
+    "W-21f": Filter(
+        PROMPTED.when(lambda m, s: is_busy(m, s) and not has_known_model(m, s)),
+        Knowing(lambda m, s: turn_of(m, s)._scope.cancel() or m),
     ),
-    "UnknownModelsPushIn": Filter(
-        "W-21f",
-        PROMPTED.when(lambda m, server: is_busy(m, server) and not has_known_model(m, server)),
-        Knowing(lambda m, server: turn_of(m, server)._scope.cancel() or m),
-    ),
-    "AnswersWithTheFirstWord": Filter(
-        "W-21a",
-        PROMPT_ANSWER.whole.when(
-            lambda m, server: is_busy(m, server) and not server.chats[chat_id_of(m)].queue
-        ),
+    "W-21a": Filter(
+        PROMPT_ANSWER.whole.when(lambda m, s: is_busy(m, s) and not s.chats[chat_id_of(m)].queue),
         hold(
             params(
                 "chat/contentReceived",
@@ -154,160 +141,125 @@ MUTANTS = {
             before=True,
         ),
     ),
-    "BusyIsAFault": Filter("W-22a", PROMPTED.when(is_busy), refuse("It is busy.", -32603)),
-    "EchoesWhatWaits": Filter("W-22b", PROMPTED.when(is_busy), first(echo)),
-    "LoginIsAsked": Filter("CHAT-8", PROMPT_ANSWER, put(status="login")),
-    "OddChatsAreRenamed": Filter(
-        "W-21c",
-        args("chat/prompt", lambda p: not str(p.get("chatId")).isascii()),
-        without("chatId"),
+    "W-22a": Filter(PROMPTED.when(is_busy), refuse("It is busy.", -32603)),
+    "W-22b": Filter(PROMPTED.when(is_busy), first(echo)),
+    "CHAT-8": Filter(PROMPT_ANSWER, put(status="login")),
+    "W-21c: odd ids": Filter(
+        args("chat/prompt", lambda p: not str(p.get("chatId")).isascii()), without("chatId")
     ),
-    "BehaviourOfThePromptIsIgnored": Filter("W-28a", PROMPT, without("behavior", "agent")),
+    "W-28a: the prompt's": Filter(PROMPT, without("behavior", "agent")),
     # the order of contents
-    "StartsWithTheEcho": Filter(
-        "W-20a", STARTED.whole.when(lambda m, server: not turn_of(m, server).calls), hold(ECHO)
+    "W-20a: the echo first": Filter(
+        STARTED.whole.when(lambda m, s: not turn_of(m, s).calls), hold(ECHO)
     ),
-    "StartsWithoutAWord": Filter("W-20a", STARTED, put(text="")),
-    "OddStates": Filter(
-        "FIELD:ChatProgressContent.state",
-        content("progress", text="Calling tool"),
-        put(state="working"),
+    "W-20a: without a text": Filter(STARTED, put(text="")),
+    "FIELD:ChatProgressContent.state": Filter(
+        content("progress", text="Calling tool"), put(state="working")
     ),
-    "NoEcho": Filter("W-20b", ECHO, drop),
-    "TrimsTheEcho": Filter("W-20b", ECHO, change(text=str.strip)),
-    "EchoesTwice": Filter("W-20b", ECHO, twice),
-    "EchoesBehindTheAnswer": Filter(
-        "W-20c", ECHO.whole.when(is_received("chat/prompt")), hold(PROMPT_ANSWER)
+    "W-20b: none": Filter(ECHO, drop),
+    "W-20b: trimmed": Filter(ECHO, change(text=str.strip)),
+    "W-20b: twice": Filter(ECHO, twice),
+    "W-20c": Filter(
+        ECHO.whole.when(is_received("chat/prompt")).when(lambda m, s: "id" in s.receiving),
+        hold(PROMPT_ANSWER),
     ),
-    "EchoesLosePieces": Filter("W-6c", ECHO, in_lossy_pieces),
-    "LastWord": Filter("W-20d", FINISHED, put(text="Done")),
-    "NeverFinishes": Filter(
-        "W-22e", FINISHED.when(lambda m, s: has_called(m, s) and not turn_of(m, s).stopped), drop
+    "W-6c": Filter(ECHO, in_lossy_pieces),
+    "W-20d: a text": Filter(FINISHED, put(text="Done")),
+    "W-22e: not with calls": Filter(
+        FINISHED.when(lambda m, s: has_called(m, s) and not turn_of(m, s).stopped), drop
     ),
-    "UnknownModelsHaveNoEnd": Filter(
-        "W-22e", FINISHED.when(lambda m, server: not has_known_model(m, server)), drop
+    "W-22e: not for unknown models": Filter(
+        FINISHED.when(lambda m, s: not has_known_model(m, s)), drop
     ),
-    "FinishesTwice": Filter("W-22e", FINISHED, twice),
-    "WaitingCallEndsTwice": Filter(
-        "W-22e",
+    "W-22e: twice while a call waits": Filter(
         FINISHED.when(is_stopped).when(
-            lambda m, server: any(not call._began for call in turn_of(m, server).calls)
+            lambda m, s: any(not call._began for call in turn_of(m, s).calls)
         ),
         twice,
     ),
-    "LateDecisionEndsTheTurn": Filter(
-        "W-22e",
+    "W-22e: again for a late decision": Filter(
         called(("chat/toolCallApprove", "chat/toolCallReject")).when(
-            lambda m, server: turn_of(m, server) and not is_busy(m, server)
+            lambda m, s: turn_of(m, s) and not is_busy(m, s)
         ),
         then(FINISH),
     ),
-    "ProgressBehindTheEnd": Filter(
-        "CHAT-14",
-        FINISHED.whole.when(lambda m, server: not turn_of(m, server).stopped),
+    "CHAT-14": Filter(
+        FINISHED.whole.when(lambda m, s: not turn_of(m, s).stopped),
         then(said("system", type="progress", state="running", text="Idle")),
     ),
     # the model's text and thoughts
-    "OnlyAtTheEnd": Filter(
-        "CHAT-12",
+    "CHAT-12: only at the end": Filter(
         TEXT.whole,
-        hold(content("usage", "progress", "toolCallPrepare", "reasonStarted"), before=True),
+        hold(content("usage", "toolCallPrepare", "reasonStarted"), before=True),
+        also=(STOPPED, Knowing(forget_held)),
     ),
-    "CallsSwallowSentences": Filter(
-        "ARROW:chat-tool-call-4",
-        TEXT.whole.when(lambda m, server: m["params"]["content"]["text"].endswith(".")),
-        hold(content("text", "usage", "progress", "toolCallPrepare"), before=True, unless=CALLED),
-    ),
-    "LatePieceIsLost": Filter(
-        "CHAT-12",
+    "ARROW:chat-tool-call-4": Filter(content("text", text="I look."), drop),
+    "CHAT-12: a late piece is lost": Filter(
         TEXT.when(
-            lambda m, server: (
-                len(turn_of(m, server)._text) > 3000 and len(m["params"]["content"]["text"]) < 100
+            lambda m, s: (
+                len(turn_of(m, s)._text) > 3000 and len(m["params"]["content"]["text"]) < 100
             )
         ),
         drop,
     ),
-    "SplitsUTF8": Filter("CHAT-12", TEXT, in_bytes),
-    "MixesChats": Filter(
-        "CHAT-11", TEXT.when(is_mixed).part("params"), Knowing(in_the_name_of_the_first)
+    "CHAT-12: within characters": Filter(TEXT, in_bytes),
+    "CHAT-11": Filter(
+        params("chat/contentReceived", chatId="one of many: 1", role="assistant").when(
+            lambda m, s: s.chats["one of many: 2"].turn
+        ),
+        put(chatId="one of many: 2"),
     ),
-    "FaultsAreSilent": Filter(
-        "W-21d",
-        SYSTEM_TEXT,
-        lambda c: () if "conformance/" in c["text"] or "no model" in c["text"] else c,
+    "W-21d: not shown": Filter(
+        SYSTEM_TEXT, lambda c: () if "conformance/" in c["text"] or "no model" in c["text"] else c
     ),
-    "ErrorEventsAreSkipped": Filter(
-        "W-21d", at("event", lambda event: isinstance(event, dict) and "error" in event), drop
+    "W-21d: skipped": Filter(
+        at("event", lambda event: isinstance(event, dict) and "error" in event), drop
     ),
-    "SystemTextsStick": Filter("W-26d", SYSTEM_TEXT, change(text=lambda text: text.strip("\n"))),
-    "TitlesStayHere": Filter("CHAT-21", content("metadata"), drop),
-    "ThoughtsStayOpen": Filter("W-26b", THOUGHT, drop),
-    "ThoughtsChangeTheirId": Filter(
-        "CHAT-15", content("reasonText"), change(id=lambda id_: f"{id_}-text")
-    ),
-    "ThoughtsWithoutTime": Filter(
-        "FIELD:ChatReasonFinishedContent.totalTimeMs", THOUGHT, without("totalTimeMs")
-    ),
-    "ThoughtsBackInTime": Filter("CHAT-16", THOUGHT, change(totalTimeMs=lambda took: -1 - took)),
+    "W-26d": Filter(SYSTEM_TEXT, change(text=lambda text: text.strip("\n"))),
+    "CHAT-21": Filter(content("metadata"), drop),
+    "W-26b": Filter(THOUGHT, drop),
+    "CHAT-15": Filter(content("reasonText"), change(id=lambda id_: f"{id_}-text")),
+    "FIELD:ChatReasonFinishedContent.totalTimeMs": Filter(THOUGHT, without("totalTimeMs")),
+    "CHAT-16": Filter(THOUGHT, change(totalTimeMs=lambda took: -1 - took)),
     # usage
-    "NoUsage": Filter("W-20d", USAGE, drop),
-    "UsageAfterTheEnd": Filter("W-27e", USAGE.whole, hold(FINISHED)),
-    "UsageOfTheAssistant": Filter("W-26a", USAGE.part("params"), put(role="assistant")),
-    "TokensAsText": Filter(
-        "FIELD:ChatUsageContent.sessionTokens", USAGE, change(sessionTokens=str)
+    "W-20d: no usage": Filter(USAGE, drop),
+    "W-27e": Filter(USAGE.whole, hold(FINISHED)),
+    "W-26a": Filter(USAGE.part("params"), put(role="assistant")),
+    "FIELD:ChatUsageContent.sessionTokens": Filter(USAGE, change(sessionTokens=str)),
+    "FIELD:ChatUsageContent.lastMessageCost": Filter(USAGE, change(lastMessageCost=float)),
+    "W-27b": Filter(
+        USAGE, change(lastMessageCost=dollars, messageCost=dollars, sessionCost=dollars)
     ),
-    "CostsAsNumbers": Filter(
-        "FIELD:ChatUsageContent.lastMessageCost", USAGE, change(lastMessageCost=float)
-    ),
-    "CostsWithASign": Filter(
-        "W-27b", USAGE, change(lastMessageCost=dollars, messageCost=dollars, sessionCost=dollars)
-    ),
-    "HalfALimit": Filter("W-27c", USAGE, change(limit=without("output"))),
-    "OneCost": Filter("W-27d", USAGE, without("messageCost")),
-    "SessionsCostOneTurn": Filter(
-        "CHAT-19", USAGE, lambda c: change(sessionCost=c.get("lastMessageCost"))(c)
-    ),
-    "LimitsAreExchanged": Filter(
-        "CHAT-20",
-        USAGE,
-        change(limit=lambda limit: {"context": limit["output"], "output": limit["context"]}),
+    "W-27c": Filter(USAGE, change(limit=without("output"))),
+    "W-27d": Filter(USAGE, without("messageCost")),
+    "CHAT-19": Filter(USAGE, lambda c: change(sessionCost=c.get("lastMessageCost"))(c)),
+    "CHAT-20": Filter(
+        USAGE, change(limit=lambda limit: {"context": limit["output"], "output": limit["context"]})
     ),
     # stops
-    "DroppedWordsAreLost": Filter(
-        "W-22d", SYSTEM_TEXT, lambda c: () if "Dropped by the stop" in c["text"] else c
-    ),
-    "StopOfNothing": Filter(
-        "W-22f",
-        called("chat/promptStop").when(lambda m, server: chat_id_of(m) and not is_busy(m, server)),
+    "W-22d": Filter(SYSTEM_TEXT, lambda c: () if "Dropped by the stop" in c["text"] else c),
+    "W-22f": Filter(
+        called("chat/promptStop").when(lambda m, s: chat_id_of(m) and not is_busy(m, s)),
         first(FINISH),
     ),
-    "UsageAfterAStop": Filter("W-23d", STOPPED, first(usage)),
-    "SlowStop": Filter("W-23e", STOPPED, delay(0.8)),
-    "LateDelta": Filter("W-23g", STOPPED, then(said("assistant", type="text", text="late"))),
-    "ProgressAfterTheEnd": Filter(
-        "W-23g", STOPPED, then(said("system", type="progress", state="running", text="Stop"))
-    ),
-    "TalksOn": Filter("CHAT-33", STOPPED, first(said("assistant", type="text", text="one more"))),
-    "DeafBeforeTheFirstWord": Filter("W-23a", called("chat/promptStop").when(is_silent), drop),
-    "StoppedForGood": Filter(
-        "CHAT-34",
-        PROMPTED.when(lambda m, s: (turn := turn_of(m, s)) and turn.stopped),
-        instead(promised),
+    "W-23d": Filter(STOPPED, first(usage)),
+    "W-23e": Filter(STOPPED, delay(0.8)),
+    "W-23g": Filter(STOPPED, then(said("assistant", type="text", text="late"))),
+    "CHAT-33": Filter(STOPPED, first(said("assistant", type="text", text="one more"))),
+    "W-23a": Filter(called("chat/promptStop").when(is_silent), drop),
+    "CHAT-34": Filter(
+        PROMPTED.when(lambda m, s: (turn := turn_of(m, s)) and turn.stopped), instead(promised)
     ),
     # deletes
-    "DeletedChatsSpeak": Filter(
-        "W-24a",
-        called("chat/delete").when(is_busy).when(lambda m, server: server.client != "emacs"),
-        then(FINISH),
+    "W-24a": Filter(
+        called("chat/delete").when(is_busy).when(lambda m, s: s.client != "emacs"), then(FINISH)
     ),
-    "DeleteIsNull": Filter("CHAT-36", result("chat/delete"), lambda _: None),
-    "UnknownDeletesFail": Filter(
-        "W-24e",
-        called("chat/delete").when(lambda m, server: chat_id_of(m) not in server.chats),
+    "CHAT-36": Filter(result("chat/delete"), lambda _: None),
+    "W-24e": Filter(
+        called("chat/delete").when(lambda m, s: chat_id_of(m) not in s.chats),
         refuse("params.chatId: expected a chat that there is"),
     ),
-    "DeletesAlike": Filter(
-        "W-24c",
+    "W-24c": Filter(
         args("initialize"),
         change(clientInfo=change(name=lambda name: name.lower().replace("emacs", "other"))),
     ),

@@ -86,29 +86,12 @@ class Model:
         raise ModelFault(f"{self.name} broke off its answer")
 
 
-class Echo(Model):
-    """The model without a provider: it repeats the last message."""
-
-    def __init__(self) -> None:
-        self.name, self.cost, self.limit = "simulator/echo", {}, {}
-
-    async def ask(
-        self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]],
-        take: Callable[[dict[str, Any]], None],
-    ) -> None:
-        await anyio.lowlevel.checkpoint()
-        take({"choices": [{"delta": {"content": messages[-1]["content"]}}]})
-
-
 def configured_models(
     config: Mapping[str, Any], client: HTTPClient, kind: type[Model]
 ) -> dict[str, Model]:
-    """All models by name; the echo is always one of them, and the last."""
-    models = {
+    """All models by name."""
+    return {
         f"{provider}/{model}": kind(f"{provider}/{model}", settings, client)
         for provider, settings in config.get("providers", {}).items()
         for model in settings.get("models", {})
     }
-    return {**models, "simulator/echo": Echo()}
