@@ -6,7 +6,7 @@ The module is imported with the first content, which keeps the start fast.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Final
 
@@ -74,11 +74,12 @@ class ContentFormatter:
                 "assistant",
                 attrs.evolve(content, text=f"\n\n{_wrapping(content.text)}\n\n"),
             )
-        if role == "system" and self.profile.has_plain_own_texts:
-            content = _without_blank_lines(content)
         content = self.named(content)
         is_split = role != "user" or self.profile.splits_echo
-        for piece in split(content, self.profile.text_limit) if is_split else (content,):
+        pieces = split(content, self.profile.text_limit) if is_split else (content,)
+        if role == "user" and self.profile.ends_echo:
+            pieces = _with_line_end(pieces)
+        for piece in pieces:
             yield ChatContentReceivedParams(
                 chat_id=chat_id, parent_chat_id=parent_chat_id, role=role, content=piece
             )
@@ -118,10 +119,10 @@ class ContentFormatter:
         return "assistant", ChatTextContent(text=f"\n\n{text} `{path_of(link)}`\n\n")
 
 
-def _without_blank_lines(content: ChatContent) -> ChatContent:
-    if not isinstance(content, ChatTextContent):
-        return content
-    return attrs.evolve(content, text=content.text.strip("\n"))
+def _with_line_end(pieces: Iterable[ChatContent]) -> Iterator[ChatContent]:
+    *others, last = pieces
+    yield from others
+    yield attrs.evolve(last, text=f"{last.text}\n") if isinstance(last, ChatTextContent) else last
 
 
 def _without_name(summary: str | None, path: str) -> str | None:

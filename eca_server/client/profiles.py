@@ -26,6 +26,8 @@ class ClientProfile:
         loses_large_frames: whether it loses a frame above the shape's size; displayed texts and
             lists are then cut to fit.
         splits_echo: whether the user's echo is split as well; its pieces join to the exact text.
+        ends_echo: whether the user's echo gets a line end, without which the client writes the
+            answer on the user's line (W-20).
         finishes_deleted: whether a deleted chat's running turn still gets its `finished`.
         first_positions: the numbers of the first line and character in a diagnostic, by a part of
             the name of its source; the first match counts.
@@ -40,9 +42,8 @@ class ClientProfile:
             ended without it; other clients get it repeated (W-22).
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
-        has_plain_own_texts: whether it shows questions and system texts without Markdown, each
-            system text apart from other texts, and questions without line ends; links work in the
-            model's answers alone.
+        has_plain_own_texts: whether it shows questions and system texts without Markdown, and
+            questions without line ends; links work in the model's answers alone.
         names_changed_files: whether it appends the name of a changed file to a call's summary.
         merge_seconds: the interval in which deltas of one content are joined; 0: none are.
         repaint_seconds: the time it paints per character of a content at each delta, since it
@@ -59,6 +60,7 @@ class ClientProfile:
     text_limit: int = 4096
     loses_large_frames: bool = False
     splits_echo: bool = False
+    ends_echo: bool = False
     finishes_deleted: bool = False
     first_positions: Sequence[tuple[str, tuple[int, int]]] = (("", (1, 1)),)
     approval_seconds: float = math.inf
@@ -121,6 +123,7 @@ _OLD_EMACS = ClientProfile(
     text_limit=1024,
     loses_large_frames=True,
     splits_echo=True,
+    ends_echo=True,
     finishes_deleted=True,
     names_changed_files=True,
     first_positions=_EMACS_POSITIONS,

@@ -49,7 +49,7 @@ def call(tool: str, **arguments: Any) -> str:
 def talks(seat: Seat) -> None:
     text = "think hm\nsay an answer / with ünïcode \U0001f600"
     chat = seat.chat(seat.turn(text))
-    assert chat.echoed == text
+    assert chat.echoed.removesuffix("\n") == text
     assert chat.said == "an answer / with ünïcode \U0001f600"
     assert chat.thought == "hm"
     assert chat.usage["sessionTokens"] > 0
