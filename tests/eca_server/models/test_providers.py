@@ -22,7 +22,7 @@ from eca_server.models.simulator import Simulator
 from eca_server.secret import Secret
 from tests.eca_server.models.histories import user
 from tests.eca_server.models.providers import models_of
-from tests.eca_server.models.reading import ask
+from tests.eca_server.models.reading import ask, failure
 
 KEYED = Settings(key=Secret("k"))
 M = {"m": Model()}
@@ -258,6 +258,22 @@ async def test_each_api_adds_its_path_to_the_base(api, base, asked):
     assert await target() == asked
     own = await target(completion_url_relative_path="/own/path?v=1")
     assert own == f"{base.rstrip('/')}/own/path?v=1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        (Settings(), "configuration"),
+        (Settings(key=Secret("k")), "auth"),
+        (Settings(extra_headers={"X-Own-Token": "k"}), "auth"),
+    ],
+)
+async def test_a_key_that_was_not_sent_was_not_refused(settings, kind):
+    async with Provider(otherwise=Reply(status=401, body="")) as provider, HTTPClient() as http:
+        made = models_of({"p": attrs.evolve(settings, url=provider.url)}, http=http)
+        error = await failure(made.backend("p/m"))
+    assert error.kind == kind
+    assert ("no key was sent (set providers.p.key" in error.message) is (kind != "auth")
 
 
 async def test_settings_reach_the_wire():
