@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_protocol import platforms
+from eca_protocol.guard import GUARD
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
 from eca_server.system.child_process import find_program, harden_environment
@@ -116,7 +117,8 @@ class CommandOutputs:
         reader = threading.Thread(target=_read, args=(child, chunks), daemon=True)
         reader.start()
         deadline = time.monotonic() + self.timeout
-        reader.join(self.timeout)
+        with GUARD.guarding(child.pid):  # else it outlives a server that ends meanwhile
+            reader.join(self.timeout)
         is_late = reader.is_alive()
         if not is_late and chunks and len(chunks[0]) <= LARGEST:
             try:
