@@ -101,24 +101,28 @@ class CommandOutputs:
         path = environment.get("PATH")
         shell = find_program("bash", path) or find_program("sh", path) or "/bin/sh"
         try:
-            child = subprocess.Popen(
-                [shell, "-c", command],
-                cwd=self._home,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                **platforms.START_OF_A_GROUP,
-            )
+            with GUARD.starting():  # else it outlives a server that ends meanwhile
+                child = subprocess.Popen(
+                    [shell, "-c", command],
+                    cwd=self._home,
+                    env=GUARD.mark_environment(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    **platforms.START_OF_A_GROUP,
+                )
+                GUARD.add(child.pid)
         except (OSError, ValueError) as error:
             raise UnresolvedReference(f"could not run `{shown}`: {error}") from None
         group = platforms.ProcessGroup(child.pid)
         chunks: list[bytes] = []
         reader = threading.Thread(target=_read, args=(child, chunks), daemon=True)
-        reader.start()
         deadline = time.monotonic() + self.timeout
-        with GUARD.guarding(child.pid):  # else it outlives a server that ends meanwhile
+        try:
+            reader.start()
             reader.join(self.timeout)
+        finally:
+            GUARD.remove(child.pid)
         is_late = reader.is_alive()
         if not is_late and chunks and len(chunks[0]) <= LARGEST:
             try:
