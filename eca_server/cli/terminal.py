@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 import attrs
 import trio
@@ -40,6 +40,8 @@ _NO_MODEL = (
 _REFUSED = "eca-server: the configuration has errors; `eca-server doctor` shows what is in use\n"
 _HINT = "Ctrl-C stops an answer, Ctrl-D exits."
 _EDITOR_HINT = "/ completes commands and @ files, Alt-Enter begins a new line."
+_LOAD_SECONDS: Final = 60.0
+"""Longest wait for the whole configuration, whose commands (`${cmd:...}`) may take a while."""
 _QUIET = m.InitializationOptions(extras={"chat": {"title": False}})
 
 
@@ -86,13 +88,13 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
     questions, approvals = Questions(), Approvals(approves=command.approves)
     is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
     async with local_client(
-        options,
+        attrs.evolve(options, load_seconds=_LOAD_SECONDS),
         workspace_folders=workspace(),
         initialization_options=_QUIET,
         on_approval=approvals.decide,
         on_question=questions.ask if is_terminal else None,
     ) as local:
-        await local.client.wait_for_config()
+        await local.client.wait_for_config(deadline=None)
         is_ready = _can_work(local, command)
         chat_id = await _resumed(local.client, command.resumed) if is_ready else ""
         if not is_ready or chat_id == "":
@@ -186,9 +188,11 @@ def _lacks_a_model(local: LocalPair) -> bool:
 
 async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
     async with local_client(
-        options, workspace_folders=workspace(), initialization_options=_QUIET
+        attrs.evolve(options, load_seconds=_LOAD_SECONDS),
+        workspace_folders=workspace(),
+        initialization_options=_QUIET,
     ) as local:
-        await local.client.wait_for_config()
+        await local.client.wait_for_config(deadline=None)
         errors = errors_of(local)
         if prints_json and not online:
             facts = to_json(local, errors, await warnings_of(local))

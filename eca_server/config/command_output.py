@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from eca_protocol import platforms
+from eca_protocol.guard import GUARD
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
 from eca_server.system.child_process import find_program, harden_environment
@@ -100,23 +101,28 @@ class CommandOutputs:
         path = environment.get("PATH")
         shell = find_program("bash", path) or find_program("sh", path) or "/bin/sh"
         try:
-            child = subprocess.Popen(
-                [shell, "-c", command],
-                cwd=self._home,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                **platforms.START_OF_A_GROUP,
-            )
+            with GUARD.starting():  # else it outlives a server that ends meanwhile
+                child = subprocess.Popen(
+                    [shell, "-c", command],
+                    cwd=self._home,
+                    env=GUARD.mark_environment(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    **platforms.START_OF_A_GROUP,
+                )
+                GUARD.add(child.pid)
         except (OSError, ValueError) as error:
             raise UnresolvedReference(f"could not run `{shown}`: {error}") from None
         group = platforms.ProcessGroup(child.pid)
         chunks: list[bytes] = []
         reader = threading.Thread(target=_read, args=(child, chunks), daemon=True)
-        reader.start()
         deadline = time.monotonic() + self.timeout
-        reader.join(self.timeout)
+        try:
+            reader.start()
+            reader.join(self.timeout)
+        finally:
+            GUARD.remove(child.pid)
         is_late = reader.is_alive()
         if not is_late and chunks and len(chunks[0]) <= LARGEST:
             try:

@@ -90,11 +90,14 @@ class KeyAccess:
     Attributes:
         key: the key; None: the server needs none.
         header: the header of the key; `authorization` carries it as a Bearer token.
+        without_key: the user's text if the server requires a key and none is sent; empty: one may
+            be sent.
     """
 
     url: str
     key: Secret | None = None
     header: str = "authorization"
+    without_key: str = ""
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -114,7 +117,9 @@ class KeyAccess:
         return False
 
     def adjust_error(self, error: BackendError) -> None:
-        """Leave the error as it is."""
+        """Report a missing key as such: it was not refused."""
+        if error.status == 401 and self.without_key:
+            error.kind, error.message = "configuration", f"{self.without_key}: {error.message}"
 
 
 @attrs.frozen(kw_only=True)

@@ -120,7 +120,8 @@ class Backends:
         make = APIS[provider.api].access
         if make is None and provider.tokens is None:
             header = (known and known.key_header) or api.key_header
-            return KeyAccess(url=url, key=provider.key, header=header)
+            without_key = provider.without_key
+            return KeyAccess(url=url, key=provider.key, header=header, without_key=without_key)
         config = LoginAccessConfig(
             http=self._http,
             url=provider.configured_url,

@@ -185,6 +185,13 @@ class Provider:
         keys = {api.key_header for api in APIS.values()} | {"api-key"}
         return any(name.lower() in keys for headers in self._headers for name in headers)
 
+    @property
+    def without_key(self) -> str:
+        """The user's text if the server requires a key and none is sent; empty: one may be sent."""
+        if self.key is not None or any(self._headers):
+            return ""
+        return f"no key was sent (set providers.{self.name}.key, or send `/login {self.name}`)"
+
     def model(self, name: str) -> configuration.Model:
         """Return the settings of a model; the default ones if it is not configured."""
         return self.models.get(name) or configuration.Model()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +177,26 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(shell):
         run("echo $$ > pid; sleep 60 & sleep 60")
     group = int((shell.home / "pid").read_text())
     deadline = time.monotonic() + 10
+    while is_alive(group) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(group)
+
+
+_SHORT_SERVER = """
+import os, pathlib, threading, time
+from eca_server.config.command_output import CommandOutputs
+home = pathlib.Path.cwd()
+run = CommandOutputs(os.environ, home, may_run=True)
+threading.Thread(target=run, args=("echo $$ > new && mv new pid; sleep 60",), daemon=True).start()
+while not (home / "pid").exists():
+    time.sleep(0.01)
+"""
+
+
+def test_a_command_does_not_outlive_the_server(shell):
+    subprocess.run([sys.executable, "-c", _SHORT_SERVER], cwd=shell.home, check=True, timeout=30)
+    group = int((shell.home / "pid").read_text())
+    deadline = time.monotonic() + 20
     while is_alive(group) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not is_alive(group)

@@ -21,7 +21,7 @@ from eca_server.models.provider import is_local
 from eca_server.models.simulator import Simulator
 from eca_server.secret import Secret
 from tests.eca_server.models.providers import models_of
-from tests.eca_server.models.reading import ask
+from tests.eca_server.models.reading import ask, failure
 
 KEYED = Settings(key=Secret("k"))
 M = {"m": Model()}
@@ -284,6 +284,22 @@ async def test_azure_has_addresses_without_and_with_a_date_and_a_header_of_its_o
     assert (target.url, target.headers) == (f"https://h{asked}", {"api-key": "k"})
     with pytest.raises(BackendError, match=r"providers\.azure\.url is not set"):
         models_of({"azure": KEYED}).backend("azure/d")
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind"),
+    [
+        (Settings(), "configuration"),
+        (Settings(key=Secret("k")), "auth"),
+        (Settings(extra_headers={"X-Own-Token": "k"}), "auth"),
+    ],
+)
+async def test_a_key_that_was_not_sent_was_not_refused(settings, kind):
+    async with Provider(otherwise=Reply(status=401, body="")) as provider, HTTPClient() as http:
+        made = models_of({"p": attrs.evolve(settings, url=provider.url)}, http=http)
+        error = await failure(made.backend("p/m"))
+    assert error.kind == kind
+    assert ("no key was sent (set providers.p.key" in error.message) is (kind != "auth")
 
 
 async def test_settings_reach_the_wire():
