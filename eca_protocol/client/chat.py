@@ -196,7 +196,8 @@ class Turn:
         self._inbox = Inbox(
             client.resume_reading,
             client.keep_reading,
-            follows_calls=not isinstance(client.on_approval, str),
+            follows_calls=client.on_approval == "manual" or not isinstance(client.on_approval, str),
+            decides_calls=not isinstance(client.on_approval, str),
         )
         self._queue = chat._queue
         self._started = False
@@ -315,7 +316,7 @@ class Turn:
             decision = await decide(handler, call)
             if decision is not None:
                 answer_call(self.chat.client, call.chat_id, call.content.id, decision)
-                self._inbox.waiting_calls.close(call.chat_id, call.content.id)
+                self._queue.close_call(call.chat_id, call.content.id)
 
     def _leave(self) -> None:
         """Stop the turn and drop its unread contents."""

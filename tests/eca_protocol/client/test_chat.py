@@ -3,7 +3,6 @@ from typing import Any
 
 import anyio
 import pytest
-from trio.testing import MockClock
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
@@ -16,7 +15,13 @@ from eca_protocol.errors import (
     TurnFailed,
 )
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected, read_in
+from tests.eca_protocol.client.fake_server import (
+    CURRENT,
+    ON_A_CLOCK_OF_ITS_OWN,
+    FakeServer,
+    connected,
+    read_in,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -162,11 +167,6 @@ async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_ane
         assert await other.prompt("hi").text() == "x"
         unnamed = client.chat()
         assert client.chat(unnamed.id) is unnamed is not client.chat()
-
-
-ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(
-    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio"]
-)
 
 
 @ON_A_CLOCK_OF_ITS_OWN
