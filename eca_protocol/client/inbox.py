@@ -142,7 +142,8 @@ class Inbox:
             with anyio.move_on_after(limit) as scope, self._keep_reading():
                 await self._arrived.wait()
             if scope.cancelled_caught and seconds is not None:
-                raise DeadlineExceeded("the next content of the turn", seconds)
+                what = "the next content of the turn (option idle_deadline)"
+                raise DeadlineExceeded(what, seconds)
         received = self._contents.popleft()
         self.size -= _weight(received.content)
         self._resume_reading()

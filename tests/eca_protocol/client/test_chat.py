@@ -347,6 +347,39 @@ async def test_a_refusal_after_the_cancellation_frees_the_chat() -> None:
         assert not client._peer.pending_calls
 
 
+async def test_a_turn_cancelled_in_the_instant_of_its_answer_is_stopped(monkeypatch) -> None:
+    async with connected() as (client, server):
+        may_answer = anyio.Event()
+
+        async def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            await may_answer.wait()
+            return server.taken(params)
+
+        server.on("chat/prompt", prompt)
+        chat = client.chat("c")
+        turn = chat.prompt("one")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn.start)
+            await server.until("chat/prompt")
+            call = turn._inbox.call
+            assert call is not None
+            settle = call.settle
+
+            def cancel_and_settle(answer: Any) -> None:
+                tasks.cancel_scope.cancel()
+                settle(answer)
+
+            monkeypatch.setattr(call, "settle", cancel_and_settle)
+            may_answer.set()
+        await server.until("chat/promptStop")
+        server.answers_with("second")
+        async with anyio.create_task_group() as tasks:
+            texts = read_in(tasks, chat.prompt("two"))
+            await anyio.wait_all_tasks_blocked()
+            server.finish("c", "first")
+        assert texts == ["second"]
+
+
 async def test_a_refusal_after_the_deadline_frees_the_chat() -> None:
     async with connected(deadline=0.05, idle_deadline=5) as (client, server):
         answers_late(server)
