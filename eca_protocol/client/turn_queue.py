@@ -194,7 +194,7 @@ class TurnQueue:
         seconds, inbox = self._session.idle_deadline, self.inbox
         if seconds is None or (inbox is not None and inbox.awaits_user):
             return math.inf
-        return anyio.current_time() + seconds
+        return self._session._now() + seconds
 
 
 def answer_call(session: Session, chat_id: str, call_id: str, decision: ApprovalDecision) -> None:
