@@ -89,6 +89,11 @@ class WaitingCalls:
             _end(call)
 
     @property
+    def are_open(self) -> bool:
+        """True if a call waits."""
+        return bool(self._calls)
+
+    @property
     def due(self) -> WaitingCall | None:
         """A call that the program has read and whose decision has not started."""
         return next((call for call in self._calls.values() if call.is_due), None)

@@ -14,7 +14,7 @@ from eca_protocol.client.approvals import Rejection, decide
 from eca_protocol.client.inbox import Inbox
 from eca_protocol.client.session import Session
 from eca_protocol.client.turn_queue import TurnQueue, answer_call
-from eca_protocol.errors import LocalProtocolError, TurnFailed
+from eca_protocol.errors import LocalProtocolError, RequestFailed, TurnFailed
 from eca_protocol.methods import (
     CHAT_CLEAR,
     CHAT_DELETE,
@@ -196,7 +196,8 @@ class Turn:
         self._inbox = Inbox(
             client.resume_reading,
             client.keep_reading,
-            follows_calls=not isinstance(client.on_approval, str),
+            follows_calls=client.on_approval == "manual" or not isinstance(client.on_approval, str),
+            decides_calls=not isinstance(client.on_approval, str),
         )
         self._queue = chat._queue
         self._started = False
@@ -238,14 +239,16 @@ class Turn:
         if self.stopped:
             self._queue.finish()
             return
-        inbox = self._inbox
         try:
-            inbox.call = client.start_request(CHAT_PROMPT, self.params)
-            self._queue.follow(inbox.call)
-            self.response = await inbox.call.result(deadline=client.deadline)
+            self._inbox.call = call = client.start_request(CHAT_PROMPT, self.params)
         except BaseException:
-            if not inbox.has_ended and (inbox.call is None or inbox.call.is_answered):
-                self._queue.fail("the server refused the prompt")
+            self._queue.fail("the prompt could not be sent")
+            raise
+        self._queue.follow(call)
+        try:
+            self.response = await call.result(deadline=client.deadline)
+        except RequestFailed:  # no other exception shows that the server runs no turn
+            self._queue.fail("the server refused the prompt")
             raise
 
     def stop(self) -> None:
@@ -315,7 +318,7 @@ class Turn:
             decision = await decide(handler, call)
             if decision is not None:
                 answer_call(self.chat.client, call.chat_id, call.content.id, decision)
-                self._inbox.waiting_calls.close(call.chat_id, call.content.id)
+                self._queue.close_call(call.chat_id, call.content.id)
 
     def _leave(self) -> None:
         """Stop the turn and drop its unread contents."""

@@ -96,7 +96,7 @@ class Client(Session):
                 SHOW_MESSAGE.handled_by(add_event),
                 PROGRESS.handled_by(add_event),
                 CHAT_ASK_QUESTION.handled_by(self._refuse_question),
-                *(request_handlers or RequestHandlers()).handlers(),
+                *(request_handlers or RequestHandlers()).handlers(self._begin_question),
             ]
         )
         self.handled_methods = frozenset(handlers)
@@ -199,6 +199,11 @@ class Client(Session):
         chat = self._chats.get(received.chat_id)
         if chat is None or not chat._queue.receive(received):
             self._events.add(received)
+
+    def _begin_question(self, chat_id: str) -> Callable[[], None]:
+        """Suspend the limit of a turn's silence; return the function that ends that."""
+        chat = self._chats.get(chat_id)
+        return (lambda: None) if chat is None else chat._queue.begin_question()
 
     def _refuse_question(self, question: m.ChatAskQuestionParams) -> m.ChatAskQuestionResponse:
         """Refuse a question; we have not announced that we answer any."""

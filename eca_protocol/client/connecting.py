@@ -83,7 +83,8 @@ class ConnectionOptions:
         env: the server's environment, in place of ours.
         start_deadline: the limit for the answer to `initialize`, in seconds.
         deadline: the limit for the answer to any other request, in seconds; None: no limit.
-        idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
+        idle_deadline: the limit of a turn's silence, in seconds, while no question and no call
+            waits for the user; None: no limit.
 
     Raises:
         LocalProtocolError: there is not one of command, transport and server; an option has a value

@@ -28,6 +28,7 @@ class Inbox:
         error: raised by the reader after the last content.
         has_ended: the turn has ended, with or without an error.
         is_stopped: our side has stopped the turn.
+        questions: the number of unanswered questions to the user.
         waiting_calls: the tool calls that wait for an approval.
     """
 
@@ -37,16 +38,19 @@ class Inbox:
         keep_reading: Callable[[], AbstractContextManager[None]],
         *,
         follows_calls: bool,
+        decides_calls: bool,
     ) -> None:
         self.size = 0
         self.call: PendingCall[m.ChatPromptResponse] | None = None
         self.error: ECAError | None = None
         self.has_ended = False
         self.is_stopped = False
+        self.questions = 0
         self.waiting_calls = WaitingCalls()
         self._resume_reading = resume_reading
         self._keep_reading = keep_reading
         self._follows_calls = follows_calls
+        self._decides_calls = decides_calls
         self._contents: deque[m.ChatContentReceivedParams] = deque()
         self._arrived = anyio.Event()
         self._has_content = False
@@ -57,6 +61,15 @@ class Inbox:
         """True if the server has sent an answer or a content for this turn."""
         is_answered = self.call is not None and self.call.is_answered
         return self._has_content or is_answered or self._is_abandoned
+
+    @property
+    def awaits_user(self) -> bool:
+        """True while the server waits for a decision or an answer of our user."""
+        return not self.is_stopped and (self.questions > 0 or self.waiting_calls.are_open)
+
+    def wake(self) -> None:
+        """Let the reader look for changes, and begin its limit of the silence anew."""
+        self._arrived.set()
 
     def deliver(self, received: m.ChatContentReceivedParams) -> None:
         """Append a content."""
@@ -71,9 +84,8 @@ class Inbox:
 
     def deliver_of_subagent(self, received: m.ChatContentReceivedParams) -> None:
         """Take a content of a subagent's chat: its calls wait for an approval, too."""
-        self._follow_call(received, is_due=True)
-        if self.waiting_calls.due is not None:
-            self._arrived.set()
+        self._follow_call(received, is_due=self._decides_calls)
+        self.wake()
 
     def _follow_call(self, received: m.ChatContentReceivedParams, *, is_due: bool) -> None:
         if not self._follows_calls:
@@ -92,6 +104,7 @@ class Inbox:
         """Note that our side has stopped the turn: no call needs a decision any longer."""
         self.is_stopped = True
         self.waiting_calls.clear()
+        self.wake()
 
     def finish(self, error: ECAError | None) -> None:
         """Mark the turn as ended."""
@@ -116,7 +129,7 @@ class Inbox:
         """Return the next content; None at the end of the turn, or if a call is due.
 
         Raises:
-            DeadlineExceeded: no content came for `seconds`.
+            DeadlineExceeded: no content came for `seconds`, while the user was not asked.
         """
         while not self._contents:
             if self.error is not None:
@@ -125,14 +138,16 @@ class Inbox:
                 return None
             if self._arrived.is_set():  # otherwise another task waits for this event
                 self._arrived = anyio.Event()
-            with anyio.move_on_after(seconds) as scope, self._keep_reading():
+            limit = None if self.awaits_user else seconds
+            with anyio.move_on_after(limit) as scope, self._keep_reading():
                 await self._arrived.wait()
             if scope.cancelled_caught and seconds is not None:
-                raise DeadlineExceeded("the next content of the turn", seconds)
+                what = "the next content of the turn (option idle_deadline)"
+                raise DeadlineExceeded(what, seconds)
         received = self._contents.popleft()
         self.size -= _weight(received.content)
         self._resume_reading()
-        if isinstance(received.content, m.ChatToolCallRunContent):
+        if self._decides_calls and isinstance(received.content, m.ChatToolCallRunContent):
             self.waiting_calls.mark_due(received.chat_id, received.content.id)
         return received
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
@@ -41,8 +43,14 @@ class RequestHandlers:
     references: ReferencesHandler | None = None
     on_question: QuestionHandler | None = None
 
-    def handlers(self) -> Iterator[tuple[str, Callable[[Any], Any]]]:
-        """Yield the handlers with their methods' names."""
+    def handlers(
+        self, begin_question: Callable[[str], Callable[[], None]]
+    ) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+        """Yield the handlers with their methods' names.
+
+        `begin_question` is called with the chat's id of each question, and its result behind the
+        answer.
+        """
         if self.diagnostics is not None:
             yield EDITOR_GET_DIAGNOSTICS.handled_by(self.diagnostics)
         if self.definition is not None:
@@ -50,16 +58,9 @@ class RequestHandlers:
         if self.references is not None:
             yield EDITOR_GET_REFERENCES.handled_by(self.references)
         if self.on_question is not None:
-            yield CHAT_ASK_QUESTION.handled_by(self._answer_question)
-
-    def _answer_question(
-        self, params: m.ChatAskQuestionParams
-    ) -> m.ChatAskQuestionResponse | Awaitable[m.ChatAskQuestionResponse]:
-        assert self.on_question is not None
-        answer = self.on_question(params)
-        if isinstance(answer, Awaitable):
-            return _later_response(answer)
-        return _response(answer)
+            yield CHAT_ASK_QUESTION.handled_by(
+                partial(_answer_question, self.on_question, begin_question)
+            )
 
     def capabilities(self) -> m.ClientCapabilities:
         """Return the capabilities for `initialize`; an older server ignores unknown ones."""
@@ -82,8 +83,24 @@ class RequestHandlers:
         )
 
 
-async def _later_response(answer: Awaitable[str | None]) -> m.ChatAskQuestionResponse:
-    return _response(await answer)
+def _answer_question(
+    on_question: QuestionHandler,
+    begin_question: Callable[[str], Callable[[], None]],
+    params: m.ChatAskQuestionParams,
+) -> m.ChatAskQuestionResponse | Awaitable[m.ChatAskQuestionResponse]:
+    with contextlib.ExitStack() as exits:
+        exits.callback(begin_question(params.chat_id))
+        answer = on_question(params)
+        if isinstance(answer, Awaitable):
+            return _later_response(answer, exits.pop_all())
+        return _response(answer)
+
+
+async def _later_response(
+    answer: Awaitable[str | None], exits: contextlib.ExitStack
+) -> m.ChatAskQuestionResponse:
+    with exits:
+        return _response(await answer)
 
 
 def _response(answer: object) -> m.ChatAskQuestionResponse:

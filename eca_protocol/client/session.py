@@ -95,12 +95,14 @@ class Session:
         self._forced_reads = 0
         self._thread: int
         self._run_soon: Callable[[Callable[[], None]], object]
+        self._now: Callable[[], float]  # the loop's clock, also in a callback that no task calls
 
     async def __aenter__(self) -> Self:
         self._thread = threading.get_ident()
         token: Any = anyio.lowlevel.current_token()
         loop = getattr(token, "native_token", token)
         self._run_soon = getattr(loop, "run_sync_soon", None) or loop.call_soon_threadsafe
+        self._now = getattr(loop, "time", anyio.current_time)
         await self._peer.__aenter__()
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
+from collections.abc import Callable
 
 import anyio
 
@@ -62,7 +63,8 @@ class TurnQueue:
         """Wait for the end of the turns that came first, as long as the running one makes progress.
 
         Raises:
-            DeadlineExceeded: it sent no content for `idle_deadline` seconds.
+            DeadlineExceeded: it sent no content for `idle_deadline` seconds, while the user was not
+                asked.
         """
         wait = anyio.CancelScope(deadline=self._idle_until())
         self._waits.append(wait)
@@ -104,6 +106,7 @@ class TurnQueue:
         self._is_stopped = True
         if (inbox := self.inbox) is not None:
             inbox.stop()
+        self._extend_waits()
 
     def receive(self, received: m.ChatContentReceivedParams) -> bool:
         """Take a content from the server; return False if it belongs to none of our turns."""
@@ -114,8 +117,6 @@ class TurnQueue:
             self.usage = content
         if self._idle.is_set():
             return False
-        for wait in self._waits:
-            wait.deadline = self._idle_until()
         self._decide_at_once(received)
         inbox = self.inbox
         if isinstance(content, m.ChatProgressContent) and content.state == "finished":
@@ -126,6 +127,7 @@ class TurnQueue:
             self.finish()
         elif inbox is not None:
             inbox.deliver(received)
+        self._extend_waits()
         return True
 
     def receive_of_subagent(self, received: m.ChatContentReceivedParams) -> None:
@@ -135,6 +137,20 @@ class TurnQueue:
         self._decide_at_once(received)
         if (inbox := self.inbox) is not None:
             inbox.deliver_of_subagent(received)
+        self._extend_waits()
+
+    def begin_question(self) -> Callable[[], None]:
+        """Suspend the limit of the running turn's silence; return the function that ends that."""
+        inbox = self.inbox
+
+        def count(change: int) -> None:
+            if inbox is not None:
+                inbox.questions += change
+                inbox.wake()
+            self._extend_waits()
+
+        count(1)
+        return lambda: count(-1)
 
     def _decide_at_once(self, received: m.ChatContentReceivedParams) -> None:
         """Answer a call that needs approval if the client has one decision for all calls."""
@@ -149,6 +165,8 @@ class TurnQueue:
         """Note that the program has answered a waiting call."""
         if (inbox := self.inbox) is not None:
             inbox.waiting_calls.close(chat_id, call_id)
+            inbox.wake()
+        self._extend_waits()
 
     def finish(self) -> None:
         """End the running turn."""
@@ -168,9 +186,15 @@ class TurnQueue:
         if not self._idle.is_set() and (inbox := self.inbox) is not None:
             inbox.interrupt(error)
 
+    def _extend_waits(self) -> None:
+        for wait in self._waits:
+            wait.deadline = self._idle_until()
+
     def _idle_until(self) -> float:
-        seconds = self._session.idle_deadline
-        return math.inf if seconds is None else anyio.current_time() + seconds
+        seconds, inbox = self._session.idle_deadline, self.inbox
+        if seconds is None or (inbox is not None and inbox.awaits_user):
+            return math.inf
+        return self._session._now() + seconds
 
 
 def answer_call(session: Session, chat_id: str, call_id: str, decision: ApprovalDecision) -> None:

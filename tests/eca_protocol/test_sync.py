@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
+from eca_protocol import Prompt, ServerChat, client, sync
 from eca_protocol import Server as PlainServer
-from eca_protocol import client, sync
 from eca_protocol import messages as m
 from eca_protocol.errors import (
     ConnectionClosed,
@@ -78,6 +79,29 @@ def test_a_turn_is_stopped_by_its_method_by_break_and_by_its_block():
         with chat.prompt(endless) as turn:
             assert turn.response is not None
         assert chat.prompt("say next").text() == "next"
+
+
+def test_a_loop_that_is_left_frees_the_chat_for_a_thread_that_waits(caplog):
+    plain = PlainServer(name="s")
+
+    @plain.prompt
+    async def answer(chat: ServerChat, prompt: Prompt) -> None:
+        await chat.say(prompt.text)
+        if prompt.text == "one":
+            await anyio.sleep_forever()
+
+    with sync.connect(server=plain) as opened:
+        chat, texts = opened.chat("c"), []
+        thread = threading.Thread(target=lambda: texts.append(chat.prompt("two").text()))
+        for content in chat.prompt("one"):
+            if isinstance(content, m.ChatTextContent):
+                thread.start()
+                while not chat._wrapped._queue._waits:
+                    time.sleep(0)
+                break
+        thread.join(20)
+    assert texts == ["two"]
+    assert caplog.text == ""
 
 
 def test_functions_of_the_program_are_called_in_its_own_thread(tmp_path):

@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import pytest
 from anyio.abc import TaskGroup
+from trio.testing import MockClock
 
 from eca_protocol import messages as m
 from eca_protocol.client import Client, Turn, connect
@@ -15,6 +17,10 @@ from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_protocol.streams import memory_pair
+
+ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(
+    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio"]
+)
 
 CURRENT = m.ConfigUpdatedParams(chat=m.ChatConfig(models=("a/b",), variants=()))
 """A configuration that only a server of the newest edition announces."""

@@ -6,10 +6,22 @@ import anyio
 import pytest
 
 from eca_protocol import messages as m
-from eca_protocol.client import Rejection
-from eca_protocol.errors import AnswerNeeded, ApprovalNeeded, LocalProtocolError, RequestFailed
+from eca_protocol.client import Chat, Rejection
+from eca_protocol.errors import (
+    AnswerNeeded,
+    ApprovalNeeded,
+    DeadlineExceeded,
+    LocalProtocolError,
+    RequestFailed,
+)
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected, read_in
+from tests.eca_protocol.client.fake_server import (
+    CURRENT,
+    ON_A_CLOCK_OF_ITS_OWN,
+    FakeServer,
+    connected,
+    read_in,
+)
 
 pytestmark = pytest.mark.anyio
 NAMES: dict[str, Any] = {"origin": "native", "name": "shell", "server": "eca"}
@@ -232,3 +244,52 @@ async def test_without_a_handler_a_question_is_refused_and_raises_from_the_turn(
             await turn.text()
         assert raised.value.question == question
         await server.until("chat/promptStop")
+
+
+@ON_A_CLOCK_OF_ITS_OWN
+@pytest.mark.parametrize("asked", ["function", "manual", "question"])
+async def test_the_time_of_the_user_is_not_the_silence_of_the_server(asked: str) -> None:
+    async def think(params: Any) -> Any:
+        await anyio.sleep(1000)
+        return "allow"
+
+    options: dict[str, Any] = {"on_approval": "manual" if asked == "manual" else think}
+    options |= {"on_question": think, "idle_deadline": 100, "speaks": Revision.CURRENT}
+    question = m.ChatAskQuestionParams(chat_id="c", question="which color?")
+    async with connected(**options) as (client, server), anyio.create_task_group() as tasks:
+        calls_on_prompt(server, *([] if asked == "question" else ["1"]))
+        chat = client.chat("c")
+        texts = read_in(tasks, chat.prompt("one"))
+        await server.until("chat/prompt")
+        read_in(tasks, chat.prompt("two"))
+        if asked == "question":
+            assert (await server.peer.call("chat/askQuestion", question)).answer == "allow"
+            server.finish("c", "done")
+        elif asked == "manual":
+            await think(None)
+            chat.approve("1")
+        await anyio.sleep(1050 if asked == "function" else 50)
+        assert texts == ["done"]
+        assert [each.message for each in server.params_of("chat/prompt")] == ["one", "two"]
+        tasks.cancel_scope.cancel()
+
+
+@ON_A_CLOCK_OF_ITS_OWN
+@pytest.mark.parametrize("act", [Chat.approve, Chat.reject, lambda chat, _: chat.stop()])
+async def test_after_the_decision_the_server_has_to_answer(act: Any) -> None:
+    async with connected(on_approval="manual", idle_deadline=100) as (client, server):
+        calls_on_prompt(server, "1")
+        for method in ("chat/promptStop", "chat/toolCallApprove", "chat/toolCallReject"):
+            server.on(method, lambda _: None)
+        start = anyio.current_time()
+        chat = client.chat("c")
+
+        async def decide() -> None:
+            await anyio.sleep(500)
+            act(chat, "1")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(decide)
+            with pytest.raises(DeadlineExceeded):
+                await chat.prompt("hi").text()
+            assert 600 <= anyio.current_time() - start < 700

@@ -3,7 +3,6 @@ from typing import Any
 
 import anyio
 import pytest
-from trio.testing import MockClock
 
 from eca_protocol import messages as m
 from eca_protocol.client import Chat, Turn
@@ -16,7 +15,13 @@ from eca_protocol.errors import (
     TurnFailed,
 )
 from eca_protocol.revisions import Revision
-from tests.eca_protocol.client.fake_server import CURRENT, FakeServer, connected, read_in
+from tests.eca_protocol.client.fake_server import (
+    CURRENT,
+    ON_A_CLOCK_OF_ITS_OWN,
+    FakeServer,
+    connected,
+    read_in,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -162,11 +167,6 @@ async def test_a_deleted_chat_ends_its_turn_and_may_be_used_until_it_is_made_ane
         assert await other.prompt("hi").text() == "x"
         unnamed = client.chat()
         assert client.chat(unnamed.id) is unnamed is not client.chat()
-
-
-ON_A_CLOCK_OF_ITS_OWN = pytest.mark.parametrize(
-    "anyio_backend", [("trio", {"clock": MockClock(autojump_threshold=0)})], ids=["trio"]
-)
 
 
 @ON_A_CLOCK_OF_ITS_OWN
@@ -345,6 +345,39 @@ async def test_a_refusal_after_the_cancellation_frees_the_chat() -> None:
         with anyio.fail_after(5):
             assert await chat.prompt("next").text() == "next"
         assert not client._peer.pending_calls
+
+
+async def test_a_turn_cancelled_in_the_instant_of_its_answer_is_stopped(monkeypatch) -> None:
+    async with connected() as (client, server):
+        may_answer = anyio.Event()
+
+        async def prompt(params: m.ChatPromptParams) -> m.ChatPromptResponse:
+            await may_answer.wait()
+            return server.taken(params)
+
+        server.on("chat/prompt", prompt)
+        chat = client.chat("c")
+        turn = chat.prompt("one")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn.start)
+            await server.until("chat/prompt")
+            call = turn._inbox.call
+            assert call is not None
+            settle = call.settle
+
+            def cancel_and_settle(answer: Any) -> None:
+                tasks.cancel_scope.cancel()
+                settle(answer)
+
+            monkeypatch.setattr(call, "settle", cancel_and_settle)
+            may_answer.set()
+        await server.until("chat/promptStop")
+        server.answers_with("second")
+        async with anyio.create_task_group() as tasks:
+            texts = read_in(tasks, chat.prompt("two"))
+            await anyio.wait_all_tasks_blocked()
+            server.finish("c", "first")
+        assert texts == ["second"]
 
 
 async def test_a_refusal_after_the_deadline_frees_the_chat() -> None:
