@@ -7,7 +7,7 @@ import attrs
 import pytest
 
 from eca_protocol.http import HTTPClient
-from eca_protocol.testing.provider import Provider, reply
+from eca_protocol.testing.provider import Provider, Reply, reply
 from eca_server.config.settings import Limit, Model
 from eca_server.config.settings import Provider as Settings
 from eca_server.models.backend import BackendError, Request
