@@ -164,12 +164,8 @@ def test_the_size_in_memory_is_found_by_the_full_name():
     assert loaded_context({"models": None}, "m") is None
 
 
-def window(limit=None, loaded=None, **details) -> ContextSize:
-    return ContextSize(ModelDetails(**details), limit=limit, loaded=loaded)
-
-
 def test_an_estimate_that_was_too_low_is_corrected():
-    context = window()
+    context = ContextSize(ModelDetails(), limit=None, loaded=None)
     context.record(10, 1_000)
     context.fit(8_000, None)
     assert context.size == FIRST, "of a few words nothing is learned"
