@@ -270,7 +270,7 @@ WAITING = pending("authorization_pending")
         ([(200, FRESH | {"expires_in": "soon"})], None),
         ([WAITING, (502, b"<html>Bad gateway</html>")], 3600),
         ([WAITING, (503, {"error": "temporarily_unavailable"})], 3600),
-        ([WAITING, None], 3600),
+        ([WAITING, None, None], 3600),
     ],
 )
 async def test_a_device_login_outlives_errors_and_stores_what_renews_it(
