@@ -1,6 +1,7 @@
 """Scripted answers in the format of every API.
 
-A row in `EVERY_API` applies the common tests to a new API.
+A row in `EVERY_API` applies the common tests to a new API. `grammars` has its strict reader of
+requests; `test_requests`, `test_decoders` and `test_backends` have tables with rows of each API.
 """
 
 import itertools

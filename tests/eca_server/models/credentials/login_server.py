@@ -22,7 +22,8 @@ class LoginServer:
         url: its address.
         asked: the path and the fields of each request.
         headers: the headers of each request.
-        says: answers by path, each used once: a status and a body; then fresh tokens follow.
+        says: answers by path, each used once: a status and a body, or None for a connection that
+            breaks; then fresh tokens follow.
         before_answer: awaited before each answer.
         valid: the valid refresh tokens.
     """
@@ -30,7 +31,7 @@ class LoginServer:
     url: str = ""
     requests: list[tuple[str, Fields]] = attrs.field(factory=list)
     headers: list[Mapping[str, str]] = attrs.field(factory=list)
-    says: dict[str, list[tuple[int, Any]]] = attrs.field(factory=dict)
+    says: dict[str, list[tuple[int, Any] | None]] = attrs.field(factory=dict)
     before_answer: Callable[[], Awaitable[None]] | None = None
     valid: set[str] = attrs.field(factory=lambda: {"refresh-0"})
     _count: Any = attrs.field(factory=lambda: itertools.count(1))
@@ -44,7 +45,11 @@ class LoginServer:
         if self.before_answer is not None:
             await self.before_answer()
         planned = self.says.get(request.path)
-        status, body = planned.pop(0) if planned else self._tokens(fields)
+        answer = planned.pop(0) if planned else self._tokens(fields)
+        if answer is None:
+            await responder.reset()
+            return
+        status, body = answer
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         await responder.respond(status, data, {"content-type": "application/json"})
 

@@ -270,11 +270,13 @@ WAITING = pending("authorization_pending")
         ([(200, FRESH | {"expires_in": "soon"})], None),
         ([WAITING, (502, b"<html>Bad gateway</html>")], 3600),
         ([WAITING, (503, {"error": "temporarily_unavailable"})], 3600),
+        ([WAITING, None, None], 3600),
     ],
 )
 async def test_a_device_login_outlives_errors_and_stores_what_renews_it(
-    user, server, answers, seconds
+    user, server, monkeypatch, answers, seconds
 ):
+    monkeypatch.setattr(flows, "_SLOWER", 0)
     server.says = {"/device": [(200, SOON)], "/token": answers}
     tokens = await device_login(server).run(user.http, user.tell)
     assert isinstance(tokens, TokenSet)

@@ -22,7 +22,7 @@ from eca_server.models.history import Message, Origin, ReasoningPart
 from eca_server.models.ollama import Ollama
 from eca_server.models.ollama.address import address_of
 from eca_server.models.ollama.backend import IN_MEMORY_SECONDS, METADATA_SECONDS
-from eca_server.models.ollama.context import FIRST, MOST, ContextSize
+from eca_server.models.ollama.context import FIRST, ContextSize
 from eca_server.models.ollama.decoder import OllamaDecoder
 from eca_server.models.ollama.models import (
     ModelDetails,
@@ -164,45 +164,8 @@ def test_the_size_in_memory_is_found_by_the_full_name():
     assert loaded_context({"models": None}, "m") is None
 
 
-def window(limit=None, loaded=None, **details) -> ContextSize:
-    return ContextSize(ModelDetails(**details), limit=limit, loaded=loaded)
-
-
-@pytest.mark.parametrize(
-    ("context", "size", "limit", "grown"),
-    [
-        (window(most=100_000), FIRST, MOST, MOST),
-        (window(limit=200_000), FIRST, 200_000, 200_000),
-        (window(limit=4_096), 4_096, 4_096, 4_096),
-        (window(most=8_192), 8_192, 8_192, 8_192),
-        (window(most=262_144, loaded=131_072), 131_072, 131_072, 131_072),
-        (window(most=131_072, chosen=24_000), 24_000, 24_000, 24_000),
-        (window(most=262_144, hosted=True), None, 262_144, None),
-    ],
-)
-def test_a_window_begins_small_and_grows_to_its_limit(context, size, limit, grown):
-    assert (context.size, context.limit) == (size, limit)
-    context.fit(10**6, None)
-    assert context.size == grown
-
-
-def test_a_window_doubles_until_the_request_and_its_answer_fit_and_never_shrinks():
-    context = window(most=100_000)
-    sizes = []
-    while context.grow():
-        sizes.append(context.size)
-    assert sizes == [32_768, 65_536]
-    context = window(limit=200_000, most=200_000)
-    for tokens, size in ((1_000, FIRST), (30_000, 65_536), (10, 65_536)):
-        context.fit(tokens, None)
-        assert context.size == size
-    context = window()
-    context.fit(10_000, 10_000)
-    assert context.size == 32_768
-
-
 def test_an_estimate_that_was_too_low_is_corrected():
-    context = window()
+    context = ContextSize(ModelDetails(), limit=None, loaded=None)
     context.record(10, 1_000)
     context.fit(8_000, None)
     assert context.size == FIRST, "of a few words nothing is learned"
