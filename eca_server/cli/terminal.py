@@ -102,7 +102,11 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             sys.stderr.write(_NO_MODEL)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
-            conversation = local.client.chat(chat_id, model=command.model)
+            served = local.connection.parts.get().chats.get().get(chat_id or "")
+            model = command.model
+            if model is None and served is not None:
+                model = served.settings.model
+            conversation = local.client.chat(chat_id, model=model)
             reader = _make_reader(nursery, conversation, options, command)
             questions.read_line, approvals.reader = reader.answer, reader
             if is_terminal and local.connection.settings.loaded.withheld:
@@ -251,6 +255,8 @@ class _Conversation:
             return "left"
         served = self._served
         failed = served is not None and served.last_turn_failed
+        if self.chat.model is not None and served is not None:
+            self.chat.model = served.settings.model  # `/model` may have selected a different one
         is_note = not message.lstrip().startswith("/")  # else it answers a command
         if system_text and (failed or turn.stopped or (is_note and not self.prints_json)):
             sys.stderr.write(f"{printable_lines(system_text.strip())}\n")
