@@ -114,6 +114,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             talk = _Conversation(local, conversation, approvals, prints_json=command.prints_json)
             if command.message is not None:
                 outcome = await talk.answer(command.message, contexts)
+                if outcome == "well" and talk.awaits_key:  # after `/login`
+                    outcome = await talk.answer(await reader.prompt(is_secret=True))
             else:
                 with reader.typing_ahead():
                     outcome = await talk.hold(reader)
@@ -226,11 +228,11 @@ class _Conversation:
         has_answered = False
         try:
             while outcome != "left":
-                line = await reader.prompt(is_secret=self._awaits_key)
+                line = await reader.prompt(is_secret=self.awaits_key)
                 if not line:
                     break
                 if line.strip():
-                    outcome = await self.answer(line.rstrip("\n"))
+                    outcome = await self.answer(line.rstrip("\r\n"))
                     has_answered = True
         finally:
             if has_answered and sys.stdin.isatty():
@@ -269,7 +271,8 @@ class _Conversation:
         return "failed" if failed else "well"
 
     @property
-    def _awaits_key(self) -> bool:
+    def awaits_key(self) -> bool:
+        """True if the next prompt is the key of a login."""
         return self._served is not None and self._served.awaits_key_of is not None
 
     @property
