@@ -69,7 +69,7 @@ class MarkdownOutput(Output):
 
     def _can_be_complete(self) -> bool:
         """Return whether the last line that has ended can end a block: most do not."""
-        last = self._pending.rpartition("\n")[0].rpartition("\n")[2].strip()
+        last = self._pending[-_TAIL:].rpartition("\n")[0].rpartition("\n")[2].strip()
         return not last or last.startswith(("```", "~~~"))
 
     def _blocks(self) -> list[str]:
