@@ -98,10 +98,10 @@ class MarkdownOutput(Output):
 
     def _show_pending(self) -> None:
         """Show the incomplete block, at a rate that leaves the processor to the answer."""
-        if not self._pending.strip():
-            return
         if self._live is not None:
             self._live.has_changed = True
+            return
+        if not self._pending.strip():
             return
         self._live = _Live(
             console=self._console,
