@@ -11,6 +11,8 @@ import sys
 
 def main() -> None:
     """Run the console script `eca-server`, and exit with the command's code."""
+    if sys.getfilesystemencoding() == "ascii":  # PYTHONUTF8=0 and the locale C
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
     try:
         _leave_current_directory()
         from eca_server.cli.main import run  # noqa: PLC0415 - only after the import path is safe

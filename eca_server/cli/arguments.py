@@ -328,7 +328,8 @@ def _add_chat(commands: _Commands) -> None:
         nargs="?",
         const="",
         metavar="ID",
-        help="continue the chat with this id, or without one the latest of this folder",
+        help="continue the chat with this id, or without one the latest of this folder; a message "
+        "goes before this option",
     )
     chat.add_argument(
         "--json", action="store_true", help="print each content of the answer as a line of JSON"

@@ -69,7 +69,7 @@ class MarkdownOutput(Output):
 
     def _can_be_complete(self) -> bool:
         """Return whether the last line that has ended can end a block: most do not."""
-        last = self._pending.rpartition("\n")[0].rpartition("\n")[2].strip()
+        last = self._pending[-_TAIL:].rpartition("\n")[0].rpartition("\n")[2].strip()
         return not last or last.startswith(("```", "~~~"))
 
     def _blocks(self) -> list[str]:
@@ -98,10 +98,10 @@ class MarkdownOutput(Output):
 
     def _show_pending(self) -> None:
         """Show the incomplete block, at a rate that leaves the processor to the answer."""
-        if not self._pending.strip():
-            return
         if self._live is not None:
             self._live.has_changed = True
+            return
+        if not self._pending.strip():
             return
         self._live = _Live(
             console=self._console,

@@ -104,7 +104,11 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             sys.stderr.write(_NO_MODEL)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(local.show_messages)
-            conversation = local.client.chat(chat_id, model=command.model)
+            served = local.connection.parts.get().chats.get().get(chat_id or "")
+            model = command.model
+            if model is None and served is not None:
+                model = served.settings.model
+            conversation = local.client.chat(chat_id, model=model)
             reader = _make_reader(nursery, conversation, options, command)
             questions.read_line, approvals.reader = reader.answer, reader
             if is_terminal and local.connection.settings.loaded.withheld:
@@ -112,6 +116,8 @@ async def _chat(options: Options, command: ChatCommand, contexts: Sequence[m.Cha
             talk = _Conversation(local, conversation, approvals, prints_json=command.prints_json)
             if command.message is not None:
                 outcome = await talk.answer(command.message, contexts)
+                if outcome == "well" and talk.awaits_key:  # after `/login`
+                    outcome = await talk.answer(await reader.prompt(is_secret=True))
             else:
                 with reader.typing_ahead():
                     outcome = await talk.hold(reader)
@@ -226,11 +232,11 @@ class _Conversation:
         has_answered = False
         try:
             while outcome != "left":
-                line = await reader.prompt(is_secret=self._awaits_key)
+                line = await reader.prompt(is_secret=self.awaits_key)
                 if not line:
                     break
                 if line.strip():
-                    outcome = await self.answer(line.rstrip("\n"))
+                    outcome = await self.answer(line.rstrip("\r\n"))
                     has_answered = True
         finally:
             if has_answered and sys.stdin.isatty():
@@ -255,6 +261,8 @@ class _Conversation:
             return "left"
         served = self._served
         failed = served is not None and served.last_turn_failed
+        if self.chat.model is not None and served is not None:
+            self.chat.model = served.settings.model  # `/model` may have selected a different one
         is_note = not message.lstrip().startswith("/")  # else it answers a command
         if system_text and (failed or turn.stopped or (is_note and not self.prints_json)):
             sys.stderr.write(f"{printable_lines(system_text.strip())}\n")
@@ -267,7 +275,8 @@ class _Conversation:
         return "failed" if failed else "well"
 
     @property
-    def _awaits_key(self) -> bool:
+    def awaits_key(self) -> bool:
+        """True if the next prompt is the key of a login."""
         return self._served is not None and self._served.awaits_key_of is not None
 
     @property

@@ -9,6 +9,7 @@ import argparse
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -281,7 +282,7 @@ def _init(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as fault:
         sys.stderr.write(f"ecp init: {printable_lines(str(fault))}\n")
         return 1
-    sys.stdout.write(f"{agent}\n{manifest}\nNext: ecp run {manifest}\n")
+    sys.stdout.write(f"{agent}\n{manifest}\nNext: ecp run {shlex.quote(str(manifest))}\n")
     return 0
 
 

@@ -120,6 +120,9 @@ def replay(path: Path, command: Sequence[str], *, deadline: float) -> int:
     except ValueError as error:
         _say(f"tap: {error}")
         return 2
+    except OSError as error:
+        _say(f"tap: {path}: {error.strerror or error}")
+        return 2
     try:
         messages = trio.run(_play, transcript, command, deadline)
     except ECAError as error:

@@ -30,7 +30,7 @@ from eca_server.system.signals import until_a_signal
 from eca_server.workbench.inspector.inspection import Inspection
 from eca_server.workbench.inspector.page import render_file_page
 from eca_server.workbench.inspector.serving import LIMITS, Feed, Site
-from eca_server.workbench.report_files import write_file
+from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 from eca_server.workbench.tap import masker
 
 _CHUNK: Final = 2**18
@@ -56,6 +56,11 @@ def write_page(transcript: Path, out: Path) -> int:
     inspection = Inspection(transcript.name, masker(os.environ))
     if out.exists() and out.samefile(transcript):
         return _refuse(f"{out}: expected a new file for the page, got the transcript itself")
+    try:
+        check_file(out)
+    except OutputsInvalid as error:
+        _say(f"inspect: {error}")
+        return 1
     with transcript.open("rb") as file:
         may_continue = is_locked(file.fileno())
         parts = list(_parts(file, inspection))

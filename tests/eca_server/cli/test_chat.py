@@ -64,7 +64,7 @@ def test_chat_takes_its_prompts_from_a_pipe_and_names_a_picture_beside_the_answe
     done = eca(tmp_path, "chat", "--model", "simulator/script", "say Look:\ndraw\nsay done")
     picture = "[a picture: image/png]\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "Look:\ndone\n", picture)
-    done = eca(tmp_path, "chat", said="one\n\n   \ntwo\n/no-such-command\nthree")
+    done = eca(tmp_path, "chat", said="one\r\n\n   \ntwo\n/no-such-command\nthree")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert (lines[0], lines[1], lines[-1]) == ("one", "two", "three")
@@ -163,7 +163,12 @@ def test_a_terminal_does_not_show_a_key_while_it_is_typed(tty: Terminal, tmp_pat
     tty.type(b"say seen again\n", b"say seen again\r\nseen again\r\n", b"> ")
     tty.type(b"\x04")
     assert tty.exit_code() == 0
-    assert b"planted" not in tty.all_shown
+    once = Terminal(tmp_path, "chat", "/login groq")
+    once.until(b"Paste the key of groq", b"\n> ")
+    once.type(b"planted-once\n", b"Stored the key of groq")
+    assert once.exit_code() == 0
+    once.close()
+    assert b"planted" not in tty.all_shown + once.all_shown
     assert b"planted" in b"".join(path.read_bytes() for path in tmp_path.rglob("logins.json"))
 
 

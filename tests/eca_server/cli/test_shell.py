@@ -69,6 +69,15 @@ def test_what_the_terminal_has_no_character_for_is_spelled(tmp_path, encoding, s
     assert (done.returncode, done.stdout, done.stderr) == (0, shown + b"\n", b"")
 
 
+def test_paths_and_texts_are_utf_8_where_python_would_only_know_ascii(tmp_path):
+    (tmp_path / "é.txt").write_text("x")
+    call = 'call read_file {"path": "é.txt"}\nsay →'
+    line = '"$@" chat --model simulator/script "$CALL"'
+    done = in_a_shell(tmp_path, line, CALL=call, PYTHONUTF8="0", LC_ALL="C")
+    assert (done.returncode, done.stdout.decode()) == (0, "→\n")
+    assert "failed" not in done.stderr.decode()
+
+
 def test_what_a_pipe_has_of_another_encoding_is_read_with_marks_in_a_removed_folder(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()

@@ -152,9 +152,10 @@ def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "it is not UTF-8" in done.stderr
     assert not list(tmp_path.iterdir())
-    assert ecp("init", tmp_path / "eval").returncode == 0
-    assert ecp("run", "-m", tmp_path / "eval" / "manifest.yaml").returncode == 0
-    again = ecp("init", tmp_path / "eval")
+    written = ecp("init", tmp_path / "my eval").stdout
+    assert written.endswith(f"Next: ecp run '{tmp_path}/my eval/manifest.yaml'\n")
+    assert ecp("run", "-m", tmp_path / "my eval" / "manifest.yaml").returncode == 0
+    again = ecp("init", tmp_path / "my eval")
     assert (again.returncode, "--force" in again.stderr) == (1, True)
 
 

@@ -98,3 +98,5 @@ def test_a_tap_without_a_server_or_a_transcript_is_refused(capsys):
     assert why in capsys.readouterr().err
     assert run(["tap", "--replay", os.devnull]) == 2
     assert f"tap: {os.devnull}:1: expected a transcript" in capsys.readouterr().err
+    assert run(["tap", "--replay", "missing.jsonl"]) == 2
+    assert capsys.readouterr().err == "tap: missing.jsonl: No such file or directory\n"

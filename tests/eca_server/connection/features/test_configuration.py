@@ -156,10 +156,10 @@ async def test_the_thread_that_watches_ends_with_its_task():
 async def test_a_broken_file_is_reported_once_and_changes_nothing_until_it_is_fixed(tmp_path):
     async with project(tmp_path, {"welcomeMessage": "one", "disabledTools": ["grep"]}) as ours:
         before = ours.editor.connection.config
-        ours.write('{\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
+        ours.write('{\n "welcomeMessage": "two",\n "disabledTools": [}')
         assert f"{ours.file}:3:" in await ours.only_error()
         assert ours.editor.connection.config == before
-        ours.write('{\n\n "welcomeMessage": "two",\n "disabledTools": [],\n}')
+        ours.write('{\n\n "welcomeMessage": "two",\n "disabledTools": [}')
         assert await ours.unsolicited() == []
         ours.write({"welcomeMessage": "two", "disabledTools": ["grep"]})
         assert await ours.chat_told() == {"welcomeMessage": "two"}

@@ -51,7 +51,7 @@ def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path):
     ("arguments", "why"),
     [
         (["no-such.jsonl"], "No such file"),
-        ([str(RECORD), "--out", "no-such-folder/x.html"], "No such file"),
+        ([str(RECORD), "--out", "no-such-folder/x.html"], "no-such-folder does not exist"),
         ([], "there is no transcript yet"),
         ([os.devnull, "--out", "x.html"], "got no complete line"),
         ([os.devnull, "--no-open"], "expected a regular file"),
