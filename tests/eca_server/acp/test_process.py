@@ -38,8 +38,6 @@ async def _ask(
     process: trio.Process, lines: list[Any], number: int, method: str, params: Any
 ) -> Any:
     """Send a request; return its answer, and append everything read to `lines`."""
-    assert process.stdin is not None
-    assert process.stdout is not None
     message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
     await process.stdin.send_all(json.dumps(message).encode() + b"\n")
     pending = b""
@@ -70,7 +68,6 @@ async def test_a_conversation_over_pipes(tmp_path: Path, has_command: bool) -> N
         chunks = [each for each in updates if each["sessionUpdate"] == "agent_message_chunk"]
         assert "".join(each["content"]["text"] for each in chunks) == "a b c"
         assert (tmp_path / "started").exists() == has_command
-        assert process.stdin is not None
         await process.stdin.aclose()
         with trio.fail_after(20):
             assert await process.wait() == 0
@@ -101,7 +98,6 @@ async def test_a_signal_ends_the_server_of_a_session(tmp_path: Path) -> None:
         await _ask(process, [], 1, "initialize", {"protocolVersion": 1})
         new = {"cwd": str(tmp_path), "mcpServers": []}
         message = {"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": new}
-        assert process.stdin is not None
         await process.stdin.send_all(json.dumps(message).encode() + b"\n")
         with trio.fail_after(20):
             while not (tmp_path / "pid").exists():

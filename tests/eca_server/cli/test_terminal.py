@@ -213,8 +213,6 @@ def test_a_pipe_without_an_end_is_named_on_a_terminal(tmp_path: Path) -> None:
         stderr=far,
     ) as process:
         os.close(far)
-        assert process.stdin is not None
-        assert process.stdout is not None
         assert select.select([near], [], [], 30)[0]
         assert b"from stdin until its end" in os.read(near, 4096)
         process.stdin.close()

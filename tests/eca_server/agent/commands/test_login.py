@@ -31,7 +31,6 @@ def read(message: str, awaited: str | None = None) -> LoginPrompt | None:
 )
 def test_the_command_names_a_provider_and_may_contain_the_key(message, masked_text, provider, key):
     prompt = read(message)
-    assert prompt is not None
     assert (prompt.masked_text, prompt.provider) == (masked_text, provider)
     assert prompt.key == (None if key is None else Secret(key))
 
@@ -39,7 +38,6 @@ def test_the_command_names_a_provider_and_may_contain_the_key(message, masked_te
 @pytest.mark.parametrize("message", ["", " ", "cancel", " cancel\n"])
 def test_a_blank_prompt_or_cancel_ends_the_wait(message):
     prompt = read(message, "openai")
-    assert prompt is not None
     assert prompt.is_cancelled
     assert (prompt.masked_text, prompt.awaits_key_of) == (message, None)
 
@@ -56,17 +54,14 @@ def test_another_command_or_a_sentence_ends_the_wait_and_without_one_a_prompt_is
 )
 def test_an_invalid_key_is_hidden_and_the_wait_continues(message):
     prompt = read(message, "openai")
-    assert prompt is not None
     assert (prompt.masked_text, prompt.awaits_key_of) == (MASKED, "openai")
 
 
 def test_a_key_ends_the_wait_and_so_does_its_command():
     for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
         prompt = read(message, awaited)
-        assert prompt is not None
         assert (prompt.key, prompt.awaits_key_of) == (Secret(KEY), None)
     begun = read("/login openai", "My-Corp")
-    assert begun is not None
     assert begun.awaits_key_of == "openai"
 
 
@@ -81,6 +76,5 @@ KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, 
 def test_no_key_is_ever_shown(key, before, waits):
     message = f"{before}{key}" if waits else f"/login {before}{key}"
     prompt = read(message, "openai" if waits else None)
-    assert prompt is not None
     assert key not in prompt.masked_text
     assert key not in repr(prompt)
