@@ -89,8 +89,8 @@ def test_a_terminal_edits_lines_and_shows_markdown(editor: Terminal, tmp_path: P
 
 
 def test_no_key_is_in_the_stored_history_and_one_that_cannot_be_stored_shows_nothing(
-    editor: Terminal, tmp_path: Path
-) -> None:
+    editor, tmp_path
+):
     editor.until(PROMPT)
     editor.type(b"/login openai planted-0123456789-key\r", b"Stored the key", PROMPT)
     editor.type(b"/login openai key\r", b"Paste", PROMPT)
