@@ -17,8 +17,6 @@ from eca_server.acp import logins
 from tests.eca_server.acp.bench import Editor, editing
 from tests.eca_server.models.credentials.login_server import login_server
 
-pytestmark = pytest.mark.trio
-
 
 async def authenticate(editor: Editor, method: str) -> Any:
     return await editor.call("authenticate", m.AuthenticateRequest(method_id=method))

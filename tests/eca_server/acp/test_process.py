@@ -16,8 +16,6 @@ from eca_protocol.errors import RPCError
 from tests.eca_server import fork_server
 from tests.eca_server.acp.bench import editing
 
-pytestmark = pytest.mark.trio
-
 
 @asynccontextmanager
 async def _process(tmp_path: Path, *arguments: str) -> AsyncIterator[trio.Process]:
@@ -120,7 +118,7 @@ async def test_a_server_that_dies_in_a_prompt_fails_it(tmp_path, monkeypatch):
         await editor.wait_for(m.AgentMessageChunk)
         os.kill(int(pid_file.read_text()), signal.SIGKILL)
         with pytest.raises(RPCError, match="the ECA server failed"):
-            await call.result(deadline=10)
+            await call.result(deadline=30)
         with trio.fail_after(10):
             with pytest.raises(RPCError):
                 await editor.prompt(session.session_id, "say again")
