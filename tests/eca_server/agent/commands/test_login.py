@@ -35,17 +35,18 @@ def test_the_command_names_a_provider_and_may_contain_the_key(message, masked_te
     assert prompt.key == (None if key is None else Secret(key))
 
 
-@pytest.mark.parametrize("message", ["", " ", "cancel", " cancel\n"])
-def test_a_blank_prompt_or_cancel_ends_the_wait(message):
-    prompt = read(message, "openai")
-    assert prompt.is_cancelled
-    assert (prompt.masked_text, prompt.awaits_key_of) == (message, None)
-
-
-def test_another_command_or_a_sentence_ends_the_wait_and_without_one_a_prompt_is_a_prompt():
+def test_a_key_a_command_a_sentence_or_cancel_ends_the_wait():
+    for message in ("", " ", "cancel", " cancel\n"):
+        prompt = read(message, "openai")
+        assert prompt.is_cancelled
+        assert (prompt.masked_text, prompt.awaits_key_of) == (message, None)
     for message in ("/doctor", "/My2 x", "/repo-map-show", "what can you do?", "not now please"):
         assert read(message, "openai") is None
-    for message in ("hello", "a /login openai", "/login/openai", KEY):
+    for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
+        prompt = read(message, awaited)
+        assert (prompt.key, prompt.awaits_key_of) == (Secret(KEY), None)
+    assert read("/login openai", "My-Corp").awaits_key_of == "openai"
+    for message in ("hello", "a /login openai", "/login/openai", KEY):  # nothing is awaited
         assert read(message) is None
 
 
@@ -55,14 +56,6 @@ def test_another_command_or_a_sentence_ends_the_wait_and_without_one_a_prompt_is
 def test_an_invalid_key_is_hidden_and_the_wait_continues(message):
     prompt = read(message, "openai")
     assert (prompt.masked_text, prompt.awaits_key_of) == (MASKED, "openai")
-
-
-def test_a_key_ends_the_wait_and_so_does_its_command():
-    for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
-        prompt = read(message, awaited)
-        assert (prompt.key, prompt.awaits_key_of) == (Secret(KEY), None)
-    begun = read("/login openai", "My-Corp")
-    assert begun.awaits_key_of == "openai"
 
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=60).filter(
