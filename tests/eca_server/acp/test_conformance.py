@@ -201,7 +201,6 @@ def broken(run: Run) -> set[str]:
     return {finding.id for finding in run.findings if finding.verdict in {"fail", "warn"}}
 
 
-@pytest.mark.trio
 async def test_our_agent_keeps_every_row(tmp_path):
     run = await judged(tmp_path, seconds=400)
     verdicts = {finding.id: finding.verdict for finding in run.findings}
@@ -209,7 +208,6 @@ async def test_our_agent_keeps_every_row(tmp_path):
     assert (run.incidents, run.suite_errors) == ((), ())
 
 
-@pytest.mark.trio
 @pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 async def test_a_mutant_breaks_its_row(tmp_path, name):
@@ -217,7 +215,6 @@ async def test_a_mutant_breaks_its_row(tmp_path, name):
     assert broken(await judged(tmp_path, make, seconds=400)) == rows
 
 
-@pytest.mark.trio
 @pytest.mark.parametrize("name", ["lists nothing", "answers a prompt before its last text"])
 async def test_a_mutant_is_noticed(tmp_path, name):
     rows, make = MUTANTS[name]

@@ -17,8 +17,6 @@ from eca_server.acp import logins
 from tests.eca_server.acp.bench import Editor, editing
 from tests.eca_server.models.credentials.login_server import login_server
 
-pytestmark = pytest.mark.trio
-
 
 async def authenticate(editor: Editor, method: str) -> Any:
     return await editor.call("authenticate", m.AuthenticateRequest(method_id=method))
@@ -44,8 +42,8 @@ async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: P
 
 @pytest.mark.parametrize("answer", ["code=planted", "error=access_denied"])
 async def test_a_login_in_the_browser_is_stored_until_a_logout_or_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
-) -> None:
+    tmp_path, monkeypatch, answer
+):
     async def visit(url: str, _environ: object) -> None:
         query = parse_qs(urlsplit(url).query)
         back = f"{query['redirect_uri'][0]}?{answer}&state={query['state'][0]}"

@@ -105,10 +105,8 @@ async def _conversation(folder: Path) -> None:
             use_unstable_protocol=True,
         ) as (agent, process):
             about = await agent.initialize(acp.PROTOCOL_VERSION, CAPABILITIES)
-            assert about.agent_info is not None
             assert about.agent_info.name == "eca"
             await _session(agent, client, folder, model)
-            assert process.stdin is not None
             process.stdin.close()
             assert await process.wait() == 0
 

@@ -13,8 +13,6 @@ from eca_protocol.testing.conformance.target import Target
 from tests.eca_server import fork_server
 from tests.node import node, node_modules
 
-pytestmark = pytest.mark.trio
-
 CLIENT = Path(__file__).with_name("sdk_client.mjs")
 CONFIG = {"defaultModel": "simulator/script", "toolCall": {"approval": {"byDefault": "ask"}}}
 

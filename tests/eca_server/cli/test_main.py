@@ -103,8 +103,8 @@ def test_what_is_unknown_is_refused_on_stderr(arguments, near, capsys):
     ],
 )
 def test_an_unknown_command_gets_a_suggestion_and_fails_as_upstream_s_does(
-    arguments: list[str], command: str, near: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    arguments, command, near, capsys
+):
     assert run(arguments) == 1
     said = capsys.readouterr()
     assert said.out == ""

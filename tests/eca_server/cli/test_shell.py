@@ -111,7 +111,6 @@ def test_what_a_tool_runs_ends_with_the_chat_that_a_signal_ends(tmp_path, number
             chat.send_signal(number)
             assert chat.wait(10) == code
             assert holders.read() == ""  # ends once the other end is closed everywhere
-        assert chat.stderr is not None
         assert b"Traceback" not in chat.stderr.read()
 
 

@@ -117,8 +117,8 @@ def test_ctrl_z_returns_to_the_shell_and_the_prompt_continues(tmp_path: Path) ->
 
 
 def test_no_key_is_in_the_stored_history_and_one_that_cannot_be_stored_shows_nothing(
-    editor: Terminal, tmp_path: Path
-) -> None:
+    editor, tmp_path
+):
     editor.until(PROMPT)
     editor.type(b"/login openai planted-0123456789-key\r", b"Stored the key", PROMPT)
     editor.type(b"/login openai key\r", b"Paste", PROMPT)
@@ -255,8 +255,6 @@ def test_a_pipe_without_an_end_is_named_on_a_terminal(tmp_path: Path) -> None:
         stderr=far,
     ) as process:
         os.close(far)
-        assert process.stdin is not None
-        assert process.stdout is not None
         assert select.select([near], [], [], 30)[0]
         assert b"from stdin until its end" in os.read(near, 4096)
         process.stdin.close()

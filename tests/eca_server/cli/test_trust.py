@@ -147,11 +147,14 @@ def test_wrong_usage_and_a_decision_that_cannot_be_stored_fail(cli, home, argume
     assert "Traceback" not in done.stderr
 
 
-def test_a_chat_in_a_pipe_stays_untrusted_and_says_so(home: Path) -> None:
+def test_a_chat_in_a_pipe_stays_untrusted_and_says_so_as_doctor_does(home: Path) -> None:
     done = eca(home, "chat", "--model", "simulator/script", "say hello")
     assert (done.returncode, done.stdout) == (0, "hello\n")
     assert "MCP server planted" in done.stderr
     assert "`eca-server trust add" in done.stderr
+    done = eca(home, "doctor")
+    assert f"- {home}: not trusted; 2 settings withheld until you send `/trust`" in done.stdout
+    assert f"mcpServers.planted ({home}/.eca/config.json): waits for your trust" in done.stdout
     assert not (home / "marked").exists()
 
 
@@ -161,13 +164,6 @@ def test_a_flag_trusts_the_workspace_for_one_session(home: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
     assert (home / "marked").exists()
     assert accepted(home) == {}
-
-
-def test_doctor_names_what_is_withheld(home: Path) -> None:
-    done = eca(home, "doctor")
-    assert f"- {home}: not trusted; 2 settings withheld until you send `/trust`" in done.stdout
-    assert f"mcpServers.planted ({home}/.eca/config.json): waits for your trust" in done.stdout
-    assert not (home / "marked").exists()
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """References in texts of the configuration: `${env:...}`, `${file:...}`, `${cmd:...}`."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -16,9 +14,6 @@ from eca_server.config import command_output
 from eca_server.config.command_output import LARGEST, CommandOutputs
 from eca_server.config.interpolation import UnresolvedReference
 from eca_server.secret import Secret
-
-if TYPE_CHECKING:
-    from conftest import House
 
 KEY = "planted-0123456789-key"
 
@@ -101,7 +96,7 @@ def test_references_are_not_resolved_before_they_are_accepted(untrusted):
 
 
 @pytest.fixture
-def shell(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
+def shell(house, monkeypatch):
     """Return a house without cached outputs, where commands find their programs."""
     monkeypatch.setattr(command_output, "_cache", {})
     house.home.mkdir(parents=True, exist_ok=True)
@@ -109,12 +104,12 @@ def shell(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
     return house
 
 
-def key_of(house: House, command: str) -> Any:
+def key_of(house, command: str) -> Any:
     house.in_user({"providers": {"p": {"url": "http://a", "key": f"${{cmd:{command}}}"}}})
     return house.load().config.providers["p"].key
 
 
-def error_of(house: House, command: str) -> str:
+def error_of(house, command: str) -> str:
     assert key_of(house, command) is None
     problem = house.problem()
     assert problem.key == "providers.p.key"

@@ -1,7 +1,5 @@
 """The settings saved from the editor: merged last, written to no file of the user's."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -9,7 +7,6 @@ import pwd
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -26,12 +23,9 @@ from eca_server.config.saved_settings import (
 )
 from eca_server.workspace.ignore import list_files
 
-if TYPE_CHECKING:
-    from conftest import House
-
 
 @pytest.fixture
-def layer(house: House) -> SavedSettings:
+def layer(house) -> SavedSettings:
     house.environ["HOME"] = str(house.home)
     return SavedSettings(house.environ)
 

@@ -191,7 +191,6 @@ def test_everything_about_a_server_is_read_and_a_later_file_changes_only_what_it
     assert (web.url, web.headers, web.disabled) == ("https://mcp.example/mcp", {"X-A": "b"}, True)
     assert (web.client_id, web.client_name, web.oauth_port) == ("id", "name", 8080)
     assert web.client_metadata_url == "https://me.example/client.json"
-    assert web.client_secret is not None
     assert web.client_secret.reveal() == "not-a-real-secret"
     assert web.auth_scope == "workspace"
     assert (config.mcp_timeout, config.mcp_keep_alive) == (9, 10)

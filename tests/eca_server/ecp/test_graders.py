@@ -148,7 +148,6 @@ async def test_a_check_of_calls_names_the_expected_and_the_actual_calls():
     check = await graded(expected, Result(tool_calls=CALLS))
     assert check.reasoning == "0 of 2 calls match, expected at least 1; called: find, renew"
     assert check.expected == 'renew({"book": "B-18"})'
-    assert check.actual is not None
     assert check.actual.startswith('find({"q": "x"})\nrenew({"book": "B-17"')
     for calls, words in [(None, "the agent reports no tool calls"), ([], "called: none")]:
         assert words in (await graded(expected, Result(tool_calls=calls))).reasoning
@@ -187,7 +186,6 @@ async def test_all_graders_run_in_their_order_and_a_long_text_is_shortened():
     async with Graders(GraderSettings()) as graders:
         checks = await graders.grade(step, Result(public_output="y" * 1_000_000))
     assert [check.passed for check in checks] == [False, False, True]
-    assert checks[0].actual is not None
     assert checks[0].actual.endswith("... (cut, 999600 characters left out)")
 
 

@@ -52,7 +52,6 @@ def test_a_valid_manifest_is_read() -> None:
     assert graders[2].arguments == {"book": "B-17", "times": [1, 2.5, None]}
     assert (graders[3].min_calls, graders[3].max_calls) == (0, 0)
     assert renewal.steps[0].constraints == {"tokens": 3}
-    assert rows.dataset is not None
     assert (rows.dataset.source, rows.dataset.input_column) == ("rows.csv", "question")
     assert read(b"\xef\xbb\xbf" + GOOD.encode()).name == "Library desk"
     assert read(GOOD.replace("Library desk", '"\\uD83D\\uDE00"')).name == "\U0001f600"

@@ -133,7 +133,6 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number,
     manifest(tmp_path, "good", "wait", "good")
     arguments = ("run", "m.yaml", "--json-out", "r.json", "--verbose")
     with started(*arguments, cwd=tmp_path, stdout=subprocess.PIPE) as running:
-        assert running.stdout is not None
         assert "passed s0" in running.stdout.readline()
         while not processes_in(tmp_path, b"agent.py"):
             time.sleep(0.01)
@@ -212,7 +211,6 @@ def test_the_served_chat_reports_a_bad_configuration_and_ends_on_a_signal(tmp_pa
     arguments = ("agent", "--http", "0", "--config-file", "config.json")
     home = ENVIRONMENT | {"HOME": str(tmp_path)}
     with started(*arguments, cwd=tmp_path, env=home, stderr=subprocess.PIPE) as running:
-        assert running.stderr is not None
         errors = running.stderr.readline() + running.stderr.readline()
         running.send_signal(signal.SIGINT)
         assert "/ecp\n" in errors

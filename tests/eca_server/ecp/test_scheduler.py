@@ -181,7 +181,6 @@ async def test_a_worker_that_is_ended_ends_its_agents(tmp_path):
     with trio.fail_after(20):
         while not processes_in(tmp_path):
             await trio.sleep(0.02)
-        assert worker.pid is not None
         os.kill(worker.pid, signal.SIGTERM)
         os.kill(worker.pid, signal.SIGHUP)  # a second signal while it ends its agents
         with trio.fail_after(10):

@@ -161,7 +161,6 @@ class Desk:
         arguments = [self.python, str(self.file), "http"]
         served = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=environment())
         with served:
-            assert served.stderr is not None
             try:
                 line = served.stderr.readline()
                 match_ = re.search(r"http://\S+", line)

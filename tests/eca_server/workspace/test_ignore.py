@@ -406,7 +406,6 @@ def test_git_ends_with_a_killed_server(tmp_path, monkeypatch):
     replace_git(tmp_path, "printf '%s\\0' $$\nexec sleep 60", monkeypatch)
     command = [sys.executable, "-c", LISTING, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
-        assert server.stdout is not None
         git_process = int(server.stdout.readline())
         assert git_process in children(server.pid)
         server.kill()

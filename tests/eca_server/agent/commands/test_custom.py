@@ -92,7 +92,6 @@ def test_its_placeholders_are_its_described_arguments():
 )
 def test_the_description_is_that_of_the_front_matter_or_the_first_line(text, description, body):
     parsed = parse_command("name", text)
-    assert parsed is not None
     assert (parsed.description, parsed.text) == (description, body)
 
 

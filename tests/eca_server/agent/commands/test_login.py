@@ -31,23 +31,22 @@ def read(message: str, awaited: str | None = None) -> LoginPrompt | None:
 )
 def test_the_command_names_a_provider_and_may_contain_the_key(message, masked_text, provider, key):
     prompt = read(message)
-    assert prompt is not None
     assert (prompt.masked_text, prompt.provider) == (masked_text, provider)
     assert prompt.key == (None if key is None else Secret(key))
 
 
-@pytest.mark.parametrize("message", ["", " ", "cancel", " cancel\n"])
-def test_a_blank_prompt_or_cancel_ends_the_wait(message):
-    prompt = read(message, "openai")
-    assert prompt is not None
-    assert prompt.is_cancelled
-    assert (prompt.masked_text, prompt.awaits_key_of) == (message, None)
-
-
-def test_another_command_or_a_sentence_ends_the_wait_and_without_one_a_prompt_is_a_prompt():
+def test_a_key_a_command_a_sentence_or_cancel_ends_the_wait():
+    for message in ("", " ", "cancel", " cancel\n"):
+        prompt = read(message, "openai")
+        assert prompt.is_cancelled
+        assert (prompt.masked_text, prompt.awaits_key_of) == (message, None)
     for message in ("/doctor", "/My2 x", "/repo-map-show", "what can you do?", "not now please"):
         assert read(message, "openai") is None
-    for message in ("hello", "a /login openai", "/login/openai", KEY):
+    for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
+        prompt = read(message, awaited)
+        assert (prompt.key, prompt.awaits_key_of) == (Secret(KEY), None)
+    assert read("/login openai", "My-Corp").awaits_key_of == "openai"
+    for message in ("hello", "a /login openai", "/login/openai", KEY):  # nothing is awaited
         assert read(message) is None
 
 
@@ -56,18 +55,7 @@ def test_another_command_or_a_sentence_ends_the_wait_and_without_one_a_prompt_is
 )
 def test_an_invalid_key_is_hidden_and_the_wait_continues(message):
     prompt = read(message, "openai")
-    assert prompt is not None
     assert (prompt.masked_text, prompt.awaits_key_of) == (MASKED, "openai")
-
-
-def test_a_key_ends_the_wait_and_so_does_its_command():
-    for message, awaited in ((KEY, "openai"), (f"/login openai {KEY}", None)):
-        prompt = read(message, awaited)
-        assert prompt is not None
-        assert (prompt.key, prompt.awaits_key_of) == (Secret(KEY), None)
-    begun = read("/login openai", "My-Corp")
-    assert begun is not None
-    assert begun.awaits_key_of == "openai"
 
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, max_size=60).filter(
@@ -81,6 +69,5 @@ KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=16, 
 def test_no_key_is_ever_shown(key, before, waits):
     message = f"{before}{key}" if waits else f"/login {before}{key}"
     prompt = read(message, "openai" if waits else None)
-    assert prompt is not None
     assert key not in prompt.masked_text
     assert key not in repr(prompt)

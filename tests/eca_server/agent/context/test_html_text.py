@@ -11,10 +11,6 @@ def page_of(source: str, url: str = "https://example.org/docs/index.html") -> Pa
     return html_to_text(source, url=url, checkpoint=lambda: None)
 
 
-def text_of(source: str) -> str:
-    return page_of(source).text
-
-
 def test_a_page_is_its_text_in_paragraphs():
     page = page_of("""<!doctype html><html><head><title> The
       title </title><meta charset=utf-8></head>
@@ -65,7 +61,7 @@ def test_a_page_is_its_text_in_paragraphs():
     ],
 )
 def test_lists_code_links_and_broken_tags_become_text(source, text):
-    assert text_of(source) == text
+    assert page_of(source).text == text
 
 
 PIECES = [

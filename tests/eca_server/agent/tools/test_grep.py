@@ -214,7 +214,6 @@ async def test_a_pattern_that_matches_everywhere_is_ended(tool, tmp_path):
 
 
 async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
-    assert RIPGREP is not None
     write(tmp_path, a="foo\n" * 20_100)
     pattern, options = Pattern("foo"), {"gitignore": False, "checkpoint": lambda: None}
     with open_directory(tmp_path) as folder:

@@ -27,7 +27,6 @@ pytestmark = pytest.mark.skipif(GIT is None, reason="there is no git")
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Create a work tree with a committed bare repository that runs a program."""
-    assert GIT is not None
     root = tmp_path / "ws"
     bare = root / "docs" / "store"
     for command in (["init", "-q", str(root)], ["init", "-q", "--bare", str(bare)]):

@@ -1,6 +1,5 @@
 """`eca-server conformance` as a user runs it: its output, its files, its exit codes."""
 
-import contextlib
 import io
 import json
 import signal
@@ -21,6 +20,7 @@ from eca_server.workbench.conformance import progress
 from eca_server.workbench.conformance.cli import run
 from eca_server.workbench.conformance.progress import Progress
 from eca_server.workbench.conformance.table import render_table
+from tests.eca_server.processes import assert_gone, assert_some, children
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 REFERENCE = [sys.executable, "-m", "tests.eca_protocol.testing.conformance.reference"]
@@ -180,23 +180,9 @@ def test_an_interrupt_ends_the_started_servers():
     with subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
-        servers: list[int] = []
-        while not servers:
-            servers = _servers_of(running.pid)
+        assert_some(running.pid, within=20)
+        servers = children(running.pid)
         running.send_signal(signal.SIGINT)
         running.communicate(timeout=20)
     assert running.returncode == 130
-    assert not [pid for pid in servers if Path(f"/proc/{pid}").exists()]
-
-
-def _servers_of(pid: int) -> list[int]:
-    """Return the children that run the reference server, without forks before their exec."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    end = "\0".join(REFERENCE).encode() + b"\0"
-    return [int(child) for child in children if _command_of(child) == end]
-
-
-def _command_of(pid: str) -> bytes:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
+    assert_gone(servers)

@@ -119,8 +119,8 @@ CONCLUSIONS = [
 
 @pytest.mark.parametrize(("findings", "known", "word", "text", "colour"), CONCLUSIONS)
 def test_the_terminal_the_page_and_the_badge_have_the_same_conclusion(
-    findings: tuple[Finding, ...], known: set[str] | None, word: str, text: str, colour: str
-) -> None:
+    findings, known, word, text, colour
+):
     run = attrs.evolve(RUN, findings=findings, incidents=() if known is None else RUN.incidents)
     page = render_html(run, {}, known=known or ())
     verdict = page[page.index('<div class="verdict">') :].partition("</div>")[0]
@@ -167,8 +167,8 @@ def test_an_error_of_the_suite_is_neither_a_pass_nor_the_targets_error(capsys, m
 
 @pytest.mark.parametrize(("verdict", "code"), [("fail", 1), ("pass", 4)])
 def test_an_unwritable_report_prevents_neither_the_others_nor_the_verdict(
-    verdict: Verdict, code: int, tmp_path: Path, monkeypatch, capsys
-) -> None:
+    verdict, code, tmp_path, monkeypatch, capsys
+):
     gone = tmp_path / "gone"
     gone.mkdir()
 

@@ -26,7 +26,6 @@ def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
-        assert running.stdout is not None
         assert running.stderr is not None
         address, token = running.stdout.readline().strip().split("/#")
         host = address.removeprefix("http://")

@@ -1,6 +1,5 @@
 """The inspector's server: its access checks, and slow readers that delay nothing."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,12 +140,8 @@ async def test_each_reader_gets_all_parts_and_a_slow_one_loses_the_oldest(nurser
     ],
 )
 async def test_a_transcript_is_followed_while_it_is_written(
-    pieces: tuple[bytes, ...],
-    count: int,
-    tmp_path: Path,
-    autojump_clock: trio.testing.MockClock,
-    nursery: trio.Nursery,
-) -> None:
+    pieces, count, tmp_path, autojump_clock, nursery
+):
     path, feed, answer = tmp_path / "kept.jsonl", Feed(), Answer()
     path.touch()
     with path.open("rb") as file, path.open("ab", buffering=0) as writer:
@@ -165,11 +160,8 @@ async def test_a_transcript_is_followed_while_it_is_written(
 
 @pytest.mark.parametrize("ending", ["tap", "writer"])
 async def test_a_record_without_an_end_is_followed_until_its_writer_is_gone(
-    ending: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+    ending, tmp_path, capsys, autojump_clock
+):
     path, feed, answer = tmp_path / "kept.jsonl", Feed(), Answer()
     entry = ENTRY.replace(b"exit", b"initialized")
     path.write_bytes(HEAD + entry)
