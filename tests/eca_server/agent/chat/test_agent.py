@@ -1,6 +1,5 @@
 """Whole turns with tools: the contents of each call, and its result for the model."""
 
-import json
 import os
 from pathlib import Path
 
@@ -23,28 +22,6 @@ from tests.eca_server.agent.chat.agent_session import (
 from tests.eca_server.agent.chat.editor import Editor
 from tests.eca_server.agent.chat.session_model import check_history
 from tests.eca_server.processes import assert_gone
-
-
-@pytest.mark.requirement("TOOL-10", "TOOL-11")
-async def test_an_allowed_call_runs_and_its_result_goes_to_the_model(tmp_path):
-    (tmp_path / "a.txt").write_text("what stands there\n")
-    async with session(tmp_path, calls(("eca_read_file", {"path": "a.txt"}))) as (ours, provider):
-        await ours.turn("go")
-        told = of_calls(ours)
-        assert order(told) == ["Prepare", "Run", "Running", "ed"]
-        for content in told:
-            assert (content["name"], content["server"]) == ("eca_read_file", "eca")
-            assert content["origin"] == "native"
-            assert content["id"] == told[0]["id"] != ""
-        pieces = [each["argumentsText"] for each in told if each["type"] == "toolCallPrepare"]
-        assert json.loads("".join(pieces)) == {"path": "a.txt"}
-        assert told[-3]["manualApproval"] is False
-        assert told[-1]["outputs"] == [{"type": "text", "text": "what stands there"}]
-        assert told[-1]["error"] is False
-        assert {each["summary"] for each in told[-3:]} == {"Reading file a.txt"}
-        assert results(provider) == ["what stands there"]
-        offered = {each["function"]["name"] for each in provider.requests[0].body["tools"]}
-        assert {"eca_read_file", "eca_shell_command", "eca_edit_file"} <= offered
 
 
 @pytest.mark.requirement("W-31c", "W-30f")
@@ -262,22 +239,6 @@ async def test_what_was_done_before_a_stop_is_remembered_as_done(tmp_path):
         done, not_run = results(provider)
         assert done.startswith("Created")
         assert "did not run" in not_run
-
-
-@pytest.mark.requirement("W-24b")
-@pytest.mark.parametrize("reach", [stop_waiting, stop_running])
-async def test_a_delete_closes_the_calls_inside(tmp_path, reach):
-    async with session(tmp_path, calls(("eca_shell_command", SLEEPER))) as (ours, _):
-        await ours.prompt("go")
-        await reach(ours, tmp_path)
-        turn = ours.connection.chats.open("c").turn
-        assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
-        told = len(ours.contents())
-        assert {"Rejected", "ed"}.isdisjoint(order(of_calls(ours)))
-        assert not any(call.is_open for call in turn.calls.values())
-        await turn.ended.wait()
-        await ours.ask("chat/queryCommands", {"query": ""})
-        assert len(ours.contents()) == told
 
 
 async def test_the_user_is_notified_once_that_ignore_rules_cannot_be_read(tmp_path, monkeypatch):

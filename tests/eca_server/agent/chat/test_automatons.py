@@ -22,8 +22,8 @@ from eca_protocol.messages import (
     JsonOutputsDetails,
 )
 from eca_protocol.server.calls import TRANSITIONS as OF_CALLS
-from eca_protocol.server.calls import CallInput, CallState, Naming
-from eca_protocol.server.chat_states import TRANSITIONS, Action, ChatState, Input
+from eca_protocol.server.calls import CallInput, Naming
+from eca_protocol.server.chat_states import ChatState
 from eca_server.agent.chat import Chat, Prompt, Turn
 from eca_server.agent.chat.outlet import ChatServices
 from eca_server.agent.chat.tool_call import ToolCall
@@ -35,30 +35,6 @@ from eca_server.models.events import Usage
 from eca_server.models.history import TextPart
 
 Step = Literal["say", "think", "end", "crash"]
-
-
-@pytest.mark.requirement("W-22f", "W-24a")
-def test_every_state_knows_what_to_do_about_every_input() -> None:
-    assert set(TRANSITIONS) == set(ChatState)
-    for state, row in TRANSITIONS.items():
-        assert set(row) == set(Input), state
-
-
-@pytest.mark.requirement("W-20e", "W-22a", "W-22c", "W-22f", "W-24a")
-def test_the_table_says_what_the_rulings_say() -> None:
-    def cell(state: ChatState, given: Input) -> tuple[Action, ChatState]:
-        return TRANSITIONS[state][given]
-
-    for busy in (ChatState.RUNNING, ChatState.STOPPING):
-        assert cell(busy, Input.PROMPT) == (Action.QUEUE, busy)
-        assert cell(busy, Input.STOP) == (Action.CANCEL, ChatState.STOPPING)
-        assert cell(busy, Input.ENDED) == (Action.CLOSE, ChatState.IDLE)
-    assert cell(ChatState.IDLE, Input.PROMPT) == (Action.BEGIN, ChatState.RUNNING)
-    assert cell(ChatState.IDLE, Input.STOP) == (Action.NOTHING, ChatState.IDLE)
-    for state in ChatState:
-        assert cell(state, Input.DELETE)[1] is ChatState.DELETED
-    for anything in Input:
-        assert cell(ChatState.DELETED, anything) == (Action.NOTHING, ChatState.DELETED)
 
 
 class Recorder:
@@ -267,7 +243,6 @@ def check(said: list[ChatContent], deleted_at: int | None) -> tuple[int, int]:
 
 NAMING = Naming(id="1", name="eca_read_file", server="eca", origin="native")
 DONE = ToolOutput(parts=(TextPart("done"),))
-ENDS = {CallState.CALLED, CallState.REJECTED}
 USER = {CallInput.APPROVE, CallInput.REJECT}
 
 DIFF = FileChangeDetails(path="/p/a", diff="+a", lines_added=1, lines_removed=0)
@@ -295,28 +270,6 @@ def give(call: ToolCall, given: CallInput) -> bool:
         case CallInput.STOP:
             call.stop()
     return True
-
-
-def test_every_open_state_can_be_stopped_and_every_end_is_an_end():
-    assert set(OF_CALLS) == set(CallState)
-    for state, row in OF_CALLS.items():
-        assert row[CallInput.STOP] in ENDS
-        if state in ENDS:
-            assert row == {CallInput.STOP: state}
-
-
-def test_the_table_of_a_call_says_what_the_rulings_say():
-    run, waiting, running = CallState.RUN, CallState.WAITING, CallState.RUNNING
-    assert OF_CALLS[CallState.PREPARING][CallInput.STOP] is CallState.REJECTED
-    assert OF_CALLS[run][CallInput.DENY] is CallState.REJECTED
-    assert OF_CALLS[run][CallInput.FAULT] is CallState.CALLED
-    assert OF_CALLS[waiting][CallInput.REJECT] is CallState.REJECTED
-    assert OF_CALLS[waiting][CallInput.STOP] is CallState.REJECTED
-    assert OF_CALLS[running][CallInput.STOP] is CallState.CALLED
-    for state, row in OF_CALLS.items():
-        assert (CallInput.APPROVE in row) is (state is waiting)
-        assert (CallInput.REJECT in row) is (state is waiting)
-        assert (CallInput.DONE in row) is (state is running)
 
 
 @pytest.mark.requirement("TOOL-3", "TOOL-5", "TOOL-6")

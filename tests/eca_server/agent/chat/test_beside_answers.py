@@ -16,11 +16,9 @@ from tests.eca_server.agent.chat.current import CURRENT, current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
-    Content,
     Editor,
     contents,
     editor,
-    types,
 )
 
 
@@ -57,25 +55,6 @@ async def test_a_long_title_is_cut() -> None:
         title = await ours.title()
     assert len(title) == 60
     assert title.endswith("…")
-
-
-@pytest.mark.requirement("W-25c")
-async def test_titles_can_be_turned_off_and_a_failed_prompt_asks_for_none() -> None:
-    refused = Reply(status=400, body={"error": {"message": "no"}})
-    for script, title in (([refused], reply("Never")), ([], None)):
-        async with older(*script, title=title) as (ours, provider):
-            for prompt in ("Tell me", "/costs"):
-                await ours.turn(prompt)
-            await ours.turn("hi", "d", model="p/unknown")
-            assert await ours.later(0) == []
-            assert provider.title_requests == []
-
-
-def used(received: list[Content]) -> dict[str, Any]:
-    """The one usage of a turn; it stands right before `finished`."""
-    assert types(received)[-2:] == ["usage", "finished"]
-    [found] = [content for content in received if content["type"] == "usage"]
-    return {name: value for name, value in found.items() if name != "type"}
 
 
 @pytest.mark.requirement("W-27b")

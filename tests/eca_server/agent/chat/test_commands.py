@@ -8,33 +8,9 @@ from typing import Any
 import pytest
 
 from eca_protocol.testing.provider import Provider, reply
-from eca_server.agent.commands import COMMANDS
 from eca_server.models.history import TextPart
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, Editor, contents, editor, provider_config
-
-NAMES = [command.name for command in COMMANDS]
-
-
-@pytest.mark.requirement("CHAT-2")
-@pytest.mark.parametrize(
-    ("prompt", "expected"),
-    [
-        ("/doctor", "Built-in test model: works"),
-        ("/doctor and more words", "Built-in test model: works"),
-        (" /costs\n", "Tokens of all requests of this chat: 0\n"),
-        ("/nope", "There is no command `/nope`. Available commands: `/init`, `/login`, "),
-    ],
-)
-async def test_a_command_is_a_turn_with_an_echo_and_one_finished(ours, prompt, expected):
-    received = await ours.turn(prompt)
-    assert received.types == ["progress", "text", "finished"]
-    assert received[1]["text"] == prompt
-    assert expected in received.answer
-    roles = [role for role, content in contents(ours.seen) if content["type"] == "text"]
-    assert roles == ["user", "system"]
-    assert not ours.connection.chats.open("c").history
-    assert (await ours.turn("next", model=ECHO)).answer == "next"
+from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
 
 
 @pytest.mark.requirement("CHAT-30", "CHAT-3")

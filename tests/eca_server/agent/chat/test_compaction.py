@@ -22,7 +22,7 @@ from eca_protocol.testing.provider import (
 )
 from eca_server.agent.chat.compaction import LONGEST_SUMMARY, SECONDS
 from tests.eca_server.agent.chat.agent_session import conversation
-from tests.eca_server.agent.chat.editor import ECHO, Editor, editor, provider_config
+from tests.eca_server.agent.chat.editor import Editor, editor, provider_config
 
 LIMIT = 10_000
 COMPACTED = "The chat was compacted"
@@ -282,17 +282,6 @@ async def test_a_past_that_is_too_long_for_one_request_is_cut_until_it_fits():
     assert "bytes left out" in case.summaries[2]["messages"][1]["content"]
 
 
-async def test_a_past_that_never_fits_ends_readably():
-    answers = [answered("a"), TOO_LONG, answered("c")]
-    async with chatting(answers, [TOO_LONG] * 3, context=None) as case:
-        await case.turn("one")
-        said = await case.turn("two")
-        assert NOT_COMPACTED in said
-        assert said.count("the conversation is too long") == 2
-        assert (await case.turn("three")).endswith("c")
-    assert [words for _, words in case.told[2]] == ["one", "a", "two\n\nthree"]
-
-
 async def test_the_user_compacts_a_chat_and_says_how():
     summaries = [FAILURES["empty"], answered("THE SUMMARY")]
     async with chatting([answered("a"), answered("b")], summaries) as case:
@@ -313,12 +302,3 @@ async def test_the_user_compacts_a_chat_and_says_how():
     [(_, words)] = case.told[1]
     assert "THE SUMMARY" in words
     assert words.endswith("two")
-
-
-async def test_a_compaction_can_be_listed_and_is_done_by_the_embedded_model_too(ours):
-    found = await ours.ask("chat/queryCommands", {"query": "compact"})
-    [command] = found["commands"]
-    assert [each["name"] for each in command["arguments"]] == ["instructions"]
-    await ours.turn("hello there", model=ECHO)
-    assert COMPACTED in (await ours.turn("/compact", model=ECHO)).text
-    assert (await ours.turn("on", model=ECHO)).answer == "on"

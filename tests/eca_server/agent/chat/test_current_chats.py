@@ -36,17 +36,6 @@ async def test_a_turn_is_opened_runs_and_is_idle_before_it_is_finished_and_a_sto
     assert statuses == ["running", "idle", "running", "stopping", "idle"]
 
 
-@pytest.mark.requirement("W-24d")
-@pytest.mark.parametrize("name", ["emacs", "VsCode"])
-async def test_a_deleted_chat_is_announced_before_the_answer(name):
-    async with current(clientInfo={"name": name}) as ours:
-        await ours.hang()
-        told = await reaction(ours, "chat/delete", {"chatId": "c"})
-        assert told[-2:] == [("chat/deleted", {"chatId": "c"}), ("answer", {})]
-        assert values(told, "progress") == (["finished"] if name == "emacs" else [])
-        assert (await ours.ask("chat/list"))["chats"] == []
-
-
 async def test_a_chat_is_listed_and_shown_again_after_a_restart(tmp_path):
     script = 'think hm\nsay one\ncall eca_directory_tree {"path": "."}\nsay two'
     async with current(data=tmp_path, folder=tmp_path) as ours:
@@ -247,28 +236,6 @@ async def test_messages_after_a_second_clear_stay_however_slow_the_first_is(tmp_
         assert await reopened(ours) == ["two", "two"]
 
 
-async def test_what_was_to_be_cleared_is_so_after_a_shutdown(tmp_path):
-    async with current(data=tmp_path) as ours:
-        await ours.turn("one", model=ECHO)
-        await ours.hang()
-        await ours.send(ours.request("chat/clear", {"chatId": "c"}), ours.request("shutdown"))
-        await ours.until(lambda each: "id" in each and each.get("result", 0) is None)
-    async with current(data=tmp_path) as ours:
-        assert (await ours.ask("chat/list"))["chats"] == []
-
-
-async def test_a_chat_that_runs_is_stopped_before_it_is_cleared_and_continues_after_it(client):
-    await client.hang()
-    begun = len(client.seen)
-    cleared = client.request("chat/clear", {"chatId": "c"})
-    await client.send(cleared, client.prompt_request("say b", model=SCRIPT))
-    await client.expect_finished(times=2)
-    await client.answer(cleared)
-    told = [each for each in since(client, begun) if each[0] in ("chat/cleared", "progress")]
-    assert [name for name, _ in told[:2]] == ["progress", "chat/cleared"]
-    assert (await client.ask("chat/history", {"chatId": "c"}))["meta"]["total"] == 2
-
-
 async def test_the_users_own_title_sticks():
     async with current({"chat": {"title": True}}) as ours:
         await ours.ask("chat/update", {"chatId": "c", "title": "Mine"})
@@ -277,22 +244,6 @@ async def test_the_users_own_title_sticks():
         assert [each["title"] for each in ours.contents(kind="metadata")] == ["Mine"]
         error = await refused(ours, "chat/update", {"chatId": "", "title": "Nobody's"})
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
-
-
-async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
-    await ours.turn("hi", model=ECHO)
-    await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
-    begun = len(ours.seen)
-    told = await reaction(ours, "chat/open", {"chatId": "c"})
-    names = [name for name, _ in told]
-    assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
-    del ours.seen[begun:]
-    await ours.ask("chat/delete", {"chatId": "c"})
-    methods = {message["method"] for message in ours.seen if "method" in message}
-    assert methods == {
-        "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
-    }  # fmt: skip
-    assert len(ours.notified("config/updated")) == 1
 
 
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
@@ -377,21 +328,6 @@ async def test_a_flag_set_while_a_turn_runs_comes_to_its_place_at_the_end(client
     shown = [each for each in told[cleared:] if each[0] in ("text", "flag")]
     assert shown[:2] == [("text", "before"), ("flag", "here")]
     assert shown[-2:] == [("text", "next"), ("text", "next")]
-
-
-@pytest.mark.requirement("W-43a")
-async def test_a_flag_goes_with_what_it_follows() -> None:
-    async with current(ALLOW) as ours:
-        await ours.turn("one", model=ECHO)
-        await ours.turn("call eca_directory_tree\nsay done", model=SCRIPT)
-        prompts = ours.contents().prompt_ids
-        [call] = [each["id"] for each in ours.contents() if each["type"] == "toolCalled"]
-        await flagged(ours, "addFlag", prompts[0], text="stays")
-        await flagged(ours, "addFlag", call, text="goes")
-        told = await reaction(ours, "chat/rollback", {"chatId": "c", "contentId": prompts[1]})
-        assert values(told, "flag") == ["stays"]
-        chat = ours.connection.chats.get("c")
-        assert [flag.text for flag in chat.settings.flags.values()] == ["stays"]
 
 
 async def test_flags_of_an_older_store_are_read() -> None:

@@ -1,6 +1,5 @@
 """Drafts of a running turn are stored now and then, and replaced when the turn ends."""
 
-import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -163,31 +162,6 @@ async def until_pieces(data: Path, text: str) -> None:
 
 
 RUNNING = "SELECT turn FROM running_turn UNION ALL SELECT turn FROM running_piece"
-
-
-@pytest.mark.long
-async def test_a_turn_that_ends_leaves_the_rows_of_one_that_was_never_stored_in_between(tmp_path):
-    slow = [text("one, "), wait("first"), text("two, "), wait("second"), text("three")]
-    script = [reply(*slow), reply("one, ", "two, ", "three")]
-    async with session(tmp_path, *script, data=tmp_path) as (ours, provider):
-        await ours.prompt("go", "slow")
-        await until_pieces(tmp_path, "one, ")
-        provider.open("first")
-        await until_pieces(tmp_path, "two, ")
-        found = rows(tmp_path, "SELECT piece, body FROM running_piece ORDER BY piece")
-        assert [piece for piece, _ in found] == [0, 1]
-        assert b"one" not in found[1][1]
-        provider.open("second")
-        await ours.expect_finished("slow")
-        assert rows(tmp_path, RUNNING) == []
-        await ours.turn("go", "fast")
-        query = "SELECT body FROM message WHERE chat = '{}' ORDER BY sequence"
-        slow, fast = [
-            [json.loads(body)["parts"] for (body,) in rows(tmp_path, query.format(chat))]
-            for chat in ("slow", "fast")
-        ]
-        assert slow == fast
-        assert len(slow) == 2
 
 
 def words(ours: Editor, begun: int = 0) -> list[tuple[str, str]]:

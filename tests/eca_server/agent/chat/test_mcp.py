@@ -10,7 +10,6 @@ import trio
 from eca_protocol.testing.provider import Provider, reply
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.messages import MCPTool, Progress, ToolHints, ToolResult
-from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.tools.approval import Memo
 from eca_server.connection.features import mcp
@@ -172,20 +171,6 @@ async def test_a_call_asks_runs_and_its_result_goes_to_the_model(tmp_path, place
         assert offered(provider)[-1] == "git__echo"
         assert "eca_search_tools" not in offered(provider)
         assert offered(provider)[0].startswith("eca_")
-
-
-async def test_names_no_api_would_take_are_mapped_back(tmp_path, places):
-    places["my server"].tools = (MCPTool(name="repo/read.file"),)
-    servers = {"my server": {"command": "x"}}
-    (name,) = tool_names([("my server", "repo/read.file")]).values()
-    async with session(tmp_path, calls((name, {})), servers=servers, **ALLOW) as (ours, provider):
-        await ours.turn("go")
-        assert provider.requests[0].body["tools"][-1]["function"]["name"] == name
-        assert "my_server" in name
-        assert "repo_read_file" in name
-        names = {(each["name"], each["server"]) for each in of_calls(ours)}
-        assert names == {("repo/read.file", "my server")}
-        assert places["my server"].session.calls[0][0] == "repo/read.file"
 
 
 async def test_a_server_that_goes_in_the_middle_of_a_call_costs_the_call(tmp_path, places):
@@ -366,11 +351,3 @@ async def test_a_changed_configuration_restarts_what_it_changes(places, autojump
         await ours.ask("chat/queryContext", {"query": ""})
         assert updates(ours, "git")[-1]["args"] == ["-q"]
         assert statuses(ours, "web")[-1] == "stopped"
-
-
-async def test_where_no_server_is_configured_none_is_announced(places, autojump_clock):
-    async with with_servers({}) as ours:
-        received = await ours.turn("hello", model=ECHO_MODEL)
-        assert "finished" in received.types
-        assert ours.connection.parts.servers() is None
-        assert {each["name"] for each in ours.notified("tool/serverUpdated")} == {"ECA"}

@@ -237,15 +237,6 @@ def urls(received: list) -> list[str]:
 
 
 @pytest.mark.requirement("W-26c")
-async def test_a_source_is_shown_and_linked_once_in_a_turn(ours):
-    script = f"say a\ncite {PAGE} A\nsay b\ncite {PAGE} A"
-    for _ in range(2):
-        received = await ours.turn(script, model=SCRIPT)
-        assert urls(received) == [PAGE]
-        assert received.answer == f"a [A]({PAGE})b"
-
-
-@pytest.mark.requirement("W-26c")
 @pytest.mark.parametrize(
     ("script", "found", "shown"),
     [

@@ -8,15 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredContent, UndoStep
+from eca_server.agent.chat.store.rows import Rollback, StoredContent, UndoStep
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
-from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.agent_session import calls, conversation, session
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
@@ -142,19 +140,6 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
         await rolled_back(ours, first)
         last = {"type": "text", "text": "1 new file deleted.\n\n"}
         assert contents(ours.seen)[-1] == ("system", last)
-
-
-async def test_what_a_turn_changed_is_put_back_though_its_server_is_killed_in_it(tmp_path, folder):
-    async with current(data=tmp_path, folder=folder) as killed:
-        changing = f"{writes(a='1')}\nsay one\nwait forever"
-        await killed.prompt(changing, model=SCRIPT, trust=True)
-        await killed.content("text", text="one")
-        async with current(data=tmp_path, folder=folder) as ours:  # it finds what a kill leaves
-            assert (await ours.ask("chat/open", {"chatId": "c"}))["found"]
-            [(role, words)] = contents(ours.seen, "c")
-            assert (role, words["text"]) == ("user", changing)
-            assert shown(await rolled_back(ours, words["contentId"])) == ["1 new file deleted."]
-            assert tree(folder) == {}
 
 
 async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
@@ -359,17 +344,6 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_
             await trio.testing.wait_all_tasks_blocked(0.05)
             goes_on.set()
     assert ended[0] == "finished"
-
-
-async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(tmp_path):
-    opening = Message(role="user", parts=(TextPart("of a server"),))
-    async with current(data=tmp_path) as ours:
-        prompt = attrs.evolve(opening, content_id="mine")
-        chats = ours.connection.chats
-        chat = await chats.begin([opening, prompt], title=None, settings=ChatSettings())
-    async with current(data=tmp_path) as ours:
-        await ours.ask("chat/rollback", {"chatId": chat.id, "contentId": "mine"})
-        assert (await ours.ask("chat/list"))["chats"] == []
 
 
 @pytest.mark.requirement(

@@ -59,15 +59,6 @@ def systems(provider: Provider) -> list[str]:
     return [request.body["messages"][0]["content"] for request in provider.requests]
 
 
-@pytest.mark.requirement("CONF-1")
-async def test_the_users_own_behaviours_can_be_selected_and_subagents_cannot():
-    own = {"agent": {"review": {}, "scout": {"mode": "subagent"}, "plan": {}}}
-    async with with_models(defaultBehavior="review", **own) as (ours, _):
-        chat = introduced(ours)
-        assert chat["behaviors"] == chat["agents"] == ["agent", "plan", "review"]
-        assert chat["selectBehavior"] == chat["selectAgent"] == "review"
-
-
 async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings():
     approval = {"toolCall": {"approval": {"deny": {"eca_grep": {}}}}}
     review = {"disabledTools": ["eca_write_file"], "systemPrompt": OWN, **approval}
@@ -216,16 +207,6 @@ async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path):
         await ours.ask("chat/open", {"chatId": "c"})
         first, again = (e["summary"] for e in ours.contents() if e["type"] == "toolCalled")
     assert first == again == "Running 'echo 1 2 ...'"
-
-
-async def test_upstream_s_names_mean_our_behaviour_whatever_was_selected():
-    own = {"agent": {"code": {"systemPrompt": OWN}}}
-    async with with_models(**own, defaultAgent="code") as (ours, provider):
-        assert introduced(ours)["selectAgent"] == "agent"
-        await ours.tell("chat/selectedBehaviorChanged", {"behavior": "plan"})
-        for behavior in ("code", "build"):
-            await ours.turn("hi", behavior, behavior=behavior)
-    assert systems(provider) == [OWN, OWN]
 
 
 async def test_a_behaviour_s_variant_counts_where_none_was_selected():

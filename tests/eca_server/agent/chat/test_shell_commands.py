@@ -266,21 +266,6 @@ async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(tm
         assert not (tmp_path / "hijacked").exists()
 
 
-@pytest.mark.requirement("W-44d")
-async def test_a_call_has_a_summary_while_the_model_writes_it(tmp_path):
-    script = [calls(shell("sleep 0"), ("eca_read_file", {"path": "x"}), ("eca_nothing", {}))]
-    async with today(*script, folder=tmp_path) as (ours, _):
-        await ours.prompt("go")
-        (run,) = await runs(ours, 1)
-        await ours.approve(run)
-        await ours.expect_finished()
-        pieces = ours.contents(kind="toolCallPrepare")
-        summaries = {each["name"]: each.get("summary") for each in pieces}
-        expected = {"shell_command": "Running a command", "read_file": "Reading file"}
-        assert summaries == {**expected, "nothing": None}
-        assert run["summary"] == "Running 'sleep 0'"
-
-
 async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump_clock):
     write = json.dumps({"path": "new.txt", "content": "x\n"})
     async with editor({"defaultModel": SCRIPT}, started=False) as ours:

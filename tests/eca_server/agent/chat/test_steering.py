@@ -36,16 +36,6 @@ async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> N
         assert said == ["go", "first", "then"]
 
 
-async def test_one_that_comes_before_the_first_request_is_in_it() -> None:
-    async with today(reply("a")) as (ours, provider):
-        also = notification("chat/promptSteer", {"chatId": "c", "message": "also"})
-        await ours.send(ours.prompt_request("go"), also)
-        await ours.expect_finished()
-        [request] = provider.requests
-        assert [word in str(request.body["messages"]) for word in ("go", "also")] == [True, True]
-        assert ours.contents().text == "goalsoa"
-
-
 async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
     failing = [calls(("eca_read_file", {"path": "none"}))] * 2
     last = calls(("eca_read_file", {"path": "none"}), ("eca_shell_command", RUN))

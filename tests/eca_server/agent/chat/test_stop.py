@@ -12,14 +12,7 @@ from eca_server.agent.chat.turn import STOP_SECONDS
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor, types
-
-
-async def stopped(ours: Editor, chat: str = "c") -> list[str]:
-    """Stop the chat; the types of what came from the stop to `finished`."""
-    begun = len(ours.seen)
-    await ours.expect_stopped(chat)
-    return types([content for _, content in contents(ours.seen[begun:], chat)])
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, types
 
 
 @pytest.mark.requirement("W-23a", "W-23d", "W-23e", "W-23g", "W-26b", "CHAT-32", "CHAT-34", "W-22e")
@@ -101,23 +94,6 @@ def deaf(ended: trio.Event) -> Body:
     return body
 
 
-@pytest.mark.requirement("W-23e", "W-23g", "W-26b", "CHAT-33")
-async def test_a_body_that_does_not_end_is_left_behind_and_stays_mute(ours, autojump_clock):
-    ended = trio.Event()
-    chat = ours.connection.chats.open("c")
-    chat.prompt(Prompt(text="hi", body=deaf(ended)))
-    await ours.content("text", text="begun")
-    begun = trio.current_time()
-    assert await stopped(ours) == ["reasonFinished", "text", "finished"]
-    assert trio.current_time() - begun <= 0.5
-    assert not ended.is_set()
-    turn = await ours.turn("meanwhile", model=ECHO)
-    assert turn.types == ["progress", "text", "progress", "text", "usage", "finished"]
-    assert not ended.is_set()
-    assert await ours.later() == []
-    assert ended.is_set()
-
-
 @pytest.mark.requirement("W-13a", "W-22e", "LIFE-19")
 async def test_shutdown_closes_every_turn_before_its_answer(ours, autojump_clock: object):
     chats = [f"c{number}" for number in range(10)]
@@ -159,30 +135,3 @@ async def test_a_delete_right_after_a_stop_is_silent_too(ours, autojump_clock: o
     await ours.answer(deleted)
     assert await ours.later() == []
     assert ours.contents().finishes == 0
-
-
-@pytest.mark.requirement("W-23g", "W-22f")
-@pytest.mark.parametrize("ends", ["stop", "delete"])
-async def test_the_end_of_a_chat_leaves_its_neighbours_alone(ours, ends: str):
-    await ours.hang("a", "one")
-    await ours.prompt("say b\nwait 0.01\nsay c", "two", model=SCRIPT)
-    if ends == "stop":
-        await ours.stop("one")
-    else:
-        await ours.ask("chat/delete", {"chatId": "one"})
-    await ours.expect_finished("two")
-    assert ours.contents("one").types[-1] == ("finished" if ends == "stop" else "text")
-    assert ours.contents("two").answer == "bc"
-
-
-async def test_many_deletes_and_prompts_of_one_id_in_one_read(ours):
-    lines = []
-    for number in range(20):
-        lines.append(ours.prompt_request(f"say {number}", model=SCRIPT))
-        lines.append(ours.request("chat/delete", {"chatId": "c"}))
-    await ours.send(*lines, ours.prompt_request("say last", model=SCRIPT))
-    await ours.expect_finished()
-    await trio.testing.wait_all_tasks_blocked()
-    received = ours.contents()
-    assert received.finishes == 1
-    assert received[-4:].text == "last"

@@ -26,7 +26,6 @@ from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
-from tests.eca_server.processes import assert_gone
 
 TITLES = {"chat": {"title": True}}
 
@@ -168,9 +167,6 @@ async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path):
 HANGING_HOOK: dict[str, Any] = {
     "hooks": {"slow": {"type": "preRequest", "actions": [{"type": "shell", "shell": "sleep 60"}]}}
 }
-BLOCKING_HOOK: dict[str, Any] = {
-    "hooks": {"strict": {"type": "preRequest", "actions": [{"type": "shell", "shell": "exit 2"}]}}
-}
 
 
 async def shown_again(data: Path) -> list[tuple[str, str]]:
@@ -204,13 +200,6 @@ async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_no
     assert await shown_again(tmp_path) == [("user", "say it")]
 
 
-async def test_a_prompt_a_hook_blocks_is_not_stored(tmp_path):
-    async with current(BLOCKING_HOOK, data=tmp_path) as ours:
-        await ours.turn("say it", model=SCRIPT)
-    async with current(data=tmp_path) as ours:
-        assert (await ours.ask("chat/list"))["chats"] == []
-
-
 SLEEPER = f"call eca_shell_command {json.dumps({'command': 'echo $$ > pid; exec sleep 100'})}"
 
 
@@ -241,18 +230,6 @@ async def run_sleeper(ours: Editor, folder: Path) -> int:
     while not noted.exists() or not noted.read_text().strip():
         await trio.sleep(0)
     return int(noted.read_text())
-
-
-@pytest.mark.requirement("LIFE-18")
-async def test_children_are_ended_and_turns_on_disk_before_the_answer(tmp_path):
-    folder, data = tmp_path / "w", tmp_path / "data"
-    folder.mkdir()
-    async with editor(started=False, keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
-        pid = await run_sleeper(ours, folder)
-        assert (await shut_down(ours))["result"] is None
-        assert_gone({pid}, within=0.1)
-        chat = await on_disk(data)
-        assert [kept.message.role for kept in chat.messages] == ["user", "assistant", "tool"]
 
 
 async def deaf(turn: Turn) -> None:
@@ -313,11 +290,3 @@ async def test_it_fails_if_a_chat_could_not_be_stored_or_deleted(tmp_path, is_de
             assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
         error = (await shut_down(ours))["error"]
         assert error == {"code": -32603, "message": f"shutdown: {UNWRITTEN}"}
-
-
-async def test_it_does_not_fail_where_there_is_nothing_to_store(tmp_path):
-    data = tmp_path / "data"
-    data.write_text("in the way")
-    async with editor(keeps_chats=True, XDG_DATA_HOME=str(data)) as ours:
-        await ours.turn("/costs")
-        assert (await shut_down(ours))["result"] is None

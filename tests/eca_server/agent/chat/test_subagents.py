@@ -307,28 +307,6 @@ async def test_each_step_is_shown_in_the_call_as_it_happens():
         assert looks[second + 1] == "toolCallRun"
 
 
-async def test_a_call_that_waits_is_reported_though_another_one_runs(tmp_path):
-    read = call("directory_tree", path=str(tmp_path))
-    async with current(folder=tmp_path) as ours:
-        await ours.prompt(f"{read}\n{writes(tmp_path / 'new')}\nsay done", model=SCRIPT)
-        await ours.content("toolCalled", name="directory_tree")
-        said = [each["text"] for each in ours.contents() if each["type"] == "progress"]
-        assert said[-1] == "Waiting for tool call approval"
-        assert "Calling tool" not in said
-
-
-async def test_a_rollback_of_the_parent_undoes_what_its_subagents_wrote(tmp_path, folder):
-    file = folder / "new"
-    async with current({"agent": SCOUT}, data=tmp_path, folder=folder) as ours:
-        received = await ours.turn(spawn(writes(file)), model=SCRIPT, trust=True)
-        assert file.read_text() == "x"
-        said = next(each["contentId"] for each in received if "contentId" in each)
-        await ours.ask("chat/rollback", {"chatId": "c", "contentId": said, "include": []})
-        assert not file.exists()
-        listed = await ours.ask("chat/list", {})
-        assert {each["id"] for each in listed["chats"]} <= {"c"}
-
-
 @pytest.mark.parametrize(
     ("method", "params"),
     [

@@ -46,32 +46,6 @@ async def test_the_echo_is_the_exact_text_once(ours):
     assert [echo["text"] for echo in echoes] == prompts
 
 
-@pytest.mark.requirement("CHAT-17", "W-26c")
-async def test_each_type_of_content_has_its_role() -> None:
-    script = "think deep thought\nsay hello\ncite https://e.test/a A page\nfinish length"
-    async with editor({"chat": {"title": True}}) as ours:
-        await ours.send(ours.prompt_request(script, model=SCRIPT))
-        await ours.expect_finished()
-        await ours.title()
-    received = contents(ours.seen)
-    assert {(role, content["type"]) for role, content in received} == {
-        ("system", "progress"), ("system", "usage"), ("system", "metadata"),
-        ("system", "text"), ("user", "text"), ("assistant", "text"), ("assistant", "url"),
-        ("assistant", "reasonStarted"), ("assistant", "reasonText"),
-        ("assistant", "reasonFinished"),
-    }  # fmt: skip
-    by_type = {content["type"]: content for _, content in received}
-    assert by_type["url"] == {"type": "url", "title": "A page", "url": "https://e.test/a"}
-    answer = [each for role, each in received if role == "assistant"]
-    said = [each["text"] for each in answer if each["type"] == "text"]
-    assert "".join(said) == "hello [A page](https://e.test/a)"
-    told = [each["text"] for role, each in received if (role, each["type"]) == ("system", "text")]
-    assert told == ["\n\nThe answer was cut: it reached the model's output limit."]
-    reasons = [each for _, each in received if each["type"].startswith("reason")]
-    assert len({each["id"] for each in reasons}) == 1
-    assert isinstance(reasons[-1]["totalTimeMs"], int)
-
-
 async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm(ours):
     contexts = [{"type": "file", "path": "/a"}, {"type": "novel", "x": 1}]
     received = await ours.turn("hi", model=ECHO, contexts=contexts, requestId=7, behavior=None)

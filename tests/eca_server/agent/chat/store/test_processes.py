@@ -12,9 +12,8 @@ import trio
 
 from eca_server.agent.chat.store.file import ChatFile
 from eca_server.agent.chat.store.rows import StoredChat
-from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ToolCallPart, ToolResultPart, repair
-from tests.eca_server.agent.chat.store.keeping import PATIENT, WORKSPACE, opened, texts_of, turn
+from tests.eca_server.agent.chat.store.keeping import WORKSPACE, opened, texts_of, turn
 from tests.eca_server.agent.chat.store.process import begin_at_once, spawn, write_until_killed
 
 
@@ -179,14 +178,3 @@ async def test_a_chat_that_another_server_deleted_continues_with_what_comes(tmp_
         assert turns_of(await theirs.store.load("c")) == ["b"]
         (problem,) = ours.problems
         assert problem.startswith("Another server deleted messages of the chat c.")
-
-
-async def test_one_server_waits_while_another_writes(tmp_path):
-    stores = [Store(tmp_path / "c", on_problem=pytest.fail, limits=PATIENT) for _ in range(3)]
-    async with trio.open_nursery() as nursery:
-        for number, each in enumerate(stores):
-            for place in range(10):
-                nursery.start_soon(each.append, f"{number}", WORKSPACE, turn(f"{place}"))
-    for number, each in enumerate(stores):
-        assert len(turns_of(await each.load(f"{number}"))) == 10
-        assert await each.close()

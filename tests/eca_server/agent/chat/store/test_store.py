@@ -60,13 +60,6 @@ async def test_usage_is_counted_by_turns(path: Path) -> None:
     assert chat.usages == (*usages, TurnUsage(tokens=2**63 - 1))
 
 
-async def test_a_title_may_come_later_and_stays(path: Path) -> None:
-    async with opened(path) as ours:
-        for title, stored in ((None, None), ("a", "a"), (None, "a"), ("b", "b")):
-            await ours.store.append("c", WORKSPACE, title=title)
-            assert (await ours.chat("c")).title == stored
-
-
 async def test_the_chats_of_a_workspace_are_listed_the_latest_first(path: Path) -> None:
     async with opened(path) as ours:
         for chat in ("a", "b", "c"):
