@@ -193,6 +193,17 @@ class Editor(Wire):
         return [each["params"] for each in self.seen[begun:] if each.get("method") == method]
 
 
+def call(name: str, **arguments: Any) -> str:
+    """Return a line of a script: the model calls a native tool."""
+    return f"call eca_{name} {json.dumps(arguments).decode()}"
+
+
+def writes(**files: str) -> str:
+    """Return a script that writes these files."""
+    calls = (call("write_file", path=name, content=text) for name, text in files.items())
+    return "\n".join(calls)
+
+
 def decision(what: str, call: Content, **more: Any) -> dict[str, Any]:
     """Return an approval or a rejection, as a message."""
     return notification(f"chat/toolCall{what}", {"chatId": "c", "toolCallId": call["id"], **more})

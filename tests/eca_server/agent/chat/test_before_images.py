@@ -1,6 +1,5 @@
 """Before-images of files are stored before a call, or known to be missing."""
 
-import json
 import os
 import sqlite3
 import threading
@@ -13,7 +12,7 @@ import trio
 from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.worker import LIMITS
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
-from tests.eca_server.agent.chat.editor import SCRIPT
+from tests.eca_server.agent.chat.editor import SCRIPT, call, writes
 from tests.eca_server.agent.chat.test_rollback import (
     full_disk,
     not_rolled_back,
@@ -21,7 +20,6 @@ from tests.eca_server.agent.chat.test_rollback import (
     said,
     shown,
     tree,
-    writes,
 )
 
 
@@ -60,27 +58,22 @@ async def test_a_file_whose_previous_content_is_not_saved_is_named(tmp_path, fol
         assert shown(await rolled_back(ours, fourth)) == ["1 file restored."]
 
 
-def edits(old: str, new: str) -> str:
-    arguments = {"path": "a", "original_content": old, "new_content": new}
-    return f"call eca_edit_file {json.dumps(arguments)}"
-
-
 @pytest.mark.parametrize("late", [False, True])
 async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypatch, late):
     (folder / "a").write_text("one\n")
+    edit = call("edit_file", path="a", original_content="one", new_content="1")
     async with current(data=tmp_path, folder=folder) as ours:
-        await ours.prompt(edits("one", "1"), model=SCRIPT)
-        call = await ours.content("toolCallRun")
+        await ours.prompt(edit, model=SCRIPT)
+        asked = await ours.content("toolCallRun")
         (folder / "a").write_text("one\nthe user's\n")
         with monkeypatch.context() as patched:
             if late:
                 patched.setattr(queries, "add_before_images", full_disk)
-            await ours.approve(call)
+            await ours.approve(asked)
             await ours.expect_finished()
         assert ours.contents(kind="toolCalled")[0]["error"]
         [first] = ours.contents().prompt_ids
-        read = f"call eca_read_file {json.dumps({'path': 'a'})}"
-        await said(ours, f"{read}\n{edits('one', '1')}")
+        await said(ours, f"{call('read_file', path='a')}\n{edit}")
         assert tree(folder) == {"a": "1\nthe user's\n"}
         assert shown(await rolled_back(ours, first)) == ["1 file restored."]
         assert tree(folder) == {"a": "one\nthe user's\n"}

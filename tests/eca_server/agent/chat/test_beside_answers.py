@@ -1,6 +1,5 @@
 """Titles (W-25), usage (W-27) and notes of the server (W-26) beside an answer."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.eca_server.agent.chat.editor import (
     ECHO,
     SCRIPT,
     Editor,
+    call,
     contents,
     editor,
 )
@@ -126,9 +126,8 @@ async def test_commands_name_the_chats_own_model_and_say_why_their_numbers_diffe
 )
 async def test_a_changed_file_is_named_once(tmp_path, client, capabilities, summaries):
     (tmp_path / "file").write_text("old")
-    edit = {"path": "file", "original_content": "old", "new_content": "new"}
-    write = {"path": "b (c).txt", "content": "x"}
-    script = f"call eca_edit_file {json.dumps(edit)}\ncall eca_write_file {json.dumps(write)}"
+    edit = call("edit_file", path="file", original_content="old", new_content="new")
+    script = f"{edit}\n{call('write_file', path='b (c).txt', content='x')}"
     about = {"capabilities": capabilities, "clientInfo": {"name": client}}
     async with current(folder=tmp_path, **about) as ours:
         await ours.turn(script, model=SCRIPT, trust=True)

@@ -12,14 +12,20 @@ from eca_protocol.testing.provider import Provider, reply, wait
 from eca_server.agent.chat.store.store import Store
 from eca_server.config import lock
 from tests.eca_server.agent.chat.current import current, reopened, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, provider_config
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    contents,
+    provider_config,
+    writes,
+)
 from tests.eca_server.agent.chat.test_rollback import (
     not_rolled_back,
     rolled_back,
     said,
     shown,
     tree,
-    writes,
 )
 
 

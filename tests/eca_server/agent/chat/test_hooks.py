@@ -23,7 +23,7 @@ from tests.eca_server.agent.chat.agent_session import (
     today,
 )
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, editor
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, call, editor
 from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.processes import assert_gone
 
@@ -46,8 +46,7 @@ def hooked(**hooks: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(path: Path, **more: Any) -> str:
-    arguments = json.dumps({"path": str(path), "content": "x", **more})
-    return f"call eca_write_file {arguments}\nsay done"
+    return call("write_file", path=str(path), content="x", **more) + "\nsay done"
 
 
 def told(ours: Editor) -> str:
@@ -59,7 +58,7 @@ def told(ours: Editor) -> str:
 
 async def read(ours: Editor, path: Path | str) -> list[Content]:
     """A turn with one call that reads a file."""
-    return await ours.turn(f'call eca_read_file {{"path": "{path}"}}', model=SCRIPT)
+    return await ours.turn(call("read_file", path=str(path)), model=SCRIPT)
 
 
 def ended(received: list[Content]) -> list[tuple[str, int]]:
@@ -185,9 +184,9 @@ async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(monkeypatch
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
     os.mkfifo(tmp_path / "gate")
     config = hooked(h=hook("preRequest", "grep -q bad && exit 2; exit 0", visible=False)) | ALLOW
-    job = json.dumps({"command": "cat gate", "background": "it"})
+    job = call("shell_command", command="cat gate", background="it")
     async with current(config, folder=tmp_path) as ours:
-        await ours.turn(f"call eca_shell_command {job}", model=SCRIPT)
+        await ours.turn(job, model=SCRIPT)
         (tmp_path / "gate").write_text("late")
         while [each.status for each in ours.shown.jobs] != ["completed"]:
             await ours.until(lambda message: message.get("method") == "jobs/updated")

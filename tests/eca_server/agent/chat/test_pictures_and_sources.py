@@ -3,7 +3,6 @@
 import base64
 import errno
 import itertools
-import json
 import os
 import re
 import stat
@@ -29,6 +28,7 @@ from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Content,
     Editor,
+    call,
     contents,
     editor,
     provider_config,
@@ -261,7 +261,7 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
         scripted.reply(
             scripted.search("rain", PAGE),
             scripted.message("Rain", cites=cites),
-            scripted.call("eca_directory_tree", "{}"),
+            scripted.call("directory_tree", "{}"),
         ),
         scripted.reply(scripted.message("Again", cites=cites)),
         scripted.steps(begun, wait("here"), hang()),
@@ -282,10 +282,6 @@ async def test_sources_of_a_search_are_shown_as_they_come_and_stored_by_a_stop()
 
 
 ENDS = {"toolCalled", "toolCallRejected", "reasonFinished", "url", "text"}
-
-
-def call(name: str, **arguments: Any) -> str:
-    return f"call {name} {json.dumps(arguments)}"
 
 
 def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
@@ -320,10 +316,10 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
     script = "\n".join(
         [
             "think hm",
-            call("eca_write_file", path=str(folder / "new.txt"), content="new\n"),
-            call("git__echo", text="x"),
-            call("eca_shell_command", command="exit 3"),
-            call("eca_directory_tree"),
+            call("write_file", path=str(folder / "new.txt"), content="new\n"),
+            'call git__echo {"text": "x"}',
+            call("shell_command", command="exit 3"),
+            call("directory_tree"),
             "say As",
             "cite https://example.org/a(b) An [Example]",
             "cite https://example.org/a(b) An [Example]",

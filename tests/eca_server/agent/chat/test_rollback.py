@@ -1,7 +1,6 @@
 """Chats that go back to before a message, with the files they changed, and chats that fork."""
 
 import errno
-import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,15 +16,7 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
 from tests.eca_server.agent.chat.agent_session import calls, conversation, session
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents
-
-
-def writes(**files: str) -> str:
-    """A prompt whose turn writes these files."""
-    return "\n".join(
-        f"call eca_write_file {json.dumps({'path': name, 'content': text})}"
-        for name, text in files.items()
-    )
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, writes
 
 
 async def said(ours: Editor, text: str, **params: Any) -> str:
@@ -144,8 +135,7 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
 
 async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        command = json.dumps({"command": "touch b"})
-        first = await said(ours, f"{writes(a='1')}\ncall eca_shell_command {command}")
+        first = await said(ours, f"{writes(a='1')}\n{call('shell_command', command='touch b')}")
         [words] = shown(await rolled_back(ours, first))
         assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
         assert tree(folder) == {"b": ""}
@@ -229,9 +219,9 @@ async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path, folder):
 async def test_moves_and_links_are_seen_through(tmp_path, folder):
     (folder / "here").mkdir()
     (folder / "here" / "f").write_text("1")
-    moved = json.dumps({"source": "here", "destination": "there/deep"})
+    moved = call("move_file", source="here", destination="there/deep")
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, f"{writes(**{'here/f': '2'})}\ncall eca_move_file {moved}")
+        first = await said(ours, f"{writes(**{'here/f': '2'})}\n{moved}")
         second = await said(ours, writes(**{"there/deep/f": "3", "there/new": "4"}))
         (folder / "there").rename(tmp_path / "outside")
         (folder / "there").symlink_to(tmp_path / "outside")

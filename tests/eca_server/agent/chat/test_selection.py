@@ -1,6 +1,5 @@
 """Agents, models, variants and trust: configured, and selected for a prompt or a chat."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,6 +23,7 @@ from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Content,
     Editor,
+    call,
     editor,
     provider_config,
 )
@@ -202,7 +202,7 @@ async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_ever
 async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path):
     limit = {"toolCall": {"shellCommand": {"summaryMaxLength": 9}}}
     async with current({"behavior": {"agent": limit}}, data=tmp_path, folder=tmp_path) as ours:
-        command = "call eca_shell_command " + json.dumps({"command": "echo 1 2 3 4 5 6 7 8 9"})
+        command = call("shell_command", command="echo 1 2 3 4 5 6 7 8 9")
         await ours.turn(command, model=SCRIPT, trust=True)
         await ours.ask("chat/open", {"chatId": "c"})
         first, again = (e["summary"] for e in ours.contents() if e["type"] == "toolCalled")

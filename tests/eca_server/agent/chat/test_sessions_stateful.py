@@ -4,7 +4,6 @@ The invariant: the wire breaks no rule of the editor's fold; the history is vali
 after a restart; the files can be restored.
 """
 
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,15 +20,11 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message
 from tests.eca_server.agent.chat.agent_session import ALLOW
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call, contents
 from tests.eca_server.agent.chat.session_model import Watch, check_history, tree_of
 
 CHATS = ("a", "b")
 IDLE = ChatState.IDLE
-
-
-def said(name: str, **arguments: str) -> str:
-    return f"call eca_{name} {json.dumps(arguments)}"
 
 
 def calls_in(chat: str) -> st.SearchStrategy[str]:
@@ -39,29 +34,29 @@ def calls_in(chat: str) -> st.SearchStrategy[str]:
     contents = st.sampled_from(["one\ntwo\n", "two\n", ""])
     log = f"printf x >> {chat}/log"
     edits = st.builds(
-        lambda tool, path, old, new: said(tool, path=path, original_content=old, new_content=new),
+        lambda tool, path, old, new: call(tool, path=path, original_content=old, new_content=new),
         st.sampled_from(["edit_file", "edit_file", "preview_file_change"]),
         paths,
         st.sampled_from(["one", "two"]),
         st.sampled_from(["three", "one\ntwo"]),
     )
     others = (
-        said("shell_command", command=log),
-        said("shell_command", command=f"sleep 60; {log}"),
-        said("directory_tree", path=chat),
-        said("grep", pattern="one", path=chat),
-        said("read_file", path="../outside"),
-        said("write_file", path=f"{chat}/f"),
+        call("shell_command", command=log),
+        call("shell_command", command=f"sleep 60; {log}"),
+        call("directory_tree", path=chat),
+        call("grep", pattern="one", path=chat),
+        call("read_file", path="../outside"),
+        call("write_file", path=f"{chat}/f"),
         "call eca_write_file {",
         "call no_such_tool",
     )
     return st.one_of(
-        st.builds(lambda path, text: said("write_file", path=path, content=text), paths, contents),
+        st.builds(lambda path, text: call("write_file", path=path, content=text), paths, contents),
         edits,
         edits,
-        st.builds(lambda one, two: said("move_file", source=one, destination=two), paths, folders),
-        st.builds(lambda one, two: said("move_file", source=one, destination=two), folders, paths),
-        st.builds(lambda path: said("read_file", path=path), paths),
+        st.builds(lambda one, two: call("move_file", source=one, destination=two), paths, folders),
+        st.builds(lambda one, two: call("move_file", source=one, destination=two), folders, paths),
+        st.builds(lambda path: call("read_file", path=path), paths),
         st.sampled_from(others),
     )
 

@@ -1,6 +1,5 @@
 """Commands: approved, remembered, run in the background, ended with their session."""
 
-import json
 import os
 from typing import Any
 
@@ -12,8 +11,8 @@ from eca_server.agent.tools import background
 from eca_server.client.profiles import DRAFT_SECONDS
 from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, editor
-from tests.eca_server.agent.chat.test_subagents import SCOUT, call, spawn
+from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, call, editor
+from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 from tests.eca_server.processes import assert_gone
 
 
@@ -267,14 +266,14 @@ async def test_a_covered_command_is_judged_after_the_calls_before_it_have_run(tm
 
 
 async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump_clock):
-    write = json.dumps({"path": "new.txt", "content": "x\n"})
+    write = call("write_file", path="new.txt", content="x\n")
     async with editor({"defaultModel": SCRIPT}, started=False) as ours:
         folders = [{"name": "w", "uri": tmp_path.as_uri()}]
         options = {"protocolRevision": "2025-06"}
         hello = {"workspaceFolders": folders, "initializationOptions": options}
         assert await ours.ask("initialize", hello) == {}
         await ours.tell("initialized")
-        await ours.prompt(f"say Here:\ncall eca_write_file {write}\nsay Well.")
+        await ours.prompt(f"say Here:\n{write}\nsay Well.")
 
         def waits(message: Any) -> bool:
             return message["params"]["content"].get("manualApproval") is True

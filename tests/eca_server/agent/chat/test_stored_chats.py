@@ -1,6 +1,5 @@
 """Chats on a disk that fails, prompts that are stored at once, and what a shutdown leaves."""
 
-import json
 import os
 import signal
 import sqlite3
@@ -24,7 +23,7 @@ from eca_server.agent.chat.store.worker import LIMITS
 from eca_server.models.history import Message, TextPart, repair
 from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, editor
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, editor
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
 
 TITLES = {"chat": {"title": True}}
@@ -200,7 +199,7 @@ async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_no
     assert await shown_again(tmp_path) == [("user", "say it")]
 
 
-SLEEPER = f"call eca_shell_command {json.dumps({'command': 'echo $$ > pid; exec sleep 100'})}"
+SLEEPER = call("shell_command", command="echo $$ > pid; exec sleep 100")
 
 
 UNWRITTEN = "the last changes of the chats could not be written to the disk"

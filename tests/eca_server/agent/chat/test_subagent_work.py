@@ -19,8 +19,8 @@ from eca_server.models.history import (
 )
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor
+from tests.eca_server.agent.chat.editor import call as of_script
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
-from tests.eca_server.agent.chat.test_subagents import call as of_script
 
 CONFIG = {"agent": {"scout": {**SCOUT["scout"], "maxSteps": 9}}}
 PASSING = {"progress", "usage"}

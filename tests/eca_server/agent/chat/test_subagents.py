@@ -1,6 +1,5 @@
 """Agents that work for another one: shown, answered, stopped with it, and never freer than it."""
 
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from eca_server.connection.features.composition import MOST_SUBAGENTS
 from eca_server.models.history import Message
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor
+from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, call, writes
 
 NONE_OF_OURS = {"explorer": None, "general": None}
 SCOUT: dict[str, Any] = {"scout": {"mode": "subagent", "description": "Looks around."}}
@@ -22,15 +21,11 @@ SCOUT: dict[str, Any] = {"scout": {"mode": "subagent", "description": "Looks aro
 
 def spawn(task: str, **more: str) -> str:
     """A line of a script: the call that has a scout play another one."""
-    return f"call eca_spawn_agent {json.dumps({'agent': 'scout', 'task': task, **more})}"
+    return call("spawn_agent", **{"agent": "scout", "task": task, **more})
 
 
-def call(name: str, **arguments: Any) -> str:
-    return f"call eca_{name} {json.dumps(arguments)}"
-
-
-def writes(path: Path) -> str:
-    return call("write_file", path=str(path), content="x")
+def makes(path: Path) -> str:
+    return writes(**{str(path): "x"})
 
 
 def of_children(ours: Editor) -> list[Mapping[str, Any]]:
@@ -53,7 +48,7 @@ async def scouting(folder: Path | None = None, **config: Any) -> AsyncIterator[E
 
 async def waiting(ours: Editor, folder: Path) -> Mapping[str, Any]:
     """Begin a task that writes a file; the params of its call, which waits for the user."""
-    await ours.prompt(spawn(f"{writes(folder / 'new')}\nsay written"), model=SCRIPT)
+    await ours.prompt(spawn(f"{makes(folder / 'new')}\nsay written"), model=SCRIPT)
     return await ours.pending()
 
 
@@ -152,7 +147,7 @@ HOOK = {
     ids=["the plan only reads", "its agent may not", "it may not itself", "a hook is against it"],
 )
 async def test_a_subagent_does_nothing_that_its_agent_may_not(config, behavior, tmp_path):
-    task = f"{writes(tmp_path / 'new')}\nsay I go on"
+    task = f"{makes(tmp_path / 'new')}\nsay I go on"
     async with current(config, folder=tmp_path) as ours:
         received = await ours.turn(spawn(task), model=SCRIPT, agent=behavior)
         called = spawned(received)
@@ -194,7 +189,7 @@ async def test_subagents_end_with_their_parent_and_only_so_many_work_at_once(end
 
 
 async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subagent(tmp_path):
-    prompt = f"{writes(tmp_path / 'new')}\n{spawn('say found')}\nsay done"
+    prompt = f"{makes(tmp_path / 'new')}\n{spawn('say found')}\nsay done"
     async with current({"agent": SCOUT}, clientInfo={"name": "VsCode"}) as ours:
         await ours.prompt(prompt, model=SCRIPT)
         waiting = await ours.content("toolCallRun")
@@ -257,7 +252,7 @@ async def test_an_agent_has_the_subagents_that_it_lists(listed, is_offered):
 
 async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path):
     tasks = [
-        spawn(f"{writes(tmp_path / agent)}\nsay over", agent=agent)
+        spawn(f"{makes(tmp_path / agent)}\nsay over", agent=agent)
         for agent in ("explorer", "general")
     ]
     async with current(WRITES, folder=tmp_path) as ours:
@@ -367,7 +362,7 @@ async def test_a_prompt_right_behind_the_stop_of_a_subagent_has_its_finished(who
 
 
 async def test_trust_in_a_subagent_s_chat_is_trust_in_that_agent_alone(tmp_path):
-    first, second, own = [writes(tmp_path / name) for name in "abc"]
+    first, second, own = [makes(tmp_path / name) for name in "abc"]
     task = f"{first}\nsay and\n{second}"
     async with scouting(tmp_path) as ours:
         await ours.prompt(f"{spawn(task)}\nsay on\n{own}", model=SCRIPT)

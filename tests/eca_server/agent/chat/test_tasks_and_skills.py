@@ -1,6 +1,5 @@
 """Tasks, skills, questions and the folder's own texts in a chat."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from eca_server.agent.tools.tool import ToolError
 from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, today
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, call
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 
 PLAN = {
@@ -32,10 +31,6 @@ START = {"op": "start", "id": 1, "active_summary": "Looking"}
 DONE = {"op": "complete", "ids": [1]}
 
 
-def line(**arguments: Any) -> str:
-    return f"call eca_task {json.dumps(arguments)}"
-
-
 def of_tasks(received: list[Content]) -> list[Content]:
     return [each for each in received if each["type"] == "toolCalled" and each["name"] == "task"]
 
@@ -43,7 +38,9 @@ def of_tasks(received: list[Content]) -> list[Content]:
 @pytest.mark.requirement("VALUE:TaskDetails.type=task")
 async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opened(tmp_path):
     async with current(data=tmp_path) as ours:
-        received = await ours.turn("\n".join([line(**PLAN), line(**START)]), model=SCRIPT)
+        received = await ours.turn(
+            "\n".join([call("task", **PLAN), call("task", **START)]), model=SCRIPT
+        )
         _, started = of_tasks(received)
         assert started["server"] == "eca"
         assert started["details"] == {
@@ -58,14 +55,14 @@ async def test_a_list_is_sent_with_each_call_and_is_there_when_the_chat_is_opene
             "summary": {"done": 0, "inProgress": 1, "pending": 1, "total": 2},
             "activeSummary": "Looking",
         }  # fmt: skip
-        (done,) = of_tasks(await ours.turn(line(**DONE), model=SCRIPT))
+        (done,) = of_tasks(await ours.turn(call("task", **DONE), model=SCRIPT))
         listed = "1. [done, high] look\n2. [pending, medium] mend: all of it"
         assert done["outputs"][0]["text"] == listed
     async with current(data=tmp_path) as ours:
         await ours.ask("chat/open", {"chatId": "c"})
         again = of_tasks(ours.contents())
         assert [each["details"] for each in again[1:]] == [started["details"], done["details"]]
-        (read,) = of_tasks(await ours.turn(line(op="read"), model=SCRIPT))
+        (read,) = of_tasks(await ours.turn(call("task", op="read"), model=SCRIPT))
         assert read["details"] == done["details"]
 
 
@@ -319,7 +316,7 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
 
 @pytest.mark.requirement("W-23b")
 async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
-    script = f"call eca_ask_user {json.dumps(QUESTION)}\nsay never"
+    script = f"{call('ask_user', **QUESTION)}\nsay never"
     await client.prompt(script, model="simulator/script")
     asked = await question(client)
     await client.expect_stopped()
@@ -331,7 +328,7 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
 
 
 @pytest.mark.parametrize(
-    "made", [line(**PLAN), 'call eca_ask_user {"question": "?"}', spawn("say hi")]
+    "made", [call("task", **PLAN), 'call eca_ask_user {"question": "?"}', spawn("say hi")]
 )
 async def test_a_client_that_cannot_show_it_has_no_such_tool(made):
     async with current({"agent": SCOUT}, capabilities={"codeAssistant": {}}) as ours:
