@@ -1,13 +1,16 @@
 """Fixtures of tests of whole turns with tools: a folder, a scripted provider, an editor."""
 
+import itertools
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from eca_protocol.server.roots import uri_of
 from eca_protocol.testing.provider import Provider, Reply, finish, reply, tool_call
+from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResultPart, repair
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import Content, Editor, editor, provider_config
 
@@ -101,3 +104,34 @@ def results(provider: Provider, request: int = -1) -> list[str]:
     """Return the results of calls that the model was sent."""
     messages = provider.requests[request].body["messages"]
     return [str(each["content"]) for each in messages if each["role"] == "tool"]
+
+
+def check_history(history: Sequence[Message]) -> None:
+    """Each call has its one result, behind it; and repaired it is valid for every API."""
+    _check_results(history)
+    valid = repair(history)
+    if not history:
+        return
+    _check_results(valid)
+    assert valid[0].role == "user"
+    assert all(one.role != other.role for one, other in itertools.pairwise(valid))
+    for position, message in enumerate(valid):
+        assert message.parts
+        assert all(part.text.strip() for part in message.parts if isinstance(part, TextPart))
+        calls = [part.id for part in message.parts if isinstance(part, ToolCallPart)]
+        if calls:
+            results = valid[position + 1].parts
+            assert [part.call_id for part in results if isinstance(part, ToolResultPart)] == calls
+
+
+def _check_results(history: Sequence[Message]) -> None:
+    calls: list[str] = []
+    results: Counter[str] = Counter()
+    for message in history:
+        calls += [part.id for part in message.parts if isinstance(part, ToolCallPart)]
+        told = [part.call_id for part in message.parts if isinstance(part, ToolResultPart)]
+        assert set(told) <= set(calls)
+        assert not told or message.role == "tool"
+        results.update(told)
+    assert results == Counter(calls)
+    assert len(set(calls)) == len(calls)

@@ -13,6 +13,7 @@ from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
     RUN,
     calls,
+    check_history,
     of_calls,
     order,
     results,
@@ -20,7 +21,6 @@ from tests.eca_server.agent.chat.agent_session import (
     today,
 )
 from tests.eca_server.agent.chat.editor import Editor
-from tests.eca_server.agent.chat.session_model import check_history
 from tests.eca_server.processes import assert_gone
 
 

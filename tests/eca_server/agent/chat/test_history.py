@@ -24,7 +24,6 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
-    Origin,
     ReasoningPart,
     ServerToolPart,
     TextPart,
@@ -142,23 +141,6 @@ def test_behind_a_summary_what_was_counted_before_does_not_matter() -> None:
     history += [user("answer"), user("c")]
     request = Request(messages=effective_history(history))
     assert window.tokens(request, 5) == 77 + tokens_in([user("c")])
-
-
-ORIGIN = Origin(api="a", provider="p", model="m")
-
-
-def prompt(name: str) -> Message:
-    return Message(role="user", parts=(TextPart(name),), content_id=name)
-
-
-def answer(text: str) -> Message:
-    return Message(role="assistant", parts=(TextPart(text),), origin=ORIGIN)
-
-
-def history(*messages: Message) -> History:
-    made = History()
-    made.extend(messages)
-    return made
 
 
 ANSWERS = st.sampled_from([["assistant"], ["assistant", "tool"], []])

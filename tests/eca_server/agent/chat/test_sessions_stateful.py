@@ -1,4 +1,4 @@
-"""Any sequence of client actions and model answers, against the models of `session_model`.
+"""Any sequence of client actions and model answers.
 
 The invariant: the wire breaks no rule of the editor's fold; the history is valid and the same
 after a restart; the files can be restored.
@@ -14,14 +14,15 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eca_protocol.fold import TextView
 from eca_protocol.server.chat_states import ChatState
 from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import Message
-from tests.eca_server.agent.chat.agent_session import ALLOW
+from tests.eca_server.agent.chat.agent_session import ALLOW, check_history
 from tests.eca_server.agent.chat.current import current
-from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call, contents
-from tests.eca_server.agent.chat.session_model import Watch, check_history, tree_of
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call
+from tests.eca_server.agent.chat.test_rollback import tree
 
 CHATS = ("a", "b")
 IDLE = ChatState.IDLE
@@ -96,26 +97,48 @@ STEPS = st.one_of(
 
 
 class Session:
-    """Both sides of a connection, followed."""
+    """A connection, and what the editor shows of it."""
 
-    def __init__(self, ours: Editor, watches: Mapping[str, Watch]) -> None:
+    def __init__(self, ours: Editor) -> None:
         self._ours = ours
-        self._watches = watches
-        self._seen = 0
-        self._deletes: dict[str, str] = {}
+        self._decided: set[str] = set()
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """Return the calls that wait for the user, each with its chat."""
+        return [
+            (chat.id, call.id)
+            for chat in self._ours.shown.chats.values()
+            for call in chat.waiting
+            if call.id not in self._decided
+        ]
+
+    def called(self) -> list[tuple[str, str]]:
+        """Return all calls there ever were."""
+        found = [
+            (chat, each["id"]) for chat in CHATS for each in self._ours.contents(chat)
+            if each["type"] == "toolCallPrepare"
+        ]  # fmt: skip
+        return [*dict.fromkeys(found)]
+
+    def waits(self, name: str) -> bool:
+        """Return whether the chat's turn does nothing until the user does something."""
+        chat = self._ours.shown.chats.get(name)
+        if chat is None or not chat.running:
+            return False
+        sleeps = any(e.state == "running" and "sleep" in str(e.arguments) for e in chat.calls())
+        hangs = isinstance(chat.items[-1], TextView) and chat.items[-1].text.endswith("hanging")
+        return sleeps or hangs or name in dict(self.waiting())
 
     async def do(self, step: tuple[Any, ...]) -> None:
         ours = self._ours
         match step:
             case ("prompt", chat, script, behavior):
-                text = f"usage 1 {len(self._watches[chat].sent)}\n{script}"
-                self._watches[chat].sent.append(text)
                 more = {} if behavior is None else {"behavior": behavior}
-                await ours.send(ours.prompt_request(text, chat, model=SCRIPT, **more))
+                await ours.send(ours.prompt_request(script, chat, model=SCRIPT, **more))
             case ("approved prompt", *prompt):
                 await self.do(("prompt", *prompt))
                 await self.settle()
-                while any(watch.asked for watch in self._watches.values()):
+                while self.waiting():
                     await self._decide("Approve", 0, 1, None, waits=True)
                     await self.settle()
             case ("decide", what, number, times, waits, save):
@@ -123,9 +146,7 @@ class Session:
             case ("stop", chat):
                 await ours.stop(chat)
             case ("delete", chat):
-                asked = ours.request("chat/delete", {"chatId": chat})
-                self._deletes[asked["id"]] = chat
-                await ours.send(asked)
+                assert await ours.ask("chat/delete", {"chatId": chat}) == {}
                 await self.settle()
             case ("behave", behavior):
                 await ours.tell("chat/selectedBehaviorChanged", {"behavior": behavior})
@@ -135,22 +156,17 @@ class Session:
     async def _decide(
         self, what: str, number: int, times: int, save: str | None, *, waits: bool
     ) -> None:
-        of_all = [
-            (watch, {"chatId": chat, "toolCallId": call})
-            for chat, watch in self._watches.items()
-            for call in watch.calls
-            if not waits or call in watch.asked
-        ]
+        of_all = self.waiting() if waits else self.called()
         if of_all:
-            watch, params = of_all[number % len(of_all)]
-            watch.asked.discard(params["toolCallId"])
-            if save is not None and what == "Approve":
-                params["save"] = save
+            chat, call = of_all[number % len(of_all)]
+            self._decided.add(call)
+            saved = {} if save is None or what == "Reject" else {"save": save}
             for _ in range(times):
+                params = {"chatId": chat, "toolCallId": call, **saved}
                 await self._ours.tell(f"chat/toolCall{what}", params)
 
     async def settle(self) -> None:
-        """Wait until every chat is idle, or waits for the user; look at everything then."""
+        """Wait until every chat is idle, or waits for the user; look at its history then."""
         chats = self._ours.connection.chats
         while True:
             await self._answered()
@@ -159,8 +175,7 @@ class Session:
                 c for c in CHATS if (chat := chats.get(c)) is None or chat.mailbox.state is IDLE
             ]
             await self._answered()
-            self.look()
-            if all(each in idle or self._waits(each) for each in CHATS):
+            if all(each in idle or self.waits(each) for each in CHATS):
                 break
             if len(self._ours.seen) == known + 1:
                 await self._ours.until(lambda _: True)
@@ -168,7 +183,7 @@ class Session:
             if turn.is_mute:
                 await turn.ended.wait()
         for name in idle:
-            assert not self._watches[name].running
+            assert name not in (shown := self._ours.shown.chats) or not shown[name].running
             if (chat := chats.get(name)) is not None:
                 check_history(chat.history)
 
@@ -176,27 +191,12 @@ class Session:
         """All that was sent has been looked at, and what was said before has come."""
         await self._ours.ask("chat/queryCommands", {"query": "none"})
 
-    def _waits(self, name: str) -> bool:
-        return bool(self._watches[name].asked) or self._watches[name].hangs
-
-    def look(self) -> None:
-        """Follow what came."""
-        for message in self._ours.seen[self._seen :]:
-            if message.get("id") in self._deletes:
-                assert message["result"] == {}
-                self._watches[self._deletes.pop(message["id"])].delete()
-            for chat in CHATS:
-                for role, content in contents([message], chat):
-                    self._watches[chat].see(role, content)
-        self._seen = len(self._ours.seen)
-
     async def end(self) -> dict[str, list[Message]]:
         """Shut down; the histories in memory, but for what was ended before it was read back."""
         chats = self._ours.connection.chats
         assert await self._ours.ask("shutdown") is None
-        self.look()
         assert not chats._bodies
-        assert not any(watch.running for watch in self._watches.values())
+        assert not any(chat.running for chat in self._ours.shown.chats.values())
         known = {name: chat for name, chat in chats._chats.items() if chat.storage.is_restored}
         return {name: [*chat.history] for name, chat in known.items()}
 
@@ -222,15 +222,13 @@ async def roll_back(ours: Editor) -> None:
 
 
 async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> None:
-    watches = {}
     for chat in CHATS:
         (folder / chat / "d").mkdir(parents=True)
         (folder / chat / "f").write_text("one\ntwo\n")
         (folder / chat / "d/h").write_text("two\n")
-        watches[chat] = Watch()
     (folder.parent / "outside").write_text("outside")
     histories: dict[str, list[Message]] = {}
-    restorable = {chat: tree_of(folder, chat) for chat in CHATS}
+    restorable = {chat: files(folder / chat) for chat in CHATS}
     parts: list[list[Any]] = [[]]
     for step in steps:
         parts[-1].append(step)
@@ -240,23 +238,23 @@ async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> No
     about = {"data": data, "folder": folder, "capabilities": {}}
     for part in parts:
         async with current(config, **about) as ours:
-            session = Session(ours, watches)
+            session = Session(ours)
             for step in part:
                 await session.do(step)
                 if step[0] == "delete":
                     histories.pop(step[1], None)
-                    restorable[step[1]] = tree_of(folder, step[1])
+                    restorable[step[1]] = files(folder / step[1])
             histories |= await session.end()
         await check_stored(data, histories)
     async with current(config, **about) as ours:
         await roll_back(ours)
     for chat in CHATS:
-        assert files(tree_of(folder, chat)) == files(restorable[chat])
+        assert files(folder / chat) == restorable[chat]
 
 
-def files(tree: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Without directories, and without what a command wrote."""
-    return {path: text for path, text in tree.items() if text is not None and "log" not in path}
+def files(folder: Path) -> dict[str, str]:
+    """Return the files with their texts, without what a command wrote."""
+    return {path: text for path, text in tree(folder).items() if "log" not in path}
 
 
 @settings(max_examples=settings().max_examples // 2)
