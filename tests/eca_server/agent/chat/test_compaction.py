@@ -282,6 +282,17 @@ async def test_a_past_that_is_too_long_for_one_request_is_cut_until_it_fits():
     assert "bytes left out" in case.summaries[2]["messages"][1]["content"]
 
 
+async def test_a_past_that_never_fits_ends_readably():
+    answers = [answered("a"), TOO_LONG, answered("c")]
+    async with chatting(answers, [TOO_LONG] * 3, context=None) as case:
+        await case.turn("one")
+        said = await case.turn("two")
+        assert NOT_COMPACTED in said
+        assert said.count("the conversation is too long") == 2
+        assert (await case.turn("three")).endswith("c")
+    assert [words for _, words in case.told[2]] == ["one", "a", "two\n\nthree"]
+
+
 async def test_the_user_compacts_a_chat_and_says_how():
     summaries = [FAILURES["empty"], answered("THE SUMMARY")]
     async with chatting([answered("a"), answered("b")], summaries) as case:

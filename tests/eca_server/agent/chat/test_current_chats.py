@@ -246,6 +246,22 @@ async def test_the_users_own_title_sticks():
         assert (error["code"], "params.chatId" in error["message"]) == (-32602, True)
 
 
+async def test_an_older_client_is_sent_newer_things_only_on_request(ours):
+    await ours.turn("hi", model=ECHO)
+    await ours.tell("chat/selectedModelChanged", {"model": ECHO, "chatId": "c"})
+    begun = len(ours.seen)
+    told = await reaction(ours, "chat/open", {"chatId": "c"})
+    names = [name for name, _ in told]
+    assert names == ["chat/cleared", "chat/opened", "text", "text", "answer"]
+    del ours.seen[begun:]
+    await ours.ask("chat/delete", {"chatId": "c"})
+    methods = {message["method"] for message in ours.seen if "method" in message}
+    assert methods == {
+        "$/progress", "config/updated", "tool/serverUpdated", "chat/contentReceived",
+    }  # fmt: skip
+    assert len(ours.notified("config/updated")) == 1
+
+
 async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> list[Content]:
     """Add or remove a flag; return the contents of the chat as it is shown then."""
     begun = len(ours.seen)
