@@ -101,19 +101,13 @@ def kill_two_at_random_points(path: Path, names: tuple[str, str], chance: random
     assert all(map(is_sendable, chats.values()))
 
 
-def test_killed_at_random_points_it_loses_at_most_the_turn_in_flight(tmp_path):
-    chance = random.Random(5)
-    for number in range(2):
+@pytest.mark.long(but=1)
+@pytest.mark.parametrize("life", range(16))
+def test_killed_at_random_points_it_loses_at_most_the_turn_in_flight(tmp_path, life):
+    chance = random.Random() if life else random.Random(5)
+    for number in range(10 if life else 2):
         kill_two_at_random_points(tmp_path / "a", (f"{number}a", f"{number}b"), chance)
     kill_two_at_random_points(tmp_path / "new" / "b", ("a", "b"), chance)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("life", range(15))
-def test_killed_at_hundreds_of_random_points_it_loses_at_most_the_turn_in_flight(tmp_path, life):
-    chance = random.Random()
-    for number in range(10):
-        kill_two_at_random_points(tmp_path / "c", (f"{number}a", f"{number}b"), chance)
 
 
 def test_servers_that_begin_at_once_on_one_chat_keep_all_turns_of_all(tmp_path):
