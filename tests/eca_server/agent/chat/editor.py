@@ -177,6 +177,21 @@ class Editor(Wire):
             await self.until(lambda _: True)
         return titles[-1]["title"]
 
+    async def reopen(self, chat: str = "c") -> list[tuple[str, Content]]:
+        """Open a chat; role and content of what is shown of it."""
+        begun = len(self.seen)
+        await self.ask("chat/open", {"chatId": chat})
+        return contents(self.seen[begun:], chat)
+
+    async def question(self) -> dict[str, Any]:
+        """Read until the server asks the user something; that request."""
+        return await self.until(lambda each: each.get("method") == "chat/askQuestion")
+
+    async def answer_question(self, asked: Mapping[str, Any], words: str | None) -> None:
+        """Answer it with a label; None: the user has cancelled it."""
+        result = {"answer": words, "cancelled": words is None}
+        await self.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
     async def later(self, seconds: float = 300) -> list[Mapping[str, Any]]:
         """Return the messages that come in that time; for tests whose clock jumps."""
         begun = len(self.seen)

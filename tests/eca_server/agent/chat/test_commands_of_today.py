@@ -78,9 +78,8 @@ async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_p
 
 async def answered(ours: Editor, label: str | None) -> str:
     """Answer the question that comes; the question."""
-    question = await ours.until(lambda each: each.get("method") == "chat/askQuestion")
-    result = {"answer": label, "cancelled": label is None}
-    await ours.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
+    question = await ours.question()
+    await ours.answer_question(question, label)
     return str(question["params"]["question"])
 
 

@@ -271,12 +271,6 @@ async def flagged(ours: Editor, method: str, content_id: str, **more: Any) -> li
     return [content for _, content in contents(ours.seen[begun:])]
 
 
-async def opened(ours: Editor, chat_id: str = "c") -> list[Content]:
-    begun = len(ours.seen)
-    await ours.ask("chat/open", {"chatId": chat_id})
-    return [content for _, content in contents(ours.seen[begun:], chat_id)]
-
-
 def order(shown: list[Content]) -> list[str]:
     """Return the ends, texts and flags, in order."""
     kinds = {"text", "flag", "toolCalled", "reasonFinished"}
@@ -300,7 +294,7 @@ async def test_a_flag_follows_a_prompt_a_call_or_a_thought_and_is_stored(tmp_pat
         error = await refused(ours, "chat/addFlag", {"chatId": "c", "contentId": "no", "text": "x"})
         assert "expected the id of a prompt, a tool call or a thought" in error["message"]
     async with current(data=tmp_path) as ours:
-        again = await opened(ours)
+        again = [content for _, content in await ours.reopen()]
         assert order(again) == wanted
         stored = [each for each in again if each["type"] == "flag"]
         assert flags == {each["text"]: each["contentId"] for each in stored}
@@ -323,7 +317,11 @@ async def test_a_chat_is_forked_from_a_flag_with_the_results_of_its_call(tmp_pat
         told = await reaction(ours, "chat/fork", {"chatId": "c", "contentId": flag})
         new = told[-1][1]["chatId"]
     async with current(data=tmp_path) as ours:
-        assert order(await opened(ours, new)) == ["text", "toolCalled", "flag"]
+        assert order([content for _, content in await ours.reopen(new)]) == [
+            "text",
+            "toolCalled",
+            "flag",
+        ]
 
 
 @pytest.mark.requirement("W-43c")

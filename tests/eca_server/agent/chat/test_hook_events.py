@@ -118,9 +118,9 @@ async def test_a_chat_that_asks_its_user_something_is_reported_as_waiting(tmp_pa
     config = hooked(h=hook("chatStatusChanged", KEEPS))
     async with current(config, folder=tmp_path) as ours:
         await ours.prompt(call("ask_user", question="which?"), model=SCRIPT)
-        asked = await ours.until(lambda each: each.get("method") == "chat/askQuestion")
+        asked = await ours.question()
         await settled(ours)
-        await ours.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"answer": "this"}})
+        await ours.answer_question(asked, "this")
         await ours.expect_finished()
     (waits,) = (each for each in kept(tmp_path) if each["awaiting_user_input"])
     assert waits["waiting_reason"] == "userQuestion"

@@ -27,7 +27,6 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Content,
-    Editor,
     call,
     contents,
     editor,
@@ -46,17 +45,10 @@ def shown(data: bytes, media_type: str) -> tuple[str, dict[str, Any]]:
     return "assistant", {"type": "image", "mediaType": media_type, "base64": encoded}
 
 
-def pictures(messages: list[Any]) -> list[tuple[str, Any]]:
+def pictures(said: list[tuple[str, Content]]) -> list[tuple[str, Any]]:
     """The pictures, and what stands before each."""
-    said = contents(messages)
     pairs = itertools.pairwise(said)
     return [(before[1]["type"], each) for before, each in pairs if each[1]["type"] == "image"]
-
-
-async def opened(ours: Editor) -> list[Any]:
-    begun = len(ours.seen)
-    await ours.ask("chat/open", {"chatId": "c"})
-    return ours.seen[begun:]
 
 
 @pytest.mark.requirement("FIELD:ChatImageContent.type", "VALUE:ChatImageContent.type=image",
@@ -82,7 +74,7 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
                 ("toolCalled", shown(JPEG, "image/jpeg")),
                 ("text", shown(PNG, "image/png")),
             ]
-            live = pictures(ours.seen)
+            live = pictures(contents(ours.seen))
             assert sorted(live[:2], key=lambda each: each[1][1]["mediaType"]) == expected[:2]
             assert live[2:] == expected[2:]
             told = str(provider.requests[1].body["messages"])
@@ -91,7 +83,7 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
             await ours.turn("and now?")
             assert url not in str(provider.requests[2].body)
         async with current(config, **kept) as ours:
-            assert pictures(await opened(ours)) == expected
+            assert pictures(await ours.reopen()) == expected
 
 
 async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
@@ -114,14 +106,14 @@ async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
                     if role == "system" and each.get("text") == words]  # fmt: skip
             assert len(said) == 2
             assert "image" not in [each["type"] for each in ours.contents()]
-        told = [each.get("text") for _, each in contents(await opened(neovim))]
+        told = [each.get("text") for _, each in await neovim.reopen()]
         assert told.count(words) == 2
 
 
 @pytest.mark.long(but=2)
 @pytest.mark.parametrize("client", ["Neovim", "VsCode", "IntelliJ", "Desktop"])
 async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_path, client):
-    def linked(messages: list[Any]) -> list[Path]:
+    def linked(messages: Any) -> list[Path]:
         words = r"\[a picture: image/png, [0-9]+ bytes\]"
         if client == "Neovim":
             uris = re.findall(words + r"\((.+?)\)", str(messages))
@@ -142,7 +134,7 @@ async def test_a_file_is_linked_until_the_chat_is_gone_where_none_is_shown(tmp_p
             for folder in (each.parent, each.parent.parent):
                 assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     async with current(**neovim) as ours:
-        assert linked(await opened(ours)) == files[:2]
+        assert linked(await ours.reopen()) == files[:2]
         await ours.ask("chat/delete", {"chatId": "c"})
         await ours.ask("chat/clear", {"chatId": "d", "messages": True})
     assert [each for each in (tmp_path / "da ta").rglob("*.p*") if each.is_file()] == []
@@ -220,7 +212,7 @@ async def test_openai_s_own_tool_is_switched_on_by_the_user_and_its_picture_show
     api = {"api": "openai-responses", "models": models}
     async with today(*script, provider=api) as (ours, provider):
         await ours.turn("Draw", model="p/m")
-        assert pictures(ours.seen)[0][1] == shown(JPEG, "image/jpeg")
+        assert pictures(contents(ours.seen))[0][1] == shown(JPEG, "image/jpeg")
         await ours.turn("What is it?", model="p/m")
         for request in provider.requests:
             assert request.body["tools"][-1] == drawing
@@ -299,12 +291,6 @@ def looks(received: Sequence[tuple[str, Content]]) -> list[Mapping[str, Any]]:
     return sorted(seen, key=lambda each: str(each.get("id", "")))
 
 
-async def opened_again(ours: Editor) -> list[tuple[str, Content]]:
-    begun = len(ours.seen)
-    await ours.ask("chat/open", {"chatId": "c"})
-    return contents(ours.seen[begun:])
-
-
 @pytest.mark.requirement("W-43d")
 async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
     async def gives(_: str) -> ToolResult:
@@ -340,9 +326,9 @@ async def test_calls_thoughts_and_sources_look_as_they_looked(tmp_path, places):
         assert kinds.count("toolCallRejected") == kinds.count("url") == 1
         assert "new.txt" in str([each.get("details") for each in live])
         assert "[An \\\\[Example" in str(live)
-        assert looks(await opened_again(ours)) == live
+        assert looks(await ours.reopen()) == live
     async with current(config, **kept) as ours:
-        assert looks(await opened_again(ours)) == live
+        assert looks(await ours.reopen()) == live
 
 
 async def test_a_call_and_a_thought_of_no_time_at_all_show_no_bare_zero(tmp_path):

@@ -252,14 +252,6 @@ QUESTION: dict[str, Any] = {
 }
 
 
-async def question(ours: Editor) -> dict[str, Any]:
-    return await ours.until(lambda each: each.get("method") == METHOD)
-
-
-async def answer(ours: Editor, asked: dict[str, Any], **reply: Any) -> None:
-    await ours.send({"jsonrpc": "2.0", "id": asked["id"], **reply})
-
-
 def outputs(ours: Editor) -> list[str]:
     ended: list[Content] = [each for each in of_calls(ours) if each["type"] == "toolCalled"]
     return [each["outputs"][0]["text"] for each in ended]
@@ -277,7 +269,7 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
             "And who?": {"answer": None, "cancelled": False},
         }
         for number in range(len(replies)):
-            asked = await question(ours)
+            asked = await ours.question()
             await ours.ask("chat/list")
             assert sum(each.get("method") == METHOD for each in ours.seen) == number + 1
             runs |= {each["summary"]: each for each in of_calls(ours) if "manualApproval" in each}
@@ -287,7 +279,9 @@ async def test_questions_are_shown_one_at_a_time_and_the_answers_sent_to_the_mod
             assert params.pop("toolCallId") == call["id"]
             assert params.pop("chatId") == "c"
             assert params in (QUESTION, *({**each, "allowFreeform": True} for each in free))
-            await answer(ours, asked, result=replies[params["question"]])
+            await ours.send(
+                {"jsonrpc": "2.0", "id": asked["id"], "result": replies[params["question"]]}
+            )
         await ours.expect_finished()
         told = [each["content"] for each in provider.requests[-1].body["messages"]][-3:]
         assert told[0] == "The user answered: that"
@@ -308,7 +302,8 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
     made = calls(("eca_ask_user", {"question": "?"}))
     async with today(made) as (ours, provider):
         await ours.prompt("go")
-        await answer(ours, await question(ours), **junk)
+        asked = await ours.question()
+        await ours.send({"jsonrpc": "2.0", "id": asked["id"], **junk})
         await ours.expect_finished()
         assert outputs(ours)[0].startswith("Could not ask the user: ")
         assert len(provider.requests) == 2
@@ -318,11 +313,11 @@ async def test_junk_is_no_answer_and_the_turn_continues(junk: dict[str, Any]) ->
 async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
     script = f"{call('ask_user', **QUESTION)}\nsay never"
     await client.prompt(script, model="simulator/script")
-    asked = await question(client)
+    asked = await client.question()
     await client.expect_stopped()
     ended = of_calls(client)[-1]
     assert (ended["type"], ended["error"]) == ("toolCalled", True)
-    await answer(client, asked, result={"answer": "this", "cancelled": False})
+    await client.answer_question(asked, "this")
     await client.turn("say later", model="simulator/script")
     assert client.contents().finishes == 2
 

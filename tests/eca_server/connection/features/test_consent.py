@@ -15,20 +15,20 @@ from eca_server.config.trust_texts import NOT_NOW, TRUST
 from eca_server.connection.features import mcp
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import calls
-from tests.eca_server.agent.chat.current import CURRENT
+from tests.eca_server.agent.chat.current import CURRENT, refused
 from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Editor,
     provider_config,
     text,
 )
+from tests.eca_server.agent.chat.mcp_session import status
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
-from tests.eca_server.connection.features.session import refused, status, until_shown
+from tests.eca_server.connection.features.session import until_shown
 from tests.eca_server.connection.features.trusting import (
     ACCEPT,
     OLDER,
     Folders,
-    answer,
     answer_and_finish,
     asked,
     guard,
@@ -125,7 +125,7 @@ async def test_no_subagent_accepts(folders):
         script = f"call eca_spawn_agent {json.dumps({'agent': 'scout', 'task': ACCEPT})}"
         await ours.turn("/trust")
         await ours.prompt(script, model=SCRIPT)
-        await answer(ours, await asked(ours), NOT_NOW)
+        await ours.answer_question(await asked(ours), NOT_NOW)
         approval = await ours.content("toolCallRun", name="spawn_agent")
         if approval["manualApproval"]:
             call = {"chatId": "c", "toolCallId": approval["id"]}

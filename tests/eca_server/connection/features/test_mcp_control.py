@@ -21,9 +21,11 @@ from eca_server.connection.features.settings import Watcher
 from eca_server.models.credentials.logins import Logins
 from eca_server.models.credentials.oauth import Client, TokenSet
 from eca_server.secret import Secret
+from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, text
+from tests.eca_server.agent.chat.mcp_session import status
 from tests.eca_server.agent.mcp.fake import Place
-from tests.eca_server.connection.features.session import refused, status, until_shown
+from tests.eca_server.connection.features.session import until_shown
 from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 
 SECRET = "planted-0123456789-secret"

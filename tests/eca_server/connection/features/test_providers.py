@@ -13,8 +13,9 @@ import trio.testing
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
 from eca_server.models.credentials import flows
+from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import Editor, editor
-from tests.eca_server.connection.features.session import refused, until_shown
+from tests.eca_server.connection.features.session import until_shown
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
 KEY = "planted-0123456789-key"

@@ -15,11 +15,10 @@ from tests.eca_server.agent.chat.editor import (
     provider_config,
     text,
 )
-from tests.eca_server.connection.features.session import status
+from tests.eca_server.agent.chat.mcp_session import status
 from tests.eca_server.connection.features.trusting import (
     ACCEPT,
     OLDER,
-    answer,
     answer_and_finish,
     asked,
     guard,
@@ -117,7 +116,7 @@ async def test_a_stop_ends_the_question_and_the_next_prompt_asks_again(folders):
         await ours.expect_stopped()
         cancelled = [each for each in ours.seen if each.get("method") == "$/cancelRequest"]
         assert [each["params"]["id"] for each in cancelled] == [question["id"]]
-        await answer(ours, question, TRUST)  # too late
+        await ours.answer_question(question, TRUST)  # too late
         again = await asked(ours, "say two")
         assert again["params"]["question"] == question["params"]["question"]
         assert statuses(ours) == ["disabled"]
@@ -137,7 +136,7 @@ async def test_a_prompt_in_another_chat_waits_for_the_same_question(folders, is_
             await ours.stop()
             question = await asked(ours)
             assert question["params"]["chatId"] == "d"
-        await answer(ours, question, TRUST)
+        await ours.answer_question(question, TRUST)
         while not all(finishes(ours.contents(chat)) for chat in "cd"):
             await ours.until(lambda _: True)
         assert len(questions(ours)) == 1 + is_stopped
@@ -151,7 +150,7 @@ async def test_each_root_has_a_question_of_its_own(folders):
     async with folders.editor(folders.root, other) as ours:
         first = await asked(ours, "say one")
         assert "planted" in first["params"]["question"]
-        await answer(ours, first, NOT_NOW)
+        await ours.answer_question(first, NOT_NOW)
         second = await asked(ours)
         assert second["params"]["question"].startswith(f"{PREFIX}: {other} has 1 setting ")
         assert "planted" not in second["params"]["question"]

@@ -17,7 +17,6 @@ from tests.eca_server.agent.chat.editor import (
 )
 from tests.eca_server.connection.features.session import until_shown
 
-METHOD = "chat/askQuestion"
 ACCEPT = "/trust yes"
 OLDER: dict[str, Any] = {"codeAssistant": {"chat": True}}
 
@@ -76,21 +75,16 @@ async def asked(ours: Editor, prompt: str | None = None) -> dict[str, Any]:
     """Send a prompt, if there is one, and return the question that comes."""
     if prompt is not None:
         await ours.prompt(prompt, model=SCRIPT)
-    return await ours.until(lambda each: each.get("method") == METHOD)
-
-
-async def answer(ours: Editor, question: Mapping[str, Any], words: str | None) -> None:
-    result = {"answer": words, "cancelled": words is None}
-    await ours.send({"jsonrpc": "2.0", "id": question["id"], "result": result})
+    return await ours.question()
 
 
 async def answer_and_finish(ours: Editor, question: Mapping[str, Any], words: str | None) -> None:
-    await answer(ours, question, words)
+    await ours.answer_question(question, words)
     await ours.expect_finished()
 
 
 def questions(ours: Editor) -> list[dict[str, Any]]:
-    return [each["params"] for each in ours.seen if each.get("method") == METHOD]
+    return ours.notified("chat/askQuestion")
 
 
 def messages(ours: Editor) -> list[str]:
