@@ -33,6 +33,7 @@ def welcome(folder: Path, words: str) -> Path:
         "CONF-6",
         "CONF-7",
         "CONF-8",
+        "CONF-11",
     ),
     *("LIFE-1", "LIFE-2", "LIFE-4", "LIFE-18", "LIFE-22", "LIFE-23", "LIFE-24"),
     *(f"ARROW:initialization-{number}" for number in range(1, 6)),

@@ -229,7 +229,7 @@ def behaviors(provider: Provider) -> list[str]:
     return [BEHAVIOR_OF[system] for system in systems(provider)]
 
 
-@pytest.mark.requirement("LIFE-8")
+@pytest.mark.requirement("LIFE-8", "CHAT-5")
 @pytest.mark.parametrize(
     ("config", "options", "selected", "prompt", "expected"),
     [

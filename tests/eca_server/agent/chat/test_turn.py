@@ -9,7 +9,7 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, t
 
 @pytest.mark.requirement(
     "W-20c", "CHAT-7", "CHAT-8", "CHAT-13", "CHAT-14", "ARROW:chat-text-1", "ARROW:chat-text-2",
-    "ARROW:chat-text-3", "ARROW:chat-text-5", "ARROW:chat-text-9",
+    "ARROW:chat-text-3", "ARROW:chat-text-5", "ARROW:chat-text-7", "ARROW:chat-text-9",
 )  # fmt: skip
 async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
     begun = len(ours.seen)

@@ -102,6 +102,7 @@ async def test_settings_stay_until_others_take_their_place(path: Path) -> None:
         assert (await ours.chat("c")).settings == ChatSettings(is_named_by_user=True)
 
 
+@pytest.mark.requirement("CHAT-35")
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_of_a_cleared_chat_the_name_and_what_it_took_stay_of_a_deleted_one_nothing(
     path: Path, is_deleted: bool
