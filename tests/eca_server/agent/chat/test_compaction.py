@@ -154,54 +154,6 @@ async def test_how_full_a_chat_may_be_is_configured(config, used, compacts):
         assert (COMPACTED in await case.turn("two")) is compacts
 
 
-async def test_what_was_not_counted_by_the_provider_is_estimated():
-    async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
-        await case.turn("one")
-        assert COMPACTED not in await case.turn("two")
-    async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
-        await case.turn("one")
-        assert COMPACTED in await case.turn("x" * 4 * LIMIT)
-        assert case.told[1][0][1].endswith("x" * 4 * LIMIT)
-
-
-@pytest.mark.parametrize(
-    ("counted", "is_compacted"),
-    [
-        ([9000, 10, 9000, 10], [False, True, False, True]),
-        ([9000] * 5, [False, True, False, False, False]),  # this provider counts too much
-    ],
-)
-async def test_a_chat_is_compacted_again_when_it_has_filled_again(counted, is_compacted):
-    answers = [answered("x", each) for each in counted]
-    summaries = [answered(f"SUMMARY {n}") for n in range(sum(is_compacted))]
-    async with chatting(answers, summaries) as case:
-        said = [COMPACTED in await case.turn(f"prompt {n}") for n in range(len(counted))]
-    assert said == is_compacted
-    if len(summaries) == 2:
-        assert "SUMMARY 0" in case.summaries[1]["messages"][1]["content"]
-        assert "SUMMARY 1" in case.told[3][0][1]
-        assert "SUMMARY 0" not in case.told[3][0][1]
-
-
-@pytest.mark.parametrize("prompt", ["call nothing", "x" * 4 * LIMIT], ids=["short", "long"])
-async def test_in_the_middle_of_a_turn_its_prompt_is_sent_again(prompt):
-    call = tool_call("eca_nothing", '{"n": 1}')
-    answers = [reply(call, finish("tool_calls"), usage(9000, 5)), answered("done")]
-    async with chatting(answers, [answered("IT CALLED nothing")]) as case:
-        said = await case.turn(prompt)
-        assert said.count(COMPACTED) == 1
-        assert said.endswith("done")
-    [asked] = case.summaries
-    past = asked["messages"][1]["content"]
-    assert prompt[:20] in past
-    assert 'called eca_nothing with {"n": 1}' in past
-    assert "[eca_nothing failed:]" in past
-    [(role, words)] = case.told[1]
-    assert role == "user"
-    assert "IT CALLED nothing" in words
-    assert words.endswith(f"\n\n{prompt}")
-
-
 FAILURES = {
     "refused": Reply(status=400, body={"error": {"message": "no"}}),
     "empty": answered(" \n "),
@@ -231,15 +183,6 @@ async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock):
         assert f"longer than {SECONDS} s" in await case.turn("two")
         assert trio.current_time() - begun < SECONDS + 10
     assert len(case.told[1]) == 3
-
-
-async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn():
-    call = tool_call("eca_nothing", "{}")
-    calling = reply(call, finish("tool_calls"), usage(9000, 5))
-    refused = FAILURES["refused"]
-    async with chatting([FULL, calling, answered("b")], [refused]) as case:
-        await case.turn("one")
-        assert (await case.turn("two")).count(NOT_COMPACTED) == 1
 
 
 async def test_a_stop_ends_a_summary_and_nothing_is_lost():

@@ -5,7 +5,7 @@ import re
 import select
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from eca_server.agent.chat import breakdown
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.store import Store
 from eca_server.client.session import Session
-from eca_server.models.backend import ErrorKind
 from eca_server.models.calls import MAX_NESTING
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
@@ -24,7 +23,6 @@ from tests.eca_server.agent.chat.editor import (
     SCRIPT,
     Content,
     Editor,
-    contents,
     editor,
     finishes,
     provider_config,
@@ -67,18 +65,6 @@ async def test_a_model_that_cannot_be_asked_is_reported_in_a_turn():
             assert received.types == ["progress", "text", "finished"]
             assert words in told(received)
             await assert_goes_on(ours)
-
-
-@pytest.mark.requirement("W-21d")
-async def test_each_class_of_error_is_explained():
-    async with editor({"retry": {"maxRetries": 0}}) as ours:
-        for kind in get_args(ErrorKind):
-            received = await ours.turn(f"fail {kind} the provider says so", kind, model=SCRIPT)
-            assert "the provider says so" in told(received)
-            assert "simulator/script" in told(received)
-            texts = [role for role, each in contents(ours.seen, kind) if each["type"] == "text"]
-            assert {*texts} == {"user", "system"}
-            await assert_goes_on(ours, kind)
 
 
 async def test_a_turn_that_breaks_off_keeps_what_came_and_says_why(ours, autojump_clock):
@@ -170,15 +156,6 @@ async def test_a_url_that_cannot_be_read_costs_its_own_provider_alone(url, setti
             assert "the url of odd: expected a url" in told(await ours.turn("hi", model="odd/m"))
             assert f"{key}: expected a url" in (await ours.turn("/doctor")).text
             await assert_goes_on(ours)
-
-
-async def test_a_default_model_that_cannot_be_asked_is_shown_and_the_simulator_selected():
-    async with editor({"defaultModel": "openai/gpt-4o"}) as ours:
-        shown = await ours.until(lambda each: each.get("method") == "$/showMessage")
-        assert shown["params"]["type"] == "error"
-        assert "OPENAI_API_KEY" in shown["params"]["message"]
-        assert (await ours.prompt("hi"))["model"] == ECHO
-        await ours.expect_finished()
 
 
 @pytest.mark.requirement("W-30c")

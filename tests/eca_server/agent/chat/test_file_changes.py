@@ -240,39 +240,6 @@ async def test_calls_of_one_answer_change_what_the_ones_before_them_left(tmp_pat
     assert tree(tmp_path) == expected
 
 
-async def test_what_rests_on_a_rejected_call_cannot_be_done(tmp_path):
-    made = calls(write("a", "one"), edit("a", "one", "two"))
-    async with session(tmp_path, made) as (ours, provider):
-        await ours.prompt("go")
-        await ours.reject(await ours.content("toolCallRun"))
-        await ours.expect_finished()
-        assert "does not exist" in results(provider)[1]
-        assert order(of_calls(ours))[-3:] == ["Rejected", "Run", "ed"]
-    assert tree(tmp_path) == {}
-
-
-async def test_what_can_never_be_done_is_reported_at_once_where_nothing_is_to_come(tmp_path):
-    made = calls(edit("a", "one", "two"), ("eca_read_file", {"path": 5}), write("b", "two"))
-    async with session(tmp_path, made) as (ours, _):
-        await ours.prompt("go")
-        asked = await ours.content("toolCallRun", manualApproval=True)
-        assert asked["arguments"]["path"] == "b"
-        assert [each["error"] for each in of_calls(ours) if "error" in each] == [True, True]
-        await ours.stop()
-
-
-async def test_a_stop_rejects_what_was_not_asked_for_yet(tmp_path):
-    made = calls(write("a", "one"), edit("a", "one", "two"))
-    async with session(tmp_path, made) as (ours, _):
-        await ours.prompt("go")
-        await ours.content("toolCallRun")
-        await ours.expect_stopped()
-        rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
-        assert [each["reason"] for each in rejected] == ["user-choice"] * 2
-        assert ours.contents().finishes == 1
-    assert tree(tmp_path) == {}
-
-
 @pytest.mark.parametrize("path", ["a", ""])
 async def test_a_stop_while_a_call_is_looked_at_closes_it_once(tmp_path, monkeypatch, caplog, path):
     (tmp_path / "a").write_text("one")

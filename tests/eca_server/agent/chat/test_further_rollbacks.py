@@ -193,21 +193,6 @@ async def test_a_chat_goes_back_to_an_unrecorded_prompt(tmp_path, folder, prompt
         assert names == ["chat/cleared", "answer"]
 
 
-@pytest.mark.parametrize("runs", [True, False])
-async def test_what_came_behind_such_a_prompt_goes_with_it(tmp_path, folder, runs):
-    async with current(data=tmp_path, folder=folder) as ours:
-        await said(ours, "say one")
-        unheard = await said(ours, "/costs")
-        await said(ours, writes(a="1"))
-        if runs:
-            await echoed(ours, "wait forever")
-        told = await rolled_back(ours, unheard)
-        assert tree(folder) == {"a": "as it was"}
-        assert values(told)[-2:] == ["say one", "one"]
-    async with current(data=tmp_path, folder=folder) as ours:
-        assert await reopened(ours) == ["say one", "one"]
-
-
 async def test_a_compaction_is_gone_back_to_by_its_command(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
         await said(ours, "say one")

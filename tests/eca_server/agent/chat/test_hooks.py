@@ -1,18 +1,15 @@
 """Hooks in a chat: what they add, rewrite, tighten, block and end, and how the user sees it."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 from eca_protocol.testing.provider import reply, wait
 from eca_server.agent.chat.turn import Steer
 from eca_server.agent.hooks.hooks import HookResults, Hooks
-from eca_server.agent.tools import background
 from eca_server.models.history import TextPart, ToolCallPart
 from tests.eca_server.agent.chat.agent_session import (
     ALLOW,
@@ -25,7 +22,6 @@ from tests.eca_server.agent.chat.agent_session import (
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, call, editor
 from tests.eca_server.agent.chat.test_steering import steer
-from tests.eca_server.processes import assert_gone
 
 ENDS = ("toolCalled", "toolCallRejected")
 
@@ -180,21 +176,6 @@ async def test_a_message_that_replaces_another_during_a_command_is_read_too():
         assert ["taken back" in sent, "bad instead" in sent] == [False, False]
 
 
-async def test_the_output_of_a_job_is_not_lost_with_a_blocked_prompt(monkeypatch, tmp_path):
-    monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.05)
-    os.mkfifo(tmp_path / "gate")
-    config = hooked(h=hook("preRequest", "grep -q bad && exit 2; exit 0", visible=False)) | ALLOW
-    job = call("shell_command", command="cat gate", background="it")
-    async with current(config, folder=tmp_path) as ours:
-        await ours.turn(job, model=SCRIPT)
-        (tmp_path / "gate").write_text("late")
-        while [each.status for each in ours.shown.jobs] != ["completed"]:
-            await ours.until(lambda message: message.get("method") == "jobs/updated")
-        for prompt in ("say bad", "say fine"):
-            await ours.turn(prompt, model=SCRIPT)
-        assert "\nlate\n</eca_job>" in told(ours)
-
-
 @pytest.mark.requirement("W-30a")
 @pytest.mark.parametrize("event", ["preToolCall", "postToolCall"])
 async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(tmp_path, event):
@@ -301,33 +282,6 @@ async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path):
     async with current(always, folder=tmp_path) as ours:
         received = await ours.turn("first", model=ECHO)
         assert "Hooks continued this turn 10 times" in received.text
-
-
-async def test_a_stop_ends_a_hook_that_hangs_and_shows_its_end(tmp_path):
-    ready = tmp_path / "ready"
-    os.mkfifo(ready)
-    shell = f"echo $$ > {ready}; exec sleep 60"
-    async with current(hooked(h=hook("preRequest", shell)), folder=tmp_path) as ours:
-        await ours.prompt("say no", model=SCRIPT)
-        pid = int(await trio.to_thread.run_sync(ready.read_text, abandon_on_cancel=True))
-        await ours.expect_stopped()
-        received = ours.contents()
-        assert ended(received) == [("h", 143)]
-        assert received.finishes == 1
-        assert_gone({pid})
-
-
-async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
-    rewrites = json.dumps({"replacedPrompt": "say " + "x" * 30_000})
-    (tmp_path / "said").write_text(rewrites)
-    shells = f"cat {tmp_path}/said {tmp_path}/said >&2; cat {tmp_path}/said"
-    async with current(hooked(h=hook("preRequest", shells)), folder=tmp_path) as ours:
-        received = await ours.turn("say no", model=SCRIPT)
-        (shown,) = (each for each in received if each["type"] == "hookActionFinished")
-        for name in ("output", "error"):
-            assert "bytes left out" in shown[name]
-            assert len(shown[name]) < 4_200
-        assert received.text.endswith("x" * 30_000)
 
 
 async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(tmp_path):

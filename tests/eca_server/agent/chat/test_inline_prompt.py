@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import reply, wait
+from eca_protocol.testing.provider import reply
 from tests.eca_protocol.wire import notification
 from tests.eca_server.agent.chat.agent_session import conversation, today
 from tests.eca_server.agent.chat.current import current, refused, since, values
@@ -54,22 +54,6 @@ async def test_it_begins_with_its_source_which_is_sent_and_not_shown_again() -> 
         assert conversation(provider) == later
         assert ours.contents().text == "firstone"
         assert await kinds(ours) == {"c": None, "i": "inline"}
-
-
-@pytest.mark.requirement("FIELD:ChatInlinePromptParams.sourceChatId")
-async def test_a_source_that_runs_is_forked_as_far_as_it_is() -> None:
-    script = [reply("one"), reply("a", wait("go"), "b"), reply("aside")]
-    async with today(*script) as (ours, provider):
-        await ours.turn("first")
-        await ours.prompt("second")
-        await provider.until(lambda: "go" in provider.reached)
-        await inline_turn(ours, "why?", sourceChatId="c")
-        assert conversation(provider)[0] == ("user", "first")
-        assert "second" in str(conversation(provider)[2:])
-        assert "why?" in str(conversation(provider)[2:])
-        provider.open("go")
-        await ours.expect_finished()
-        assert ours.contents().text == "firstonesecondab"
 
 
 @pytest.mark.parametrize("source", [{}, {"sourceChatId": "c"}])
@@ -178,28 +162,3 @@ async def test_one_that_is_deleted_while_it_begins_says_nothing(tmp_path: Path) 
         assert await kinds(ours) == {"c": None, "other": None}
         told = [each for each in ours.seen[begun:] if each.get("params", {}).get("chatId") == "i"]
         assert [each["method"] for each in told] == ["chat/deleted"]
-
-
-async def test_a_second_prompt_in_the_same_read_waits_for_the_first(client):
-    await client.turn("say one", model=SCRIPT)
-    both = [inline(client, f"say {n}", model=SCRIPT, sourceChatId="c") for n in ("two", "three")]
-    await client.send(*both)
-    await client.expect_finished("i", times=2)
-    assert client.contents("i").text == "say twotwosay threethree"
-    assert len(client.connection.chats.open("i").history) == 6
-
-
-async def test_a_first_prompt_that_fails_leaves_a_chat_that_the_editor_keeps(client):
-    """Editors drop a chat whose first prompt is answered with `error`, before its text comes."""
-    await client.turn("say one", model=SCRIPT)
-    asked, told = await inline_turn(client, "why?", sourceChatId="c", model="p/none")
-    assert asked == {"chatId": "i", "model": "p/none", "status": "prompting"}
-    assert [words for name, words in told if name == "text" and "p/none" in words]
-    assert await kinds(client) == {"c": None, "i": "inline"}
-    # The next prompt continues from the source, and a failure of it is an error.
-    asked, _ = await inline_turn(client, "again", model="p/none")
-    assert asked["status"] == "error"
-    asked, _ = await inline_turn(client, "say two", model=SCRIPT)
-    assert asked["status"] == "prompting"
-    listed = (await client.ask("chat/list"))["chats"]
-    assert {each["id"]: each["messageCount"] for each in listed}["i"] >= 4

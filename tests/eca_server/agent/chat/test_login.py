@@ -116,19 +116,6 @@ async def test_a_key_that_is_sent_to_a_subagent_is_masked(tmp_path):
     assert stored(tmp_path) == {}
 
 
-async def test_a_queued_key_is_the_key_and_a_dropped_one_is_not_repeated(tmp_path):
-    async with chatting(tmp_path) as ours:
-        await ours.prompt("wait forever", model=SCRIPT)
-        await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
-        await ours.expect_stopped()
-        assert MASKED in ours.contents().text
-        assert stored(tmp_path) == {}
-        assert (await ours.turn("a prompt", model=ECHO)).answer == "a prompt"
-        await ours.send(ours.prompt_request("/login p"), ours.prompt_request(KEY, model=ECHO))
-        await ours.expect_finished(times=2)
-    assert stored(tmp_path) == {"p": {"key": KEY}}
-
-
 async def test_a_login_is_given_up(tmp_path):
     async with chatting(tmp_path) as ours:
         for end in ("cancel", "", "/costs", "what is this?", "stop", "clear", "delete"):
@@ -142,16 +129,6 @@ async def test_a_login_is_given_up(tmp_path):
                 assert (await ours.turn(end, chat, model=ECHO))[1]["text"] == end
             assert (await ours.turn("word", chat, model=ECHO)).answer == "word"
     assert stored(tmp_path) == {}
-
-
-async def test_new_models_are_announced_and_those_of_a_removed_key_taken_back(tmp_path):
-    config = {"providers": {"openai": {"models": {"gpt": {}}}}}
-    async with chatting(tmp_path, config) as ours:
-        await ours.turn(f"/login openai {KEY}")
-        await ours.turn("/logout openai")
-        models = [each["chat"]["models"] for each in ours.notified("config/updated")]
-        assert ["openai/gpt" in each for each in models] == [False, True, False]
-        assert stored(tmp_path) == {}
 
 
 async def test_login_lists_providers_and_where_their_keys_are(tmp_path):

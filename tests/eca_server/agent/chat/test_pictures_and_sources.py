@@ -29,7 +29,6 @@ from tests.eca_server.agent.chat.editor import (
     Content,
     call,
     contents,
-    editor,
     provider_config,
 )
 from tests.eca_server.agent.chat.mcp_session import GIT, status
@@ -84,30 +83,6 @@ async def test_pictures_are_shown_where_they_come_and_given_to_the_model(tmp_pat
             assert url not in str(provider.requests[2].body)
         async with current(config, **kept) as ours:
             assert pictures(await ours.reopen()) == expected
-
-
-async def test_a_client_that_cannot_show_a_picture_is_sent_a_note(tmp_path):
-    script = "say Look:\ndraw\ndraw 00ff00\ndraw green\nsay done"
-    async with current() as ours:
-        drawn = [each["base64"] for each in await ours.turn(script, model=SCRIPT)
-                 if each["type"] == "image"]  # fmt: skip
-        assert [base64.b64decode(each)[:4] for each in drawn] == [b"\x89PNG"] * 2
-        size = len(base64.b64decode(drawn[0]))
-    words = f"[a picture: image/png, {size:,} bytes]"
-    page = {"clientInfo": {"name": "VsCode"}}
-    async with (
-        current(clientInfo={"name": "Neovim"}) as neovim,
-        current(**page) as vscode,
-        editor() as older,
-    ):
-        for ours in (neovim, vscode, older):
-            await ours.turn(script, model=SCRIPT)
-            said = [("system", words) for role, each in contents(ours.seen)
-                    if role == "system" and each.get("text") == words]  # fmt: skip
-            assert len(said) == 2
-            assert "image" not in [each["type"] for each in ours.contents()]
-        told = [each.get("text") for _, each in await neovim.reopen()]
-        assert told.count(words) == 2
 
 
 @pytest.mark.long(but=2)

@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store.rows import Rollback, StoredContent, UndoStep
+from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredContent, UndoStep
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
-from tests.eca_server.agent.chat.agent_session import calls, conversation, session
+from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, writes
 
@@ -198,24 +199,6 @@ async def test_what_was_refused_is_not_done_later(tmp_path, folder, monkeypatch)
         assert tree(folder) == {"a": "1"}
 
 
-async def test_a_steering_message_is_a_message_to_go_back_to(tmp_path, folder):
-    made = [calls(("eca_write_file", {"path": name, "content": name})) for name in ("a", "b")]
-    async with session(folder, *made, data=tmp_path) as (ours, provider):
-        await ours.prompt("go")
-        call = await ours.content("toolCallRun")
-        await ours.tell("chat/promptSteer", {"chatId": "c", "message": "and b"})
-        await ours.approve(call)
-        await ours.approve(await ours.content("toolCallRun"))
-        await ours.expect_finished()
-        assert tree(folder) == {"a": "a", "b": "b"}
-        steer = next(each["contentId"] for each in ours.contents() if each.get("text") == "and b")
-        assert shown(await rolled_back(ours, steer)) == ["1 new file deleted."]
-        assert tree(folder) == {"a": "a"}
-        await ours.turn("next")
-        roles = [role for role, _ in conversation(provider)]
-        assert roles == ["user", "assistant", "tool", "user"]
-
-
 async def test_moves_and_links_are_seen_through(tmp_path, folder):
     (folder / "here").mkdir()
     (folder / "here" / "f").write_text("1")
@@ -230,24 +213,6 @@ async def test_moves_and_links_are_seen_through(tmp_path, folder):
         (tmp_path / "outside").rename(folder / "there")
         assert shown(await rolled_back(ours, first)) == ["2 files restored, 1 new file deleted."]
         assert tree(folder) == {"here/f": "1"}
-
-
-async def test_a_turn_that_runs_is_stopped_first_and_the_next_prompt_waits(tmp_path, folder):
-    async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, writes(a="1"))
-        await ours.prompt(f"{writes(b='2')}\nwait forever", model=SCRIPT, trust=True)
-        await ours.content("toolCalled")
-        begun = len(ours.seen)
-        asked = ours.request("chat/rollback", {"chatId": "c", "contentId": first})
-        await ours.send(asked, ours.prompt_request("hello", model=ECHO))
-        await ours.expect_finished(times=2)
-        names = [name for name, _ in since(ours, begun)]
-        assert names.count("chat/cleared") == 1
-        names = names[names.index("progress") :]
-        assert names.index("chat/cleared") < names.index("text")
-        told = [words for name, words in since(ours, begun) if name in ("progress", "text")]
-        assert told == ["Stopped.", "finished", "running", "hello", "running", "hello", "finished"]
-        assert tree(folder) == {}
 
 
 async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
@@ -334,6 +299,17 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_
             await trio.testing.wait_all_tasks_blocked(0.05)
             goes_on.set()
     assert ended[0] == "finished"
+
+
+async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(tmp_path):
+    opening = Message(role="user", parts=(TextPart("of a server"),))
+    async with current(data=tmp_path) as ours:
+        prompt = attrs.evolve(opening, content_id="mine")
+        chats = ours.connection.chats
+        chat = await chats.begin([opening, prompt], title=None, settings=ChatSettings())
+    async with current(data=tmp_path) as ours:
+        await ours.ask("chat/rollback", {"chatId": chat.id, "contentId": "mine"})
+        assert (await ours.ask("chat/list"))["chats"] == []
 
 
 @pytest.mark.requirement(

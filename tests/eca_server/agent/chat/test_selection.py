@@ -20,10 +20,8 @@ from tests.eca_server.agent.chat.agent_session import (
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import (
     ECHO,
-    SCRIPT,
     Content,
     Editor,
-    call,
     editor,
     provider_config,
 )
@@ -199,16 +197,6 @@ async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_ever
             assert "2\n" not in called
 
 
-async def test_a_chat_is_shown_again_with_the_summaries_it_had(tmp_path):
-    limit = {"toolCall": {"shellCommand": {"summaryMaxLength": 9}}}
-    async with current({"behavior": {"agent": limit}}, data=tmp_path, folder=tmp_path) as ours:
-        command = call("shell_command", command="echo 1 2 3 4 5 6 7 8 9")
-        await ours.turn(command, model=SCRIPT, trust=True)
-        await ours.ask("chat/open", {"chatId": "c"})
-        first, again = (e["summary"] for e in ours.contents() if e["type"] == "toolCalled")
-    assert first == again == "Running 'echo 1 2 ...'"
-
-
 async def test_a_behaviour_s_variant_counts_where_none_was_selected():
     variants = {each: {"reasoning_effort": each} for each in ("low", "high")}
     models = {"models": {"m": {"variants": variants}, "n": {}}}
@@ -356,21 +344,3 @@ async def test_even_in_a_trusted_chat_a_path_outside_needs_approval_and_a_denial
         await ours.expect_finished()
         rejected = [each for each in of_calls(ours) if each["type"] == "toolCallRejected"]
         assert sorted(each["reason"] for each in rejected) == ["user-choice"] * 2 + ["user-config"]
-
-
-@pytest.mark.requirement("W-44b")
-async def test_trust_is_stored_with_the_chat(tmp_path):
-    async with current(data=tmp_path) as ours:
-        await ours.turn("say hi", model=SCRIPT, trust=True, agent="plan")
-    async with current(data=tmp_path) as ours:
-        opened = await ours.ask("chat/open", {"chatId": "c"})
-        assert opened["selection"]["trust"]
-        assert updates(ours)[-1]["chat"]["selectTrust"]
-        assert (opened["selection"]["agent"], opened["selection"]["model"]) == ("plan", SCRIPT)
-    async with current(data=tmp_path) as ours:
-        await ours.turn("say hi", model=SCRIPT, trust=False)
-        opened = await ours.ask("chat/open", {"chatId": "c"})
-        assert not opened["selection"]["trust"]
-        assert "meta" not in opened
-        opened = await ours.ask("chat/open", {"chatId": "c", "limit": 100})
-        assert opened["meta"]["total"] == 4

@@ -18,24 +18,6 @@ async def steer(ours: Editor, *messages: str) -> None:
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": message})
 
 
-async def test_it_is_behind_the_results_in_the_next_request(tmp_path: Path) -> None:
-    async with session(tmp_path, calls(("eca_shell_command", RUN))) as (ours, provider):
-        await ours.prompt("go")
-        call = await ours.content("toolCallRun")
-        await steer(ours, "first", "then")
-        await ours.approve(call)
-        await ours.expect_finished()
-        told = conversation(provider)
-        assert [role for role, _ in told] == ["user", "assistant", "tool", "user"]
-        assert [word in told[3][1] for word in ("first", "then", "go")] == [True, True, False]
-        echoes = [each for each in ours.contents() if "contentId" in each]
-        assert [each["text"] for each in echoes] == ["go", "first", "then"]
-        assert len({each["contentId"] for each in echoes}) == 3
-        found = await ours.ask("chat/history", {"chatId": "c"})
-        said = [e["content"]["text"] for e in found["contents"] if e["role"] == "user"]
-        assert said == ["go", "first", "then"]
-
-
 async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
     failing = [calls(("eca_read_file", {"path": "none"}))] * 2
     last = calls(("eca_read_file", {"path": "none"}), ("eca_shell_command", RUN))
@@ -46,23 +28,6 @@ async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
         await ours.approve(call)
         await ours.expect_finished()
         assert ours.contents().text.endswith("Not sent to the model:\n\nalso")
-
-
-async def test_an_answer_that_would_be_the_last_is_followed_by_one_that_knows_it() -> None:
-    script = [reply("a", wait("now"), "b"), reply("c", wait("marked"))]
-    async with today(*script) as (ours, provider):
-        await ours.prompt("go")
-        await provider.until(lambda: "now" in provider.reached)
-        await steer(ours, "also")
-        provider.open("now")
-        await ours.content("text", text="c")
-        echo = next(each for each in ours.contents() if each.get("text") == "also")
-        flag = {"chatId": "c", "contentId": echo["contentId"], "text": "here"}
-        assert await ours.ask("chat/addFlag", flag) == {}
-        provider.open("marked")
-        await ours.expect_finished()
-        assert conversation(provider) == [("user", "go"), ("assistant", "ab"), ("user", "also")]
-        assert ours.contents().text == "goabalsoc"
 
 
 @pytest.mark.parametrize("ending", ["stop", "fail"])
@@ -175,25 +140,6 @@ async def test_one_that_changes_the_chat_is_refused_and_others_run_without_the_m
         ]
         assert len(provider.requests) == 1
         assert "/subagents" not in str(await ours.ask("chat/history", {"chatId": "c"}))
-
-
-async def test_what_is_no_command_of_the_server_s_is_the_user_s_text():
-    async with running(reply("a", wait("go"), "b"), reply("c")) as (ours, provider):
-        await steer(ours, "/nothing of the kind", "/usr/bin/env is missing")
-        await finish(ours, provider)
-        told = str(conversation(provider)[-1])
-        assert ["/nothing of the kind" in told, "/usr/bin/env is missing" in told] == [True, True]
-
-
-async def test_one_that_was_taken_back_does_not_run_and_one_that_is_stopped_is_repeated():
-    async with running(reply("a", wait("go"), "b")) as (ours, provider):
-        await steer(ours, "/costs")
-        await ours.tell("chat/promptSteerRemove", {"chatId": "c"})
-        await steer(ours, "/context")
-        await ours.expect_stopped()
-        shown = ours.contents().text
-        assert ["Tokens of" in shown, shown.endswith(":\n\n/context")] == [False, True]
-        assert len(provider.requests) == 1
 
 
 async def test_one_that_fails_does_not_end_the_turn(monkeypatch):

@@ -49,32 +49,6 @@ async def test_stops_at_once_end_a_turn_once_and_silently(
     assert (await ours.turn("say next", model=SCRIPT)).answer == "next"
 
 
-@pytest.mark.requirement("W-23a", "W-23g")
-async def test_a_stop_in_the_same_read_as_its_prompt_ends_that_prompt(ours):
-    asked = ours.prompt_request("say never", model=SCRIPT)
-    await ours.send(asked, notification("chat/promptStop", {"chatId": "c"}))
-    await ours.expect_finished()
-    assert ours.contents().types == ["progress", "text", "finished"]
-    assert (await ours.answer(asked))["status"] == "prompting"
-    assert await ours.later(0) == []
-
-
-@pytest.mark.requirement("W-22c", "W-22e", "W-23a")
-async def test_a_prompt_after_the_stop_is_not_dropped_with_those_before_it(ours):
-    await ours.prompt("wait forever", model=SCRIPT)
-    stop = notification("chat/promptStop", {"chatId": "c"})
-    await ours.send(
-        ours.prompt_request("dropped", model=ECHO), stop, ours.prompt_request("kept", model=ECHO)
-    )
-    await ours.expect_finished(times=2)
-    received = ours.contents()
-    assert received.finishes == 2
-    texts = [each.get("text", "") for each in received]
-    [dropped] = [each for each in texts if "Prompts that were dropped" in each]
-    assert dropped.endswith("dropped")
-    assert received.text.endswith("keptkept")
-
-
 def deaf(ended: trio.Event) -> Body:
     """Continue long after the cancellation, and write all the time."""
 

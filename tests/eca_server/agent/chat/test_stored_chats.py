@@ -2,10 +2,8 @@
 
 import os
 import signal
-import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +12,10 @@ import trio
 
 from eca_protocol.process import Child
 from eca_protocol.server.roots import uri_of
-from eca_server.agent.chat import Prompt, Turn
 from eca_server.agent.chat.store import queries
-from eca_server.agent.chat.store.place import store_path
-from eca_server.agent.chat.store.rows import StoredChat, decode_message
-from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.store.worker import LIMITS
-from eca_server.models.history import Message, TextPart, repair
-from tests.eca_server.agent.chat.agent_session import session
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, editor
+from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, editor
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
 
 TITLES = {"chat": {"title": True}}
@@ -112,18 +104,6 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
         assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
 
 
-async def test_a_chat_that_is_never_read_keeps_its_title_and_its_marks(tmp_path, monkeypatch):
-    await stored(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(queries, "load", full_disk)
-        async with current(TITLES, data=tmp_path) as ours:
-            await ours.turn("two", model=ECHO)
-            await ours.ask("chat/update", {"chatId": "c", "trust": True})
-            await ours.ask("chat/queryContext", {"query": ""})
-    async with current(data=tmp_path) as ours:
-        assert await shown(ours) == ("mine", ["one", "here", "one", "two", "two"])
-
-
 async def test_a_chat_cleared_unread_keeps_its_title_and_later_messages(tmp_path, monkeypatch):
     await stored(tmp_path)
     async with current(data=tmp_path) as ours:
@@ -139,66 +119,6 @@ async def test_a_chat_cleared_unread_keeps_its_title_and_later_messages(tmp_path
         assert await shown(ours) == ("mine", texts)
 
 
-PROMPT = 'call eca_shell_command {"command": "true"}'
-
-
-def stored_texts(data: Path) -> list[str]:
-    """Return what another process reads of the stored messages now."""
-    with closing(sqlite3.connect(next(data.rglob("chats.sqlite")))) as connection:
-        bodies = connection.execute("SELECT body FROM message ORDER BY sequence").fetchall()
-    return [
-        part.text
-        for (body,) in bodies
-        for part in decode_message(body).parts
-        if isinstance(part, TextPart)
-    ]
-
-
-async def test_a_prompt_is_stored_while_its_turn_still_runs(tmp_path):
-    async with current(data=tmp_path) as ours:
-        await ours.prompt(PROMPT, model=SCRIPT)
-        await ours.content("toolCallRun")
-        assert stored_texts(tmp_path).count(PROMPT) == 1
-        await ours.expect_stopped()
-        assert stored_texts(tmp_path).count(PROMPT) == 1
-
-
-HANGING_HOOK: dict[str, Any] = {
-    "hooks": {"slow": {"type": "preRequest", "actions": [{"type": "shell", "shell": "sleep 60"}]}}
-}
-
-
-async def shown_again(data: Path) -> list[tuple[str, str]]:
-    """Return what the next server shows of the chat, and check that it is listed."""
-    async with current(data=data) as ours:
-        listed = await ours.ask("chat/list")
-        assert [each["title"] for each in listed["chats"]] == ["say it"]
-        await ours.ask("chat/open", {"chatId": "c"})
-        received = contents(ours.seen)
-        return [(role, each["text"]) for role, each in received if each["type"] == "text"]
-
-
-async def test_a_prompt_no_model_could_be_asked_is_shown_again_and_sent_to_none(tmp_path):
-    async with current(data=tmp_path) as ours:
-        await ours.turn("say it", model="nobody/unknown")
-    assert await shown_again(tmp_path) == [("user", "say it")]
-    async with session(tmp_path, data=tmp_path) as (ours, provider):
-        await ours.turn("and this")
-        sent = str(provider.requests[0].body)
-        assert "and this" in sent
-        assert "say it" not in sent
-
-
-async def test_a_prompt_stopped_before_its_request_is_shown_again_and_sent_to_none(tmp_path):
-    async with current(HANGING_HOOK, data=tmp_path) as ours:
-        await ours.prompt("say it", model=SCRIPT)
-        await ours.content("hookActionStarted")
-        await ours.expect_stopped()
-        chat = ours.connection.chats.get("c")
-        assert repair(chat.history.model_context) == repair(())
-    assert await shown_again(tmp_path) == [("user", "say it")]
-
-
 SLEEPER = call("shell_command", command="echo $$ > pid; exec sleep 100")
 
 
@@ -212,13 +132,6 @@ async def shut_down(ours: Editor) -> dict[str, Any]:
     return await ours.until(lambda message: message.get("id") == asked["id"])
 
 
-async def on_disk(data: Path, chat: str = "c") -> StoredChat | None:
-    store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
-    found = await store.load(chat)
-    await store.close()
-    return found
-
-
 async def run_sleeper(ours: Editor, folder: Path) -> int:
     """Start a turn whose tool runs without an end; the process of the tool."""
     await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
@@ -229,32 +142,6 @@ async def run_sleeper(ours: Editor, folder: Path) -> int:
     while not noted.exists() or not noted.read_text().strip():
         await trio.sleep(0)
     return int(noted.read_text())
-
-
-async def deaf(turn: Turn) -> None:
-    """Write something, and do not end when cancelled."""
-    turn.messages.append(Message(role="user", parts=(TextPart("heard"),)))
-    turn.say("begun")
-    with trio.CancelScope(shield=True):
-        await trio.sleep(0.1)
-
-
-async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("eca_server.agent.chat.turn.STOP_SECONDS", 0.02)
-    async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
-        chat = ours.connection.chats.open("c")
-        for _ in range(2):
-            chat.prompt(Prompt(text="hi", body=deaf))
-            await ours.content("text", text="begun")
-            turn = chat.turn
-            await ours.expect_stopped()
-            assert not turn.ended.is_set()
-            await turn.ended.wait()
-        await ours.turn("hello", model=ECHO)
-        assert (await shut_down(ours))["result"] is None
-        kept = await on_disk(tmp_path)
-        assert [each.message for each in kept.messages] == [*chat.history]
-        assert len(chat.history) == 4
 
 
 async def unheard(*_: object) -> None:

@@ -125,18 +125,6 @@ def is_on_disk(text: bytes, folder: Path) -> bool:
     return any(text in path.read_bytes() for path in folder.rglob("chats.sqlite*"))
 
 
-async def test_of_a_subagent_that_was_stopped_is_shown_how_far_it_came(tmp_path: Path) -> None:
-    async with current(CONFIG, data=tmp_path) as ours:
-        await ours.prompt(spawn("say half\nwait forever"), model=SCRIPT)
-        await ours.until(lambda each: of_child(told(ours), "c")[-1:] == [("text", "half")])
-        await ours.expect_stopped()
-        begun = len(ours.seen)
-        await ours.ask("chat/open", {"chatId": "c"})
-        opened = told(ours, begun)
-        assert ("text", "half") in of_child(opened, "c")
-        assert [kind for kind, _ in around_child(opened)][-2:] == ["child", "toolCalled"]
-
-
 def call(name: str, raw: str = "{}", **arguments: Any) -> Message:
     part = ToolCallPart(id=name, name=name, raw=raw, arguments=arguments, opaque={"a": "secret"})
     return Message(role="assistant", parts=(ReasoningPart(opaque="secret"), part, BlockPart(raw=1)))

@@ -188,19 +188,6 @@ async def test_subagents_end_with_their_parent_and_only_so_many_work_at_once(end
         assert ours.connection.parts.subagents.value == MOST_SUBAGENTS
 
 
-async def test_a_message_that_the_client_drops_is_repeated_in_no_chat_of_a_subagent(tmp_path):
-    prompt = f"{makes(tmp_path / 'new')}\n{spawn('say found')}\nsay done"
-    async with current({"agent": SCOUT}, clientInfo={"name": "VsCode"}) as ours:
-        await ours.prompt(prompt, model=SCRIPT)
-        waiting = await ours.content("toolCallRun")
-        ours.connection.session.show("warning", "look here")
-        await ours.approve(waiting)
-        await ours.expect_finished()
-        assert of_children(ours)
-        assert "look here" not in str([each["content"] for each in of_children(ours)])
-        assert "look here" in (await ours.turn("say more", model=SCRIPT)).text
-
-
 @pytest.mark.parametrize("ends", ["stop", "delete"])
 async def test_a_subagent_whose_own_chat_is_stopped_or_deleted_ends_alone(ends):
     async with scouting() as ours:
@@ -261,45 +248,6 @@ async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path):
         [rejected] = [each for each in ends if each["type"] == "toolCallRejected"]
         assert rejected["summary"] == "write_file (the plan behaviour only reads)"
     assert [each.name for each in tmp_path.iterdir()] == ["general"]
-
-
-@pytest.mark.parametrize(
-    ("own", "names"),
-    [
-        ({}, {"explorer", "general"}),
-        ({"explorer": None}, {"general"}),
-        (NONE_OF_OURS, set()),
-        ({"explorer": {"mode": "primary"}, "general": {"mode": "subagent"}}, {"general"}),
-        ({"explorer": {"maxSteps": 3}}, {"explorer", "general"}),
-    ],
-)
-async def test_built_in_subagents_are_there_unless_configured_otherwise(own, names):
-    async with current({"agent": own}) as ours:
-        config = ours.connection.config
-        behaviors = config.behaviors
-        assert {name for name, each in behaviors.items() if "subagent" in each.mode} == names
-        is_primary = "mode" in (own.get("explorer") or {})
-        assert ("explorer" in config.selectable_behaviors) == is_primary
-        if is_primary:
-            assert behaviors["general"].description == ""
-        elif own.get("explorer"):
-            explorer = behaviors["explorer"]
-            assert (explorer.max_steps, explorer.inherit) == (3, "plan")
-            assert explorer.system_prompt
-
-
-async def test_each_step_is_shown_in_the_call_as_it_happens():
-    task = "call eca_directory_tree {}\nsay a\ncall eca_directory_tree {}\nsay done"
-    async with scouting() as ours:
-        received = await ours.turn(spawn(task), model=SCRIPT)
-        running = [each for each in received if each["type"] == "toolCallRunning"]
-        assert [each["details"]["step"] for each in running] == [0, 1, 2]
-        assert spawned(received)["details"]["step"] == 3
-        contents = [each["content"] for each in ours.notified("chat/contentReceived")]
-        looks = [each["type"] for each in contents if each["type"].startswith("tool")]
-        # A step is shown before the call that it brings is: its approval stays in sight.
-        second = looks.index("toolCallRunning", looks.index("toolCallRunning") + 1)
-        assert looks[second + 1] == "toolCallRun"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from eca_server.models.history import Message, TextPart, ToolCallPart, ToolResul
 from tests.eca_server.agent.chat.agent_session import calls, of_calls, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Content, Editor, call
-from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
 
 PLAN = {
     "op": "plan",
@@ -212,23 +211,6 @@ async def test_what_configuration_denies_is_neither_listed_nor_loaded(project, c
         assert announced(ours).get("skill", True) is not bool(listed)
 
 
-async def test_without_skills_there_is_no_such_tool_and_a_chat_keeps_its_own(tmp_path, project):
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    async with current(folder=bare) as ours:
-        received = await ours.turn('call eca_skill {"name": "fix"}', model=SCRIPT)
-        (called,) = (each for each in received if each["type"] == "toolCalled")
-        assert "There is no tool" in called["outputs"][0]["text"]
-        assert "skill" not in announced(ours)
-        before = system(ours)
-        (project / ".eca").rename(bare / ".eca")
-        await ours.turn("say on", model=SCRIPT)
-        assert system(ours) == before
-        await ours.turn("say new", chat="d", model=SCRIPT)
-        assert "How to fix." in ours.connection.chats.open("d").systems["agent"].text
-        assert announced(ours)["skill"] is False
-
-
 async def test_an_agent_loads_the_skills_that_it_lists(project):
     agents = {"agent": {"small": {"skills": ["fi.*"]}, "none": {"skills": []}}}
     said = 'call eca_skill {"name": "fix"}\ncall eca_skill {"name": "ship"}\nsay done'
@@ -320,15 +302,6 @@ async def test_a_stop_ends_the_wait_and_a_late_answer_is_nothing(client):
     await client.answer_question(asked, "this")
     await client.turn("say later", model="simulator/script")
     assert client.contents().finishes == 2
-
-
-@pytest.mark.parametrize(
-    "made", [call("task", **PLAN), 'call eca_ask_user {"question": "?"}', spawn("say hi")]
-)
-async def test_a_client_that_cannot_show_it_has_no_such_tool(made):
-    async with current({"agent": SCOUT}, capabilities={"codeAssistant": {}}) as ours:
-        await ours.turn(made, model=SCRIPT)
-        assert "There is no tool" in outputs(ours)[0]
 
 
 async def test_the_first_request_holds_no_file_that_a_repository_names_outside_it(tmp_path):

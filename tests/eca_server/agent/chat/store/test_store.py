@@ -5,18 +5,16 @@ import stat
 import subprocess
 import sys
 import time
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import trio
 
-from eca_server.agent.chat.flags import Flag
 from eca_server.agent.chat.store.file import LARGE_BODY
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
 from eca_server.agent.chat.store.store import Store
-from eca_server.models.history import ImagePart, Message, TextPart
+from eca_server.models.history import ImagePart, Message
 from tests.eca_server.agent.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
 
 
@@ -43,63 +41,6 @@ async def test_a_large_message_is_stored_once_and_whole(path: Path, size: int) -
     async with opened(path) as ours:
         assert await ours.texts("c") == [text, "and a small one"]
         assert ours.problems == []
-
-
-async def test_usage_is_counted_by_turns(path: Path) -> None:
-    usages = (
-        TurnUsage(tokens=10, cost=Decimal("0.0000001")),
-        TurnUsage(tokens=0, cost=None),
-        TurnUsage(tokens=2**60, cost=Decimal(3)),
-    )
-    async with opened(path) as ours:
-        for name, usage in zip("abc", usages, strict=True):
-            await ours.store.append("c", WORKSPACE, turn(name), usage=usage)
-        await ours.store.append("c", WORKSPACE, turn("d"))
-        await ours.store.append("c", WORKSPACE, usage=TurnUsage(tokens=10**40))
-        chat = await ours.chat("c")
-    assert chat.usages == (*usages, TurnUsage(tokens=2**63 - 1))
-
-
-async def test_the_chats_of_a_workspace_are_listed_the_latest_first(path: Path) -> None:
-    async with opened(path) as ours:
-        for chat in ("a", "b", "c"):
-            await ours.store.append(chat, WORKSPACE, said(f"{chat} begins", "more"))
-        await ours.store.append("elsewhere", "other", said("not here"))
-        await ours.store.append("no messages", WORKSPACE, title="empty")
-        await ours.store.append("a", WORKSPACE, said("again"), title="A")
-        summaries = await ours.store.list(WORKSPACE, 2)
-        assert [chat.id for chat in await ours.store.list(WORKSPACE, 9)] == ["a", "c", "b"]
-    assert [(chat.id, chat.title, chat.beginning) for chat in summaries] == [
-        ("a", "A", ""),
-        ("c", None, "c begins"),
-    ]
-    assert summaries[0].created < summaries[0].updated
-
-
-async def test_a_chats_beginning_is_the_users_message_in_one_short_line(path: Path) -> None:
-    message = Message(
-        role="user", parts=(TextPart("today is Monday"), TextPart("  why\n\tnot " + "x" * 500))
-    )
-    picture = Message(role="user", parts=(ImagePart(media_type="image/png", data=b"i"),))
-    async with opened(path) as ours:
-        await ours.store.append("b", WORKSPACE, [StoredMessage(id="1", message=picture)])
-        await ours.store.append("a", WORKSPACE, [StoredMessage(id="1", message=message)])
-        beginnings = [chat.beginning for chat in await ours.store.list(WORKSPACE, 9)]
-    assert beginnings == [("why not " + "x" * 500)[:100], ""]
-
-
-async def test_settings_stay_until_others_take_their_place(path: Path) -> None:
-    flags = {"f": Flag(after="a-0", text="here")}
-    some = ChatSettings(model="p/m", variant="high", behavior="plan", flags=flags)
-    async with opened(path) as ours:
-        await ours.store.append("c", WORKSPACE, turn("a"), settings=some)
-        await ours.store.append("c", WORKSPACE, turn("b"))
-    async with opened(path) as ours:
-        assert (await ours.chat("c")).settings == some
-        (listed,) = await ours.store.list(WORKSPACE, 9)
-        assert (listed.model, listed.messages) == ("p/m", 8)
-        await ours.store.append("c", WORKSPACE, settings=ChatSettings(is_named_by_user=True))
-        assert (await ours.chat("c")).settings == ChatSettings(is_named_by_user=True)
 
 
 @pytest.mark.requirement("CHAT-35")
