@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.testing.provider import close, hang, reply, wait
+from eca_protocol.testing.provider import reply
 from eca_server.agent.chat.compaction import transcript
 from eca_server.agent.chat.history import History
 from eca_server.agent.chat.pages import Page, page_of
@@ -44,25 +44,6 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
         ("assistant", f"answer {turns - 2}"),
         ("user", f"prompt {turns - 1}\n"),
     ]
-
-
-@pytest.mark.parametrize("ending", ["stop", "the stream breaks"])
-async def test_after_an_end_in_between_the_text_that_came_is_remembered(ending: str) -> None:
-    last = hang() if ending == "stop" else wait("now")
-    async with older(reply("half an ", "answer", last, close())) as (ours, provider):
-        await ours.prompt("one")
-        await ours.content("text", text="answer")
-        if ending == "stop":
-            await ours.prompt("dropped")
-            await ours.expect_stopped()
-            await provider.until(lambda: provider.requests[0].closed_by_client)
-        else:
-            provider.open("now")
-            await ours.expect_finished()
-        await ours.turn("two")
-        before = [("user", "one"), ("assistant", "half an answer")]
-        assert conversation(provider) == [*before, ("user", "two")]
-        assert len(provider.requests) == 2
 
 
 def user(text: str) -> Message:

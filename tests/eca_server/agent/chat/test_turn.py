@@ -38,14 +38,6 @@ async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
     assert received[-1] == {"type": "progress", "state": "finished", "text": ""}
 
 
-async def test_the_echo_is_the_exact_text_once(ours):
-    prompts = ["  spaces  \n", 'tab\t "quotes" \\n', "😀 \u2028 é", "", "a/b", "é" * 50_000]
-    for message in prompts:
-        await ours.turn(message, model=ECHO)
-    echoes = [content for role, content in contents(ours.seen) if role == "user"]
-    assert [echo["text"] for echo in echoes] == prompts
-
-
 async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm(ours):
     contexts = [{"type": "file", "path": "/a"}, {"type": "novel", "x": 1}]
     received = await ours.turn("hi", model=ECHO, contexts=contexts, requestId=7, behavior=None)
