@@ -154,6 +154,16 @@ async def test_how_full_a_chat_may_be_is_configured(config, used, compacts):
         assert (COMPACTED in await case.turn("two")) is compacts
 
 
+async def test_what_was_not_counted_by_the_provider_is_estimated():
+    async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
+        await case.turn("one")
+        assert COMPACTED not in await case.turn("two")
+    async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
+        await case.turn("one")
+        assert COMPACTED in await case.turn("x" * 4 * LIMIT)
+        assert case.told[1][0][1].endswith("x" * 4 * LIMIT)
+
+
 FAILURES = {
     "refused": Reply(status=400, body={"error": {"message": "no"}}),
     "empty": answered(" \n "),
