@@ -195,6 +195,15 @@ async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock):
     assert len(case.told[1]) == 3
 
 
+async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn():
+    call = tool_call("eca_nothing", "{}")
+    calling = reply(call, finish("tool_calls"), usage(9000, 5))
+    refused = FAILURES["refused"]
+    async with chatting([FULL, calling, answered("b")], [refused]) as case:
+        await case.turn("one")
+        assert (await case.turn("two")).count(NOT_COMPACTED) == 1
+
+
 async def test_a_stop_ends_a_summary_and_nothing_is_lost():
     async with chatting([FULL, answered("c")], [reply("half", hang()), answered("S")]) as case:
         await case.turn("one")

@@ -19,6 +19,7 @@ from eca_server.agent.mcp.messages import (
     TextContent,
 )
 from tests.eca_server.agent.chat.agent_session import conversation
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, editor, text, types
 from tests.eca_server.agent.chat.editor import Content as Received
 from tests.eca_server.agent.chat.mcp_session import (
@@ -26,6 +27,7 @@ from tests.eca_server.agent.chat.mcp_session import (
     running,
     session,
     status,
+    updates,
     with_servers,
 )
 from tests.eca_server.agent.mcp.fake import FakeSession, Place
@@ -243,3 +245,21 @@ async def test_doctor_shows_how_servers_are_and_why(places, autojump_clock):
         assert "- git: running (1 tool, 2 prompts, 1 resource)\n" in report
         assert "- bad: failed: no such program.\n" in report
         assert "- off: disabled\n" in report
+
+
+async def test_the_newest_editions_are_sent_prompts_and_resources_a_server_its_own_names(places):
+    topic = PromptArgument(name="topic", wire_name="top\u2066ic", required=True)
+    talk = Prompt(name="talk", wire_name="t\x1balk", arguments=(topic,))
+    asked = offers(places["git"], COMMIT, talk)
+    async with current({"mcpServers": GIT}) as ours:
+        await ours.until(lambda message: (message.get("params") or {}).get("prompts"))
+        told = updates(ours, "git")[-1]
+        commit, _ = told["prompts"]
+        assert (commit["name"], len(commit["arguments"])) == ("commit", 3)
+        resource = {"uri": "file:///a", "name": "a", "description": "", "mimeType": "text/plain"}
+        assert told["resources"] == [resource]
+        await ours.turn("/git:talk bees", model=ECHO)
+        assert asked == [("t\x1balk", {"top\u2066ic": "bees"})]
+        await ours.tell("mcp/stopServer", {"name": "git"})
+        await status(ours, "git", "stopped")
+        assert updates(ours, "git")[-1]["prompts"] == []
