@@ -18,6 +18,7 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
+    Origin,
     ReasoningPart,
     ServerToolPart,
     TextPart,
@@ -55,6 +56,24 @@ def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
     window = History()
     window.record(usage, 1)
     assert window.tokens(Request(messages=[user("x" * 4000)]), 1) >= 1000
+
+
+def test_a_cut_takes_the_messages_that_belong_to_the_prompt_with_it() -> None:
+    def prompt(name: str) -> Message:
+        return Message(role="user", parts=(TextPart(name),), content_id=name)
+
+    answer = Message(role="assistant", parts=(TextPart("a"),), origin=Origin("a", "p", "m"))
+    history = History()
+    history.extend([prompt("one"), answer, user("of a server's prompt"), prompt("two"), answer])
+    cut = history.cut_at("two")
+    assert (cut.place, cut.named_by, cut.earlier) == (2, "two", 1)
+    assert (cut.content_ids, cut.last_remaining) == (["two"], "one")
+    summary = Message(role="user", parts=(CompactionPart("summary"),))
+    result = Message(role="tool", parts=(TextPart("of a call"),))
+    for before in (summary, result, prompt("another")):
+        history = History()
+        history.extend([prompt("one"), before, prompt("two")])
+        assert history.cut_at("two").place == 2
 
 
 ANSWERS = st.sampled_from([["assistant"], ["assistant", "tool"], []])

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor
 from tests.eca_server.agent.chat.test_steering import steer
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
+from tests.eca_server.models.credentials.fake_keyring import FakeKeyring
 from tests.eca_server.models.credentials.login_server import LoginServer, login_server
 
 KEY = "planted-0123456789-key"
@@ -167,6 +169,21 @@ async def test_a_damaged_file_of_logins_is_reported_at_the_start_and_set_aside(t
         [aside] = file.parent.glob("logins.json.damaged-*")
         assert f"it was renamed to {aside}" in said
     assert stored(tmp_path) == {"openai": {"key": KEY}}
+
+
+async def test_a_login_in_the_systems_keyring_counts_after_a_restart(tmp_path, monkeypatch):
+    keyring = FakeKeyring()
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    config = {"keyring": True, "providers": {"openai": {"models": {"gpt": {}}}}}
+    async with chatting(tmp_path, config) as ours:
+        said = (await ours.turn(f"/login openai {KEY}")).text
+        assert "in the system's keyring." in said
+    assert stored(tmp_path) == {"openai": {"in": "keyring"}}
+    async with chatting(tmp_path, config) as ours:
+        while "openai/gpt" not in ours.connection.models.names:
+            await ours.until(lambda _: True)
+        await ours.turn("/logout openai")
+    assert keyring.stored == {}
 
 
 BEGUN = {
