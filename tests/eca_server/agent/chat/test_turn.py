@@ -38,6 +38,27 @@ async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
     assert received[-1] == {"type": "progress", "state": "finished", "text": ""}
 
 
+@pytest.mark.requirement("CHAT-11")
+async def test_many_chats_at_once_never_mix(ours):
+    count = 10
+    script = "say {0}\nwait 0.001\nthink t{0}\nrepeat 20 {0}\nsay {0}"
+    for number in range(count):
+        prompt = script.format(f"<{number}>")
+        await ours.send(ours.prompt_request(prompt, f"c{number}", model=SCRIPT))
+    open_chats = {f"c{number}" for number in range(count)}
+    while open_chats:
+        message = await ours.until(lambda each: "content" in each.get("params", {}))
+        if message["params"]["content"].get("state") == "finished":
+            open_chats.remove(message["params"]["chatId"])
+    for number in range(count):
+        received = ours.contents(f"c{number}")
+        assert received.finishes == 1
+        assert received[-1].get("state") == "finished"
+        assert received.answer == f"<{number}>" * 22
+        thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
+        assert thoughts == [f"t<{number}>"]
+
+
 async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm(ours):
     contexts = [{"type": "file", "path": "/a"}, {"type": "novel", "x": 1}]
     received = await ours.turn("hi", model=ECHO, contexts=contexts, requestId=7, behavior=None)
