@@ -33,7 +33,6 @@ from tests.eca_server.stranger import Stranger, content_of
 from tests.eca_server.wire.real_job import call
 
 SECONDS = 30.0
-ECHO = {"model": "simulator/echo"}
 TRUSTED = {"model": "simulator/script", "trust": True}
 (NOTE,) = (part.text for part in MARK.parts if isinstance(part, TextPart))
 
@@ -262,26 +261,6 @@ def test_a_compacted_chat_continues_from_its_summary_after_a_kill(start_server, 
     if prompt == "a second prompt":
         assert last[0][1].endswith("a second prompt")
         assert last[1:] == [("assistant", "an answer"), ("user", "a last prompt")]
-
-
-def stored_bytes(home: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in home.rglob("chats.sqlite*"))
-
-
-def test_of_a_deleted_chat_no_text_is_left_in_any_file(start_server, tmp_path, project):
-    (project / "file").write_text("a secret in a file")
-    server = opened(start_server, project)
-    server.say("a secret that must go", **ECHO)
-    edit = {"path": "file", "original_content": "in a", "new_content": "out of the"}
-    server.turn(f"call eca_edit_file {json.dumps(edit)}", **TRUSTED)
-    assert (project / "file").read_text() == "a secret out of the file"
-    assert b"a secret that must go" in stored_bytes(tmp_path)
-    assert b"a secret in a file" in stored_bytes(tmp_path)
-    server.result("chat/delete", {"chatId": "c"})
-    assert "Tokens of all requests of this chat: 0" in server.say("/costs", **ECHO)
-    assert server.leave() == 0
-    assert stored_bytes(tmp_path)
-    assert b"secret" not in stored_bytes(tmp_path)
 
 
 def tree(folder: Path) -> dict[str, str]:

@@ -154,6 +154,16 @@ async def test_how_full_a_chat_may_be_is_configured(config, used, compacts):
         assert (COMPACTED in await case.turn("two")) is compacts
 
 
+async def test_what_was_not_counted_by_the_provider_is_estimated():
+    async with chatting([answered("a", 10**9), answered("b")], context=None) as case:
+        await case.turn("one")
+        assert COMPACTED not in await case.turn("two")
+    async with chatting([answered("a"), answered("b")], [answered("s")]) as case:
+        await case.turn("one")
+        assert COMPACTED in await case.turn("x" * 4 * LIMIT)
+        assert case.told[1][0][1].endswith("x" * 4 * LIMIT)
+
+
 FAILURES = {
     "refused": Reply(status=400, body={"error": {"message": "no"}}),
     "empty": answered(" \n "),
@@ -183,6 +193,15 @@ async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock):
         assert f"longer than {SECONDS} s" in await case.turn("two")
         assert trio.current_time() - begun < SECONDS + 10
     assert len(case.told[1]) == 3
+
+
+async def test_a_summary_that_failed_is_not_asked_for_again_in_that_turn():
+    call = tool_call("eca_nothing", "{}")
+    calling = reply(call, finish("tool_calls"), usage(9000, 5))
+    refused = FAILURES["refused"]
+    async with chatting([FULL, calling, answered("b")], [refused]) as case:
+        await case.turn("one")
+        assert (await case.turn("two")).count(NOT_COMPACTED) == 1
 
 
 async def test_a_stop_ends_a_summary_and_nothing_is_lost():

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.testing.provider import close, hang, reply, wait
+from eca_protocol.testing.provider import reply
 from eca_server.agent.chat.compaction import transcript
 from eca_server.agent.chat.history import History
 from eca_server.agent.chat.pages import Page, page_of
@@ -18,6 +18,7 @@ from eca_server.models.history import (
     FilePart,
     ImagePart,
     Message,
+    Origin,
     ReasoningPart,
     ServerToolPart,
     TextPart,
@@ -46,25 +47,6 @@ async def test_each_request_carries_the_one_before_as_it_was() -> None:
     ]
 
 
-@pytest.mark.parametrize("ending", ["stop", "the stream breaks"])
-async def test_after_an_end_in_between_the_text_that_came_is_remembered(ending: str) -> None:
-    last = hang() if ending == "stop" else wait("now")
-    async with older(reply("half an ", "answer", last, close())) as (ours, provider):
-        await ours.prompt("one")
-        await ours.content("text", text="answer")
-        if ending == "stop":
-            await ours.prompt("dropped")
-            await ours.expect_stopped()
-            await provider.until(lambda: provider.requests[0].closed_by_client)
-        else:
-            provider.open("now")
-            await ours.expect_finished()
-        await ours.turn("two")
-        before = [("user", "one"), ("assistant", "half an answer")]
-        assert conversation(provider) == [*before, ("user", "two")]
-        assert len(provider.requests) == 2
-
-
 def user(text: str) -> Message:
     return Message(role="user", parts=(TextPart(text),))
 
@@ -74,6 +56,24 @@ def test_a_provider_that_does_not_count_is_not_believed(usage: Usage) -> None:
     window = History()
     window.record(usage, 1)
     assert window.tokens(Request(messages=[user("x" * 4000)]), 1) >= 1000
+
+
+def test_a_cut_takes_the_messages_that_belong_to_the_prompt_with_it() -> None:
+    def prompt(name: str) -> Message:
+        return Message(role="user", parts=(TextPart(name),), content_id=name)
+
+    answer = Message(role="assistant", parts=(TextPart("a"),), origin=Origin("a", "p", "m"))
+    history = History()
+    history.extend([prompt("one"), answer, user("of a server's prompt"), prompt("two"), answer])
+    cut = history.cut_at("two")
+    assert (cut.place, cut.named_by, cut.earlier) == (2, "two", 1)
+    assert (cut.content_ids, cut.last_remaining) == (["two"], "one")
+    summary = Message(role="user", parts=(CompactionPart("summary"),))
+    result = Message(role="tool", parts=(TextPart("of a call"),))
+    for before in (summary, result, prompt("another")):
+        history = History()
+        history.extend([prompt("one"), before, prompt("two")])
+        assert history.cut_at("two").place == 2
 
 
 ANSWERS = st.sampled_from([["assistant"], ["assistant", "tool"], []])

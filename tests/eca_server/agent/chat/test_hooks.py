@@ -284,6 +284,19 @@ async def test_a_follow_up_asks_the_model_once_more_and_has_an_end(tmp_path):
         assert "Hooks continued this turn 10 times" in received.text
 
 
+async def test_of_what_a_hook_writes_little_is_shown_and_all_is_heard(tmp_path):
+    rewrites = json.dumps({"replacedPrompt": "say " + "x" * 30_000})
+    (tmp_path / "said").write_text(rewrites)
+    shells = f"cat {tmp_path}/said {tmp_path}/said >&2; cat {tmp_path}/said"
+    async with current(hooked(h=hook("preRequest", shells)), folder=tmp_path) as ours:
+        received = await ours.turn("say no", model=SCRIPT)
+        (shown,) = (each for each in received if each["type"] == "hookActionFinished")
+        for name in ("output", "error"):
+            assert "bytes left out" in shown[name]
+            assert len(shown[name]) < 4_200
+        assert received.text.endswith("x" * 30_000)
+
+
 async def test_an_older_client_is_notified_of_failures_in_text_and_hooks_hold_no_keys(tmp_path):
     config = hooked(h=hook("preRequest", f"env > {tmp_path}/env; exit 9"))
     async with editor(config, started=False, OPENAI_API_KEY="sk-planted-0123456789") as ours:

@@ -7,15 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredContent, UndoStep
+from eca_server.agent.chat.store.rows import Rollback, StoredContent, UndoStep
 from eca_server.agent.chat.store.store import Store
 from eca_server.config.lock import Locked
-from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.current import current, reaction, refused, reopened, since, values
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, contents, writes
 
@@ -299,17 +297,6 @@ async def test_a_chat_is_not_read_back_while_its_rollback_is_being_finished(tmp_
             await trio.testing.wait_all_tasks_blocked(0.05)
             goes_on.set()
     assert ended[0] == "finished"
-
-
-async def test_what_was_put_before_a_prompt_goes_with_it_after_a_restart_too(tmp_path):
-    opening = Message(role="user", parts=(TextPart("of a server"),))
-    async with current(data=tmp_path) as ours:
-        prompt = attrs.evolve(opening, content_id="mine")
-        chats = ours.connection.chats
-        chat = await chats.begin([opening, prompt], title=None, settings=ChatSettings())
-    async with current(data=tmp_path) as ours:
-        await ours.ask("chat/rollback", {"chatId": chat.id, "contentId": "mine"})
-        assert (await ours.ask("chat/list"))["chats"] == []
 
 
 @pytest.mark.requirement(

@@ -106,17 +106,6 @@ async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_pa
         assert systems(provider) == [instructions("agent", ())]
 
 
-async def test_a_chat_keeps_the_prompt_it_began_with(tmp_path):
-    path = tmp_path / "prompt.md"
-    path.write_text(OWN)
-    async with with_models(behavior={"agent": {"systemPromptFile": str(path)}}) as (ours, provider):
-        await ours.turn("hi")
-        path.write_text("Talk like a sailor.")
-        await ours.turn("hi")
-        await ours.turn("hi", chat="d")
-    assert systems(provider) == [OWN, OWN, "Talk like a sailor."]
-
-
 @pytest.mark.requirement("CHAT-4", "W-21b")
 async def test_the_prompts_model_wins_then_the_behaviours_then_the_default():
     own = {"plan": {"defaultModel": "p/n"}, "other": {"defaultModel": "simulator/echo"}}

@@ -9,7 +9,7 @@ import trio
 from eca_protocol.testing.provider import reply
 from eca_server.agent.tools import background
 from eca_server.client.profiles import DRAFT_SECONDS
-from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, session, today
+from tests.eca_server.agent.chat.agent_session import ALLOW, calls, results, today
 from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, Content, Editor, call, editor
 from tests.eca_server.agent.chat.test_subagents import SCOUT, spawn
@@ -150,17 +150,6 @@ async def test_a_chat_with_a_deleted_chat_s_id_is_not_notified_of_its_jobs(monke
         assert results(provider)[-1].endswith("\n\nup\nlate")
 
 
-async def test_who_cannot_show_jobs_has_none(tmp_path):
-    async with session(tmp_path, calls(in_background("echo now")), **ALLOW) as (ours, provider):
-        await ours.turn("go")
-        tools = [each["function"] for each in provider.requests[0].body["tools"]]
-        parameters = {each["name"]: str(each["parameters"]) for each in tools}
-        assert "eca_bg_job" not in parameters
-        assert "background" not in parameters["eca_shell_command"]
-        assert await ours.ask("jobs/list") == {"jobs": []}
-        assert 'unknown: "background"' in results(provider)[0]
-
-
 def shell(command: str, **more: Any) -> tuple[str, dict[str, Any]]:
     return "eca_shell_command", {"command": command, **more}
 
@@ -208,21 +197,6 @@ async def test_a_program_and_subcommand_is_remembered_and_each_part_of_a_pipelin
         assert alone["manualApproval"] is False
         await ours.expect_finished()
         assert (tmp_path / "b.txt").exists()
-
-
-@pytest.mark.requirement("W-44e")
-async def test_details_name_no_key_where_nothing_can_be_remembered(tmp_path):
-    (tmp_path / "ws").mkdir()
-    commands = ("ls ..", "touch .vscode/x", "ls $(id)", "ls &", "bash x.sh")
-    script = [calls(shell(each)) for each in commands]
-    async with today(*script, folder=tmp_path / "ws") as (ours, _):
-        await ours.prompt("go")
-        for program in ("ls", "touch", "ls", "ls &", "bash"):
-            (run,) = await runs(ours, 1)
-            assert run["manualApproval"] is True
-            assert keys(run) == [(program, None, None)]
-            await ours.approve(run, save="session")
-        await ours.expect_finished()
 
 
 async def test_what_is_remembered_holds_in_its_folder(tmp_path):

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -16,18 +15,6 @@ from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, contents, e
 async def steer(ours: Editor, *messages: str) -> None:
     for message in messages:
         await ours.tell("chat/promptSteer", {"chatId": "c", "message": message})
-
-
-async def test_of_a_turn_that_gives_up_it_is_repeated(tmp_path: Path) -> None:
-    failing = [calls(("eca_read_file", {"path": "none"}))] * 2
-    last = calls(("eca_read_file", {"path": "none"}), ("eca_shell_command", RUN))
-    async with session(tmp_path, *failing, last) as (ours, _):
-        await ours.prompt("go")
-        call = await ours.content("toolCallRun", manualApproval=True)
-        await steer(ours, "also")
-        await ours.approve(call)
-        await ours.expect_finished()
-        assert ours.contents().text.endswith("Not sent to the model:\n\nalso")
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat import Body, Prompt, Turn
+from eca_server.agent.chat import Turn
 from eca_server.agent.chat.call_runner import CallRunner
-from eca_server.agent.chat.turn import STOP_SECONDS
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, contents, editor, types
+from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, types
 
 
 @pytest.mark.requirement("W-23a", "W-23d", "W-23e", "W-23g", "W-26b", "CHAT-32", "CHAT-34", "W-22e")
@@ -49,39 +48,6 @@ async def test_stops_at_once_end_a_turn_once_and_silently(
     assert (await ours.turn("say next", model=SCRIPT)).answer == "next"
 
 
-def deaf(ended: trio.Event) -> Body:
-    """Continue long after the cancellation, and write all the time."""
-
-    async def body(turn: Turn) -> None:
-        turn.reasonings.start("r")
-        turn.say("begun")
-        with trio.CancelScope(shield=True):
-            for _ in range(10):
-                await trio.sleep(STOP_SECONDS / 2)
-                turn.reasonings.write("r", "still")
-                turn.say("still there")
-            turn.reasonings.start("late")
-            turn.reasonings.finish("r")
-            turn.fail("and failed")
-        ended.set()
-
-    return body
-
-
-@pytest.mark.requirement("W-13a", "W-22e", "LIFE-19")
-async def test_shutdown_closes_every_turn_before_its_answer(ours, autojump_clock: object):
-    chats = [f"c{number}" for number in range(10)]
-    for name in chats:
-        body = deaf(trio.Event())
-        ours.connection.chats.open(name).prompt(Prompt(text="hi", body=body))
-        await ours.prompt("queued", name, model=ECHO)
-    begun = trio.current_time()
-    await ours.ask("shutdown")
-    assert trio.current_time() - begun < 1
-    assert [ours.contents(name).finishes for name in chats] == [1] * 10
-    assert ours.contents("c0").types[-2:] == ["text", "finished"]
-
-
 @pytest.mark.parametrize("script", ["call nothing {}", "call nothing {"])
 async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, caplog, monkeypatch):
     run_calls = CallRunner.run_all
@@ -99,13 +65,3 @@ async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, c
         await ours.ask("chat/queryContext", {"query": ""})
         assert ours.contents().finishes == 1
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
-
-
-async def test_a_delete_right_after_a_stop_is_silent_too(ours, autojump_clock: object):
-    await ours.hang()
-    deleted = ours.request("chat/delete", {"chatId": "c"})
-    queued = ours.prompt_request("queued", model=ECHO)
-    await ours.send(queued, notification("chat/promptStop", {"chatId": "c"}), deleted)
-    await ours.answer(deleted)
-    assert await ours.later() == []
-    assert ours.contents().finishes == 0

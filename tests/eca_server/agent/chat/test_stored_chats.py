@@ -12,8 +12,13 @@ import trio
 
 from eca_protocol.process import Child
 from eca_protocol.server.roots import uri_of
+from eca_server.agent.chat import Prompt, Turn
 from eca_server.agent.chat.store import queries
+from eca_server.agent.chat.store.place import store_path
+from eca_server.agent.chat.store.rows import StoredChat
+from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.store.worker import LIMITS
+from eca_server.models.history import Message, TextPart
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, call, editor
 from tests.eca_server.agent.chat.test_rollback import full_disk, said
@@ -132,6 +137,13 @@ async def shut_down(ours: Editor) -> dict[str, Any]:
     return await ours.until(lambda message: message.get("id") == asked["id"])
 
 
+async def on_disk(data: Path, chat: str = "c") -> StoredChat | None:
+    store = Store(store_path({"XDG_DATA_HOME": str(data)}), on_problem=pytest.fail)
+    found = await store.load(chat)
+    await store.close()
+    return found
+
+
 async def run_sleeper(ours: Editor, folder: Path) -> int:
     """Start a turn whose tool runs without an end; the process of the tool."""
     await ours.start(workspaceFolders=[{"name": "w", "uri": uri_of(folder)}])
@@ -142,6 +154,32 @@ async def run_sleeper(ours: Editor, folder: Path) -> int:
     while not noted.exists() or not noted.read_text().strip():
         await trio.sleep(0)
     return int(noted.read_text())
+
+
+async def deaf(turn: Turn) -> None:
+    """Write something, and do not end when cancelled."""
+    turn.messages.append(Message(role="user", parts=(TextPart("heard"),)))
+    turn.say("begun")
+    with trio.CancelScope(shield=True):
+        await trio.sleep(0.1)
+
+
+async def test_a_turn_that_is_closed_without_its_body_is_on_disk_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("eca_server.agent.chat.turn.STOP_SECONDS", 0.02)
+    async with editor(keeps_chats=True, XDG_DATA_HOME=str(tmp_path)) as ours:
+        chat = ours.connection.chats.open("c")
+        for _ in range(2):
+            chat.prompt(Prompt(text="hi", body=deaf))
+            await ours.content("text", text="begun")
+            turn = chat.turn
+            await ours.expect_stopped()
+            assert not turn.ended.is_set()
+            await turn.ended.wait()
+        await ours.turn("hello", model=ECHO)
+        assert (await shut_down(ours))["result"] is None
+        kept = await on_disk(tmp_path)
+        assert [each.message for each in kept.messages] == [*chat.history]
+        assert len(chat.history) == 4
 
 
 async def unheard(*_: object) -> None:

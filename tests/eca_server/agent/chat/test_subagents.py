@@ -250,6 +250,20 @@ async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["general"]
 
 
+async def test_each_step_is_shown_in_the_call_as_it_happens():
+    task = "call eca_directory_tree {}\nsay a\ncall eca_directory_tree {}\nsay done"
+    async with scouting() as ours:
+        received = await ours.turn(spawn(task), model=SCRIPT)
+        running = [each for each in received if each["type"] == "toolCallRunning"]
+        assert [each["details"]["step"] for each in running] == [0, 1, 2]
+        assert spawned(received)["details"]["step"] == 3
+        contents = [each["content"] for each in ours.notified("chat/contentReceived")]
+        looks = [each["type"] for each in contents if each["type"].startswith("tool")]
+        # A step is shown before the call that it brings is: its approval stays in sight.
+        second = looks.index("toolCallRunning", looks.index("toolCallRunning") + 1)
+        assert looks[second + 1] == "toolCallRun"
+
+
 @pytest.mark.parametrize(
     ("method", "params"),
     [

@@ -38,12 +38,25 @@ async def test_a_turn_is_written_in_the_order_of_the_diagram(ours):
     assert received[-1] == {"type": "progress", "state": "finished", "text": ""}
 
 
-async def test_the_echo_is_the_exact_text_once(ours):
-    prompts = ["  spaces  \n", 'tab\t "quotes" \\n', "😀 \u2028 é", "", "a/b", "é" * 50_000]
-    for message in prompts:
-        await ours.turn(message, model=ECHO)
-    echoes = [content for role, content in contents(ours.seen) if role == "user"]
-    assert [echo["text"] for echo in echoes] == prompts
+@pytest.mark.requirement("CHAT-11")
+async def test_many_chats_at_once_never_mix(ours):
+    count = 10
+    script = "say {0}\nwait 0.001\nthink t{0}\nrepeat 20 {0}\nsay {0}"
+    for number in range(count):
+        prompt = script.format(f"<{number}>")
+        await ours.send(ours.prompt_request(prompt, f"c{number}", model=SCRIPT))
+    open_chats = {f"c{number}" for number in range(count)}
+    while open_chats:
+        message = await ours.until(lambda each: "content" in each.get("params", {}))
+        if message["params"]["content"].get("state") == "finished":
+            open_chats.remove(message["params"]["chatId"])
+    for number in range(count):
+        received = ours.contents(f"c{number}")
+        assert received.finishes == 1
+        assert received[-1].get("state") == "finished"
+        assert received.answer == f"<{number}>" * 22
+        thoughts = [each["text"] for each in received if each["type"] == "reasonText"]
+        assert thoughts == [f"t<{number}>"]
 
 
 async def test_contexts_and_unknown_members_of_a_prompt_do_no_harm(ours):
