@@ -228,7 +228,7 @@ MUTANTS = {
         called(SELECTIONS).when(is_ready), then(notified("config/updated", chat={"models": None}))
     ),
     "W-28b": Filter(
-        called(SELECTIONS).when(is_ready),
+        NATIVE.whole.when(is_received(*SELECTIONS)),
         then(lambda m, s: notified("config/updated", chat={"selectBehavior": s.behavior})),
     ),
     "W-28a: the selected one": Filter(
