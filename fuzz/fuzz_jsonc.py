@@ -1,4 +1,4 @@
-"""JSON with comments equals the JSON without them, and errors and keys have their places."""
+"""JSON with comments and trailing commas equals plain JSON; errors and keys have their places."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from runner import instrumented, main
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.config.jsonc import InvalidText, Positions, blank_comments, parse
+    from eca_server.config.jsonc import InvalidText, Positions, parse, plain_json
 
 
 def check(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     lines = text.split("\n")
     try:
-        plain = blank_comments(text)
+        plain = plain_json(text)
         value = parse(text)
     except InvalidText as fault:
         if fault.position is not None:
@@ -24,7 +24,7 @@ def check(data: bytes) -> None:
         return
     assert len(plain) == len(text)
     assert [len(line) for line in plain.split("\n")] == [len(line) for line in lines]
-    assert blank_comments(plain) == plain
+    assert plain_json(plain) == plain
     assert parse(plain) == value
     assert parse(f'// {lines[0]}\n/* " */{text}\n// }}') == value
     if plain.strip():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 
 from runner import bytewise, cut, instrumented, main
 
@@ -16,26 +15,15 @@ with instrumented():
         Entry,
         encode_entry,
         encode_header,
-        read_transcript,
     )
+    from eca_protocol.transcript.reader import TranscriptReader
     from eca_protocol.transcript.splitter import Piece, Splitter
 
 HEAD = encode_header(datetime(2025, 10, 1, tzinfo=UTC), ["eca", "server"])
 
 
-class MemoryPath(type(Path())):  # type: ignore[misc]  # the class of paths on this machine
-    """A path whose file is in memory."""
-
-    data = b""
-
-    def read_bytes(self) -> bytes:
-        return self.data
-
-
 def read(data: bytes) -> tuple[Entry, ...]:
-    path = MemoryPath("transcript")
-    path.data = data
-    return read_transcript(path).entries
+    return tuple(TranscriptReader("transcript").feed(data))
 
 
 def pieces_of(parts: Iterable[bytes]) -> list[Piece]:

@@ -230,7 +230,7 @@ def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path:
 @pytest.mark.parametrize(
     ("call", "note"),
     [
-        ('call grep {"path": ".", "pattern": "("}', "[Searching failed: pattern: expected a reg"),
+        ('call grep {"path": ".", "pattern": "("}', "[Searching for '(' failed: pattern: exp"),
         ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
         ('call edit_file {"path": "x"', "[Editing file failed: The arguments are unreadable"),
         ('call shell_command {"command": "pwd"}', "denied by the agent or the configuration]"),
