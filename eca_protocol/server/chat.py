@@ -172,17 +172,9 @@ class ServerChat:
         tool = self._tools.get(name)
         work = run or (tool.work if tool else None)
         text = json.dumps(arguments).decode()
-        naming = Naming(
-            id=str(uuid.uuid4()),
-            name=self.client.tool_name(name),
-            server="eca",
-            origin="native",
-            summary=summary,
-        )
-        call = Call(lambda content: self._turn.emit("assistant", content), naming)
-        self._turn.calls[naming.id] = call
+        call = self._new_call(name, summary)
         asks = approval if approval is not None else tool is None or tool.needs_approval
-        is_allowed = self._conversation.trust or naming.name in self._allowed
+        is_allowed = self._conversation.trust or call.naming.name in self._allowed
         try:
             call.prepare(text)
             asks = asks and not is_allowed and work is not None
@@ -198,6 +190,18 @@ class ServerChat:
         except BaseException:
             call.stop()
             raise
+
+    def _new_call(self, name: str, summary: str | None) -> Call:
+        naming = Naming(
+            id=str(uuid.uuid4()),
+            name=self.client.tool_name(name),
+            server="eca",
+            origin="native",
+            summary=summary,
+        )
+        call = Call(lambda content: self._turn.emit("assistant", content), naming)
+        self._turn.calls[naming.id] = call
+        return call
 
     async def _is_approved(self, call: Call) -> bool:
         """Wait for the user's decision, or for a limited time if the edition has none (W-52)."""
