@@ -144,16 +144,7 @@ class ChatFile:
         except sqlite3.IntegrityError as fault:
             raise Damage(f"message {sequence} of {chat} is not where an index says") from fault
         if is_large and row.rowcount:
-            self._fill(row.lastrowid, body)
-
-    def _fill(self, row: int | None, body: bytes) -> None:
-        """Write the body of a message in parts: SQLite copies a value twice to insert it."""
-        assert self._connection is not None
-        assert row is not None
-        parts = memoryview(body)
-        with self._connection.blobopen("message", "body", row) as blob:
-            for start in range(0, len(parts), LARGE_BODY):
-                blob.write(parts[start : start + LARGE_BODY])
+            _fill(row, body)
 
     def erase(self, statement: str, values: Sequence[object]) -> None:
         """Delete rows without a trace, inside a query that writes."""
@@ -229,7 +220,7 @@ class ChatFile:
 
     def _on_open_file(self, action: Callable[[], Result]) -> Result:
         try:
-            if self._connection is not None and self._is_replaced():
+            if self._connection is not None and not _leads_to(self.path, self._opened):
                 self._leave_replaced()
             if self._connection is None:
                 self._open()
@@ -239,14 +230,6 @@ class ChatFile:
             raise
         self._logged_reason = None
         return result
-
-    def _is_replaced(self) -> bool:
-        """Return whether the path does not lead to the open file, which SQLite does not notice."""
-        assert self._opened is not None
-        try:
-            return not os.path.samestat(self._opened, self.path.stat())
-        except FileNotFoundError:
-            return True
 
     def _leave_replaced(self) -> None:
         """Leave a file that was removed or replaced; what follows is written to the new one."""
@@ -378,3 +361,21 @@ def _is_sound(path: Path) -> bool:
         if is_damage(fault):
             return False
         raise
+
+
+def _fill(row: sqlite3.Cursor, body: bytes) -> None:
+    """Write the body of a new message in parts: SQLite copies a value twice to insert it."""
+    assert row.lastrowid is not None
+    parts = memoryview(body)
+    with row.connection.blobopen("message", "body", row.lastrowid) as blob:
+        for start in range(0, len(parts), LARGE_BODY):
+            blob.write(parts[start : start + LARGE_BODY])
+
+
+def _leads_to(path: Path, opened: os.stat_result | None) -> bool:
+    """Return whether a path leads to the open file; SQLite does not notice if it was replaced."""
+    assert opened is not None
+    try:
+        return os.path.samestat(opened, path.stat())
+    except FileNotFoundError:
+        return False
