@@ -18,9 +18,7 @@ def serve_stdio(options: Options) -> int:
     """Serve the client at stdin and stdout, and return the exit code."""
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
-            code = trio.run(_serve, options, read_fd, write_fd)
-            ignore_signals()
-            return code
+            return trio.run(_serve, options, read_fd, write_fd)
     except StartFailed as error:
         os.write(2, f"eca-server: {error}\n".encode())
         return 1
@@ -28,4 +26,6 @@ def serve_stdio(options: Options) -> int:
 
 async def _serve(options: Options, read_fd: int, write_fd: int) -> int:
     transport = FdTransport(read_fd, write_fd)
-    return await serve(transport, options, handles_signals=True, on_ending=leave_in_time)
+    code = await serve(transport, options, handles_signals=True, on_ending=leave_in_time)
+    ignore_signals()  # trio closes the socket that a signal is written to before it says so
+    return code
