@@ -310,7 +310,7 @@ MUTANTS = {
     "CHAT-28: no query": Filter(
         result("chat/queryCommands", lambda p: not p.get("query")), put(commands=[])
     ),
-    "W-40b": Filter(COMMANDS, Knowing(with_named_commands)),
+    "W-40b": Filter(COMMANDS.when(is_received("chat/queryCommands")), Knowing(with_named_commands)),
     "W-40d": Filter(COMMANDS, change(commands=each(change(arguments=each(without("required")))))),
     "W-40c": Filter(
         COMMANDS,
