@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -21,19 +21,15 @@ from eca_server.config.agent_files import FOLDER
 from eca_server.config.command_output import NOT_RUN, CommandOutputs
 from eca_server.config.directories import home_directory, user_directory
 from eca_server.config.files import Stamp, stamp_of
-from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, Source
 from eca_server.config.reading import deep_merge
-from eca_server.config.settings import Config
-from eca_server.config.sources import CONFIG, OPTIONS, Sources
-from eca_server.config.trust_items import TrustItem
-from eca_server.config.trust_store import RootTrust, TrustStore, TrustStoreError, real_root
-from eca_server.config.workspace_layer import UserSettings, provider_name
-from eca_server.config.workspace_sources import AcceptedItems, RootDecisions, WorkspaceSources
-from eca_server.printable import printable_line
+from eca_server.config.settings import Config, provider_name
+from eca_server.config.sources import OPTIONS, Sources
 from eca_server.secret import Secret
 
-_ALL_OF_A_SERVER: Final = {field.name for field in attrs.fields(MCPServer) if field.metadata}
+if TYPE_CHECKING:
+    from eca_server.config.trust_items import TrustItem
+    from eca_server.config.workspace_sources import AcceptedItems
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -115,25 +111,46 @@ def load(
     before = previous.values if previous else {}
     sources = Sources(environ=environ, home=home, previous=before, commands=commands)
     is_pure = sources.add_options(initialization_options)
-    workspace = _WorkspaceRoots(environ=environ, home=home, previous=previous)
-    workspace.may_ask = not is_pure
     if not is_pure:
         _add_user_sources(sources, config_file, reads_agents=not is_first)
     _join_spellings(sources, known_providers)
+    workspace = None
     if not is_pure:
         last = sources.empty_copy()
         for path in sources.config().extra_configs:
             last.add_file(Path(path), required=True)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
-        if config_file is None and not is_first:
-            editor = _editor_trust(initialization_options)
-            workspace.accepts_all = trusts_workspace or editor is True
-            workspace.may_ask = editor is not False
+        if roots and config_file is None and not is_first:
+            # Not for the answer to `initialize`.
+            from eca_server.config.workspace_roots import WorkspaceRoots  # noqa: PLC0415
+
+            accepts_all = trusts_workspace or _editor_trust(initialization_options) is True
+            before_in_force = previous.accepted if previous else {}
+            workspace = WorkspaceRoots(previous=before_in_force, accepts_all=accepts_all)
             workspace.read(roots, sources, last, known_providers, logins)
         sources.append(last)
-        workspace.drop_removed(sources.merged)
     sources.report_missing_bases()
-    return workspace.loaded(sources, commands, is_pure=is_pure)
+    loaded = LoadedConfig(
+        config=sources.config(),
+        problems=tuple(each for each in sources.problems if NOT_RUN not in each.message),
+        sources=tuple(sources.sources),
+        files=sources.files,
+        values=sources.values,
+        is_pure=is_pure,
+        may_ask=not is_pure and _editor_trust(initialization_options) is not False,
+        secrets=tuple(commands.secrets),
+        awaits_commands=commands.has_skipped,
+        expires=commands.expires,
+    )
+    if workspace is None:
+        return loaded
+    return attrs.evolve(
+        loaded,
+        config=workspace.complete(loaded.config, sources.merged),
+        withheld=tuple(workspace.withheld),
+        accepted=workspace.accepted,
+        trusted_roots=frozenset(workspace.trusted),
+    )
 
 
 def _add_user_sources(sources: Sources, config_file: Path | None, *, reads_agents: bool) -> None:
@@ -146,117 +163,6 @@ def _add_user_sources(sources: Sources, config_file: Path | None, *, reads_agent
     if reads_agents:
         sources.add_agents(directory / FOLDER)
     sources.add_file(directory / "config.json")
-
-
-@attrs.define(kw_only=True, eq=False, repr=False)
-class _WorkspaceRoots:
-    """The sources of the workspace roots, read one after the other over the user's settings."""
-
-    environ: Mapping[str, str]
-    home: Path
-    previous: LoadedConfig | None
-    accepts_all: bool = False
-    may_ask: bool = True
-    withheld: list[TrustItem] = attrs.field(factory=list)
-    accepted: dict[Any, TrustItem] = attrs.field(factory=dict)
-    trusted: list[Path] = attrs.field(factory=list)
-    restrictions: list[Config] = attrs.field(factory=list)
-
-    def read(
-        self,
-        roots: Iterable[Path],
-        sources: Sources,
-        last: Sources,
-        known_providers: Callable[[], Collection[str]],
-        logins: Callable[[], Collection[str]],
-    ) -> None:
-        """Read the roots' sources; `last` holds the user's sources that override them."""
-        decisions = self._decisions(sources)
-        for root in roots:
-            is_configured = stamp_of(root / ".eca") is not None
-            user = UserSettings(
-                merged=deep_merge(sources.merged, last.merged),
-                providers=frozenset(map(provider_name, logins() if is_configured else ())),
-                known_providers=frozenset(
-                    map(provider_name, known_providers() if is_configured else ())
-                ),
-            )
-            user = user.with_others(sources.merged).with_others(_defined_in(last.merged))
-            trust = decisions.get(real_root(root), RootTrust())
-            is_trusted = trust.is_trusted or self.accepts_all
-            if is_trusted:
-                self.trusted.append(root)
-            own = WorkspaceSources(
-                environ=self.environ,
-                home=self.home,
-                previous=sources.previous,
-                commands=sources.commands,
-                merged=sources.merged,
-                files=sources.files,
-                budget=sources.budget,
-                root=root,
-                user=user,
-                decisions=RootDecisions(
-                    is_trusted=is_trusted,
-                    accepts_all=self.accepts_all,
-                    accepted=frozenset(trust.accepted),
-                    refused=frozenset(trust.refused),
-                    previous=self.previous.accepted if self.previous else {},
-                ),
-            )
-            own.read()
-            sources.append(own)
-            self.withheld += own.withheld
-            self.accepted |= own.accepted
-            if own.restriction:
-                restriction = CONFIG.build(own.restriction)
-                assert isinstance(restriction, Config)
-                self.restrictions.append(restriction)
-
-    def drop_removed(self, merged: Mapping[str, Any]) -> None:
-        """Drop waiting servers that the user has removed in the editor."""
-        servers = merged.get("mcp_servers") or {}
-        removed = {("mcpServers", name) for name, server in servers.items() if server is None}
-        self.withheld = [each for each in self.withheld if each.path not in removed]
-
-    def loaded(self, sources: Sources, commands: CommandOutputs, *, is_pure: bool) -> LoadedConfig:
-        return LoadedConfig(
-            config=self.complete(sources.config()),
-            problems=tuple(each for each in sources.problems if NOT_RUN not in each.message),
-            sources=tuple(sources.sources),
-            files=sources.files,
-            values=sources.values,
-            is_pure=is_pure,
-            withheld=tuple(self.withheld),
-            accepted=self.accepted,
-            trusted_roots=frozenset(self.trusted),
-            may_ask=self.may_ask,
-            secrets=tuple(commands.secrets),
-            awaits_commands=commands.has_skipped,
-            expires=commands.expires,
-        )
-
-    def complete(self, config: Config) -> Config:
-        """Return the configuration with the roots' restrictions and the waiting servers."""
-        servers = dict(config.mcp_servers)
-        for item in self.withheld:
-            if item.path[0] == "mcpServers" and len(item.path) == 2:
-                name = str(item.path[1])
-                known = servers.get(name)  # perhaps with changes the user made in the editor
-                if known is None or not (known.command or known.url):
-                    servers[name] = _waiting_server(item.value)
-        restrictions = tuple(self.restrictions)
-        return attrs.evolve(config, mcp_servers=servers, restrictions=restrictions)
-
-    def _decisions(self, sources: Sources) -> Mapping[str, RootTrust]:
-        store = TrustStore(self.environ, self.home)
-        sources.note_file(store.path)
-        try:
-            return store.read()
-        except TrustStoreError as error:
-            message = f"{error} (until this is fixed, no folder is trusted)"
-            sources.problems.append(Problem(source=str(store.path), message=message))
-            return {}
 
 
 def _join_spellings(sources: Sources, known_providers: Callable[[], Collection[str]]) -> None:
@@ -284,33 +190,6 @@ def _join_spellings(sources: Sources, known_providers: Callable[[], Collection[s
 def _providers_in(value: object) -> set[str]:
     providers = value.get("providers") if isinstance(value, Mapping) else None
     return set(providers) if isinstance(providers, Mapping) else set()
-
-
-def _defined_in(merged: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the last sources' settings without servers that the editor only changed."""
-    servers = merged.get("mcp_servers") or {}
-    whole = {
-        name: server
-        for name, server in servers.items()
-        if server is not None and server.keys() >= _ALL_OF_A_SERVER
-    }
-    return {**merged, "mcp_servers": whole}
-
-
-def _waiting_server(value: Any) -> MCPServer:
-    """Return a waiting MCP server, as written and in printable form.
-
-    The client shows it; a user who starts it there accepts what was shown.
-    """
-    value = value if isinstance(value, Mapping) else {}
-    command, url, args = value.get("command"), value.get("url"), value.get("args")
-    return MCPServer(
-        command=printable_line(command) if isinstance(command, str) else None,
-        url=printable_line(url) if isinstance(url, str) else None,
-        args=tuple(printable_line(str(each)) for each in args) if isinstance(args, list) else (),
-        disabled=True,
-        awaits_trust=True,
-    )
 
 
 def _editor_trust(options: object) -> bool | None:

@@ -6,8 +6,9 @@ model's limits, an endpoint's timers).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -45,6 +46,8 @@ from eca_server.config.tool_settings import (
     ToolCall,
 )
 from eca_server.secret import Secret
+
+_WORD_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -393,3 +396,8 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         while name is not None and name != "plan":
             name = self.behaviors[name].inherit if name in self.behaviors else None
         return name or "agent"
+
+
+def provider_name(name: str) -> str:
+    """Return the normal form of a provider's name: as in its environment variables."""
+    return _WORD_BREAK.sub("_", name).strip("_").upper()

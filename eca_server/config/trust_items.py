@@ -18,7 +18,7 @@ import attrs
 from eca_server.config.interpolation import has_reference, references_in
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath
-from eca_server.config.workspace_layer import provider_name
+from eca_server.config.settings import provider_name
 from eca_server.printable import printable_line
 from eca_server.secret import mask
 

@@ -8,7 +8,6 @@ a tool of the user's is never merged with one of the folder's. Each field declar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,12 +19,11 @@ from eca_server.config.inheritance import resolve_inheritance, with_built_in
 from eca_server.config.interpolation import has_reference
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of
-from eca_server.config.settings import Config
+from eca_server.config.settings import Config, provider_name
 from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS
 from eca_server.printable import printable_line
 
 _MISSING: Final = object()
-_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 _NAMED: Final[Mapping[tuple[str, ...], str]] = {
     ("custom_tools",): "a tool",
     ("hooks",): "a hook",
@@ -124,11 +122,6 @@ def classify(
     result = ClassifiedSettings()
     _Classifier(result, user, root, home).record(Config, value, (), ())
     return result
-
-
-def provider_name(name: str) -> str:
-    """Return the normal form of a provider's name: as in its environment variables."""
-    return _WORD_BREAK.sub("_", name).strip("_").upper()
 
 
 def put(tree: dict[str, Any], path: KeyPath, value: object) -> None:

@@ -14,8 +14,7 @@ import attrs
 
 from eca_protocol.http import HTTPClient
 from eca_server.config.problems import Problem
-from eca_server.config.settings import Config
-from eca_server.config.workspace_layer import provider_name
+from eca_server.config.settings import Config, provider_name
 from eca_server.models import simulator
 from eca_server.models.access import Access
 from eca_server.models.acp import ACP, ACPBackend
