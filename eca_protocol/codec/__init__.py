@@ -1,14 +1,13 @@
 """Typed messages to JSON values and back, and the departures of raw messages from an edition.
 
 A connection has a `Codec`, which can be replaced after `initialize`. Reading accepts unknown names
-and is strict about types; writing follows the revision and the rulings. `explain` lists every
-departure of a message from the specification, refused or allowed.
+and is strict about types; writing follows the revision and the rulings. `departures.explain` lists
+every departure of a message from the specification, refused or allowed.
 """
 
 from __future__ import annotations
 
 from eca_protocol.codec.codec import Codec, MessageCodec
 from eca_protocol.codec.converter import converter
-from eca_protocol.codec.departures import Departure, DepartureKind, explain
 
-__all__ = ["Codec", "Departure", "DepartureKind", "MessageCodec", "converter", "explain"]
+__all__ = ["Codec", "MessageCodec", "converter"]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from eca_protocol.codec.converter import converter
-from eca_protocol.codec.departures import explain_failure
 from eca_protocol.codec.read import Mismatch, Read
 from eca_protocol.codec.write import NotInRevision, Write
 from eca_protocol.endpoint import Method, Table
@@ -187,6 +186,8 @@ class Codec:
         )
 
     def _failure(self, part: Literal["params", "result"], method: str, raw: Any) -> DecodeError:
+        from eca_protocol.codec.departures import explain_failure  # noqa: PLC0415 - after an error
+
         error = explain_failure(self._method(method), raw, self.revision, part)
         return error or DecodeError(path=part, expected="JSON values", got="something else")
 

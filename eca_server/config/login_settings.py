@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
-from eca_protocol.tls import ClientCertificate
 from eca_server.config.reading import COUNT, NAME, PATH, SECRET, setting
 from eca_server.secret import Secret
+
+if TYPE_CHECKING:
+    from eca_protocol.tls import ClientCertificate
 
 
 @attrs.frozen(kw_only=True, repr=False)
@@ -68,7 +71,11 @@ class Network:
         # A key alone is loaded as a file of both, which reports the missing certificate.
         certificate = self.client_cert or environ.get("ECA_CLIENT_CERT") or key
         passphrase = self.passphrase(environ)
-        return certificate and ClientCertificate(
+        if not certificate:
+            return None
+        from eca_protocol.tls import ClientCertificate  # noqa: PLC0415 - few users have one
+
+        return ClientCertificate(
             certificate=certificate,
             key=key,
             passphrase=None if passphrase is None else passphrase.reveal(),

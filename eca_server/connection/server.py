@@ -11,12 +11,12 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import Final
 
 import trio
 
 from eca_protocol.errors import LocalProtocolError
-from eca_protocol.http import HTTPClient
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.methods import ECA
 from eca_protocol.peer import Peer
@@ -112,8 +112,8 @@ async def serve(
     async with record_telemetry(options.environ), trio.open_nursery() as nursery:
         if handles_signals:
             take_signals(end_by_signal, even_ignored=_EVEN_IGNORED)
-        async with HTTPClient() as http, peer:
-            connection = Connection(Host(peer, nursery, options, http), gate)
+        async with AsyncExitStack() as at_end, peer:
+            connection = Connection(Host(peer, nursery, options, at_end), gate)
             on_connection(connection)
             handlers.serve(connection)
             try:

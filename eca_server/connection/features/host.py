@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
 
-from eca_protocol.http import HTTPClient
 from eca_protocol.peer import Peer
 from eca_protocol.revisions import Revision
 from eca_server.secret import Secret
+
+if TYPE_CHECKING:
+    from eca_protocol.http import HTTPClient
 
 
 @attrs.frozen(kw_only=True)
@@ -46,11 +51,26 @@ class Options:
     trusts_workspace: bool = False
 
 
-@attrs.frozen(eq=False, repr=False)
 class Host:
-    """The foundation of the parts of a connection: the peer, the tasks, the options, HTTP."""
+    """The foundation of the parts of a connection: the peer, the tasks, the options, HTTP.
 
-    peer: Peer
-    nursery: trio.Nursery
-    options: Options
-    http: HTTPClient
+    Args:
+        at_end: closes the HTTP client after the peer.
+    """
+
+    def __init__(
+        self, peer: Peer, nursery: trio.Nursery, options: Options, at_end: AsyncExitStack
+    ) -> None:
+        self.peer = peer
+        self.nursery = nursery
+        self.options = options
+        self._at_end = at_end
+
+    @functools.cached_property
+    def http(self) -> HTTPClient:
+        """The HTTP client of the connection, made at its first use."""
+        from eca_protocol.http import HTTPClient  # noqa: PLC0415 - not for the answer to `initialize`
+
+        http = HTTPClient()
+        self._at_end.push_async_exit(http)
+        return http

@@ -8,9 +8,12 @@ from eca_server.connection.features.handlers import Handlers
 LATER = (
     *("agent.chat", "agent.commands", "agent.mcp", "agent.tools", "models", "models.credentials"),
     *("workspace.index", "connection.features.chat", "connection.features.composition"),
-    "connection.features.mcp",
+    *("config.workspace_roots", "config.workspace_sources", "connection.features.mcp"),
 )
-SLOW = ("asyncio", "email", "h11", "httpx", "hypothesis", "importlib.metadata", "jinja2")
+SLOW = (
+    *("asyncio", "email", "h11", "httpx", "hypothesis", "importlib.metadata", "jinja2"),
+    *("eca_protocol.codec.departures", "eca_protocol.http", "eca_protocol.tls"),
+)
 
 
 LISTING = """
