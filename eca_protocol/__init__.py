@@ -20,8 +20,7 @@ if TYPE_CHECKING:
         Turn,
         connect,
     )
-    from eca_protocol.codec import Codec
-    from eca_protocol.codec.departures import Departure, explain
+    from eca_protocol.codec import Codec, Departure, explain
     from eca_protocol.draft import codec_for
     from eca_protocol.endpoint import Dialect, Endpoint, Method, Table
     from eca_protocol.errors import (
@@ -74,8 +73,7 @@ _EXPORTS = {
         "Turn",
         "connect",
     ),
-    "codec": ("Codec",),
-    "codec.departures": ("Departure", "explain"),
+    "codec": ("Codec", "Departure", "explain"),
     "message_texts": ("dumps", "loads"),
     "draft": ("codec_for",),
     "endpoint": ("Dialect", "Endpoint", "Method", "Table"),

@@ -8,8 +8,7 @@ from runner import instrumented, main
 
 with instrumented():
     from eca_protocol import json
-    from eca_protocol.codec import Codec
-    from eca_protocol.codec.departures import explain
+    from eca_protocol.codec import Codec, explain
     from eca_protocol.draft.methods import DRAFT
     from eca_protocol.endpoint import Method
     from eca_protocol.errors import DecodeError, InvalidJSON, LocalProtocolError, RequestFailed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Literal
 
-from eca_protocol.codec.departures import Departure, explain
+from eca_protocol.codec import Departure, explain
 from eca_protocol.draft.methods import DRAFT
 from eca_protocol.endpoint import Method
 from eca_protocol.methods import ECA

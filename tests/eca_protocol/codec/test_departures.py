@@ -4,8 +4,7 @@ from typing import Any, Literal
 
 import pytest
 
-from eca_protocol.codec import Codec
-from eca_protocol.codec.departures import explain
+from eca_protocol.codec import Codec, explain
 from eca_protocol.errors import LocalProtocolError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision

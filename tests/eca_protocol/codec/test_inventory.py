@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args
 
 import pytest
 
-from eca_protocol.codec import Codec
-from eca_protocol.codec.departures import explain
+from eca_protocol.codec import Codec, explain
 from eca_protocol.messages.shapes import (
     Array,
     Choice,

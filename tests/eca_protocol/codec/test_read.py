@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from eca_protocol import messages as m
-from eca_protocol.codec import Codec
-from eca_protocol.codec.departures import explain
+from eca_protocol.codec import Codec, explain
 from eca_protocol.errors import INVALID_PARAMS, DecodeError, LocalProtocolError, RequestFailed
 from eca_protocol.messages import UnknownContext, UnknownValue
 from eca_protocol.methods import ECA

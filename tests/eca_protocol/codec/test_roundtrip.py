@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eca_protocol.codec import Codec
-from eca_protocol.codec.departures import explain
+from eca_protocol.codec import Codec, explain
 from eca_protocol.errors import DecodeError
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_protocol import messages as m
-from eca_protocol.codec import Codec
-from eca_protocol.codec.departures import explain
+from eca_protocol.codec import Codec, explain
 from eca_protocol.draft import DRAFT, DraftCodec, codec_for
 from eca_protocol.draft.counterparts import CONTENTS, CONTEXTS, DRAFT_ONLY, METHODS
 from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed

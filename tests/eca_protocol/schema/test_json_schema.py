@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_protocol.codec import Codec
-from eca_protocol.codec.departures import Departure, explain
+from eca_protocol.codec import Codec, Departure, explain
 from eca_protocol.draft import DRAFT
 from eca_protocol.endpoint import Table
 from eca_protocol.methods import ECA

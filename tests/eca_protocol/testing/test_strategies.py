@@ -11,8 +11,7 @@ from hypothesis import find as find_smallest
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument
 
-from eca_protocol.codec import Codec
-from eca_protocol.codec.departures import explain
+from eca_protocol.codec import Codec, explain
 from eca_protocol.messages import (
     ChatContent,
     ChatContentReceivedParams,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eca_protocol.codec.departures import explain
+from eca_protocol.codec import explain
 from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.requirements import REQUIREMENTS
