@@ -191,7 +191,7 @@ class Recorder:
 
     def _write_notes(self, *, is_last: bool) -> None:
         lines: list[bytes] = []
-        size = 0
+        size = recorded = 0
         while self._notes and self._failure is None:
             note = self._notes.popleft()
             for entry in self._entries(note):
@@ -199,16 +199,18 @@ class Recorder:
                 lines.append(line)
                 size += len(line)
             if isinstance(note, tuple):
-                self._written_bytes += len(note[2])
+                recorded += len(note[2])
             if size > WRITE:
                 self._write(b"".join(lines))
+                self._written_bytes += recorded
                 lines.clear()
-                size = 0
+                size = recorded = 0
         if is_last:
             lines += [
                 encode_entry(each) for each in self._end_entries(self._now(), *self._splitters)
             ]
         self._write(b"".join(lines))
+        self._written_bytes += recorded
 
     def _entries(self, note: _Note) -> Iterator[Entry]:
         if isinstance(note, tuple):

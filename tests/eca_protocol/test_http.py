@@ -117,9 +117,9 @@ async def test_a_deadline_that_passed_is_named_and_closes_the_connection(script,
 
 
 async def test_bytes_of_any_kind_hold_the_idle_deadline_off():
-    comments = [raw(": wait\n\n"), *[{"delay": 0.02}, raw(": wait\n\n")] * 10]
+    comments = [raw(": wait\n\n"), *[{"delay": 0.06}, raw(": wait\n\n")] * 10]
     async with asking([reply(*comments, "Hi")]) as (_, client, url):
-        assert b"Hi" in await body_of(client, url, deadlines=Deadlines(idle=0.15))
+        assert b"Hi" in await body_of(client, url, deadlines=Deadlines(idle=0.5))
 
 
 async def test_leaving_a_body_halfway_closes_the_connection_and_leaves_no_generator_behind():

@@ -41,7 +41,7 @@ def test_what_exceeds_the_limit_is_dropped_and_counted(pipe: tuple[int, io.TextI
     begun = time.monotonic()
     for _ in range(50):
         handler.handle(entry("x" * 70_000))
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 8  # 10 s if each waited
     os.read(reader, 2**20)
     for text in ("again", "and again"):
         handler.handle(entry(text))
