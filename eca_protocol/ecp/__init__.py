@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "authoring": ("Agent", "agent", "as_agent", "on_initialize", "on_reset", "on_step"),
-    "chats": ("chat_agent",),
-    "connecting": ("connect_agent",),
-    "connection": ("AgentConnection", "AgentLimits"),
-    "errors": ("AgentError",),
-    "messages": ("InitializeResult", "Result", "ToolCall", "Usage"),
-    "methods": ("ECP", "PROTOCOL_VERSION"),
-    "serving": ("run_conversation", "run_stdio", "serve_http", "serve_stdio", "serving_http"),
+    "authoring": "Agent agent as_agent on_initialize on_reset on_step",
+    "chats": "chat_agent",
+    "connecting": "connect_agent",
+    "connection": "AgentConnection AgentLimits",
+    "errors": "AgentError",
+    "messages": "InitializeResult Result ToolCall Usage",
+    "methods": "ECP PROTOCOL_VERSION",
+    "serving": "run_conversation run_stdio serve_http serve_stdio serving_http",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "ECP",
