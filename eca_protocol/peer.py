@@ -91,11 +91,7 @@ def is_failure(error: BaseException) -> bool:
 
 
 def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> None:
-    """Refuse handlers of methods that the other side cannot send.
-
-    Raises:
-        LocalProtocolError: there is such a handler.
-    """
+    """Refuse handlers of methods that the other side cannot send."""
     known = table.received_by(side)
     for name in handlers:
         if name not in known:

@@ -107,7 +107,6 @@ class _ConnectionThread:
             raise
 
     def _next_job(self, future: Future[Any]) -> _Job | None:
-        """Wait for a job; return None when the future is done."""
         with self._changed:
             self._changed.wait_for(lambda: future.done() or self._jobs)
             return None if future.done() else self._jobs.popleft()

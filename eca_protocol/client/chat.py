@@ -321,7 +321,6 @@ class Turn:
                 self._queue.close_call(call.chat_id, call.content.id)
 
     def _leave(self) -> None:
-        """Stop the turn and drop its unread contents."""
         self._inbox.abandon()
         if self._inbox.call is None:
             self._inbox.stop()

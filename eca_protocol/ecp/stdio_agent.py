@@ -146,7 +146,6 @@ class StdioAgent(AgentConnection):
             self.peer.close(rule)
 
     async def _closed_error(self, method: str) -> AgentError:
-        """Return the reason of a closed connection: a broken rule, or the end of the process."""
         if self._violation is not None:
             return AgentError("protocol_error", f"{method}: {self._violation}")
         with anyio.move_on_after(_DRAIN * 2):

@@ -220,7 +220,6 @@ class Recorder:
         yield note
 
     def _end_entries(self, at: float, *sides: Side) -> Iterator[DataEntry]:
-        """Yield the incomplete data at the end of the streams."""
         for side in sides:
             yield from self._data_entries(at, side, self._splitters[side].feed_eof())
 

@@ -192,7 +192,6 @@ class _Scheduler:
             self._shut_down(self._executor)
 
     async def _work(self) -> None:
-        """Send one batch after another to a worker."""
         while self._waiting and not self._collector.stopped:
             chunk = self._waiting.pop(0)
             executor = self._executor = self._executor or self._make_executor()

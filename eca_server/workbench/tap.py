@@ -225,7 +225,6 @@ class _Masker:
         }
 
     def _hidden(self, value: Any) -> Any:
-        """Return the value of a secret member, without its texts."""
         if isinstance(value, list):
             return [self._hidden(item) for item in value]
         return HIDDEN if isinstance(value, str) else self._masked(value)

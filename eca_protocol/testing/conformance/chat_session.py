@@ -19,8 +19,6 @@ class ChatSession:
     """A chat.
 
     Attributes:
-        session: the client session of the chat.
-        model: the scripted model of the chat.
         id: None until the server has named it.
         prompts: the exact text of each prompt.
     """
@@ -167,7 +165,6 @@ class ChatSession:
         return call_id if waits and is_new else None
 
     def _content_params(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the params of a message if it is a content of this chat, else None."""
         params = message.get("params")
         if message.get("method") != "chat/contentReceived" or not isinstance(params, Mapping):
             return None

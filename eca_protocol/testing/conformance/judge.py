@@ -12,12 +12,7 @@ _LONGEST = 600  # characters of `got`
 
 
 class Judge:
-    """The verdicts of one case.
-
-    Attributes:
-        case: the case's name.
-        findings: the verdicts so far.
-    """
+    """The verdicts of one case."""
 
     def __init__(self, case: str) -> None:
         self.case = case
@@ -35,12 +30,6 @@ class Judge:
         """Judge a row without raising; return `ok`.
 
         A breach is recorded as untestable if there is an excuse for it.
-
-        Args:
-            id: the row.
-            ok: whether the target complies.
-            expected: the behaviour that the row requires.
-            got: the observed behaviour.
         """
         if not ok and (why := self.excuse()):
             self.untestable(id, why)

@@ -35,13 +35,8 @@ async def judge_cases(
 ) -> list[Finding]:
     """Judge cases; return all findings, and untestable ones for the rows of unfinished cases.
 
-    Args:
-        cases: the cases, in the order in which they start.
-        judge: runs a case.
-        jobs: the number of cases at once; None: the number of processors.
-        end: the time at which to stop.
-        seconds: the time limit of the run, for people.
-        on_case: called as each case ends.
+    `jobs` run at once; None: as many as there are processors. `end` is the time at which to stop,
+    and `seconds` the limit of the run, for people.
     """
     waiting = deque(cases)
     unfinished = {case.name: case for case in waiting}

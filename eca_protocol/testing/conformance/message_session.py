@@ -33,9 +33,6 @@ class MessageSession:
     """A session at a server that sends and receives messages.
 
     Attributes:
-        wire: the server.
-        edition: the edition that is spoken.
-        case: the case of this session.
         messages: the server's messages that concern this session, in order.
         workspace: this session's own directory in the server's workspace.
         root: the workspace of the server; the same if the session has the server alone.

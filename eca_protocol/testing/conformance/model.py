@@ -204,12 +204,7 @@ class Model:
         return any(each.target.endswith(_PAGE_PATH) for each in self.provider.other_requests)
 
     def chat(self, script: Iterable[AnswersWith], *, listed: Names = tuple) -> ChatModel:
-        """Add a chat with its script.
-
-        Args:
-            script: its replies, in order.
-            listed: returns the names of the native tools that the server announces.
-        """
+        """Add a chat; `listed` returns the names of the native tools that its server announces."""
         made = ChatModel(self, len(self._chats) + 1, script, listed)
         self._chats[made.marker] = made
         return made
@@ -294,7 +289,6 @@ def _texts_in(content: Any) -> Iterator[str]:
 
 
 def _offered_tools(body: Any) -> Iterator[str]:
-    """Yield the names of the tools that a request offers."""
     yield from (name for name, _ in tools_in(body))
 
 
@@ -332,7 +326,6 @@ def _tool_name_for(name: str, offered: tuple[str, ...], listed: tuple[str, ...])
 
 
 def _report_bytes(answer: Reply) -> bytes:
-    """Return a reply as a report shows it: its status, then its body or its steps."""
     if answer.body is not None:
         shown: Any = answer.body
     else:

@@ -19,24 +19,14 @@ _NATIVE_OR_MCP = "ToolServerUpdatedParams"
 
 
 class ObservedFields:
-    """The rows of one conversation.
-
-    Attributes:
-        rows: the ids.
-    """
+    """The rows of one conversation."""
 
     def __init__(self) -> None:
         self.rows: set[str] = set()
         self._pending: dict[tuple[Side, str], tuple[str, set[str]]] = {}
 
     def take(self, side: Side, message: Mapping[str, Any], key: str) -> None:
-        """Take the next message.
-
-        Args:
-            side: who wrote it.
-            message: the whole message.
-            key: its id as JSON, if it has one.
-        """
+        """Take the next message."""
         method = message.get("method")
         if not isinstance(method, str):
             self._take_answer(side, message, key)

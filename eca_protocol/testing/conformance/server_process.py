@@ -51,14 +51,9 @@ class ServerProcess:
         *,
         on_output: Callable[[bytes], None],
     ) -> None:
-        """Prepare a server.
+        """Prepare a server; `on_output` is called with each part of its output, at last with none.
 
-        Args:
-            target: its program.
-            directories: its own directories.
-            url: the base URL of its model.
-            config: configuration to merge into the model's.
-            on_output: called with each part of its output, at the end with none.
+        `url` is the base URL of its model, whose configuration `config` is merged into.
         """
         self.exit_code: int | None = None
         self.output_ended = False

@@ -83,8 +83,6 @@ class Suite:
     """A target with its model and servers, ready to run cases; made by `open_suite`.
 
     Attributes:
-        make_wire: makes a server that runs.
-        edition: the edition that is spoken.
         incidents: servers that ended during a case.
         suite_errors: errors of the suite's own cases.
     """
@@ -286,7 +284,6 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
 
 
 async def _judge(case: Case, harness: Harness) -> _CaseResult:
-    """Run a case."""
     verdict: Verdict = "untestable"
     why, death, error = "", "", None
     try:
@@ -316,7 +313,6 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
 
 
 def _reason_unjudged(id_: str) -> str:
-    """Return the reason why a completed case leaves a row open."""
     return _NO_MESSAGE if _is_field_or_value(id_) else "the case did not trigger it"
 
 
@@ -343,10 +339,6 @@ def _leaf_errors(raised: Exception) -> Iterator[Exception]:
 @asynccontextmanager
 async def open_suite(target: Target, kind: type[Suite] = Suite) -> AsyncIterator[Suite]:
     """Prepare a target to be judged; everything started has ended after the block.
-
-    Args:
-        target: what is tested.
-        kind: the suite.
 
     Raises:
         StartFailed: the target cannot be started.
@@ -422,7 +414,6 @@ def _by_weight(cases: Iterable[Case]) -> list[Case]:
 
 
 def _rows_of_other_editions(cases: Iterable[Case], edition: Revision) -> frozenset[str]:
-    """Return the rows that only cases of other editions judge."""
     cases = tuple(cases)
     others = {id_ for case in cases if not case.window.holds(edition) for id_ in case.rows}
     return frozenset(
@@ -435,7 +426,6 @@ def _final_findings(
     bound_rows: Iterable[str],
     other_editions: frozenset[str],
 ) -> Iterable[Finding]:
-    """Yield one finding for each row that binds the target."""
     for id_ in bound_rows:
         result = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
         if result:

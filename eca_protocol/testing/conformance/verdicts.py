@@ -68,8 +68,6 @@ class Transmission:
 
     Attributes:
         at: seconds since the server was started.
-        source: the sender.
-        target: the receiver.
         data: the bytes, header included; of a long message the beginning.
         size: the number of bytes.
     """
@@ -119,10 +117,8 @@ class Finding:
     """The verdict on one row.
 
     Attributes:
-        id: the row.
         verdict: the verdict; a broken `should` or `observed` row is a warning.
         case: the case that judged; empty: none.
-        expected: the expected behaviour.
         got: the observed behaviour; for untestable and not applicable: the reason.
         exchange: the messages around the breach.
         breach: the index in `exchange` of the message that breaks the row, if it is one.

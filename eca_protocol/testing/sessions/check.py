@@ -179,7 +179,6 @@ def _actions(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _again(run: Run, steps: Sequence[Step], watch: Watch | None = None) -> Violation | None:
-    """Return the violation that the steps show in a new process, or None."""
     options = {"seconds": run.seconds, "watch": watch or run.watcher(), "known": run.known}
     try:
         play(run.command, run.edition, steps, **options)

@@ -214,7 +214,6 @@ class SessionMachine(RuleBasedStateMachine):
         return [(chat, turns[0]) for chat in self._chats.values() if (turns := self._turns(chat))]
 
     def _waiting_calls(self) -> list[tuple[str, int]]:
-        """Return the calls that wait for approval: the chat and the index of the call."""
         waiting = []
         for chat, turn in self._under_way():
             known = list(self._session.rules.chats[self._session.name(chat)].calls)

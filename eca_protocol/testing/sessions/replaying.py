@@ -43,11 +43,7 @@ def script_of(
 ) -> str:
     """Return a script that executes steps and reports whether a violation occurs.
 
-    Args:
-        edition: the edition to use.
-        steps: the steps, from `Session.steps`.
-        violation: the violation; only one of a watcher is searched by its signature.
-        known: requirements whose violation is ignored.
+    Only a violation that a watcher reported is searched by its signature.
     """
     imports: set[str] = set()
     code = []

@@ -54,7 +54,6 @@ class Broken:
 
     Attributes:
         at: the index of the wrong message.
-        wrong: the kind of error.
     """
 
     messages: tuple[Any, ...]

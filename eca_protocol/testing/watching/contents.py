@@ -54,7 +54,6 @@ class Contents:
             )
 
     def _violation_between(self, chat_id: str, role: str, text: Any) -> tuple[str, str, str] | None:
-        """Check the gap between this text and the previous one of the turn."""
         if not isinstance(text, str) or not text:
             return None
         role_before, before = self._texts.get(chat_id, (role, ""))

@@ -225,7 +225,6 @@ def _options(settings: JudgeSettings, provider: str, name: str, *, pure: bool) -
 
 
 def _read_cached(file: Path) -> str | None:
-    """Read a cached reply; return None for a missing or unreadable one."""
     try:
         reply = json.loads(file.read_text("utf-8"))["reply"]
         parse_verdict(reply)
@@ -235,11 +234,7 @@ def _read_cached(file: Path) -> str | None:
 
 
 def _write_cached(file: Path, reply: str) -> None:
-    """Write a reply atomically, since another process may write the same file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write a reply atomically, since another process may write the same file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     scratch = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     try:

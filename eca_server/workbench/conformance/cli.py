@@ -317,7 +317,6 @@ def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, 
 
 
 def _duplicates(options: argparse.Namespace) -> Mapping[str, str]:
-    """Return the requirements that are judged with another one, and that one."""
     return CLIENT_DUPLICATES if options.client else DUPLICATES
 
 
@@ -362,12 +361,7 @@ def _case_text(case: AnyCase) -> str:
 
 
 def _read(path: Path | None, read: Callable[[bytes], _Read]) -> _Read | None:
-    """Read a file, if there is one.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: its content is invalid; the text begins with its name.
-    """
+    """Read a file, if there is one."""
     if path is None:
         return None
     try:

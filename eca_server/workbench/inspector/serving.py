@@ -39,7 +39,6 @@ class Feed:
     """The parts of an inspection, so far and to come, for any number of readers.
 
     Attributes:
-        readers: the number of current readers.
         drained: set once the feed is closed and its last reader has finished.
 
     Args:
@@ -113,10 +112,6 @@ class Site:
     Attributes:
         token: the token that the page needs; new for each site.
         port: the server's port, once it listens.
-
-    Args:
-        name: the transcript's name.
-        feed: the data of the page.
     """
 
     def __init__(self, name: str, feed: Feed) -> None:

@@ -61,9 +61,6 @@ class Prompt:
     """A prompt that was sent.
 
     Attributes:
-        id: the id of the request.
-        session_id: its session.
-        model: its script.
         after: the number of messages before it.
     """
 

@@ -31,8 +31,6 @@ class ClientLink:
     """One connection, from the client's first byte to its last.
 
     Attributes:
-        edition: the edition that is spoken.
-        recorder: watches both sides.
         answers: the client's answers to the server's requests, by id as JSON.
         ended: whether the client has closed its end.
         changed: is set, and replaced, at each event.

@@ -52,7 +52,6 @@ class ClientCase:
         name: chapter and class: `reading.HeadersInLowerCase`.
         summary: the server's deviation, in a sentence for people.
         rows: the ids of the rows that it judges.
-        scenario: the scripted server.
     """
 
     name: str
@@ -118,7 +117,6 @@ class ClientSuite:
     """A client that any case can judge; made by `open_client_suite`.
 
     Attributes:
-        edition: the edition that is spoken.
         suite_errors: errors of the suite's own cases.
     """
 

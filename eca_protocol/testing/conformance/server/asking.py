@@ -43,7 +43,6 @@ class Outcome:
     """The answers to some bytes.
 
     Attributes:
-        answers: the answers, in order.
         still_serves: whether a request behind them was answered.
     """
 
@@ -76,9 +75,7 @@ class Trial:
     """Frames to send, and what their answers have to be.
 
     Attributes:
-        row: the requirement.
         data: the frames.
-        description: a description of them.
         ids: the ids that the answers may have.
         codes: the codes that their errors may have; empty: any.
     """
@@ -136,11 +133,7 @@ async def try_bytes(
 ) -> Outcome:
     """Write bytes and a query behind them; return the answers.
 
-    Args:
-        session: a session of this case alone.
-        data: whole frames, or bytes between two frames.
-        answers_due: the number of answers; some may come after the answer to the query.
-        seconds: how long the query may take.
+    Some of the answers may come after the answer to the query, which may take `seconds`.
     """
     start = len(session.messages)
     last = f"behind {next(_QUERY_NUMBERS)}"
@@ -170,10 +163,7 @@ async def run_trials(
 ) -> None:
     """Run trials at one server; start a new one when a trial loses it.
 
-    Args:
-        harness: provides the sessions.
-        trials: the trials.
-        attempt: runs one trial; returns whether its server can serve the next one.
+    `attempt` runs one trial, and returns whether its server can serve the next one.
     """
     remaining = list(trials)
     while remaining:

@@ -377,7 +377,6 @@ async def native_tools_have_the_names_that_people_configure(
 
 
 def _properties(tool: Mapping[str, Any]) -> set[str] | None:
-    """Return the names of a tool's parameters, or None if its schema has none."""
     schema = tool.get("parameters", {})
     properties = schema.get("properties", {}) if isinstance(schema, Mapping) else None
     return set(properties) if isinstance(properties, Mapping) else None
