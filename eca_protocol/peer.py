@@ -18,7 +18,6 @@ import inspect
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import anyio
@@ -173,12 +172,7 @@ class Peer:
         self._tasks.start_soon(self._send)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         """Cancel the running handlers, answer every request, send the rest, and close."""
         reason = "the connection was closed"
         self.close()

@@ -84,11 +84,7 @@ class ChatModel:
 
     @property
     def first(self) -> ReceivedRequest:
-        """The first request.
-
-        Raises:
-            Unmet: there was none.
-        """
+        """The first request."""
         if not self.requests:
             raise Unmet("a request to the model", "none")
         return self.requests[0]

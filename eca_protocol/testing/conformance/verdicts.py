@@ -42,7 +42,10 @@ _SHOWN: Final = 4096  # bytes of one message in a finding
 
 
 class Unmet(Exception):
-    """A precondition of a case is not met; its remaining rows are untestable."""
+    """A precondition of a case is not met; its remaining rows are untestable.
+
+    Sessions raise it when a server does not read, or when what they wait for does not come in time.
+    """
 
     def __init__(self, expected: str, got: object = "nothing") -> None:
         super().__init__(f"expected {expected}, got {got}")

@@ -14,7 +14,6 @@ import re
 import secrets
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import attrs
@@ -82,12 +81,7 @@ class Judge:
         self._http = await self._stack.enter_async_context(HTTPClient())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
     async def judge(self, grader: Grader, step: Step, result: Result) -> Check:

@@ -60,11 +60,7 @@ def acp_cases() -> MappingProxyType[str, Case]:
 
 
 def runs(command: str) -> AnswersWith:
-    """Return a reply that calls the agent's shell tool with a command.
-
-    Raises:
-        Unmet: when the reply is due, the agent offers no such tool.
-    """
+    """Return a reply that calls the agent's shell tool with a command."""
 
     def answer(request: ReceivedRequest) -> Reply:
         for name, members in tools_in(request.body):
