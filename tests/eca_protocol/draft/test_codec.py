@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from docs.draft_counterparts import CONTENTS, CONTEXTS, DRAFT_ONLY, METHODS
 from eca_protocol import messages as m
 from eca_protocol.codec import Codec, explain
 from eca_protocol.draft import DRAFT, DraftCodec, codec_for
-from eca_protocol.draft.counterparts import CONTENTS, CONTEXTS, DRAFT_ONLY, METHODS
 from eca_protocol.errors import DecodeError, LocalProtocolError, RequestFailed
 from eca_protocol.messages.shapes import Tagged, fields_of, shape_of
 from eca_protocol.methods import ECA
