@@ -50,26 +50,16 @@ __all__ = ["Suite", "run_suite"]
 
 SECONDS: Final = 150.0
 
-_END_SECONDS: Final = 5.0
-"""Seconds of the whole time that are reserved for the shutdown."""
-
-_LEAST_INTRODUCTION: Final = 3.0
-"""The least time for announcements, if the first server sent them."""
-
+_END_SECONDS: Final = 5.0  # seconds of the whole time that are reserved for the shutdown
+_LEAST_INTRODUCTION: Final = 3.0  # the least time for announcements, if the first server sent them
 _SHORT_INTRODUCTION: Final = 0.5
 """The time for announcements, if the first server did not send them."""
 
-_STDERR_LINES: Final = 20
-"""Lines of stderr in the error of a server that does not start."""
-
-_SHOWN_BYTES: Final = 80
-"""Bytes of the output in that error, if they are no message."""
-
+_STDERR_LINES: Final = 20  # lines of stderr in the error of a server that does not start
+_SHOWN_BYTES: Final = 80  # bytes of the output in that error, if they are no message
 _NO_MESSAGE: Final = "it did not occur in any message"
 
-_COMMON: Final = "CHAT-39"
-"""The row that a common history of chats breaks."""
-
+_COMMON: Final = "CHAT-39"  # the row that a common history of chats breaks
 _IN_COMMON: Final = f"a request had messages of several chats, which breaks {_COMMON}"
 """The reason of rows that could not be judged because of that only."""
 

@@ -21,8 +21,7 @@ __all__ = ["Outcome", "check_sessions"]
 
 _SHARED, _OWN = 20, 2
 """Numbers of examples in a batch: with a shared process, with a process each."""
-_ACTIONS = 50
-"""The maximum number of actions of an example."""
+_ACTIONS = 50  # the maximum number of actions of an example
 
 
 @attrs.frozen(kw_only=True)

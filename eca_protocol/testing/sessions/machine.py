@@ -26,8 +26,7 @@ __all__ = ["SessionMachine", "machine_for"]
 
 T = TypeVar("T")
 
-_QUEUE = 3
-"""The maximum number of prompts of a chat without a finished turn."""
+_QUEUE = 3  # the maximum number of prompts of a chat without a finished turn
 _HELD = -1
 _slots = st.integers(0, 2)
 _which = st.integers(0, 11)

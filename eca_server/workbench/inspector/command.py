@@ -34,9 +34,7 @@ from eca_server.workbench.report_files import OutputsInvalid, check_file, write_
 from eca_server.workbench.tap import masker
 
 _CHUNK: Final = 2**18
-_POLL: Final = 0.1
-"""Seconds between two reads of a transcript that is still being written."""
-
+_POLL: Final = 0.1  # seconds between two reads of a transcript that is still being written
 _DRAIN_SECONDS: Final = 10.0
 """Seconds for a page to fetch the remaining parts after the end of `tap`."""
 

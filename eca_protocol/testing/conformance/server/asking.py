@@ -19,9 +19,7 @@ from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
 from eca_protocol.testing.conformance.verdicts import Unmet
 
-ABSENT: Final = object()
-"""The marker of a member that is left out."""
-
+ABSENT: Final = object()  # the marker of a member that is left out
 QUERY: Final = "chat/queryContext"
 """A request that every server implements and that changes nothing."""
 

@@ -18,9 +18,7 @@ from eca_protocol.testing.conformance.server.asking import QUERY, bytes_of, quer
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply, wait
 
-END_SECONDS: Final = 3.0
-"""Seconds within which a server has to end (W-13)."""
-
+END_SECONDS: Final = 3.0  # seconds within which a server has to end (W-13)
 _EXTRA_SECONDS: Final = 4.0  # more seconds, to measure a late end
 _UNUSED_PID: Final = 2**22 + 1  # above the largest process id of Linux
 

@@ -18,8 +18,7 @@ from eca_protocol.testing.script import reply
 
 CONTEXTS, COMMANDS = "chat/queryContext", "chat/queryCommands"
 MOST = 200
-_COMMON = ("e", "o", "login")
-"""Search terms that match most commands."""
+_COMMON = ("e", "o", "login")  # search terms that match most commands
 
 
 async def find_contexts(

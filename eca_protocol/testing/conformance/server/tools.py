@@ -321,9 +321,7 @@ async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: Client
         )
 
 
-_PATH = re.compile(r"\S*edited\.txt")
-"""The file's path in a reason, whose digits do not count."""
-
+_PATH = re.compile(r"\S*edited\.txt")  # the file's path in a reason, whose digits do not count
 LONG = 300_000
 _CUT = re.compile(r"\d+ bytes left out")
 
