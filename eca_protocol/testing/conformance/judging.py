@@ -11,8 +11,6 @@ import anyio
 
 from eca_protocol.testing.conformance.verdicts import NO_TIME, Finding, Verdict
 
-__all__ = ["by_row", "judge_cases", "unjudged"]
-
 
 class _AnyCase(Protocol):
     @property

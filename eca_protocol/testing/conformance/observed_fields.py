@@ -13,8 +13,6 @@ from eca_protocol.methods import ECA
 from eca_protocol.testing.watching import Side
 from eca_protocol.testing.watching.field_rows import rows_used
 
-__all__ = ["ObservedFields"]
-
 _NATIVE_OR_MCP = "ToolServerUpdatedParams"
 
 

@@ -22,8 +22,6 @@ from eca_protocol.testing.conformance.verdicts import (
     Unmet,
 )
 
-__all__ = ["MAX_OUTPUT_BYTES", "ServerProcess"]
-
 MAX_OUTPUT_BYTES: Final = 256 * 1024 * 1024
 """The limit of one side's bytes, all of which are recorded."""
 

@@ -22,8 +22,6 @@ from eca_protocol.testing.sessions.run import KnownViolation, Run
 from eca_protocol.testing.sessions.session import DRAFT
 from eca_protocol.testing.sessions.wire import Violation
 
-__all__ = ["SessionMachine", "machine_for"]
-
 T = TypeVar("T")
 
 _QUEUE = 3  # the maximum number of prompts of a chat without a finished turn

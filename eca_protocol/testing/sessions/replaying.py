@@ -16,8 +16,6 @@ from eca_protocol.testing.sessions.session import Step
 from eca_protocol.testing.sessions.watching import WatcherViolation
 from eca_protocol.testing.sessions.wire import Violation
 
-__all__ = ["script_of"]
-
 _MODULES = (wire, signatures, model, rules, session)
 _LEFT_OUT = re.compile(
     r'\A"""(?:.|\n)*?"""\n|^from __future__ .*\n|^from eca_protocol(?:.*\)|.*)\n|^__all__ .*\n',

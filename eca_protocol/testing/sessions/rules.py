@@ -13,8 +13,6 @@ from typing import Any
 from eca_protocol.testing.sessions.model import MARK, ScriptedModel
 from eca_protocol.testing.sessions.wire import Violation
 
-__all__ = ["Call", "Chat", "Rules", "Turn"]
-
 _NEXT_OF_CALL = {
     "toolCallPrepare": ("", "toolCallPrepare"),
     "toolCallRun": ("toolCallPrepare",),

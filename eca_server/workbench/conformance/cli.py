@@ -259,14 +259,9 @@ async def _run(
 
 
 def _outputs(options: argparse.Namespace) -> Outputs:
-    files = {
-        "--json-out": options.json_out,
-        "--junit": options.junit,
-        "--html": options.html,
-        "--badge": options.badge,
-        "--write-known-failures": options.write_known_failures,
-    }
-    return Outputs({option: file for option, file in files.items() if file is not None})
+    written = ("--json-out", "--junit", "--html", "--badge", "--write-known-failures")
+    files = {name: getattr(options, name[2:].replace("-", "_")) for name in written}
+    return Outputs({name: file for name, file in files.items() if file is not None})
 
 
 def _renderers(

@@ -16,8 +16,6 @@ from eca_protocol.testing.conformance.model import AnswersWith, bare_name, tools
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, reply, tool_call
 
-__all__ = ["CHAPTERS", "acp_cases", "agent_case", "runs"]
-
 CHAPTERS: Final = ("lifecycle", "faults", "sessions", "turns", "cancellation")
 
 _SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})

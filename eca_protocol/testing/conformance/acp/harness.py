@@ -25,8 +25,6 @@ from eca_protocol.testing.conformance.verdicts import Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.transcript.splitter import Piece, Splitter, message_in
 
-__all__ = ["CANCELLED", "PATIENCE", "PERMISSION", "AcpHarness", "AcpWire", "AgentSession", "Prompt"]
-
 PATIENCE: Final = 30.0
 """Seconds for an answer, or for an event of a turn."""
 

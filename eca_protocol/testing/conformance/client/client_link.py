@@ -14,8 +14,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
 from eca_protocol.testing.conformance.server_process import MAX_OUTPUT_BYTES
 
-__all__ = ["ClientLink", "Connection"]
-
 
 class Connection(Protocol):
     """Two streams of bytes, to and from the client."""

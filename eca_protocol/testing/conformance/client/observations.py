@@ -8,8 +8,6 @@ from eca_protocol.testing.conformance.client.scripted_server import ScriptedServ
 from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.watching import Observation
 
-__all__ = ["observed_findings"]
-
 _CASE = "talking.Plain"
 _ALWAYS = ("BASE-10", "BASE-13", "LIFE-1", "LIFE-5", "W-1", "W-2d")
 """Rows that every conversation shows."""

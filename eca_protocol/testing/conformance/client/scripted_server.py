@@ -16,8 +16,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.client_link import ClientLink, Connection
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 
-__all__ = ["DECISIONS", "MODEL", "ScriptedServer"]
-
 MODEL: Final = "conformance/played"
 DECISIONS: Final = ("chat/toolCallApprove", "chat/toolCallReject")
 _GREETING: Final = 20.0
