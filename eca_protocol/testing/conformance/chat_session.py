@@ -199,12 +199,12 @@ class ChatSession:
 
     async def approve(self, call_id: str, **more: Any) -> None:
         """Approve a tool call."""
-        self._answered.add(call_id)
-        params = {"chatId": self.id, "toolCallId": call_id, **more}
-        await self.session.notify("chat/toolCallApprove", params)
+        await self._decide("chat/toolCallApprove", call_id, more)
 
     async def reject(self, call_id: str, **more: Any) -> None:
         """Reject a tool call."""
+        await self._decide("chat/toolCallReject", call_id, more)
+
+    async def _decide(self, method: str, call_id: str, more: Mapping[str, Any]) -> None:
         self._answered.add(call_id)
-        params = {"chatId": self.id, "toolCallId": call_id, **more}
-        await self.session.notify("chat/toolCallReject", params)
+        await self.session.notify(method, {"chatId": self.id, "toolCallId": call_id, **more})

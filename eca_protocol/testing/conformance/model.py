@@ -96,10 +96,6 @@ class ChatModel:
         names = self._model.provider.reached
         return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
 
-    def extend_script(self, *script: AnswersWith) -> None:
-        """Append replies to the script."""
-        self._script.extend(script)
-
     def open(self, gate: str) -> None:
         """Open a gate for all replies that wait, or will wait, at it."""
         self._model.provider.open(self._gate(gate))

@@ -32,6 +32,7 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model, Models
 from eca_server.secret import mask
+from eca_server.workbench.report_files import write_file
 
 _SYSTEM: Final = (
     "You are an impartial judge. Decide whether the text meets the criteria. The text is between "
@@ -148,7 +149,8 @@ class Judge:
         parse_verdict(answer.text)
         if file is not None:
             try:
-                _write_cached(file, details["reply"])
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_file(file, json.dumps({"reply": details["reply"]}))
             except OSError as fault:  # the verdict counts without a cache
                 details["not_kept"] = str(fault)
         return answer.text
@@ -225,14 +227,3 @@ def _read_cached(file: Path) -> str | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, NoVerdict):
         return None
     return str(reply)
-
-
-def _write_cached(file: Path, reply: str) -> None:
-    """Write a reply atomically, since another process may write the same file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    scratch = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        scratch.write_text(json.dumps({"reply": reply}), "utf-8")
-        scratch.replace(file)
-    finally:
-        scratch.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ from eca_protocol.testing.conformance.suite import SECONDS, Suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 from eca_server.printable import printable_line, printable_lines
-from eca_server.system.command_line import Parser, write_to_user
+from eca_server.system.command_line import Parser, count, seconds, write_to_user
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.conformance.badge import render_badge
 from eca_server.workbench.conformance.compare import Change, compare, describe_changes
@@ -148,9 +148,9 @@ def _add_suite_options(add: Callable[..., object]) -> None:
     only = "requirements, cases or chapters by name, such as 'W-2*' or stops; may be repeated"
     add("--only", action="append", default=[], metavar="PATTERN", help=only)
     add("--list", action="store_true", help="list the cases without running them")
-    add("--jobs", type=_count, metavar="N", help="parallel cases (default: by CPUs)")
+    add("--jobs", type=count, metavar="N", help="parallel cases (default: by CPUs)")
     limit = "time limit; later requirements are untestable (default: %(default)g)"
-    add("--seconds", type=_seconds, default=SECONDS, metavar="N", help=limit)
+    add("--seconds", type=seconds, default=SECONDS, metavar="N", help=limit)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -377,22 +377,6 @@ def _variable(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
     return name, value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"expected seconds, got {text!r}")
-    return seconds
 
 
 def _refuse(why: str) -> int:
