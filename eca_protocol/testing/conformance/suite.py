@@ -20,7 +20,7 @@ from eca_protocol.testing.conformance.cases import (
 )
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.judging import by_row, judge_cases, unjudged
+from eca_protocol.testing.conformance.judge import by_row, judge_cases, unjudged
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.recorder import Recorder

@@ -28,8 +28,7 @@ from eca_server.printable import printable_lines
 from eca_server.system.command_line import write_to_user
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.inspector.inspection import Inspection
-from eca_server.workbench.inspector.page import render_file_page
-from eca_server.workbench.inspector.serving import LIMITS, Feed, Site
+from eca_server.workbench.inspector.serving import LIMITS, Feed, Site, render_file_page
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 from eca_server.workbench.tap import masker
 
