@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import draft_counterparts as counterparts
 
-from eca_protocol.draft import counterparts
 from eca_protocol.framing import FRAME_ERRORS
 from eca_protocol.lifecycle import TRANSITIONS as LIFECYCLE
 from eca_protocol.methods import ECA

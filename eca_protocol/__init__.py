@@ -64,60 +64,33 @@ if TYPE_CHECKING:
     from eca_protocol.streams import FdTransport, Transport, memory_pair, owned_stdio
 
 _EXPORTS = {
-    "client": (
-        "SERVER_COMMAND",
-        "ApprovalDecision",
-        "Chat",
-        "Client",
-        "Rejection",
-        "Turn",
-        "connect",
-    ),
-    "codec": ("Codec", "Departure", "explain"),
-    "message_texts": ("dumps", "loads"),
-    "draft": ("codec_for",),
-    "endpoint": ("Dialect", "Endpoint", "Method", "Table"),
+    "client": "SERVER_COMMAND ApprovalDecision Chat Client Rejection Turn connect",
+    "codec": "Codec Departure explain",
+    "message_texts": "dumps loads",
+    "draft": "codec_for",
+    "endpoint": "Dialect Endpoint Method Table",
     "errors": (
-        "AnswerNeeded",
-        "ApprovalNeeded",
-        "ConnectionClosed",
-        "DeadlineExceeded",
-        "DecodeError",
-        "ECAError",
-        "HTTPError",
-        "HTTPTimeout",
-        "InvalidJSON",
-        "LocalProtocolError",
-        "ProtocolError",
-        "RPCError",
-        "RemoteProtocolError",
-        "RequestFailed",
-        "StartFailed",
-        "TurnFailed",
+        "AnswerNeeded ApprovalNeeded ConnectionClosed DeadlineExceeded DecodeError ECAError "
+        "HTTPError HTTPTimeout InvalidJSON LocalProtocolError ProtocolError RPCError "
+        "RemoteProtocolError RequestFailed StartFailed TurnFailed"
     ),
-    "fold": ("Fold",),
-    "framing": (
-        "ContentLengthDecoder",
-        "FrameError",
-        "LineDecoder",
-        "encode_frame",
-        "encode_line",
-    ),
-    "jsonrpc": ("ErrorCode", "ErrorResponse", "Notification", "Request", "Response"),
-    "lifecycle": ("LifecycleGate",),
-    "message_transport": ("MessageTransport", "StreamTransport"),
-    "methods": ("ECA",),
-    "outbox": ("WriteShape",),
-    "peer": ("End", "Peer"),
-    "process": ("spawn",),
-    "revisions": ("Revision",),
-    "server.chat": ("ServerChat",),
-    "server.values": ("ChatMessage", "ContextQuery", "Prompt", "ToolResult"),
-    "server.server": ("Server",),
-    "streams": ("FdTransport", "Transport", "memory_pair", "owned_stdio"),
+    "fold": "Fold",
+    "framing": "ContentLengthDecoder FrameError LineDecoder encode_frame encode_line",
+    "jsonrpc": "ErrorCode ErrorResponse Notification Request Response",
+    "lifecycle": "LifecycleGate",
+    "message_transport": "MessageTransport StreamTransport",
+    "methods": "ECA",
+    "outbox": "WriteShape",
+    "peer": "End Peer",
+    "process": "spawn",
+    "revisions": "Revision",
+    "server.chat": "ServerChat",
+    "server.values": "ChatMessage ContextQuery Prompt ToolResult",
+    "server.server": "Server",
+    "streams": "FdTransport Transport memory_pair owned_stdio",
 }
 _MODULES = ("messages", "methods", "sync")
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = [
     "ECA",

@@ -352,7 +352,6 @@ class _Header:
         self._lines = lines
 
     def _values(self, name: bytes) -> list[bytes]:
-        """Return the values of the headers called `name`, which is in lower case."""
         fields = [line.partition(b":") for line in self._lines]
         return [
             value.strip(b" \t")
@@ -410,7 +409,6 @@ def _length_error(text: bytes) -> FrameErrorKind | None:
 
 
 def _excerpt(text: bytes) -> str:
-    """Return the first bytes of the received text, escaped for display."""
     shown = repr(text[:40].decode("utf-8", "backslashreplace"))
     return f"{shown}..." if len(text) > 40 else shown
 

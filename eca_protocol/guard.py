@@ -188,7 +188,6 @@ class Guard:
 
 
 def _ticks() -> int:
-    """Return the clock ticks per second of the start times in /proc."""
     return os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 

@@ -129,7 +129,6 @@ def _too_many() -> InvalidJSON:
 
 
 def _refusal(data: bytes | bytearray, error: ValueError | RecursionError) -> InvalidJSON:
-    """Return the error for a text that the standard library refused."""
     match error:
         case InvalidJSON():
             return error
@@ -213,7 +212,6 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the JSON value of an enum member or UUID."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, uuid.UUID):

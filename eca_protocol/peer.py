@@ -18,7 +18,6 @@ import inspect
 import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import anyio
@@ -91,11 +90,7 @@ def is_failure(error: BaseException) -> bool:
 
 
 def _check_names(handlers: Mapping[str, Handler], table: Table, side: Side) -> None:
-    """Refuse handlers of methods that the other side cannot send.
-
-    Raises:
-        LocalProtocolError: there is such a handler.
-    """
+    """Refuse handlers of methods that the other side cannot send."""
     known = table.received_by(side)
     for name in handlers:
         if name not in known:
@@ -177,12 +172,7 @@ class Peer:
         self._tasks.start_soon(self._send)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         """Cancel the running handlers, answer every request, send the rest, and close."""
         reason = "the connection was closed"
         self.close()

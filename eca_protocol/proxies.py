@@ -37,7 +37,6 @@ def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:
 
 
 def _is_this_machine(host: str) -> bool:
-    """Return True if a host is a loopback address or a name of one."""
     address = _address(host)
     if address is not None:
         return address.is_loopback
@@ -45,7 +44,6 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _covers(entry: str, host: str, port: int | None) -> bool:
-    """Return True if an entry of `NO_PROXY` matches a host."""
     address = _address(host)
     if entry == "*":
         return True

@@ -21,7 +21,6 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from types import TracebackType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 import anyio
@@ -107,7 +106,6 @@ class _ConnectionThread:
             raise
 
     def _next_job(self, future: Future[Any]) -> _Job | None:
-        """Wait for a job; return None when the future is done."""
         with self._changed:
             self._changed.wait_for(lambda: future.done() or self._jobs)
             return None if future.done() else self._jobs.popleft()
@@ -261,13 +259,8 @@ class Turn(_Face[asynchronous.Turn]):
         self._thread.call(self._wrapped.__aenter__)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._thread.call(self._wrapped.__aexit__, kind, error, trace)
+    def __exit__(self, *exc_info: object) -> None:
+        self._thread.call(self._wrapped.__aexit__, *exc_info)
 
 
 class Chat(_Face[asynchronous.Chat]):
@@ -367,12 +360,7 @@ class connect(asynchronous.ConnectionOptions):  # noqa: N801 - it is used as a f
         self._client = Client(self)
         return self._client
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._client.close()
 
 

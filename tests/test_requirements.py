@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eca_protocol.testing.requirements import REQUIREMENTS
-from eca_protocol.testing.requirements.audit import Audit, Claim, audit
+from tests.check_requirements import Audit, Claim, audit
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "tests" / "check_requirements.py"

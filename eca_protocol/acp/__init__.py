@@ -23,16 +23,11 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "methods": (
-        "ACP",
-        "ACP_CODEC",
-        "ACP_DIALECT",
-        "AUTHENTICATION_REQUIRED",
-        "PROTOCOL_VERSION",
-        "RESOURCE_NOT_FOUND",
+        "ACP ACP_CODEC ACP_DIALECT AUTHENTICATION_REQUIRED PROTOCOL_VERSION RESOURCE_NOT_FOUND"
     ),
-    "peers": ("open_peer",),
+    "peers": "open_peer",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "ACP",

@@ -10,15 +10,6 @@ from eca_protocol.codec import Codec
 from eca_protocol.endpoint import Dialect, Direction, Method, Table
 from eca_protocol.revisions import Revision
 
-__all__ = [
-    "ACP",
-    "ACP_CODEC",
-    "ACP_DIALECT",
-    "AUTHENTICATION_REQUIRED",
-    "PROTOCOL_VERSION",
-    "RESOURCE_NOT_FOUND",
-]
-
 PROTOCOL_VERSION: Final = 1
 """The wire version of this table."""
 

@@ -6,7 +6,6 @@ import contextlib
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Callable, MutableMapping, Sequence
-from types import TracebackType
 from typing import Self, TypeVar
 
 from eca_protocol import messages as m
@@ -299,12 +298,7 @@ class Turn:
             await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self._leave()
 
     async def _decide_calls(self) -> None:
@@ -321,7 +315,6 @@ class Turn:
                 self._queue.close_call(call.chat_id, call.content.id)
 
     def _leave(self) -> None:
-        """Stop the turn and drop its unread contents."""
         self._inbox.abandon()
         if self._inbox.call is None:
             self._inbox.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, TypeVar
 
 import anyio
@@ -258,12 +257,7 @@ class Client(Session):
             self._peer.start_soon(self._server.run)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         try:
             with anyio.CancelScope(shield=True):
                 if self._server is not None and self.closed:
@@ -273,7 +267,7 @@ class Client(Session):
                     await self._server.wait()
         finally:
             try:
-                await self._peer.__aexit__(None, None, None)
+                await self._peer.__aexit__()
             finally:
                 if self._child is not None:
                     await self._child.end(_GRACE_PERIODS)

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Protocol
 
 import anyio
@@ -199,7 +198,7 @@ class connect(ConnectionOptions):  # noqa: N801 - it is used as a function
             )
             client.notify(INITIALIZED, m.InitializedParams())
         except BaseException as error:
-            await client.__aexit__(None, None, None)
+            await client.__aexit__()
             if isinstance(error, ConnectionClosed):
                 raise StartFailed(self._reason_of_end(client)) from error
             if isinstance(error, DeadlineExceeded):
@@ -219,14 +218,9 @@ class connect(ConnectionOptions):  # noqa: N801 - it is used as a function
         advice = "" if unreadable or code is None else "; run the command in a terminal to see why"
         return f"{self._name} ended before it answered initialize{exit_code}{unreadable}{advice}"
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         if anyio.get_current_task().id == self._task_id:
-            await self._client.__aexit__(kind, error, trace)
+            await self._client.__aexit__(*exc_info)
             return
         await self._client._abort("connect was left in a different task")
         raise LocalProtocolError(

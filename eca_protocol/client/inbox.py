@@ -163,7 +163,6 @@ def _weight(content: m.ChatContent) -> int:
 
 
 def _length(value: Any) -> int:
-    """Return the length of all texts in a model, at any depth."""
     length, rest = 0, [value]
     while rest:
         value = rest.pop()

@@ -13,11 +13,7 @@ LEAVE_SECONDS = 10.0
 
 
 class ServerTask:
-    """A server that runs in a task of the client's.
-
-    Attributes:
-        error: the server's exception.
-    """
+    """A server that runs in a task of the client's."""
 
     def __init__(
         self, serve: Callable[[Transport], Awaitable[object]], transport: Transport

@@ -57,7 +57,6 @@ class Session:
     Attributes:
         deadline: the default limit of a request, in seconds; None: no limit.
         idle_deadline: the limit of a turn's silence, in seconds; None: no limit.
-        revision: the edition of the connection.
         on_approval: decides about tool calls that need approval; see `connect`.
     """
 

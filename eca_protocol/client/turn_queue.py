@@ -32,10 +32,6 @@ class TurnQueue:
     """The turns of one chat.
 
     The inbox of a turn lives as long as the turn has a reader.
-
-    Attributes:
-        title: the title that the server sent.
-        usage: the latest usage that the server sent.
     """
 
     def __init__(self, session: Session) -> None:

@@ -2,7 +2,7 @@
 
 The draft's messages differ too much from the other editions' to share their models: `DraftCodec`
 converts. `codec_for` returns the codec of any revision. `DRAFT` is the draft's method table, for
-`explain` and the strategies, too. `counterparts` lists the differences from the other editions.
+`explain` and the strategies, too.
 
 Few connections use the draft, so its modules are imported at the first use.
 """

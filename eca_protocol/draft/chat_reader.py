@@ -15,11 +15,7 @@ from eca_protocol.draft import models as d
 
 
 class ChatReader:
-    """The state of one chat of a draft server.
-
-    Attributes:
-        is_running: a turn is running.
-    """
+    """The state of one chat of a draft server."""
 
     def __init__(self) -> None:
         self._approved: set[str] = set()

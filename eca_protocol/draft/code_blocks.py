@@ -100,10 +100,8 @@ class _Block:
         return [CodeBlock(code=code, language=self._language)]
 
     def _indented(self, line: str) -> int:
-        """Return the line's indentation, at most the block's."""
         return min(self._indent, len(line) - len(line.lstrip()))
 
 
 def _parts(fence: re.Match[str]) -> tuple[str, str]:
-    """Return the fence's marks and the text behind them."""
     return (fence[1], fence[2]) if fence[1] else (fence[3], fence[4])

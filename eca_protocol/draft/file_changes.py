@@ -86,7 +86,6 @@ def _change(hunk: _Hunk) -> Change | None:
 
 
 def _creation(hunk: _Hunk) -> Change | None:
-    """Return the change of a hunk without old lines: a new or empty file's."""
     if hunk.start > 0:
         return None
     return Change(kind="create", content="".join(text for _, text in hunk.lines))

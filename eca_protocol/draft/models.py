@@ -13,33 +13,6 @@ from eca_protocol.messages import UnknownContent, UnknownContext, UnknownValue
 from eca_protocol.messages.marks import lenient, marked, object_as_true
 from eca_protocol.revisions import Revision, Window, mark
 
-__all__ = [
-    "IN_DRAFT",
-    "Change",
-    "ChatContent",
-    "ChatContentReceivedParams",
-    "ChatContext",
-    "ChatModel",
-    "ChatPromptParams",
-    "ChatPromptResponse",
-    "ClientCapabilities",
-    "ClientInfo",
-    "CodeAssistantCapabilities",
-    "CodeBlock",
-    "CodeContext",
-    "Cursor",
-    "FileChangeContent",
-    "FileContext",
-    "InitializeParams",
-    "InitializedParams",
-    "InitializedResult",
-    "LineRange",
-    "Metadata",
-    "TextContent",
-    "WebContext",
-    "WorkspaceFolder",
-]
-
 IN_DRAFT = Window(since=Revision.DRAFT, until=Revision.DRAFT)
 
 

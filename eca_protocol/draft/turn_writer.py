@@ -79,7 +79,6 @@ class TurnWriter:
             self.continues_text = False
 
     def _as_paragraph(self, text: str) -> str:
-        """Return the text as a separate paragraph; an open block ends before it."""
         line_ends = len(text) - len(text.lstrip("\n"))
         gap = "" if self.blocks.is_at_line_start else "\n" * max(0, 2 - line_ends)
         self._ended_blocks += self.blocks.close()

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eca_protocol.ecp.authoring import Agent, agent, as_agent, on_initialize, on_reset, on_step
     from eca_protocol.ecp.chats import chat_agent
-    from eca_protocol.ecp.connecting import connect_agent
-    from eca_protocol.ecp.connection import AgentConnection, AgentLimits
+    from eca_protocol.ecp.connection import AgentConnection, AgentLimits, connect_agent
     from eca_protocol.ecp.errors import AgentError
     from eca_protocol.ecp.messages import InitializeResult, Result, ToolCall, Usage
     from eca_protocol.ecp.methods import ECP, PROTOCOL_VERSION
@@ -26,16 +25,15 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "authoring": ("Agent", "agent", "as_agent", "on_initialize", "on_reset", "on_step"),
-    "chats": ("chat_agent",),
-    "connecting": ("connect_agent",),
-    "connection": ("AgentConnection", "AgentLimits"),
-    "errors": ("AgentError",),
-    "messages": ("InitializeResult", "Result", "ToolCall", "Usage"),
-    "methods": ("ECP", "PROTOCOL_VERSION"),
-    "serving": ("run_conversation", "run_stdio", "serve_http", "serve_stdio", "serving_http"),
+    "authoring": "Agent agent as_agent on_initialize on_reset on_step",
+    "chats": "chat_agent",
+    "connection": "AgentConnection AgentLimits connect_agent",
+    "errors": "AgentError",
+    "messages": "InitializeResult Result ToolCall Usage",
+    "methods": "ECP PROTOCOL_VERSION",
+    "serving": "run_conversation run_stdio serve_http serve_stdio serving_http",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "ECP",

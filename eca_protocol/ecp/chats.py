@@ -67,7 +67,6 @@ class _Steps:
         return report.result()
 
     def _tokens_in(self, usage: m.ChatUsageContent) -> int:
-        """Return the tokens spent since the previous usage content."""
         if not usage.sums.holds(self._client.revision):
             return usage.session_tokens  # of one request
         before, self._tokens = self._tokens, usage.session_tokens

@@ -35,3 +35,8 @@ class AgentError(ECAError):
         self.message = message
         self.code = code
         self.data = data
+
+
+def answered_error(method: str, message: str, code: int, data: Any) -> AgentError:
+    """Make the error of a request that the agent answered with an error."""
+    return AgentError("agent_error", f"{method}: {message} ({code})", code=code, data=data)

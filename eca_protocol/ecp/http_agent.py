@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from eca_protocol import json
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
-from eca_protocol.ecp.errors import AgentError
+from eca_protocol.ecp.errors import AgentError, answered_error
 from eca_protocol.ecp.excerpts import first_words
 from eca_protocol.ecp.lines import envelope_fault
 from eca_protocol.ecp.messages import InitializeResult
@@ -100,12 +100,7 @@ class HTTPAgent(AgentConnection):
             raise AgentError("timeout", f"{method}: no complete answer in {deadline:g} s")
         if "error" in value:
             error = value["error"]
-            raise AgentError(
-                "agent_error",
-                f"{method}: {error['message']} ({error['code']})",
-                code=error["code"],
-                data=error.get("data"),
-            )
+            raise answered_error(method, error["message"], error["code"], error.get("data"))
         try:
             return codec.decode_result(method, value["result"])
         except RemoteProtocolError as fault:
@@ -176,12 +171,7 @@ class HTTPAgent(AgentConnection):
                 and envelope_fault(value) is None
             ):
                 error = value["error"]
-                raise AgentError(
-                    "agent_error",
-                    f"{method}: {error['message']} ({error['code']})",
-                    code=error["code"],
-                    data=error.get("data"),
-                )
+                raise answered_error(method, error["message"], error["code"], error.get("data"))
         excerpt = first_words(body, 200).strip()
         text = f"{method}: status {response.status}{f': {excerpt}' if excerpt else ''}"
         raise AgentError("transport_error", f"{text}{self._path_hint()}")

@@ -103,7 +103,6 @@ class AgentLineReader:
         self.on_violation(rule)
 
     def _messages(self, line: bytes) -> list[dict[str, Any]]:
-        """Return the message in a line, if it is for the peer."""
         text = self._without_bom(line).strip(_BLANK)
         try:
             value = json.loads(text, duplicate_keys="refuse")

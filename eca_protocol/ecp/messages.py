@@ -106,7 +106,6 @@ class Usage:
 
 
 def _parts(value: Any, path: str, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split a mapping into its known fields and the others."""
     if not isinstance(value, Mapping):
         raise _wrong(path, "an object", value)
     known = {name: value[name] for name in names if name in value}
@@ -209,7 +208,6 @@ class StepParams:
 
 
 def _read(path: str, make: Callable[[], _ModelT]) -> _ModelT:
-    """Make a model of received JSON; its errors become a `DecodeError`."""
     try:
         return make()
     except (TypeError, ValueError) as error:

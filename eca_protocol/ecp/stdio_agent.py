@@ -18,7 +18,7 @@ import anyio
 from typing_extensions import override
 
 from eca_protocol.ecp.connection import AgentConnection, AgentLimits
-from eca_protocol.ecp.errors import AgentError
+from eca_protocol.ecp.errors import AgentError, answered_error
 from eca_protocol.ecp.excerpts import last_words
 from eca_protocol.ecp.lines import AgentLineReader
 from eca_protocol.ecp.methods import ECP, ECP_CODEC, ECP_DIALECT, RAW_CODEC
@@ -55,7 +55,7 @@ async def connect_stdio(
         raise AgentError("transport_error", str(fault)) from fault
     agent = StdioAgent(child, limits)
     async with agent.peer:
-        for task in (agent.serve, agent.read_errors, agent.close_with_process):
+        for task in (agent.peer.serve, agent.read_errors, agent.close_with_process):
             agent.peer.start_soon(task)
         try:
             yield agent
@@ -118,12 +118,7 @@ class StdioAgent(AgentConnection):
                 "timeout", f"{method}: no answer in {deadline:g} s{self._noise()}"
             ) from fault
         except RequestFailed as fault:
-            raise AgentError(
-                "agent_error",
-                f"{method}: {fault.message} ({fault.code})",
-                code=fault.code,
-                data=fault.data,
-            ) from fault
+            raise answered_error(method, fault.message, fault.code, fault.data) from fault
         except RemoteProtocolError as fault:
             raise AgentError("protocol_error", f"{method}: {fault}") from fault
         except LocalProtocolError as fault:
@@ -146,7 +141,6 @@ class StdioAgent(AgentConnection):
             self.peer.close(rule)
 
     async def _closed_error(self, method: str) -> AgentError:
-        """Return the reason of a closed connection: a broken rule, or the end of the process."""
         if self._violation is not None:
             return AgentError("protocol_error", f"{method}: {self._violation}")
         with anyio.move_on_after(_DRAIN * 2):
@@ -155,10 +149,6 @@ class StdioAgent(AgentConnection):
         excerpt = last_words(self.log().strip(), _LOG_EXCERPT)
         log = f"; the end of its error output:\n{excerpt}" if excerpt else ""
         return AgentError("transport_error", f"{method}: {_exit_text(self._child.returncode)}{log}")
-
-    async def serve(self) -> None:
-        """Read the agent's output until it ends."""
-        await self.peer.serve()
 
     async def read_errors(self) -> None:
         """Read the agent's error output until it ends, and store the end of it."""

@@ -124,7 +124,6 @@ class ChatFold:
                 self._take_turn_content(role, content)
 
     def _take_outside_turn(self, content: m.ChatContent) -> None:
-        """Take a content that belongs to no turn and no role."""
         match content:
             case m.ChatHookActionStartedContent(id=hook_id, name=name):
                 self._hooks[hook_id] = HookView(id=hook_id, name=name)

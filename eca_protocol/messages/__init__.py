@@ -5,7 +5,7 @@ camelCase. Lists are tuples; user data (arguments, schemas, options) is not chan
 
 A chapter is imported at the first use of one of its names, since a program's start needs few.
 """
-# ruff: noqa: F403 - the chapters' `__all__` define the imported names
+# ruff: noqa: F403 - type checkers see a chapter's public names
 
 from __future__ import annotations
 
@@ -15,25 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eca_protocol.messages import (
-        chat,
-        completion,
-        configuration,
-        content,
-        contexts,
-        details,
-        editor,
-        general,
-        history,
-        jobs,
-        lifecycle,
-        mcp,
-        providers,
-        queries,
-        rewrite,
-        tools,
-        workspace,
-    )
     from eca_protocol.messages.chat import *
     from eca_protocol.messages.completion import *
     from eca_protocol.messages.configuration import *
@@ -45,7 +26,7 @@ if TYPE_CHECKING:
     from eca_protocol.messages.history import *
     from eca_protocol.messages.jobs import *
     from eca_protocol.messages.lifecycle import *
-    from eca_protocol.messages.marks import UnknownValue
+    from eca_protocol.messages.marks import UnknownValue as UnknownValue
     from eca_protocol.messages.mcp import *
     from eca_protocol.messages.providers import *
     from eca_protocol.messages.queries import *
@@ -143,30 +124,8 @@ _NAMES = {
 }
 _CHAPTER_OF = {name: chapter for chapter, names in _NAMES.items() for name in names.split()}
 
-__all__ = ["UnknownValue", "dumps", "loads"]
-if TYPE_CHECKING:
-    __all__ += chat.__all__
-    __all__ += completion.__all__
-    __all__ += configuration.__all__
-    __all__ += content.__all__
-    __all__ += contexts.__all__
-    __all__ += details.__all__
-    __all__ += editor.__all__
-    __all__ += general.__all__
-    __all__ += history.__all__
-    __all__ += jobs.__all__
-    __all__ += lifecycle.__all__
-    __all__ += mcp.__all__
-    __all__ += providers.__all__
-    __all__ += queries.__all__
-    __all__ += rewrite.__all__
-    __all__ += tools.__all__
-    __all__ += workspace.__all__
-else:
-    __all__ += [name for name in _CHAPTER_OF if name not in __all__]
-
-
 if not TYPE_CHECKING:  # a type checker would take any name
+    __all__ = list(_CHAPTER_OF)
 
     def __getattr__(name: str) -> Any:
         chapter = _CHAPTER_OF.get(name)
@@ -176,6 +135,5 @@ if not TYPE_CHECKING:  # a type checker would take any name
         globals()[name] = value
         return value
 
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_CHAPTER_OF})

@@ -18,24 +18,6 @@ from eca_protocol.messages.marks import (
 )
 from eca_protocol.revisions import Revision, mark
 
-__all__ = [
-    "ChatDeleteParams",
-    "ChatDeleteResponse",
-    "ChatInlinePromptParams",
-    "ChatPromptParams",
-    "ChatPromptResponse",
-    "ChatPromptStatus",
-    "ChatPromptSteerParams",
-    "ChatPromptSteerRemoveParams",
-    "ChatPromptStopParams",
-    "ChatSelectedAgentChanged",
-    "ChatSelectedBehaviorChanged",
-    "ChatSelectedModelChanged",
-    "ChatToolCallApproveParams",
-    "ChatToolCallRejectParams",
-    "ToolCallApprovalSave",
-]
-
 ToolCallApprovalSave: TypeAlias = Literal["session"] | UnknownValue
 ChatPromptStatus: TypeAlias = (
     Literal["prompting", "login"]

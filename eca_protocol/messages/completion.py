@@ -7,8 +7,6 @@ import attrs
 from eca_protocol.messages.editor import Position, Range
 from eca_protocol.messages.marks import with_alias
 
-__all__ = ["CompletionInlineItem", "CompletionInlineParams", "CompletionInlineResponse"]
-
 
 @attrs.frozen(kw_only=True)
 class CompletionInlineParams:

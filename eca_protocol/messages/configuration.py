@@ -10,9 +10,7 @@ from eca_protocol.messages.lifecycle import ChatBehavior, ChatModel
 from eca_protocol.messages.marks import UnknownValue, ValueWindow, legacy, marked, null_as_empty
 from eca_protocol.revisions import Revision, mark
 
-__all__ = ["ChatConfig", "ConfigUpdatedParams"]
-
-ListedBehavior: TypeAlias = (
+_ListedBehavior: TypeAlias = (
     Literal["agent", "plan"]
     | Annotated[Literal["code"], ValueWindow(since=Revision.CURRENT, fallback="agent")]
     | UnknownValue
@@ -31,12 +29,12 @@ class ChatConfig:
     """
 
     models: tuple[ChatModel, ...] | None = None
-    behaviors: tuple[ListedBehavior, ...] | None = marked(
+    behaviors: tuple[_ListedBehavior, ...] | None = marked(
         mark(until=Revision.R2025_10, ruling="W-11")
     )
     agents: tuple[str, ...] | None = marked(mark(since=Revision.CURRENT, ruling="W-11"))
     select_model: ChatModel | None = None
-    select_behavior: ListedBehavior | None = marked(mark(until=Revision.R2025_10, ruling="W-11"))
+    select_behavior: _ListedBehavior | None = marked(mark(until=Revision.R2025_10, ruling="W-11"))
     select_agent: str | None = marked(mark(since=Revision.CURRENT, ruling="W-11"))
     variants: tuple[str, ...] | None = marked(mark(since=Revision.CURRENT))
     select_variant: str | None = marked(mark(since=Revision.CURRENT) | null_as_empty("W-11"))

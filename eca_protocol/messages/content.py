@@ -11,37 +11,6 @@ from eca_protocol.messages.details import ToolCallDetails, ToolCallOutput
 from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
 from eca_protocol.revisions import Revision, Window, mark
 
-__all__ = [
-    "ChatContent",
-    "ChatContentReceivedParams",
-    "ChatFlagContent",
-    "ChatHookActionFinishedContent",
-    "ChatHookActionStartedContent",
-    "ChatImageContent",
-    "ChatMetadataContent",
-    "ChatProgressContent",
-    "ChatReasonFinishedContent",
-    "ChatReasonStartedContent",
-    "ChatReasonTextContent",
-    "ChatRole",
-    "ChatTextContent",
-    "ChatToolCallPrepareContent",
-    "ChatToolCallRejectedContent",
-    "ChatToolCallRunContent",
-    "ChatToolCallRunningContent",
-    "ChatToolCalledContent",
-    "ChatURLContent",
-    "ChatUsageContent",
-    "ContextBreakdown",
-    "ContextCategory",
-    "HookActionType",
-    "ProgressState",
-    "ToolCallOrigin",
-    "ToolCallRejectedReason",
-    "UnknownContent",
-    "UsageLimit",
-]
-
 ChatRole: TypeAlias = Literal["user", "system", "assistant"] | UnknownValue
 ProgressState: TypeAlias = Literal["running", "finished"] | UnknownValue
 HookActionType: TypeAlias = Literal["shell"] | UnknownValue

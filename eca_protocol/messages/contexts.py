@@ -11,20 +11,6 @@ from eca_protocol.messages.editor import Range
 from eca_protocol.messages.marks import lenient, marked
 from eca_protocol.revisions import Revision, Window
 
-__all__ = [
-    "ChatContext",
-    "CursorContext",
-    "DirectoryContext",
-    "FileContext",
-    "ImageContext",
-    "LinesRange",
-    "McpResourceContext",
-    "RepoMapContext",
-    "TextContext",
-    "UnknownContext",
-    "WebContext",
-]
-
 
 @attrs.frozen(kw_only=True)
 class LinesRange:

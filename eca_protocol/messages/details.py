@@ -10,24 +10,6 @@ import attrs
 from eca_protocol.messages.marks import UnknownValue, lenient, marked
 from eca_protocol.revisions import Revision, Window
 
-__all__ = [
-    "FileChangeDetails",
-    "JsonOutputsDetails",
-    "ShellCommandBreakdown",
-    "ShellCommandDetails",
-    "SubagentDetails",
-    "TaskDetails",
-    "TaskItem",
-    "TaskPriority",
-    "TaskStatus",
-    "TaskSummary",
-    "ToolCallDetails",
-    "ToolCallOutput",
-    "ToolCallTextOutput",
-    "UnknownToolCallDetails",
-    "UnknownToolCallOutput",
-]
-
 _SINCE_CURRENT = Window(since=Revision.CURRENT)
 
 TaskStatus: TypeAlias = Literal["pending", "in-progress", "done"] | UnknownValue

@@ -11,24 +11,6 @@ import attrs
 
 from eca_protocol.messages.marks import UnknownValue, by_ruling, lenient, marked
 
-__all__ = [
-    "ChatAskQuestionOption",
-    "ChatAskQuestionParams",
-    "ChatAskQuestionResponse",
-    "DiagnosticSeverity",
-    "EditorDiagnostic",
-    "EditorGetDefinitionParams",
-    "EditorGetDefinitionResponse",
-    "EditorGetDiagnosticsParams",
-    "EditorGetDiagnosticsResponse",
-    "EditorGetReferencesParams",
-    "EditorGetReferencesResponse",
-    "EditorLocation",
-    "NavigationStatus",
-    "Position",
-    "Range",
-]
-
 DiagnosticSeverity: TypeAlias = Literal["error", "warning", "info", "hint"] | UnknownValue
 NavigationStatus: TypeAlias = Literal["success", "starting", "no-server", "error"] | UnknownValue
 

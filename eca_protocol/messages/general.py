@@ -8,8 +8,6 @@ import attrs
 
 from eca_protocol.messages.marks import UnknownValue
 
-__all__ = ["MessageType", "ProgressParams", "ProgressType", "ShowMessageParams"]
-
 MessageType: TypeAlias = Literal["error", "warning", "info"] | UnknownValue
 ProgressType: TypeAlias = Literal["start", "finish"] | UnknownValue
 

@@ -13,38 +13,6 @@ from eca_protocol.messages.content import ChatContentReceivedParams
 from eca_protocol.messages.lifecycle import ChatModel
 from eca_protocol.messages.marks import UnknownValue, lenient, marked
 
-__all__ = [
-    "ChatAddFlagParams",
-    "ChatAddFlagResponse",
-    "ChatClearParams",
-    "ChatClearResponse",
-    "ChatClearedParams",
-    "ChatDeletedParams",
-    "ChatForkParams",
-    "ChatForkResponse",
-    "ChatHistoryMeta",
-    "ChatHistoryParams",
-    "ChatHistoryResponse",
-    "ChatKind",
-    "ChatListParams",
-    "ChatListResponse",
-    "ChatListSorting",
-    "ChatOpenParams",
-    "ChatOpenResponse",
-    "ChatOpenedParams",
-    "ChatRemoveFlagParams",
-    "ChatRemoveFlagResponse",
-    "ChatRollbackInclude",
-    "ChatRollbackParams",
-    "ChatRollbackResponse",
-    "ChatSelection",
-    "ChatStatus",
-    "ChatStatusChangedParams",
-    "ChatSummary",
-    "ChatUpdateParams",
-    "ChatUpdateResponse",
-]
-
 ChatStatus: TypeAlias = Literal["idle", "running", "stopping", "login"] | UnknownValue
 ChatKind: TypeAlias = Literal["inline"] | UnknownValue
 ChatListSorting: TypeAlias = Literal["updatedAt", "createdAt"] | UnknownValue

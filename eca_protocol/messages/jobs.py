@@ -8,20 +8,6 @@ import attrs
 
 from eca_protocol.messages.marks import UnknownValue, lenient, marked, with_alias
 
-__all__ = [
-    "JobStatus",
-    "JobSummary",
-    "JobsKillParams",
-    "JobsKillResult",
-    "JobsListParams",
-    "JobsListResult",
-    "JobsReadOutputParams",
-    "JobsReadOutputResult",
-    "JobsUpdatedParams",
-    "OutputLine",
-    "OutputStream",
-]
-
 JobStatus: TypeAlias = Literal["running", "completed", "failed", "killed"] | UnknownValue
 OutputStream: TypeAlias = Literal["stdout", "stderr"] | UnknownValue
 

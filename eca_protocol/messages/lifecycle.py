@@ -18,21 +18,6 @@ from eca_protocol.messages.marks import (
 )
 from eca_protocol.revisions import Revision, mark
 
-__all__ = [
-    "ChatBehavior",
-    "ChatCapabilities",
-    "ChatModel",
-    "ClientCapabilities",
-    "ClientInfo",
-    "CodeAssistantCapabilities",
-    "EditorCapabilities",
-    "InitializationOptions",
-    "InitializeParams",
-    "InitializeResponse",
-    "InitializedParams",
-    "WorkspaceFolder",
-]
-
 ChatModel: TypeAlias = str
 ChatBehavior: TypeAlias = Literal["agent", "plan"] | UnknownValue
 

@@ -14,23 +14,6 @@ import attrs
 
 from eca_protocol.revisions import Revision
 
-__all__ = [
-    "UnknownValue",
-    "ValueWindow",
-    "WireRules",
-    "by_ruling",
-    "incomplete_items",
-    "legacy",
-    "lenient",
-    "marked",
-    "null_as_empty",
-    "object_as_true",
-    "rest",
-    "wire_name",
-    "wire_rules_of",
-    "with_alias",
-]
-
 
 class UnknownValue(str):
     """A string that no edition of the specification lists; it is written unchanged."""

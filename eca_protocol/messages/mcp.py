@@ -13,22 +13,6 @@ import attrs
 from eca_protocol.messages.marks import UnknownValue, lenient, marked
 from eca_protocol.messages.tools import MCPServerUpdatedParams
 
-__all__ = [
-    "MCPAddServerParams",
-    "MCPAddServerResult",
-    "MCPConnectServerParams",
-    "MCPDisableServerParams",
-    "MCPEnableServerParams",
-    "MCPLogoutServerParams",
-    "MCPRemoveServerParams",
-    "MCPRemoveServerResult",
-    "MCPScope",
-    "MCPStartServerParams",
-    "MCPStopServerParams",
-    "MCPUpdateServerParams",
-    "MCPUpdateServerResult",
-]
-
 MCPScope: TypeAlias = Literal["global", "workspace"] | UnknownValue
 
 

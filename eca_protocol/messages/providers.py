@@ -9,29 +9,6 @@ import attrs
 
 from eca_protocol.messages.marks import UnknownValue, lenient, marked
 
-__all__ = [
-    "InputField",
-    "InputFieldType",
-    "LoginAction",
-    "LoginMethod",
-    "LoginMethods",
-    "ModelCapabilities",
-    "ModelCost",
-    "ProviderAuth",
-    "ProviderAuthSource",
-    "ProviderAuthStatus",
-    "ProviderAuthType",
-    "ProviderModel",
-    "ProviderStatus",
-    "ProvidersListParams",
-    "ProvidersListResult",
-    "ProvidersLoginInputParams",
-    "ProvidersLoginParams",
-    "ProvidersLoginResult",
-    "ProvidersLogoutParams",
-    "ProvidersLogoutResult",
-]
-
 ProviderAuthStatus: TypeAlias = (
     Literal["authenticated", "expiring", "expired", "unauthenticated", "local", "not-running"]
     | UnknownValue

@@ -10,18 +10,6 @@ from eca_protocol.messages.contexts import ChatContext
 from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
 from eca_protocol.revisions import Revision
 
-__all__ = [
-    "ChatCommand",
-    "ChatCommandType",
-    "ChatQueryCommandsParams",
-    "ChatQueryCommandsResponse",
-    "ChatQueryContextParams",
-    "ChatQueryContextResponse",
-    "ChatQueryFilesParams",
-    "ChatQueryFilesResponse",
-    "CommandArgument",
-]
-
 ChatCommandType: TypeAlias = (
     Literal["native"]
     | Annotated[Literal["mcp-prompt"], ValueWindow(until=Revision.R2025_10, fallback="mcpPrompt")]

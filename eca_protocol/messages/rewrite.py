@@ -11,21 +11,6 @@ from eca_protocol.messages.editor import Range
 from eca_protocol.messages.lifecycle import ChatModel
 from eca_protocol.messages.marks import UnknownValue, lenient, marked
 
-__all__ = [
-    "RewriteContent",
-    "RewriteContentReceivedParams",
-    "RewriteErrorContent",
-    "RewriteFinishedContent",
-    "RewritePromptParams",
-    "RewritePromptResponse",
-    "RewritePromptStatus",
-    "RewriteReasoningContent",
-    "RewriteReplaceContent",
-    "RewriteStartedContent",
-    "RewriteTextContent",
-    "UnknownRewriteContent",
-]
-
 RewritePromptStatus: TypeAlias = Literal["prompting"] | UnknownValue
 
 

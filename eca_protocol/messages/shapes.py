@@ -16,26 +16,6 @@ import attrs
 from eca_protocol.messages.marks import UnknownValue, ValueWindow, WireRules, wire_rules_of
 from eca_protocol.revisions import EVER, Window, window_of
 
-__all__ = [
-    "Anything",
-    "Array",
-    "Choice",
-    "Field",
-    "JSONObject",
-    "Model",
-    "ModelClass",
-    "Nullable",
-    "Scalar",
-    "ScalarName",
-    "Shape",
-    "Tagged",
-    "fields_of",
-    "lacks",
-    "shape_of",
-    "tag_key_of",
-    "window_of_class",
-]
-
 ScalarName: TypeAlias = Literal["string", "integer", "number", "boolean"]
 _SCALARS: dict[Any, ScalarName] = {
     str: "string",

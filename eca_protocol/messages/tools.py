@@ -10,21 +10,6 @@ import attrs
 from eca_protocol.messages.marks import UnknownValue, ValueWindow, by_ruling, lenient, marked
 from eca_protocol.revisions import Revision, mark
 
-__all__ = [
-    "EcaServerName",
-    "EcaServerStatus",
-    "EcaServerUpdatedParams",
-    "MCPServerStatus",
-    "MCPServerUpdatedParams",
-    "PromptArgument",
-    "ServerPrompt",
-    "ServerResource",
-    "ServerTool",
-    "ToolServerRemovedParams",
-    "ToolServerUpdatedParams",
-    "UnknownServerUpdatedParams",
-]
-
 EcaServerName: TypeAlias = Literal["ECA"] | UnknownValue
 EcaServerStatus: TypeAlias = Literal["running"] | UnknownValue
 MCPServerStatus: TypeAlias = (

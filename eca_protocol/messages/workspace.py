@@ -7,8 +7,6 @@ import attrs
 from eca_protocol.messages.lifecycle import WorkspaceFolder
 from eca_protocol.messages.marks import lenient, marked
 
-__all__ = ["WorkspaceDidChangeWorkspaceFoldersParams", "WorkspaceFoldersChangeEvent"]
-
 
 @attrs.frozen(kw_only=True)
 class WorkspaceFoldersChangeEvent:

@@ -199,8 +199,7 @@ def _ruled(window: Window, revision: Revision) -> dict[str, str]:
 
 def _name_of(union: Tagged) -> str:
     module = sys.modules[next(iter(union.members.values())).__module__]
-    (name,) = (name for name in module.__all__ if _is_union(getattr(module, name), union))
-    return str(name)
+    return next(name for name, value in vars(module).items() if _is_union(value, union))
 
 
 def _is_union(value: Any, union: Tagged) -> bool:

@@ -97,9 +97,7 @@ class Naming:
     """The names of a call on the wire, the same in all of its contents.
 
     Attributes:
-        id: the id of the call.
         name: the name of the tool on the wire.
-        server: the server of the tool.
         origin: the kind of that server.
         shows: the details shown until the call has its own.
         summary: the summary shown before the arguments are complete; None: not known.
@@ -117,8 +115,6 @@ class Call:
     """One call of a turn; its methods are the events of the table.
 
     Attributes:
-        naming: its names on the wire.
-        state: its state.
         arguments: the arguments; `{}` while they are incomplete or if they are unreadable.
         summary: the summary, if one is known.
         details: the details that are shown.
@@ -128,7 +124,6 @@ class Call:
 
     Args:
         emit: writes a content of the call.
-        naming: its names on the wire.
         moved: called when `state` has changed.
     """
 

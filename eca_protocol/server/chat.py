@@ -316,11 +316,7 @@ def _codec() -> MessageCodec:
 
 
 def _check_content(content: m.ChatContent) -> None:
-    """Refuse a content that a client could not read.
-
-    Raises:
-        LocalProtocolError: it is not JSON, or a value has a wrong type.
-    """
+    """Refuse a content that a client could not read."""
     name = CHAT_CONTENT_RECEIVED.name
     params = m.ChatContentReceivedParams(chat_id="", role="system", content=content)
     raw = json.loads(json.dumps(_codec().encode_params(name, params)))
@@ -331,11 +327,6 @@ def _check_content(content: m.ChatContent) -> None:
 
 
 def _text_of(name: str, output: object) -> str:
-    """Return the output of a tool.
-
-    Raises:
-        LocalProtocolError: it is not a text.
-    """
     if not isinstance(output, str):
         raise LocalProtocolError(f"the tool {name}: expected a text as its output, got {output!r}")
     return output

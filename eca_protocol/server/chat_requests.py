@@ -99,11 +99,6 @@ class ChatRequests:
         return chat
 
     def _chat(self, chat_id: str) -> Conversation:
-        """Return a chat.
-
-        Raises:
-            RPCError: there is none with this id.
-        """
         if chat_id not in self._chats:
             raise RPCError(INVALID_PARAMS, f"chatId: there is no chat {chat_id!r}")
         return self._chats[chat_id]
@@ -132,7 +127,6 @@ class ChatRequests:
         return m.ChatPromptResponse(chat_id=chat.id, model=chat.model, status=status)
 
     async def _answer(self, conversation: Conversation, turn: Turn) -> None:
-        """Run the handler of a prompt or command."""
         prompt, declared = turn.prompt, self._declarations
         command = declared.commands.get(named_command(prompt.text) or "")
         handler: PromptHandler | None = declared.handlers.get("prompt")
@@ -280,11 +274,7 @@ class ChatRequests:
         return m.ChatForkResponse(chat_id=fork.id)
 
     def _place(self, chat: Conversation, content_id: str) -> int:
-        """Return the number of contents before a message.
-
-        Raises:
-            RPCError: the chat has no such message of the user.
-        """
+        """Return the number of contents before a message."""
         place = chat.before(content_id)
         if place is None:
             raise RPCError(INVALID_PARAMS, f"contentId: there is no message {content_id!r}")

@@ -33,7 +33,6 @@ class Conversation:
         answer: answers a prompt in a turn.
 
     Attributes:
-        id: its id.
         title: its title, once it has one.
         model: the model of the last prompt.
         trust: the user lets the tools of this chat run without approval.
@@ -41,7 +40,6 @@ class Conversation:
         updated: the time of its last prompt.
         usage: the usage, written at the end of each turn that is not stopped.
         memory: values of the server's author, for all turns.
-        turn: the running turn, or None.
         contents: the contents so far, with their roles.
         mailbox: the state, and the queued prompts.
     """
@@ -211,5 +209,4 @@ class Conversation:
 
 
 def _place(cursor: str | None, default: int, total: int) -> int:
-    """Return the place of a cursor, within the contents."""
     return min(int(cursor), total) if cursor is not None and cursor.isdecimal() else default

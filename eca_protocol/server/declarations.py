@@ -19,12 +19,7 @@ PromptHandler: TypeAlias = Callable[[ServerChat, Prompt], Awaitable[None]]
 
 @attrs.frozen(kw_only=True)
 class Command:
-    """A slash command of the server.
-
-    Attributes:
-        shown: the command as it is listed.
-        run: answers it.
-    """
+    """A slash command of the server."""
 
     shown: m.ChatCommand
     run: PromptHandler
@@ -40,10 +35,8 @@ class Declarations:
     """Everything that a server's author has declared; handlers may still be added.
 
     Attributes:
-        welcome: the welcome message.
         models: the models, as `provider/model`; the first is selected.
         agents: the agents; the first is selected.
-        tools: the tools, by name.
         commands: the commands, by name in lower case.
         handlers: the handler of prompts, and that of context queries.
     """

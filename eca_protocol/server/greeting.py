@@ -17,9 +17,7 @@ class Greeting:
     works on the raw params.
 
     Attributes:
-        raw_params: the raw params of `initialize`.
         revision: the detected or forced revision.
-        codec: the codec of that revision.
         problem: the error in a requested revision, or None.
     """
 

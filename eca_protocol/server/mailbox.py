@@ -48,12 +48,10 @@ class Mailbox(Generic[P]):
     """The queue of one chat.
 
     Attributes:
-        chat_id: the chat.
         tasks: the group of the task that does the work.
         begin: starts the turn of a prompt.
         clear: clears the history, and returns the deletion of its stored messages.
         restore: loads the stored chat before work on the history.
-        state: the state of the chat.
         idle: set while no work on the history runs or waits, clears not counted.
         dropped: the prompts that a stop has dropped, until they are shown to the user.
         clearing: the event of a clear that waits for the turn or for work; None: there is none.

@@ -25,11 +25,7 @@ class _Selected:
 
 
 class Selection:
-    """The selections of one client: for all chats, and for some.
-
-    Attributes:
-        client: the client.
-    """
+    """The selections of one client: for all chats, and for some."""
 
     def __init__(self, declarations: Declarations) -> None:
         self.client = ConnectedClient()

@@ -194,22 +194,14 @@ class Server:
 
 
 def _add(registry: dict[Any, Any], name: str, value: object) -> None:
-    """Add a declaration.
-
-    Raises:
-        LocalProtocolError: there is one with this name.
-    """
+    """Add a declaration."""
     if name in registry:
         raise LocalProtocolError(f"{name}: it is declared already")
     registry[name] = value
 
 
 def _check(handler: object) -> None:
-    """Refuse what is no async function.
-
-    Raises:
-        LocalProtocolError: it is none.
-    """
+    """Refuse what is no async function."""
     call = getattr(handler, "func", handler)  # of a partial
     if not inspect.iscoroutinefunction(call) and not inspect.iscoroutinefunction(
         getattr(type(call), "__call__", None)  # noqa: B004 - its kind is asked for

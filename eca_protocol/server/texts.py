@@ -71,7 +71,6 @@ def _is_hidden_call(content: ChatContent) -> bool:
 
 
 def _missing(before: str, text: str) -> int:
-    """Return how many line ends are missing to a blank line between two texts."""
     at_end = len(before) - len(before.rstrip("\n"))
     at_start = len(text) - len(text.lstrip("\n"))
     return max(0, 2 - at_end - at_start)

@@ -49,8 +49,6 @@ class Turn:
 
     Attributes:
         ended: set when the handler has ended.
-        calls: the tool calls, by id.
-        reasonings: the blocks of reasoning.
         steers: messages to the running turn that the handler has not taken.
         is_stopped: the turn was ended early.
     """

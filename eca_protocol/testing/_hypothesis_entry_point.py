@@ -18,7 +18,7 @@ def register() -> None:
 
     from eca_protocol import messages  # noqa: PLC0415  # as above
 
-    for name in messages.__all__:
+    for name in dir(messages):
         cls = getattr(messages, name)
         if isinstance(cls, type) and attrs.has(cls):
             st.register_type_strategy(cls, _from_model)

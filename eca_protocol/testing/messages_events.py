@@ -134,7 +134,6 @@ class MessagesEvents:
         ]
 
     def _begin(self, kind: str, fields: Mapping[str, Any]) -> list[bytes]:
-        """Close the open block and open one of this kind."""
         before = [*self._start(), *self._stop()]
         self._open = kind
         self._blocks += 1

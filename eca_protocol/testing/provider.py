@@ -84,9 +84,7 @@ _MESSAGES = "/messages"
 _MODEL_PATHS = (_CHAT, "/responses", _MESSAGES, ":streamGenerateContent", "/api/chat")
 """Ends of the paths at which APIs accept requests to a model."""
 
-_VERBATIM = {"raw", "chunk"}
-"""Verbs whose steps are not encoded."""
-
+_VERBATIM = {"raw", "chunk"}  # verbs whose steps are not encoded
 Answers = Callable[["ReceivedRequest"], Reply | Awaitable[Reply]]
 Script = Iterable[Reply] | Answers
 

@@ -16,11 +16,16 @@ from eca_protocol.transcript.entries import (
     encode_header,
     mask_entry,
 )
-from eca_protocol.transcript.file_lock import is_locked, lock_file
 from eca_protocol.transcript.player import Player, play
 from eca_protocol.transcript.proxy import tap
 from eca_protocol.transcript.reader import TranscriptReader, read_transcript
-from eca_protocol.transcript.recorder import RecordedTransport, Recorder, new_file
+from eca_protocol.transcript.recorder import (
+    RecordedTransport,
+    Recorder,
+    is_locked,
+    lock_file,
+    new_file,
+)
 
 __all__ = [
     "DataEntry",

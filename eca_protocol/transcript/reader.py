@@ -30,8 +30,6 @@ from eca_protocol.transcript.splitter import header_of, message_in
 _INVALID = (KeyError, OverflowError, RecursionError, TypeError, ValueError, LocalProtocolError)
 """The exceptions for JSON that is no entry; LocalProtocolError: its message cannot be written."""
 
-"""The limit of a first line, in bytes: a file that is no transcript may have no line end."""
-
 _AS_WRITTEN = re.compile(
     rb'\{"at":(?P<at>[0-9]{1,15}\.[0-9]+),"from":"(?P<side>client|server)"(?P<masked>,"masked":true)?'
     rb',"message":'

@@ -8,6 +8,7 @@ crash loses the data of some milliseconds that are not yet written.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
+from eca_protocol import platforms
 from eca_protocol.streams import Transport
 from eca_protocol.transcript.entries import (
     DataEntry,
@@ -31,7 +33,6 @@ from eca_protocol.transcript.entries import (
     encode_header,
     mask_entry,
 )
-from eca_protocol.transcript.file_lock import lock_file
 from eca_protocol.transcript.splitter import Piece, Splitter
 
 WRITE: Final = 2**18
@@ -222,7 +223,6 @@ class Recorder:
         yield note
 
     def _end_entries(self, at: float, *sides: Side) -> Iterator[DataEntry]:
-        """Yield the incomplete data at the end of the streams."""
         for side in sides:
             yield from self._data_entries(at, side, self._splitters[side].feed_eof())
 
@@ -282,3 +282,22 @@ class RecordedTransport:
         """See `Transport.aclose`."""
         self._recorder.record_end(self._ours)
         await self._transport.aclose()
+
+
+def lock_file(file: int) -> None:
+    """Lock a transcript while the descriptor is open, if the platform supports locks.
+
+    By the lock a reader knows that the transcript is still written; it ends with the process.
+    """
+    with contextlib.suppress(OSError):  # not every file system has locks
+        platforms.lock(file, waits=True)
+
+
+def is_locked(file: int) -> bool:
+    """Return True if a different descriptor holds the file's lock, or if that is unknown."""
+    try:
+        platforms.lock(file, shared=True)
+    except OSError:
+        return True
+    platforms.unlock(file)
+    return False

@@ -126,11 +126,7 @@ async def check_agent(
 ) -> ConformanceReport:
     """Check an agent, and kill the processes that it leaves behind.
 
-    Args:
-        target: the agent.
-        environment: the agent's whole environment; its keys are masked in the report.
-        text: the input of each step.
-        deadline: seconds for each answer.
+    Keys in the environment are masked in the report. Each step has the same input, `text`.
     """
     mark = secrets.token_hex(8)
     try:

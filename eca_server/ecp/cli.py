@@ -22,6 +22,7 @@ from eca_server.system.command_line import (
     Page,
     Parser,
     add_command,
+    count,
     port,
     repair_streams,
     run_to_end,
@@ -59,12 +60,6 @@ def _run_command(arguments: Sequence[str]) -> int:
     return command(options)
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
-    return int(text)
-
-
 def make_parser() -> Parser:
     """Make the parser of `ecp`, with each of its commands."""
     parser = Parser(prog="ecp", description=MAIN.description, epilog=MAIN.more)
@@ -100,8 +95,8 @@ def _add_run(commands: Any) -> None:
         help="run only this scenario (patterns with * and ?)",
     )
     add("--exclude", action="append", default=[], metavar="NAME", help="exclude this scenario")
-    add("--repeat", type=_count, default=1, metavar="N", help="run each scenario N times")
-    add("--jobs", type=_count, default=1, metavar="N", help="run N scenarios in parallel processes")
+    add("--repeat", type=count, default=1, metavar="N", help="run each scenario N times")
+    add("--jobs", type=count, default=1, metavar="N", help="run N scenarios in parallel processes")
     add("--dask", metavar="ADDRESS", help="run the scenarios on a Dask cluster")
     add("--fail-fast", action="store_true", help="stop after a scenario that did not pass")
     add(
@@ -145,7 +140,7 @@ def _add_run_settings(run: argparse.ArgumentParser) -> None:
     )
     add(
         "--max-message-bytes",
-        type=_count,
+        type=count,
         default=16 * 2**20,
         metavar="N",
         help="limit of a message (default: 16 MiB)",
@@ -326,7 +321,7 @@ def _add_reports(commands: Any) -> None:
     trend.add_argument(
         "-w",
         "--window",
-        type=_count,
+        type=count,
         default=20,
         metavar="N",
         help="use the last N reports (default: 20)",

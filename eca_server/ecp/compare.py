@@ -237,7 +237,6 @@ def _checks(step: StepReport) -> dict[_CheckKey, Check]:
 def _tally(
     steps: list[StepReport], key: _CheckKey, *, is_answered: bool
 ) -> tuple[tuple[int, int], str | None]:
-    """Return the numbers of a check's passes and runs, and the reason of its last failure."""
     passed = total = 0
     why = None
     for step in steps:

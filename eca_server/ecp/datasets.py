@@ -33,10 +33,7 @@ def load_datasets(
 ) -> Manifest:
     """Return the manifest with each dataset's rows as its scenario's steps.
 
-    Args:
-        manifest: the manifest, as read from its file.
-        environment: for `${env:NAME}` in a source.
-        allow_outside: allow files outside the manifest's directory.
+    A source may name variables of the environment, as `${env:NAME}`.
 
     Raises:
         ManifestInvalid: a file cannot be used; the text names the file, the line and the reason.

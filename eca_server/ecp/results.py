@@ -236,7 +236,6 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def _read_fields(cls: Any, values: Any) -> dict[str, Any]:
-    """Return a model's fields among `values`, after checking their types."""
     names = {attribute.name for attribute in attrs.fields(cls)}
     fields = {name: value for name, value in _object(values).items() if name in names}
     for name, value in fields.items():

@@ -68,12 +68,7 @@ class _Budget:
 
 
 async def run_batch(batch: Batch, on_report: Callable[[ScenarioReport], bool]) -> None:
-    """Run the scenarios of a batch one by one.
-
-    Args:
-        batch: the scenarios with their target and limits.
-        on_report: called with each report; returns False to stop.
-    """
+    """Run the scenarios of a batch one by one, until `on_report` returns False."""
     deadline = math.inf if batch.limits.run is None else trio.current_time() + batch.limits.run
     unsupported: str | None = None
     async with Graders(batch.graders) as graders, AgentPool(batch) as pool:

@@ -87,7 +87,7 @@ async def run_all(
         batch: the whole run; `limits.run` limits all of it.
         on_report: called with each report as it arrives, in any order.
         fail_fast: start nothing after a scenario that did not pass.
-        make_executor: makes the executor of the batches; called again if its workers are losses.
+        make_executor: makes the executor of the batches; called again if its workers are lost.
             None runs them in this process.
         workers: the number of batches that run at once.
     """
@@ -146,7 +146,7 @@ def run_in_worker(batch: Batch) -> list[dict[str, Any]]:
 
 @attrs.define
 class _Chunk:
-    """Scenarios for one worker, and the number of workers losses with them."""
+    """Scenarios for one worker, and the number of workers that were lost with them."""
 
     planned: tuple[PlannedScenario, ...]
     losses: int = 0
@@ -180,7 +180,7 @@ class _Scheduler:
             self._deadline = trio.current_time() + batch.limits.run
 
     async def run(self) -> None:
-        """Run every batch; run losses ones again, with new workers if needed."""
+        """Run every batch; run lost ones again, with new workers if needed."""
         try:
             while (self._waiting or self._suspects) and not self._collector.stopped:
                 if not self._waiting:
@@ -192,7 +192,6 @@ class _Scheduler:
             self._shut_down(self._executor)
 
     async def _work(self) -> None:
-        """Send one batch after another to a worker."""
         while self._waiting and not self._collector.stopped:
             chunk = self._waiting.pop(0)
             executor = self._executor = self._executor or self._make_executor()

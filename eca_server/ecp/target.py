@@ -98,11 +98,8 @@ def resolve_target(
 def find_target(manifest: Manifest, cwd: Path | None, *, shell: bool, finds_script: bool) -> Target:
     """Resolve the target of a manifest, for the environment of this process.
 
-    Args:
-        manifest: the manifest.
-        cwd: the command's working directory; None: the manifest's folder.
-        shell: pass a command to `sh`.
-        finds_script: check that the script of an interpreter's command exists.
+    Without `cwd` a command runs in the manifest's folder. With `finds_script` the script of an
+    interpreter's command must exist.
 
     Raises:
         ManifestInvalid: the target cannot be used.
@@ -125,11 +122,7 @@ def find_target(manifest: Manifest, cwd: Path | None, *, shell: bool, finds_scri
 
 
 def _check_script(target: Target) -> None:
-    """Check that the script of an interpreter's command exists.
-
-    Raises:
-        TargetInvalid: it does not.
-    """
+    """Check that the script of an interpreter's command exists."""
     match = _INTERPRETER.fullmatch(Path(target.command[0]).name) if target.command else None
     if match is None:
         return

@@ -155,6 +155,17 @@ def seconds(text: str) -> float:
     return number
 
 
+def count(text: str) -> int:
+    """Return the value of an argument that is a number from 1 on.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not.
+    """
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text[:20]!r}")
+    return int(text)
+
+
 def port(text: str) -> int:
     """Return the value of an argument that is a port; 0 stands for any free port.
 

@@ -46,15 +46,11 @@ _SIGNS = (
 )  # fmt: skip
 """Every text that `mask` or `_SECRET_NAME` hides contains one of these; few messages do."""
 
-_ESCAPES = (b"\\/", b"\\u")
-"""Escapes by which a JSON text may encode a secret differently."""
-
+_ESCAPES = (b"\\/", b"\\u")  # escapes by which a JSON text may encode a secret differently
 _LOGIN = re.compile(r"(?s)(.*?/login\s+\S+\s+)(\S.{7,})")
 """A `/login` command with both the provider and the key."""
 
-_SWITCH_SECONDS = 0.0005
-"""Longest time that the thread writing the record may delay a message."""
-
+_SWITCH_SECONDS = 0.0005  # longest time that the thread writing the record may delay a message
 _SHORTEST = 8
 """Shortest value of a variable that is hidden everywhere; shorter ones may be ordinary words."""
 
@@ -225,7 +221,6 @@ class _Masker:
         }
 
     def _hidden(self, value: Any) -> Any:
-        """Return the value of a secret member, without its texts."""
         if isinstance(value, list):
             return [self._hidden(item) for item in value]
         return HIDDEN if isinstance(value, str) else self._masked(value)

@@ -23,7 +23,7 @@ if not TYPE_CHECKING:  # a type checker would take any name
         if not name.startswith("_"):
             for part in _PARTS:
                 module = importlib.import_module(f"{__name__}.{part}")
-                if name in module.__all__:
+                if hasattr(module, name):
                     globals()[name] = model = getattr(module, name)
                     return model
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -31,4 +31,4 @@ if not TYPE_CHECKING:  # a type checker would take any name
 
 def __dir__() -> list[str]:
     modules = [importlib.import_module(f"{__name__}.{part}") for part in _PARTS]
-    return sorted({*globals(), *(name for module in modules for name in module.__all__)})
+    return sorted({*globals(), *(name for module in modules for name in vars(module))})

@@ -9,21 +9,6 @@ import attrs
 
 from eca_protocol.messages.marks import UnknownValue, wire_name
 
-__all__ = [
-    "Annotations",
-    "AudioContent",
-    "ContentBlock",
-    "EmbeddedResource",
-    "Empty",
-    "Extensible",
-    "ImageContent",
-    "ResourceContents",
-    "ResourceLink",
-    "Role",
-    "TextContent",
-    "UnknownBlock",
-]
-
 Role: TypeAlias = Literal["assistant", "user"] | UnknownValue
 
 

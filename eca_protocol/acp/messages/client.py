@@ -12,25 +12,6 @@ from eca_protocol.acp.messages.sessions import EnvVariable
 from eca_protocol.acp.messages.updates import ToolCallChange
 from eca_protocol.messages.marks import UnknownValue
 
-__all__ = [
-    "CompleteElicitation",
-    "CreateElicitationRequest",
-    "CreateElicitationResponse",
-    "CreateTerminalRequest",
-    "CreateTerminalResponse",
-    "PermissionOption",
-    "PermissionOptionKind",
-    "PermissionOutcome",
-    "ReadTextFileRequest",
-    "ReadTextFileResponse",
-    "RequestPermissionRequest",
-    "RequestPermissionResponse",
-    "TerminalExitStatus",
-    "TerminalOutputResponse",
-    "TerminalReference",
-    "WriteTextFileRequest",
-]
-
 PermissionOptionKind: TypeAlias = (
     Literal["allow_once", "allow_always", "reject_once", "reject_always"] | UnknownValue
 )

@@ -10,51 +10,6 @@ import attrs
 from eca_protocol.acp.messages.blocks import ContentBlock, Empty, Extensible
 from eca_protocol.messages.marks import UnknownValue
 
-__all__ = [
-    "AgentAuthCapabilities",
-    "AgentCapabilities",
-    "AuthCapabilities",
-    "AuthMethod",
-    "AuthenticateRequest",
-    "BooleanConfigOption",
-    "ClientCapabilities",
-    "ClientSessionCapabilities",
-    "ConfigOption",
-    "ElicitationCapabilities",
-    "EnvVariable",
-    "FileSystemCapabilities",
-    "HttpHeader",
-    "Implementation",
-    "InitializeRequest",
-    "InitializeResponse",
-    "ListSessionsRequest",
-    "ListSessionsResponse",
-    "LoadSessionRequest",
-    "McpCapabilities",
-    "McpServer",
-    "NewSessionRequest",
-    "NewSessionResponse",
-    "PromptCapabilities",
-    "PromptRequest",
-    "PromptResponse",
-    "ResumeSessionRequest",
-    "SelectConfigOption",
-    "SelectEntry",
-    "SelectValue",
-    "SessionCapabilities",
-    "SessionConfigOptionsCapabilities",
-    "SessionInfo",
-    "SessionMode",
-    "SessionModeState",
-    "SessionReference",
-    "SessionState",
-    "SetSessionConfigOptionRequest",
-    "SetSessionConfigOptionResponse",
-    "SetSessionModeRequest",
-    "StopReason",
-    "UnknownConfigOption",
-]
-
 StopReason: TypeAlias = (
     Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"] | UnknownValue
 )

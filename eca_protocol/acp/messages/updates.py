@@ -11,36 +11,6 @@ from eca_protocol.acp.messages.blocks import ContentBlock, Extensible
 from eca_protocol.acp.messages.sessions import ConfigOption
 from eca_protocol.messages.marks import UnknownValue
 
-__all__ = [
-    "AgentMessageChunk",
-    "AgentThoughtChunk",
-    "AvailableCommand",
-    "AvailableCommandInput",
-    "AvailableCommandsUpdate",
-    "ConfigOptionUpdate",
-    "ContentOfCall",
-    "Cost",
-    "CurrentModeUpdate",
-    "DiffOfCall",
-    "Plan",
-    "PlanEntry",
-    "SessionInfoUpdate",
-    "SessionNotification",
-    "SessionUpdate",
-    "TerminalOfCall",
-    "ToolCall",
-    "ToolCallChange",
-    "ToolCallContent",
-    "ToolCallLocation",
-    "ToolCallStatus",
-    "ToolCallUpdate",
-    "ToolKind",
-    "UnknownCallContent",
-    "UnknownUpdate",
-    "UsageUpdate",
-    "UserMessageChunk",
-]
-
 ToolKind: TypeAlias = (
     Literal[
         "read",

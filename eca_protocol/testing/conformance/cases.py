@@ -46,7 +46,6 @@ class Case:
         name: chapter and function: `chats.a_turn_has_its_parts_in_order`.
         summary: what it does, in a sentence for people.
         rows: the ids of the rows that it judges.
-        run: the case itself.
         window: the editions it is for.
         needs: its requirements on the target.
         seconds: its deadline.

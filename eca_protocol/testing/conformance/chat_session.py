@@ -19,8 +19,6 @@ class ChatSession:
     """A chat.
 
     Attributes:
-        session: the client session of the chat.
-        model: the scripted model of the chat.
         id: None until the server has named it.
         prompts: the exact text of each prompt.
     """
@@ -73,9 +71,6 @@ class ChatSession:
             text: the prompt; the chat's marker is appended.
             marker: False omits the marker, where an earlier prompt of the chat has it.
             params: additional members of the params, or replacements.
-
-        Raises:
-            Unmet: the server does not read.
         """
         message = self.with_marker(text) if marker else text
         self.prompts.append(message)
@@ -91,9 +86,6 @@ class ChatSession:
         """Send a prompt; return the whole answer. See `send_prompt`.
 
         If the answer names another chat, this object follows it.
-
-        Raises:
-            Unmet: there is no answer.
         """
         request = await self.send_prompt(text, marker=marker, **params)
         answer = await self.session.answer(request, seconds=seconds)
@@ -131,9 +123,6 @@ class ChatSession:
 
         A server that has not asked the scripted model calls tools as it likes: those calls are
         approved meanwhile.
-
-        Raises:
-            Unmet: it does not arrive in time.
         """
         deadline = anyio.current_time() + seconds
         while True:
@@ -167,7 +156,6 @@ class ChatSession:
         return call_id if waits and is_new else None
 
     def _content_params(self, message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the params of a message if it is a content of this chat, else None."""
         params = message.get("params")
         if message.get("method") != "chat/contentReceived" or not isinstance(params, Mapping):
             return None
@@ -183,11 +171,7 @@ class ChatSession:
         expected: str = "",
         **members: Any,
     ) -> ReceivedMessage:
-        """Wait for the nth content of that type with these members.
-
-        Raises:
-            Unmet: it does not arrive in time.
-        """
+        """Wait for the nth content of that type with these members."""
         count: list[int] = []
 
         def is_wanted(message: Mapping[str, Any]) -> bool:
@@ -209,30 +193,18 @@ class ChatSession:
         )
 
     async def stop(self) -> None:
-        """Stop the running turn.
-
-        Raises:
-            Unmet: the server does not read.
-        """
+        """Stop the running turn."""
         self._is_stopped = True
         await self.session.notify("chat/promptStop", {"chatId": self.id})
 
     async def approve(self, call_id: str, **more: Any) -> None:
-        """Approve a tool call.
-
-        Raises:
-            Unmet: the server does not read.
-        """
-        self._answered.add(call_id)
-        params = {"chatId": self.id, "toolCallId": call_id, **more}
-        await self.session.notify("chat/toolCallApprove", params)
+        """Approve a tool call."""
+        await self._decide("chat/toolCallApprove", call_id, more)
 
     async def reject(self, call_id: str, **more: Any) -> None:
-        """Reject a tool call.
+        """Reject a tool call."""
+        await self._decide("chat/toolCallReject", call_id, more)
 
-        Raises:
-            Unmet: the server does not read.
-        """
+    async def _decide(self, method: str, call_id: str, more: Mapping[str, Any]) -> None:
         self._answered.add(call_id)
-        params = {"chatId": self.id, "toolCallId": call_id, **more}
-        await self.session.notify("chat/toolCallReject", params)
+        await self.session.notify(method, {"chatId": self.id, "toolCallId": call_id, **more})

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["DUPLICATES"]
-
 _PAIRS: Final = """
 BASE-3=W-1 BASE-4=W-1 W-4d=BASE-25 W-3d=BASE-26 CLIENT-4=W-1 CLIENT-6=W-2a CLIENT-7=W-2d
 CLIENT-8=W-2b CLIENT-9=W-3a CLIENT-10=W-3e CLIENT-13=BASE-17 CLIENT-30=BASE-2

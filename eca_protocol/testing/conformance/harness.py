@@ -28,8 +28,6 @@ class Harness(Judge):
     """The sessions, the scripted model and the verdicts of one case.
 
     Attributes:
-        edition: the edition that is spoken.
-        target: what is tested.
         model: the scripted model of the whole run.
         died: whether a shared server ended while the case ran.
     """

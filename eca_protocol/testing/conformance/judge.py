@@ -1,23 +1,29 @@
-"""The verdicts of one case: the rows that it passes, breaks or leaves open."""
+"""The verdicts of one case, and the run of many cases at once until a deadline."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
-from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict, failing
+import anyio
 
-__all__ = ["Judge"]
+from eca_protocol.testing.conformance.verdicts import (
+    NO_TIME,
+    Finding,
+    Transmission,
+    Verdict,
+    failing,
+)
+
+__all__ = ["Judge", "by_row", "judge_cases", "unjudged"]
 
 _LONGEST = 600  # characters of `got`
 
 
 class Judge:
-    """The verdicts of one case.
-
-    Attributes:
-        case: the case's name.
-        findings: the verdicts so far.
-    """
+    """The verdicts of one case."""
 
     def __init__(self, case: str) -> None:
         self.case = case
@@ -35,12 +41,6 @@ class Judge:
         """Judge a row without raising; return `ok`.
 
         A breach is recorded as untestable if there is an excuse for it.
-
-        Args:
-            id: the row.
-            ok: whether the target complies.
-            expected: the behaviour that the row requires.
-            got: the observed behaviour.
         """
         if not ok and (why := self.excuse()):
             self.untestable(id, why)
@@ -73,3 +73,62 @@ class Judge:
 
     def _record(self, id_: str, verdict: Verdict, why: str) -> None:
         self.findings.append(Finding(id=id_, verdict=verdict, case=self.case, got=why))
+
+
+class _AnyCase(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def rows(self) -> tuple[str, ...]: ...
+
+
+C = TypeVar("C", bound=_AnyCase)
+
+
+async def judge_cases(
+    cases: Iterable[C],
+    judge: Callable[[C], Awaitable[list[Finding]]],
+    *,
+    jobs: int | None,
+    end: float,
+    seconds: float,
+    on_case: Callable[[C, Sequence[Finding]], None] | None,
+) -> list[Finding]:
+    """Judge cases; return all findings, and untestable ones for the rows of unfinished cases.
+
+    `jobs` run at once; None: as many as there are processors. `end` is the time at which to stop,
+    and `seconds` the limit of the run, for people.
+    """
+    waiting = deque(cases)
+    unfinished = {case.name: case for case in waiting}
+    all_findings: list[Finding] = []
+
+    async def work() -> None:
+        while waiting:
+            case = waiting.popleft()
+            findings = await judge(case)
+            del unfinished[case.name]
+            all_findings.extend(findings)
+            if on_case is not None:
+                on_case(case, findings)
+
+    with anyio.move_on_after(end - anyio.current_time()):
+        async with anyio.create_task_group() as workers:
+            for _ in range(jobs or os.cpu_count() or 1):
+                workers.start_soon(work)
+    why = f"{NO_TIME} {seconds:g} s"
+    late = [unjudged(case, id_, why) for case in unfinished.values() for id_ in case.rows]
+    return all_findings + late
+
+
+def unjudged(case: _AnyCase, id_: str, why: str, verdict: Verdict = "untestable") -> Finding:
+    """Build the finding for a row that its case leaves open."""
+    return Finding(id=id_, verdict=verdict, case=case.name, got=why)
+
+
+def by_row(findings: Iterable[Finding]) -> Mapping[str, Sequence[Finding]]:
+    """Return the findings of each row."""
+    rows: dict[str, list[Finding]] = {}
+    for finding in findings:
+        rows.setdefault(finding.id, []).append(finding)
+    return rows

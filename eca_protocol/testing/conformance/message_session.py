@@ -33,9 +33,6 @@ class MessageSession:
     """A session at a server that sends and receives messages.
 
     Attributes:
-        wire: the server.
-        edition: the edition that is spoken.
-        case: the case of this session.
         messages: the server's messages that concern this session, in order.
         workspace: this session's own directory in the server's workspace.
         root: the workspace of the server; the same if the session has the server alone.
@@ -90,19 +87,11 @@ class MessageSession:
         return self.wire.router.replies
 
     async def write(self, data: bytes) -> None:
-        """Write bytes as they are.
-
-        Raises:
-            Unmet: the server does not read.
-        """
+        """Write bytes as they are."""
         await self.wire.write(data)
 
     async def send(self, message: Mapping[str, Any] | Sequence[Any] | bytes) -> None:
-        """Write a message, or the bytes of a body, as one frame.
-
-        Raises:
-            Unmet: the server does not read.
-        """
+        """Write a message, or the bytes of a body, as one frame."""
         if isinstance(message, Mapping) and "method" in message and "id" in message:
             self.wire.router.claim_id(message["id"], self)
         await self.write(self._framed(message))
@@ -113,22 +102,14 @@ class MessageSession:
         return self._personality.frame(message)
 
     async def request(self, method: str, params: Any = UNSET, *, id: Any = UNSET) -> Any:  # noqa: A002
-        """Send a request; its id, which is new unless one is given.
-
-        Raises:
-            Unmet: the server does not read.
-        """
+        """Send a request; its id, which is new unless one is given."""
         request_id = self.wire.router.next_id() if id is UNSET else id
         message = {"jsonrpc": "2.0", "id": request_id, "method": method}
         await self.send({**message, **self._params(params)})
         return request_id
 
     async def notify(self, method: str, params: Any = UNSET) -> None:
-        """Send a notification.
-
-        Raises:
-            Unmet: the server does not read.
-        """
+        """Send a notification."""
         message = {"jsonrpc": "2.0", "method": method}
         await self.send({**message, **self._params(params)})
 
@@ -139,11 +120,7 @@ class MessageSession:
         return {"params": {**extra_params, **params} if isinstance(params, Mapping) else params}
 
     async def answer(self, id: Any, *, seconds: float = 5) -> Mapping[str, Any]:  # noqa: A002
-        """Wait for the whole answer to that request.
-
-        Raises:
-            Unmet: it does not arrive in time.
-        """
+        """Wait for the whole answer to that request."""
         key = id_key(id)
 
         def is_answer(message: Mapping[str, Any]) -> bool:
@@ -155,19 +132,11 @@ class MessageSession:
     async def ask(
         self, method: str, params: Any = UNSET, *, seconds: float = 5
     ) -> Mapping[str, Any]:
-        """Send a request; return the whole answer.
-
-        Raises:
-            Unmet: it does not arrive in time.
-        """
+        """Send a request; return the whole answer."""
         return await self.answer(await self.request(method, params), seconds=seconds)
 
     async def settle(self) -> None:
-        """Wait until the server has read all messages: it answers a request behind them.
-
-        Raises:
-            Unmet: there is no answer.
-        """
+        """Wait until the server has read all messages: it answers a request behind them."""
         await self.ask("chat/queryCommands", {"query": ""})
 
     async def until(
@@ -187,9 +156,6 @@ class MessageSession:
             expected: a description of the message.
             after: only later messages count.
             shows: the row that fails if it does not arrive.
-
-        Raises:
-            Unmet: it does not arrive in time.
         """
         matches: list[ReceivedMessage] = []
         position = 0

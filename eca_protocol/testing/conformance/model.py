@@ -84,11 +84,7 @@ class ChatModel:
 
     @property
     def first(self) -> ReceivedRequest:
-        """The first request.
-
-        Raises:
-            Unmet: there was none.
-        """
+        """The first request."""
         if not self.requests:
             raise Unmet("a request to the model", "none")
         return self.requests[0]
@@ -99,10 +95,6 @@ class ChatModel:
         start = self._gate("")
         names = self._model.provider.reached
         return frozenset(name.removeprefix(start) for name in names if name.startswith(start))
-
-    def extend_script(self, *script: AnswersWith) -> None:
-        """Append replies to the script."""
-        self._script.extend(script)
 
     def open(self, gate: str) -> None:
         """Open a gate for all replies that wait, or will wait, at it."""
@@ -204,12 +196,7 @@ class Model:
         return any(each.target.endswith(_PAGE_PATH) for each in self.provider.other_requests)
 
     def chat(self, script: Iterable[AnswersWith], *, listed: Names = tuple) -> ChatModel:
-        """Add a chat with its script.
-
-        Args:
-            script: its replies, in order.
-            listed: returns the names of the native tools that the server announces.
-        """
+        """Add a chat; `listed` returns the names of the native tools that its server announces."""
         made = ChatModel(self, len(self._chats) + 1, script, listed)
         self._chats[made.marker] = made
         return made
@@ -294,7 +281,6 @@ def _texts_in(content: Any) -> Iterator[str]:
 
 
 def _offered_tools(body: Any) -> Iterator[str]:
-    """Yield the names of the tools that a request offers."""
     yield from (name for name, _ in tools_in(body))
 
 
@@ -332,7 +318,6 @@ def _tool_name_for(name: str, offered: tuple[str, ...], listed: tuple[str, ...])
 
 
 def _report_bytes(answer: Reply) -> bytes:
-    """Return a reply as a report shows it: its status, then its body or its steps."""
     if answer.body is not None:
         shown: Any = answer.body
     else:

@@ -8,8 +8,6 @@ from eca_protocol.testing.conformance.verdicts import Finding, failing
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.testing.watching import Observation
 
-__all__ = ["finding_of"]
-
 _BEFORE: Final = 20  # entries of an exchange
 _AFTER: Final = 5
 

@@ -13,30 +13,18 @@ from eca_protocol.methods import ECA
 from eca_protocol.testing.watching import Side
 from eca_protocol.testing.watching.field_rows import rows_used
 
-__all__ = ["ObservedFields"]
-
 _NATIVE_OR_MCP = "ToolServerUpdatedParams"
 
 
 class ObservedFields:
-    """The rows of one conversation.
-
-    Attributes:
-        rows: the ids.
-    """
+    """The rows of one conversation."""
 
     def __init__(self) -> None:
         self.rows: set[str] = set()
         self._pending: dict[tuple[Side, str], tuple[str, set[str]]] = {}
 
     def take(self, side: Side, message: Mapping[str, Any], key: str) -> None:
-        """Take the next message.
-
-        Args:
-            side: who wrote it.
-            message: the whole message.
-            key: its id as JSON, if it has one.
-        """
+        """Take the next message."""
         method = message.get("method")
         if not isinstance(method, str):
             self._take_answer(side, message, key)

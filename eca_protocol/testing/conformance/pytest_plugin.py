@@ -273,7 +273,7 @@ class _Runner:
         assert isinstance(self._suite, Suite)
         if not case.window.holds(self._suite.edition):
             pytest.skip(f"not a case for edition {self._suite.edition.value}")
-        return portal.call(_judge, self._suite, case)
+        return portal.call(self._suite.judge_with_observed, case)
 
     def _open(
         self, portal: BlockingPortal, suite: AbstractAsyncContextManager[_Opened, bool | None]
@@ -293,10 +293,6 @@ class _Runner:
 _LEAVING: Final = "leave_taking"
 _RUNNER: Final = pytest.StashKey[_Runner]()
 _KNOWN: Final = pytest.StashKey[frozenset[str]]()
-
-
-async def _judge(suite: Suite, case: Case) -> list[Finding]:
-    return [*await suite.judge(case), *suite.take_observed()]
 
 
 def _target(config: pytest.Config) -> Target:

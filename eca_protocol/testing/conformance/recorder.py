@@ -19,8 +19,6 @@ from eca_protocol.testing.watching.observation import other_side
 from eca_protocol.transcript import Side
 from eca_protocol.transcript.splitter import Splitter, message_in
 
-__all__ = ["ReceivedMessage", "Recorder", "id_key"]
-
 
 def id_key(id_: object) -> str:
     """Return the key of an id; 1 and "1" share it, since another check compares types."""

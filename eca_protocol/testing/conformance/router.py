@@ -10,8 +10,6 @@ from eca_protocol import json
 from eca_protocol.framing import encode_frame
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, id_key
 
-__all__ = ["Listener", "Router"]
-
 
 class Listener(Protocol):
     """A session of a case; the router appends its messages."""

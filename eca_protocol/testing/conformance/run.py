@@ -53,7 +53,6 @@ class Incident:
     """The unexpected end of the target during a case.
 
     Attributes:
-        case: the case.
         what: what the case waited for, and how the target ended.
     """
 
@@ -68,10 +67,8 @@ class SuiteError:
     The target's output may have caused it, but a case has to handle any output.
 
     Attributes:
-        case: the case.
         what: the exception.
         place: the line of the case that raised it.
-        traceback: the whole traceback.
     """
 
     case: str

@@ -22,8 +22,6 @@ from eca_protocol.testing.conformance.verdicts import (
     Unmet,
 )
 
-__all__ = ["MAX_OUTPUT_BYTES", "ServerProcess"]
-
 MAX_OUTPUT_BYTES: Final = 256 * 1024 * 1024
 """The limit of one side's bytes, all of which are recorded."""
 
@@ -51,14 +49,9 @@ class ServerProcess:
         *,
         on_output: Callable[[bytes], None],
     ) -> None:
-        """Prepare a server.
+        """Prepare a server; `on_output` is called with each part of its output, at last with none.
 
-        Args:
-            target: its program.
-            directories: its own directories.
-            url: the base URL of its model.
-            config: configuration to merge into the model's.
-            on_output: called with each part of its output, at the end with none.
+        `url` is the base URL of its model, whose configuration `config` is merged into.
         """
         self.exit_code: int | None = None
         self.output_ended = False

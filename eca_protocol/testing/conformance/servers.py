@@ -16,8 +16,6 @@ from eca_protocol.testing.conformance.target import Directories, Target
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.conformance.wire import Wire
 
-__all__ = ["Servers"]
-
 Greet = Callable[[Wire], Awaitable[None]]
 
 

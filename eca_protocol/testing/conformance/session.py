@@ -52,11 +52,7 @@ class ClientSession(MessageSession):
         return tuple(chat.model for chat in self._chats)
 
     async def handshake(self, initialize: Mapping[str, Any] | None = None) -> None:
-        """Send `initialize` and `initialized`, and wait a moment for the announcements.
-
-        Raises:
-            Unmet: `initialize` is not answered.
-        """
+        """Send `initialize` and `initialized`, and wait a moment for the announcements."""
         params = merged(self._target.initialize_params(self.root), initialize or {})
         self.initialized = await self.ask("initialize", params, seconds=_START_SECONDS)
         await self.notify("initialized", self._personality.initialized)
@@ -135,11 +131,7 @@ class ClientSession(MessageSession):
         return self._chats[-1]
 
     async def take_turn(self, prompt: str, *script: AnswersWith, **params: Any) -> ChatSession:
-        """Create a chat with its script, prompt it, and wait for the end of the turn.
-
-        Raises:
-            Unmet: there is no answer, or no end.
-        """
+        """Create a chat with its script, prompt it, and wait for the end of the turn."""
         chat = self.chat(*script)
         await chat.prompt(prompt, **params)
         await chat.finished()

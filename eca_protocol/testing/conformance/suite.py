@@ -20,7 +20,7 @@ from eca_protocol.testing.conformance.cases import (
 )
 from eca_protocol.testing.conformance.duplicates import DUPLICATES
 from eca_protocol.testing.conformance.harness import Harness
-from eca_protocol.testing.conformance.judging import by_row, judge_cases, unjudged
+from eca_protocol.testing.conformance.judge import by_row, judge_cases, unjudged
 from eca_protocol.testing.conformance.model import Model
 from eca_protocol.testing.conformance.observations import finding_of
 from eca_protocol.testing.conformance.recorder import Recorder
@@ -50,26 +50,16 @@ __all__ = ["Suite", "run_suite"]
 
 SECONDS: Final = 150.0
 
-_END_SECONDS: Final = 5.0
-"""Seconds of the whole time that are reserved for the shutdown."""
-
-_LEAST_INTRODUCTION: Final = 3.0
-"""The least time for announcements, if the first server sent them."""
-
+_END_SECONDS: Final = 5.0  # seconds of the whole time that are reserved for the shutdown
+_LEAST_INTRODUCTION: Final = 3.0  # the least time for announcements, if the first server sent them
 _SHORT_INTRODUCTION: Final = 0.5
 """The time for announcements, if the first server did not send them."""
 
-_STDERR_LINES: Final = 20
-"""Lines of stderr in the error of a server that does not start."""
-
-_SHOWN_BYTES: Final = 80
-"""Bytes of the output in that error, if they are no message."""
-
+_STDERR_LINES: Final = 20  # lines of stderr in the error of a server that does not start
+_SHOWN_BYTES: Final = 80  # bytes of the output in that error, if they are no message
 _NO_MESSAGE: Final = "it did not occur in any message"
 
-_COMMON: Final = "CHAT-39"
-"""The row that a common history of chats breaks."""
-
+_COMMON: Final = "CHAT-39"  # the row that a common history of chats breaks
 _IN_COMMON: Final = f"a request had messages of several chats, which breaks {_COMMON}"
 """The reason of rows that could not be judged because of that only."""
 
@@ -83,8 +73,6 @@ class Suite:
     """A target with its model and servers, ready to run cases; made by `open_suite`.
 
     Attributes:
-        make_wire: makes a server that runs.
-        edition: the edition that is spoken.
         incidents: servers that ended during a case.
         suite_errors: errors of the suite's own cases.
     """
@@ -286,7 +274,6 @@ async def _absent_needs(session: ClientSession) -> Mapping[str, str]:
 
 
 async def _judge(case: Case, harness: Harness) -> _CaseResult:
-    """Run a case."""
     verdict: Verdict = "untestable"
     why, death, error = "", "", None
     try:
@@ -316,7 +303,6 @@ async def _judge(case: Case, harness: Harness) -> _CaseResult:
 
 
 def _reason_unjudged(id_: str) -> str:
-    """Return the reason why a completed case leaves a row open."""
     return _NO_MESSAGE if _is_field_or_value(id_) else "the case did not trigger it"
 
 
@@ -343,10 +329,6 @@ def _leaf_errors(raised: Exception) -> Iterator[Exception]:
 @asynccontextmanager
 async def open_suite(target: Target, kind: type[Suite] = Suite) -> AsyncIterator[Suite]:
     """Prepare a target to be judged; everything started has ended after the block.
-
-    Args:
-        target: what is tested.
-        kind: the suite.
 
     Raises:
         StartFailed: the target cannot be started.
@@ -422,7 +404,6 @@ def _by_weight(cases: Iterable[Case]) -> list[Case]:
 
 
 def _rows_of_other_editions(cases: Iterable[Case], edition: Revision) -> frozenset[str]:
-    """Return the rows that only cases of other editions judge."""
     cases = tuple(cases)
     others = {id_ for case in cases if not case.window.holds(edition) for id_ in case.rows}
     return frozenset(
@@ -435,7 +416,6 @@ def _final_findings(
     bound_rows: Iterable[str],
     other_editions: frozenset[str],
 ) -> Iterable[Finding]:
-    """Yield one finding for each row that binds the target."""
     for id_ in bound_rows:
         result = findings_by_row.get(id_) or findings_by_row.get(DUPLICATES.get(id_, ""))
         if result:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["UNBOUND", "UNTESTABLE"]
-
 _READS: Final = "A pipe joins writes, so a reader cannot see how the bytes were written."
 
 _BASE: Final = {

@@ -42,7 +42,10 @@ _SHOWN: Final = 4096  # bytes of one message in a finding
 
 
 class Unmet(Exception):
-    """A precondition of a case is not met; its remaining rows are untestable."""
+    """A precondition of a case is not met; its remaining rows are untestable.
+
+    Sessions raise it when a server does not read, or when what they wait for does not come in time.
+    """
 
     def __init__(self, expected: str, got: object = "nothing") -> None:
         super().__init__(f"expected {expected}, got {got}")
@@ -68,8 +71,6 @@ class Transmission:
 
     Attributes:
         at: seconds since the server was started.
-        source: the sender.
-        target: the receiver.
         data: the bytes, header included; of a long message the beginning.
         size: the number of bytes.
     """
@@ -119,10 +120,8 @@ class Finding:
     """The verdict on one row.
 
     Attributes:
-        id: the row.
         verdict: the verdict; a broken `should` or `observed` row is a warning.
         case: the case that judged; empty: none.
-        expected: the expected behaviour.
         got: the observed behaviour; for untestable and not applicable: the reason.
         exchange: the messages around the breach.
         breach: the index in `exchange` of the message that breaks the row, if it is one.

@@ -26,11 +26,8 @@ class Wire:
     """A running server, until it is stopped or ends.
 
     Attributes:
-        directories: its own directories.
         case: the case that has it alone; empty for a shared server.
         suspects: the cases at a shared server, or the last one that left; fixed at its end.
-        process: its process.
-        recorder: the record of all bytes.
         router: the sessions, and the answers to its requests.
         introduction_seconds: the time that it has for its announcements after `initialized`.
     """

@@ -11,8 +11,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.sessions.model import Reply
 from eca_protocol.testing.sessions.session import DRAFT
 
-__all__ = ["ERRORS", "NONSENSE", "QUERIES", "hello", "replies", "texts"]
-
 Query = tuple[str, Mapping[str, Any]]
 
 _OCTOBER: tuple[Query, ...] = (

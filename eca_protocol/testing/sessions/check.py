@@ -21,8 +21,7 @@ __all__ = ["Outcome", "check_sessions"]
 
 _SHARED, _OWN = 20, 2
 """Numbers of examples in a batch: with a shared process, with a process each."""
-_ACTIONS = 50
-"""The maximum number of actions of an example."""
+_ACTIONS = 50  # the maximum number of actions of an example
 
 
 @attrs.frozen(kw_only=True)
@@ -179,7 +178,6 @@ def _actions(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def _again(run: Run, steps: Sequence[Step], watch: Watch | None = None) -> Violation | None:
-    """Return the violation that the steps show in a new process, or None."""
     options = {"seconds": run.seconds, "watch": watch or run.watcher(), "known": run.known}
     try:
         play(run.command, run.edition, steps, **options)

@@ -22,12 +22,9 @@ from eca_protocol.testing.sessions.run import KnownViolation, Run
 from eca_protocol.testing.sessions.session import DRAFT
 from eca_protocol.testing.sessions.wire import Violation
 
-__all__ = ["SessionMachine", "machine_for"]
-
 T = TypeVar("T")
 
-_QUEUE = 3
-"""The maximum number of prompts of a chat without a finished turn."""
+_QUEUE = 3  # the maximum number of prompts of a chat without a finished turn
 _HELD = -1
 _slots = st.integers(0, 2)
 _which = st.integers(0, 11)
@@ -214,7 +211,6 @@ class SessionMachine(RuleBasedStateMachine):
         return [(chat, turns[0]) for chat in self._chats.values() if (turns := self._turns(chat))]
 
     def _waiting_calls(self) -> list[tuple[str, int]]:
-        """Return the calls that wait for approval: the chat and the index of the call."""
         waiting = []
         for chat, turn in self._under_way():
             known = list(self._session.rules.chats[self._session.name(chat)].calls)

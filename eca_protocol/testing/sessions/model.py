@@ -198,7 +198,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _mark(request: dict[str, Any]) -> str:
-    """Return the last marker in messages with the role user."""
     texts = [str(each.get("content")) for each in request["messages"] if each["role"] == "user"]
     markers = MARK.findall(" ".join(texts))
     return markers[-1] if markers else ""

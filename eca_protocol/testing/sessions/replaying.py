@@ -16,8 +16,6 @@ from eca_protocol.testing.sessions.session import Step
 from eca_protocol.testing.sessions.watching import WatcherViolation
 from eca_protocol.testing.sessions.wire import Violation
 
-__all__ = ["script_of"]
-
 _MODULES = (wire, signatures, model, rules, session)
 _LEFT_OUT = re.compile(
     r'\A"""(?:.|\n)*?"""\n|^from __future__ .*\n|^from eca_protocol(?:.*\)|.*)\n|^__all__ .*\n',
@@ -43,11 +41,7 @@ def script_of(
 ) -> str:
     """Return a script that executes steps and reports whether a violation occurs.
 
-    Args:
-        edition: the edition to use.
-        steps: the steps, from `Session.steps`.
-        violation: the violation; only one of a watcher is searched by its signature.
-        known: requirements whose violation is ignored.
+    Only a violation that a watcher reported is searched by its signature.
     """
     imports: set[str] = set()
     code = []

@@ -13,8 +13,6 @@ from typing import Any
 from eca_protocol.testing.sessions.model import MARK, ScriptedModel
 from eca_protocol.testing.sessions.wire import Violation
 
-__all__ = ["Call", "Chat", "Rules", "Turn"]
-
 _NEXT_OF_CALL = {
     "toolCallPrepare": ("", "toolCallPrepare"),
     "toolCallRun": ("toolCallPrepare",),
@@ -98,13 +96,7 @@ class Rules:
     """
 
     def __init__(self, model: ScriptedModel, *, draft: bool, known: Collection[str] = ()) -> None:
-        """Start without requests and chats.
-
-        Args:
-            model: the scripted model.
-            draft: whether the edition is the draft of June 2025.
-            known: requirements whose violation by a message is ignored.
-        """
+        """Start without requests and chats; violations of `known` requirements are ignored."""
         self.model = model
         self._known = known
         self.draft = draft
@@ -211,7 +203,6 @@ class Rules:
             self._content(message["params"])
 
     def _report(self, requirement: str, expected: str, got: object) -> None:
-        """Raise a violation, unless it is known."""
         if requirement not in self._known:
             raise Violation(requirement, expected, got)
 
@@ -377,7 +368,6 @@ class Rules:
 
 
 def _shape_violation(message: Mapping[str, Any]) -> Violation | None:
-    """Return the violation of a message that the rules cannot read, or None."""
     if "method" not in message:
         if not isinstance(message.get("id"), str | int | None):
             return Violation("W-2b", "the id of a request as `id`", message)

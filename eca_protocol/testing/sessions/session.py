@@ -38,7 +38,6 @@ class Session:
     Attributes:
         steps: the executed steps since the last `forget`, for `play`.
         opening: the steps that opened the session, which `forget` retains.
-        rules: the state of requests and chats.
     """
 
     def __init__(
@@ -132,7 +131,6 @@ class Session:
         return _OPENED.sub(lambda match: _at(self.rules.opened, int(match[1])), name)
 
     def _placed(self, message: Any) -> Any:
-        """Return the message with its placeholders replaced."""
         if isinstance(message, bytes):
             return message
         text = self.name(self._here(json.dumps(message)))

@@ -13,8 +13,6 @@ from typing import Any
 
 from eca_protocol.testing.sessions.wire import Violation
 
-__all__ = ["Signature", "Signatures", "signature_finder"]
-
 Signature = tuple[str, ...]
 
 _WORD = re.compile(r"[A-Za-z$/][A-Za-z$/_-]*")

@@ -23,8 +23,6 @@ from eca_protocol.methods import ECA
 from eca_protocol.revisions import Revision
 from eca_protocol.testing import strategies as eca
 
-__all__ = ["Broken", "Wrong", "broken_sessions", "sessions", "writes"]
-
 Wrong: TypeAlias = Literal[
     "request before initialize",
     "second initialize",
@@ -54,7 +52,6 @@ class Broken:
 
     Attributes:
         at: the index of the wrong message.
-        wrong: the kind of error.
     """
 
     messages: tuple[Any, ...]

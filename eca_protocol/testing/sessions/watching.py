@@ -14,8 +14,6 @@ from eca_protocol.testing.sessions.signatures import Signature, Signatures
 from eca_protocol.testing.sessions.wire import Violation, frame
 from eca_protocol.testing.watching import Side, Watcher
 
-__all__ = ["WatcherViolation", "session_watcher"]
-
 
 class WatcherViolation(Violation):
     """A violation that the watcher reported.

@@ -278,7 +278,6 @@ class Calls:
 
 
 def _is_step(content: Mapping[str, Any]) -> bool:
-    """Return whether a content shows the progress of a subagent in a running call."""
     return _text(content.get("details"), "type") == "subagent"
 
 

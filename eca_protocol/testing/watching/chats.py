@@ -143,7 +143,6 @@ class Chats:
             self._on_deleted(self._deletes.pop(request.index), request.index)
 
     def _check_refusal(self, prompt: Prompt, chat_id: str | None, error: Any) -> None:
-        """Check that a prompt is not refused because its chat is busy."""
         chat = self._chats.get(chat_id) if chat_id else None
         code = error.get("code") if isinstance(error, Mapping) else None
         is_busy = chat is not None and chat.turn is not None and chat.turn.prompt is not prompt
@@ -178,7 +177,6 @@ class Chats:
             owner.set_awaits_key(isinstance(result, Mapping) and result.get("status") == "login")
 
     def _owner(self, prompt: Prompt) -> ChatTurns | None:
-        """Return the chat in which the turn of a prompt runs."""
         for chat in self._chats.values():
             if chat.turn is not None and chat.turn.prompt is prompt:
                 return chat
@@ -273,7 +271,6 @@ class Chats:
                 return
 
     def _check_echo(self, chat: ChatTurns, prompt: Prompt) -> None:
-        """Check the echo in the chat that the response to a prompt names."""
         turn = chat.turn
         guess = None if turn is None else turn.prompt
         if turn is None or guess is None or guess is prompt or not guess.is_guess:
@@ -289,7 +286,6 @@ class Chats:
         self._exchange(turn, guess, prompt)
 
     def _guessed(self) -> dict[Prompt, Turn]:
-        """Return the running turns whose prompts are guessed, by prompt."""
         turns = [chat.turn for chat in self._chats.values()]
         return {
             turn.prompt: turn for turn in turns if turn and turn.prompt and turn.prompt.is_guess

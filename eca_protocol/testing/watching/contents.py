@@ -13,8 +13,7 @@ _ROLES: Final = {str(vars(cls)["type"]): roles for cls, roles in ROLES.items()}
 _COST: Final = re.compile(r"[0-9]+\.[0-9]{2,}")
 _COSTS: Final = ("params.content.lastMessageCost", "params.content.messageCost")
 _LONGEST_TEXT: Final = 4096
-_END: Final = 40
-"""The number of characters to show on each side of a boundary between two texts."""
+_END: Final = 40  # the number of characters to show on each side of a boundary between two texts
 
 
 class Contents:
@@ -54,7 +53,6 @@ class Contents:
             )
 
     def _violation_between(self, chat_id: str, role: str, text: Any) -> tuple[str, str, str] | None:
-        """Check the gap between this text and the previous one of the turn."""
         if not isinstance(text, str) or not text:
             return None
         role_before, before = self._texts.get(chat_id, (role, ""))

@@ -76,7 +76,6 @@ def rows_used(interface: str, raw: Any) -> Iterator[str]:
 
 
 def _row_of_value(row: str | None, type_: str, value: Any) -> str | None:
-    """Return the row of a literal value; None if no edition has it there."""
     if row is None or not isinstance(value, str):
         return None
     owner = type_ if type_ in _ALIASES else row.removeprefix("FIELD:")

@@ -78,7 +78,6 @@ def _is_header(data: bytes) -> bool:
 
 
 def _violation_of(body: bytes) -> tuple[str, str]:
-    """Return the row that a body violates, and the expected body."""
     if body.startswith(_BOM):
         return "W-1", "a body without a byte order mark"
     try:

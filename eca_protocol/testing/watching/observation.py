@@ -88,16 +88,8 @@ class ObservationLog:
     ) -> None:
         """Report that the entry violates a row, unless it may follow from a reported violation.
 
-        A row is reported once for an entry.
-
-        Args:
-            requirement: the id of the row.
-            expected: the required behaviour, as a noun phrase.
-            got: the observed behaviour.
-            chat_id: the id of the chat.
-            side: the side that violates the row.
-            paths: the checked places; if one is invalid, nothing is reported.
-            suppress_rest: whether further violations of the entry may follow from this one.
+        A row is reported once for an entry, and not if one of the checked places in `paths` is
+        invalid. With `suppress_rest`, further violations of the entry may follow from this one.
         """
         if self.is_in_doubt(*paths) or requirement in self._rows:
             return

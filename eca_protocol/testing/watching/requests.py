@@ -226,7 +226,6 @@ def _take_pending(sent: _SentRequests, key: Key) -> PendingRequest:
 
 
 def _twin(type_: type, raw_id: Any) -> Key:
-    """Return the key of the same id in the JSON type `type_`."""
     if isinstance(raw_id, bool) or not isinstance(raw_id, str | int | float):
         return (type(None), None)
     try:
@@ -250,7 +249,6 @@ def _refuses(message: Mapping[str, Any]) -> bool:
 
 
 def _violations_of(side: Side, message: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield the rows that an envelope violates, with the expected and the actual value."""
     has_version = message.get("jsonrpc") == _VERSION
     if not has_version:
         yield "BASE-16", '`jsonrpc: "2.0"`', repr(message.get("jsonrpc"))

@@ -258,7 +258,6 @@ class ChatTurns:
         return self.prompts.pop(0) if self.prompts else None
 
     def _report_stray(self, what: str) -> None:
-        """Report a content outside of turns."""
         if self.may_be_reported and what == "`text`":
             self.may_be_reported = False
             return
@@ -374,7 +373,6 @@ class ChatTurns:
             )
 
     def _check_second_echo(self, turn: Turn, text: str, content_id: Any) -> None:
-        """Check a text of the user after the complete echo."""
         if turn.echo_is_flawed:
             return
         if text in self.steers:
@@ -392,7 +390,6 @@ class ChatTurns:
             self._report("W-20b", "exactly one echo of the prompt", "a second echo")
 
     def _start_without_end(self, turn: Turn, text: str, content_id: Any) -> None:
-        """Start a turn after one without an end."""
         self._report_missing(turn.index, "W-22e", "exactly one `finished` for the turn")
         self._end_turn(turn)
         following = self._start()

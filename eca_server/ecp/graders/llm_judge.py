@@ -14,7 +14,6 @@ import re
 import secrets
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import attrs
@@ -33,6 +32,7 @@ from eca_server.models.credentials.logins import Logins
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Model, Models
 from eca_server.secret import mask
+from eca_server.workbench.report_files import write_file
 
 _SYSTEM: Final = (
     "You are an impartial judge. Decide whether the text meets the criteria. The text is between "
@@ -82,12 +82,7 @@ class Judge:
         self._http = await self._stack.enter_async_context(HTTPClient())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
     async def judge(self, grader: Grader, step: Step, result: Result) -> Check:
@@ -154,7 +149,8 @@ class Judge:
         parse_verdict(answer.text)
         if file is not None:
             try:
-                _write_cached(file, details["reply"])
+                file.parent.mkdir(parents=True, exist_ok=True)
+                write_file(file, json.dumps({"reply": details["reply"]}))
             except OSError as fault:  # the verdict counts without a cache
                 details["not_kept"] = str(fault)
         return answer.text
@@ -225,25 +221,9 @@ def _options(settings: JudgeSettings, provider: str, name: str, *, pure: bool) -
 
 
 def _read_cached(file: Path) -> str | None:
-    """Read a cached reply; return None for a missing or unreadable one."""
     try:
         reply = json.loads(file.read_text("utf-8"))["reply"]
         parse_verdict(reply)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, NoVerdict):
         return None
     return str(reply)
-
-
-def _write_cached(file: Path, reply: str) -> None:
-    """Write a reply atomically, since another process may write the same file.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    scratch = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    try:
-        scratch.write_text(json.dumps({"reply": reply}), "utf-8")
-        scratch.replace(file)
-    finally:
-        scratch.unlink(missing_ok=True)

@@ -72,7 +72,6 @@ def _check(grader: Grader, expected: str, text: str, *, passed: bool, why: str) 
 
 
 def _difference(expected: str, text: str) -> str:
-    """Return the first difference of two texts, with keys masked."""
     length = _common_length(expected, text)
     expected, text = mask_beginning(expected, length), mask_beginning(text, length)
     if expected == text:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import attrs
 import yaml
 
 from eca_server.config.problems import Problem
@@ -36,21 +37,7 @@ _KEYS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "llm_judge": ("field", "prompt"),
     "tool_usage": ("tool_name", "arguments", "nested", "min_calls", "max_calls"),
 }
-_GRADER_KEYS: Final = (
-    "type",
-    "field",
-    "condition",
-    "value",
-    "pattern",
-    "prompt",
-    "assertion",
-    "tool_name",
-    "arguments",
-    "nested",
-    "min_calls",
-    "max_calls",
-    "options",
-)
+_GRADER_KEYS: Final = (*(field.name for field in attrs.fields(Grader)), "assertion")
 _ROOT_KEYS: Final = ("manifest_version", "name", "target", "require_capabilities", "scenarios")
 
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {

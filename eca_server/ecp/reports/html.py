@@ -105,14 +105,12 @@ def _tiles(report: RunReport) -> Iterator[tuple[str, str, str]]:
 
 
 def _filters(groups: Sequence[Group]) -> dict[str, str]:
-    """Return the filters with their counts; omit empty ones."""
     counts = Counter(name for group in groups for name in group.traits)
     counts["all"] = len(groups)
     return {name: f"{name} {counts[name]}" for name in _FILTERS if counts[name] or name == "all"}
 
 
 def _first_failure(scenario: ScenarioReport) -> str | None:
-    """Return the first failed check's reason in one line, or None if the scenario passed."""
     for place, step in enumerate(scenario.steps, 1):
         for check in step.checks:
             if not check.passed:

@@ -23,9 +23,7 @@ _BORDER: Final = 10
 def render_badge(run: Run, known: Collection[str] = ()) -> str:
     """Render the badge as SVG: red if the run fails, green if a complete run passes, else yellow.
 
-    Args:
-        run: the run.
-        known: names of known failures, which do not fail the run.
+    Known failures do not fail the run.
     """
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))

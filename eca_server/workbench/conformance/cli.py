@@ -42,7 +42,7 @@ from eca_protocol.testing.conformance.suite import SECONDS, Suite, run_suite
 from eca_protocol.testing.conformance.target import Target
 from eca_protocol.testing.requirements import ALL_REQUIREMENTS
 from eca_server.printable import printable_line, printable_lines
-from eca_server.system.command_line import Parser, write_to_user
+from eca_server.system.command_line import Parser, count, seconds, write_to_user
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.conformance.badge import render_badge
 from eca_server.workbench.conformance.compare import Change, compare, describe_changes
@@ -148,9 +148,9 @@ def _add_suite_options(add: Callable[..., object]) -> None:
     only = "requirements, cases or chapters by name, such as 'W-2*' or stops; may be repeated"
     add("--only", action="append", default=[], metavar="PATTERN", help=only)
     add("--list", action="store_true", help="list the cases without running them")
-    add("--jobs", type=_count, metavar="N", help="parallel cases (default: by CPUs)")
+    add("--jobs", type=count, metavar="N", help="parallel cases (default: by CPUs)")
     limit = "time limit; later requirements are untestable (default: %(default)g)"
-    add("--seconds", type=_seconds, default=SECONDS, metavar="N", help=limit)
+    add("--seconds", type=seconds, default=SECONDS, metavar="N", help=limit)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -259,14 +259,9 @@ async def _run(
 
 
 def _outputs(options: argparse.Namespace) -> Outputs:
-    files = {
-        "--json-out": options.json_out,
-        "--junit": options.junit,
-        "--html": options.html,
-        "--badge": options.badge,
-        "--write-known-failures": options.write_known_failures,
-    }
-    return Outputs({option: file for option, file in files.items() if file is not None})
+    written = ("--json-out", "--junit", "--html", "--badge", "--write-known-failures")
+    files = {name: getattr(options, name[2:].replace("-", "_")) for name in written}
+    return Outputs({name: file for name, file in files.items() if file is not None})
 
 
 def _renderers(
@@ -317,7 +312,6 @@ def _restrict(outcome: Run, options: argparse.Namespace, selected: Mapping[str, 
 
 
 def _duplicates(options: argparse.Namespace) -> Mapping[str, str]:
-    """Return the requirements that are judged with another one, and that one."""
     return CLIENT_DUPLICATES if options.client else DUPLICATES
 
 
@@ -362,12 +356,7 @@ def _case_text(case: AnyCase) -> str:
 
 
 def _read(path: Path | None, read: Callable[[bytes], _Read]) -> _Read | None:
-    """Read a file, if there is one.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: its content is invalid; the text begins with its name.
-    """
+    """Read a file, if there is one."""
     if path is None:
         return None
     try:
@@ -388,22 +377,6 @@ def _variable(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise argparse.ArgumentTypeError(f"expected NAME=VALUE, got {text!r}")
     return name, value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"expected seconds, got {text!r}")
-    return seconds
 
 
 def _refuse(why: str) -> int:

@@ -29,8 +29,6 @@ class Change:
     """The change of one requirement.
 
     Attributes:
-        id: the requirement.
-        kind: the kind of the change.
         before: the verdict of the earlier run; None if it has none.
         after: the verdict of the later run; None if it has none.
     """

@@ -21,9 +21,7 @@ def draw_exchange(
 ) -> tuple[Sequence[Party], Sequence[Arrow]]:
     """Return the lanes and the arrows of the diagram.
 
-    Args:
-        passed: the exchanged messages, in order.
-        breach: the index of the message that breaks the requirement; None if there is none.
+    `breach` is the index of the message that breaks the requirement.
     """
     lanes = [lane for lane in _LANES if any(lane in (each.source, each.target) for each in passed)]
     arrows = []

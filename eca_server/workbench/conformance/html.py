@@ -43,13 +43,9 @@ def render_html(
     known: Collection[str] = (),
     changes: tuple[Change, ...] | None = None,
 ) -> str:
-    """Render the page.
+    """Render the page, with the descriptions of the cases, and the changes since an earlier run.
 
-    Args:
-        run: the run.
-        cases: the cases by name, for their descriptions.
-        known: names of known failures, which do not fail the run.
-        changes: the changes since an earlier run; None without one.
+    Known failures do not fail the run.
     """
     counts = run.counts()
     judged = sum(counts.get(verdict, 0) for verdict in ("pass", "fail", "warn"))
@@ -105,7 +101,6 @@ def _changes(changes: tuple[Change, ...] | None) -> dict[str, list[str]] | None:
 
 
 def _sections(run: Run) -> list[tuple[str, str, Counter[Verdict]]]:
-    """Return each section of the table with its verdicts, as a text and counted."""
     sections: dict[str, Counter[Verdict]] = {}
     for finding in run.findings:
         sections.setdefault(finding.requirement.section, Counter())[finding.verdict] += 1

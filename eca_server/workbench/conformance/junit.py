@@ -16,12 +16,7 @@ from eca_server.workbench.pages.junit import Outcome, TestCase, TestSuite
 
 
 def render_junit(run: Run, known: Collection[str] = ()) -> str:
-    """Render the report of a run.
-
-    Args:
-        run: the run.
-        known: names of known failures, which are skipped.
-    """
+    """Render the report of a run; known failures are skipped tests."""
     sections: dict[str, list[TestCase]] = {}
     for finding in run.findings:
         cases = sections.setdefault(finding.requirement.section, [])

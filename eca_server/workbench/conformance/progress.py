@@ -21,12 +21,7 @@ _TICK: Final = 1.0  # seconds between two drawings at most
 
 
 class Progress:
-    """The progress of the suite, redrawn as cases end and as time passes.
-
-    Args:
-        out: the stream to print to.
-        total: the number of cases.
-    """
+    """The progress of the suite, redrawn as cases end and as time passes."""
 
     def __init__(self, out: TextIO, total: int) -> None:
         self._out = out

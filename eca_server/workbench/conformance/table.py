@@ -38,10 +38,8 @@ _SHOWN: Final = 6  # ids in a line of requirements that were not judged
 def render_table(run: Run, known: Collection[str] = (), *, verbose: bool = False) -> str:
     """Render the findings as text, with a final newline.
 
-    Args:
-        run: the run.
-        known: names of known failures, which do not fail the run.
-        verbose: include each requirement, even one that passed or was not judged.
+    Known failures do not fail the run. With `verbose` each requirement is included, even one that
+    passed or was not judged.
     """
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     target = printable_line(run.target, longest=500)

@@ -28,15 +28,12 @@ from eca_server.printable import printable_lines
 from eca_server.system.command_line import write_to_user
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.inspector.inspection import Inspection
-from eca_server.workbench.inspector.page import render_file_page
-from eca_server.workbench.inspector.serving import LIMITS, Feed, Site
+from eca_server.workbench.inspector.serving import LIMITS, Feed, Site, render_file_page
 from eca_server.workbench.report_files import OutputsInvalid, check_file, write_file
 from eca_server.workbench.tap import masker
 
 _CHUNK: Final = 2**18
-_POLL: Final = 0.1
-"""Seconds between two reads of a transcript that is still being written."""
-
+_POLL: Final = 0.1  # seconds between two reads of a transcript that is still being written
 _DRAIN_SECONDS: Final = 10.0
 """Seconds for a page to fetch the remaining parts after the end of `tap`."""
 

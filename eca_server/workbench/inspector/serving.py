@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 import trio
 
 from eca_protocol.http_server import HTTPRequest, Responder, ServerLimits
-from eca_server.workbench.inspector.page import render_live_page
+from eca_server.workbench.pages import render_page
 
 LIMITS: Final = ServerLimits(max_connections=32, max_body=1024)
 
@@ -39,7 +40,6 @@ class Feed:
     """The parts of an inspection, so far and to come, for any number of readers.
 
     Attributes:
-        readers: the number of current readers.
         drained: set once the feed is closed and its last reader has finished.
 
     Args:
@@ -113,10 +113,6 @@ class Site:
     Attributes:
         token: the token that the page needs; new for each site.
         port: the server's port, once it listens.
-
-    Args:
-        name: the transcript's name.
-        feed: the data of the page.
     """
 
     def __init__(self, name: str, feed: Feed) -> None:
@@ -161,3 +157,14 @@ class Site:
     def _is_own_host(self, host: str) -> bool:
         full = host if ":" in host or self.port != 80 else f"{host}:80"  # browsers omit port 80
         return full in {f"127.0.0.1:{self.port}", f"localhost:{self.port}"}
+
+
+def render_file_page(name: str, parts: Iterable[bytes]) -> str:
+    """Render a page that contains every part."""
+    data = b",".join(part.rstrip() for part in parts).replace(b"<", b"\\u003c").decode()
+    return render_page("inspector.html", name=name, data=data)
+
+
+def render_live_page(name: str) -> str:
+    """Render a page that fetches the parts from its server, with the token of its address."""
+    return render_page("inspector.html", name=name, data=None)

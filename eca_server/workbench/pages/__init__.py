@@ -68,5 +68,4 @@ def _environment() -> Environment:
 
 
 def _source_hash(code: str) -> str:
-    """Return a script's or style sheet's hash for the policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.workbench.inspector.page import render_live_page
+from eca_server.workbench.inspector.serving import render_live_page
 from eca_server.workbench.pages import _environment
 from tests.eca_server.workbench.page_reader import Page
 

@@ -16,8 +16,6 @@ from eca_protocol.testing.conformance.model import AnswersWith, bare_name, tools
 from eca_protocol.testing.provider import ReceivedRequest
 from eca_protocol.testing.script import Reply, reply, tool_call
 
-__all__ = ["CHAPTERS", "acp_cases", "agent_case", "runs"]
-
 CHAPTERS: Final = ("lifecycle", "faults", "sessions", "turns", "cancellation")
 
 _SHELLS: Final = frozenset({"shell_command", "bash", "shell", "run_shell_command", "execute"})
@@ -60,11 +58,7 @@ def acp_cases() -> MappingProxyType[str, Case]:
 
 
 def runs(command: str) -> AnswersWith:
-    """Return a reply that calls the agent's shell tool with a command.
-
-    Raises:
-        Unmet: when the reply is due, the agent offers no such tool.
-    """
+    """Return a reply that calls the agent's shell tool with a command."""
 
     def answer(request: ReceivedRequest) -> Reply:
         for name, members in tools_in(request.body):

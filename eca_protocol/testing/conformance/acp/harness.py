@@ -25,8 +25,6 @@ from eca_protocol.testing.conformance.verdicts import Transmission, Unmet
 from eca_protocol.testing.conformance.wire import Wire
 from eca_protocol.transcript.splitter import Piece, Splitter, message_in
 
-__all__ = ["CANCELLED", "PATIENCE", "PERMISSION", "AcpHarness", "AcpWire", "AgentSession", "Prompt"]
-
 PATIENCE: Final = 30.0
 """Seconds for an answer, or for an event of a turn."""
 
@@ -61,9 +59,6 @@ class Prompt:
     """A prompt that was sent.
 
     Attributes:
-        id: the id of the request.
-        session_id: its session.
-        model: its script.
         after: the number of messages before it.
     """
 
@@ -116,11 +111,7 @@ class AgentSession(MessageSession):
         await self.send({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
 
     async def result(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send a request; return its result.
-
-        Raises:
-            Unmet: there is none.
-        """
+        """Send a request; return its result."""
         answer = await self.ask(method, params, seconds=PATIENCE)
         result = answer.get("result")
         if not isinstance(result, Mapping):
@@ -128,11 +119,7 @@ class AgentSession(MessageSession):
         return result
 
     async def handshake(self) -> None:
-        """Send `initialize`, without any capability.
-
-        Raises:
-            Unmet: there is no result.
-        """
+        """Send `initialize`, without any capability."""
         self.initialized = await self.result("initialize", {"protocolVersion": 1})
 
     def can(self, *path: str) -> bool:
@@ -147,21 +134,13 @@ class AgentSession(MessageSession):
         return {"cwd": str(self.workspace), "mcpServers": [], **more}
 
     async def new(self) -> str:
-        """Open a session; return its id.
-
-        Raises:
-            Unmet: there is none.
-        """
+        """Open a session; return its id."""
         return str((await self.result("session/new", self.at_workspace())).get("sessionId"))
 
     async def prompt(
         self, session_id: str, *script: AnswersWith, text: str = "Hello.", **more: Any
     ) -> Prompt:
-        """Send a prompt with a script of its own.
-
-        Raises:
-            Unmet: the agent does not read.
-        """
+        """Send a prompt with a script of its own."""
         model = self._model.chat(script)
         self._models.append(model)
         blocks = [{"type": "text", "text": f"{text} {model.marker}"}, *more.get("blocks", ())]
@@ -171,21 +150,13 @@ class AgentSession(MessageSession):
         return Prompt(id_, session_id, model, after)
 
     async def ended(self, prompt: Prompt, *, seconds: float = PATIENCE) -> object:
-        """Wait for the answer of a prompt; return its stop reason, or the error.
-
-        Raises:
-            Unmet: there is none in time.
-        """
+        """Wait for the answer of a prompt; return its stop reason, or the error."""
         answer = await self.answer(prompt.id, seconds=seconds)
         result = answer.get("result")
         return result.get("stopReason") if isinstance(result, Mapping) else answer.get("error")
 
     async def event(self, prompt: Prompt, is_wanted: Callable[[str], object]) -> ReceivedMessage:
-        """Wait for an update, or a request, of a turn, by its kind; or for the turn's answer.
-
-        Raises:
-            Unmet: it does not come.
-        """
+        """Wait for an update, or a request, of a turn, by its kind; or for the turn's answer."""
 
         def is_event(message: Mapping[str, Any]) -> bool:
             params = message.get("params", {})

@@ -12,8 +12,6 @@ from eca_protocol.errors import DecodeError
 from eca_protocol.testing.conformance.recorder import id_key
 from eca_protocol.testing.watching.observation import Observation, ObservationLog, Side
 
-__all__ = ["AcpWatcher"]
-
 _Message: TypeAlias = Mapping[str, Any]
 
 _CAPABILITIES: Final[Mapping[str, tuple[str, ...]]] = {

@@ -14,8 +14,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.recorder import ReceivedMessage, Recorder
 from eca_protocol.testing.conformance.server_process import MAX_OUTPUT_BYTES
 
-__all__ = ["ClientLink", "Connection"]
-
 
 class Connection(Protocol):
     """Two streams of bytes, to and from the client."""
@@ -31,8 +29,6 @@ class ClientLink:
     """One connection, from the client's first byte to its last.
 
     Attributes:
-        edition: the edition that is spoken.
-        recorder: watches both sides.
         answers: the client's answers to the server's requests, by id as JSON.
         ended: whether the client has closed its end.
         changed: is set, and replaced, at each event.

@@ -97,11 +97,7 @@ async def _run_to_end(
 ) -> tuple[int | None, str]:
     """Serve the client until it ends; return its exit code and the end of its stderr.
 
-    Args:
-        child: the client.
-        stdio_server: creates the server of a client that speaks over its own streams.
-        servers: receives the server.
-        seconds: after which the client is ended.
+    `stdio_server` creates the server of a client that speaks over its own streams.
     """
     errors = bytearray()
     exit_code: int | None = None

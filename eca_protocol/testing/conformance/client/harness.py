@@ -10,8 +10,6 @@ from eca_protocol.testing.conformance.client.scripted_server import ScriptedServ
 from eca_protocol.testing.conformance.judge import Judge
 from eca_protocol.testing.conformance.verdicts import Transmission
 
-__all__ = ["ClientHarness", "Scenario", "scenarios_in"]
-
 _SHOWN: Final = 30  # messages of an exchange
 
 

@@ -136,7 +136,6 @@ class WhatIsNoMessage(Scenario, rows=" ".join([*(row for row, _, _ in _NO_MESSAG
         )
 
     async def _code(self, headers: bytes, body: bytes) -> object:
-        """Send a body; return the code of the next error, or None."""
         before = len(self._errors())
         await self.write(b"%bContent-Length: %d\r\n\r\n%b" % (headers, len(body), body))
         if not await self.until_answered(lambda: len(self._errors()) > before):

@@ -16,8 +16,6 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.client_link import ClientLink, Connection
 from eca_protocol.testing.conformance.recorder import ReceivedMessage
 
-__all__ = ["DECISIONS", "MODEL", "ScriptedServer"]
-
 MODEL: Final = "conformance/played"
 DECISIONS: Final = ("chat/toolCallApprove", "chat/toolCallReject")
 _GREETING: Final = 20.0
@@ -31,7 +29,6 @@ class ScriptedServer(ClientLink):
         decisions: the client's approvals and rejections.
         is_shut_down: whether the client has sent `shutdown`.
         greeted: whether the announcements before the first prompt are done.
-        reason: the reason of a rejected call.
     """
 
     reason: str = "user-choice"
@@ -39,11 +36,8 @@ class ScriptedServer(ClientLink):
     def __init__(self, connection: Connection, edition: Revision, *, calls: bool = True) -> None:
         """Prepare to talk.
 
-        Args:
-            connection: to the client.
-            edition: which is spoken.
-            calls: whether turns have a call that needs approval. It is off for clients that never
-                decide, where each call would wait for the whole patience.
+        `calls`: whether turns have a call that needs approval. It is off for clients that never
+        decide, where each call would wait for the whole patience.
         """
         super().__init__(connection, edition)
         self.calls = calls

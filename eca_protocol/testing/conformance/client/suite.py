@@ -20,12 +20,13 @@ from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client import oddities, reading, talking
 from eca_protocol.testing.conformance.client.client_run import ClientRun, run_client
 from eca_protocol.testing.conformance.client.harness import ClientHarness, Scenario
-from eca_protocol.testing.conformance.client.observations import observed_findings
-from eca_protocol.testing.conformance.judging import by_row, judge_cases, unjudged
+from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
+from eca_protocol.testing.conformance.judge import by_row, judge_cases, unjudged
 from eca_protocol.testing.conformance.run import Run, SuiteError, binds
 from eca_protocol.testing.conformance.target import Directories, Target, temporary_directory
-from eca_protocol.testing.conformance.verdicts import Finding, worst
+from eca_protocol.testing.conformance.verdicts import Finding, failing, worst
 from eca_protocol.testing.requirements import REQUIREMENTS
+from eca_protocol.testing.watching import Observation
 
 __all__ = [
     "DUPLICATES",
@@ -52,7 +53,6 @@ class ClientCase:
         name: chapter and class: `reading.HeadersInLowerCase`.
         summary: the server's deviation, in a sentence for people.
         rows: the ids of the rows that it judges.
-        scenario: the scripted server.
     """
 
     name: str
@@ -111,6 +111,12 @@ UNTESTABLE: Final[Mapping[str, str]] = MappingProxyType(
 _SLOWER: Final = 3
 """The time that a client may take at least, in times of that with the plain server."""
 
+_CASE = "talking.Plain"
+_ALWAYS = ("BASE-10", "BASE-13", "LIFE-1", "LIFE-5", "W-1", "W-2d")
+"""Rows that every conversation shows."""
+
+_AROUND = 10  # entries of an exchange, before and behind the breach
+
 OnCase = Callable[[ClientCase, Sequence[Finding]], None]
 
 
@@ -118,7 +124,6 @@ class ClientSuite:
     """A client that any case can judge; made by `open_client_suite`.
 
     Attributes:
-        edition: the edition that is spoken.
         suite_errors: errors of the suite's own cases.
     """
 
@@ -154,7 +159,7 @@ class ClientSuite:
         if case.scenario is talking.Plain:
             return [
                 *self._findings(case, baseline),
-                *observed_findings(baseline.server),
+                *_observed_findings(baseline.server),
             ]
         try:
             run = await self._run_scenario(case.scenario, calls=bool(baseline.server.decisions))
@@ -274,3 +279,27 @@ def _final_findings(
             else:
                 why = UNTESTABLE.get(id_, "it did not occur in this run")
                 yield Finding(id=id_, verdict="untestable", got=why)
+
+
+def _observed_findings(server: ScriptedServer) -> Iterator[Finding]:
+    """Yield the watcher's findings in the conversation with the plain server."""
+    server.recorder.finish()
+    for observation in server.recorder.take_observations():
+        if observation.side == "client":
+            yield _finding_of(server, observation)
+    for row in (*_ALWAYS, *sorted(server.recorder.observed_rows)):
+        yield Finding(id=row, verdict="pass", case=_CASE, got="as expected")
+
+
+def _finding_of(server: ScriptedServer, observation: Observation) -> Finding:
+    place = observation.index
+    first = max(0, place - _AROUND)
+    return Finding(
+        id=observation.requirement,
+        verdict=failing(observation.requirement),
+        case=_CASE,
+        expected=observation.expected,
+        got=observation.got,
+        exchange=[entry.transmission for entry in server.record[first : place + _AROUND]],
+        breach=place - first,
+    )

@@ -6,8 +6,6 @@ A function that waits, for an answer or for a state, raises `Unmet` if it does n
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CHAPTERS", "RUN_ORDER"]
-
 CHAPTERS: Final[Mapping[str, int]] = {
     "lifecycle": 1,
     "editions": 28,

@@ -197,7 +197,6 @@ async def a_command_says_what_an_approval_would_remember(
 
 
 def _parts(run: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return the commands that a call's details name."""
     details = run.get("details")
     commands = details.get("commands") if isinstance(details, Mapping) else None
     listed = commands if isinstance(commands, list) else []
@@ -243,7 +242,6 @@ async def a_decision_without_a_waiting_call_is_ignored(
 
 
 async def _check_late_approval(harness: Harness, session: ClientSession) -> None:
-    """Approve a call that was rejected, while its turn runs."""
     file = session.workspace / "rejected-for-good"
     chat = session.chat(calls((SHELL, {"command": f"touch {file}"})), reply(wait("end"), "x"))
     await chat.prompt("Make it.")
@@ -267,7 +265,6 @@ async def _check_late_approval(harness: Harness, session: ClientSession) -> None
 
 
 def _execution_contents(chat: ChatSession) -> list[str]:
-    """Return the types of contents that show that calls run, or ran."""
     return [each for each in kinds(chat) if each in ("toolCallRunning", "toolCalled")]
 
 
@@ -435,6 +432,5 @@ async def the_list_is_sent_again_when_what_is_disabled_changes(
 
 
 async def _offered_now(session: ClientSession) -> set[str]:
-    """Return the tools that are offered to the model of a new chat."""
     chat = await session.take_turn("Hi.", reply("Hi."))
     return set(offered_tools(chat.model.first.body))

@@ -19,9 +19,7 @@ from eca_protocol.testing.conformance.harness import ClientSession, Harness
 from eca_protocol.testing.conformance.recorder import id_key
 from eca_protocol.testing.conformance.verdicts import Unmet
 
-ABSENT: Final = object()
-"""The marker of a member that is left out."""
-
+ABSENT: Final = object()  # the marker of a member that is left out
 QUERY: Final = "chat/queryContext"
 """A request that every server implements and that changes nothing."""
 
@@ -43,7 +41,6 @@ class Outcome:
     """The answers to some bytes.
 
     Attributes:
-        answers: the answers, in order.
         still_serves: whether a request behind them was answered.
     """
 
@@ -76,9 +73,7 @@ class Trial:
     """Frames to send, and what their answers have to be.
 
     Attributes:
-        row: the requirement.
         data: the frames.
-        description: a description of them.
         ids: the ids that the answers may have.
         codes: the codes that their errors may have; empty: any.
     """
@@ -136,11 +131,7 @@ async def try_bytes(
 ) -> Outcome:
     """Write bytes and a query behind them; return the answers.
 
-    Args:
-        session: a session of this case alone.
-        data: whole frames, or bytes between two frames.
-        answers_due: the number of answers; some may come after the answer to the query.
-        seconds: how long the query may take.
+    Some of the answers may come after the answer to the query, which may take `seconds`.
     """
     start = len(session.messages)
     last = f"behind {next(_QUERY_NUMBERS)}"
@@ -170,10 +161,7 @@ async def run_trials(
 ) -> None:
     """Run trials at one server; start a new one when a trial loses it.
 
-    Args:
-        harness: provides the sessions.
-        trials: the trials.
-        attempt: runs one trial; returns whether its server can serve the next one.
+    `attempt` runs one trial, and returns whether its server can serve the next one.
     """
     remaining = list(trials)
     while remaining:

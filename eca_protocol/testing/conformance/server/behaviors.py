@@ -38,11 +38,7 @@ class Choice:
 
 
 def _choice(session: ClientSession) -> Choice:
-    """Return the selected behaviour and another one.
-
-    Raises:
-        NotApplicable: there are not two.
-    """
+    """Return the selected behaviour and another one."""
     config = session.config
     agents = session.edition is Revision.CURRENT
     selected = config.get("selectAgent" if agents else "selectBehavior")

@@ -29,7 +29,6 @@ _PLAIN: Final = bytes_of(query("x"))
 
 
 def _with(member: bytes) -> bytes:
-    """Return the query with one more member in its params."""
     return _PLAIN.replace(b'"params": {', b'"params": {' + member + b", ", 1)
 
 
@@ -157,6 +156,5 @@ BATCHES: Final = tuple(
 
 
 def _is_one_refusal(_: Trial, outcome: Outcome) -> bool:
-    """Return whether the batch got one error, and its members no answer."""
     codes = outcome.errors_to(None)
     return outcome.still_serves and len(codes) == len(outcome.answers) and set(codes) == {*INVALID}

@@ -38,12 +38,7 @@ def _mcp_config(file: Path) -> dict[str, Any]:
 
 
 async def _start_sleep(session: ClientSession) -> int:
-    """Run a command that takes minutes; return its process id.
-
-    Raises:
-        NotApplicable: the server runs no commands.
-        Unmet: the command does not start.
-    """
+    """Run a command that takes minutes; return its process id."""
     file = session.workspace / "pid"
     target = shlex.quote(str(file))
     command = f"echo $$ > {target}.new && mv {target}.new {target} && exec sleep 300"

@@ -102,12 +102,10 @@ def _check_settings(harness: Harness, chat: Mapping[str, Any]) -> None:
 
 
 def _is_native(message: Mapping[str, Any]) -> bool:
-    """Return whether a message announces the native server, whatever its name."""
     return message.get("method") == "tool/serverUpdated" and params_of(message).get("type") != "mcp"
 
 
 async def _task_ends(session: ClientSession, *, shows: str | None = None) -> None:
-    """Wait until a started task finishes."""
     started: list[object] = []
 
     def ends(message: Mapping[str, Any]) -> bool:
@@ -153,12 +151,10 @@ async def an_mcp_server_holds_nothing_up(harness: Harness) -> None:
 
 
 def _mute_server(started: Path) -> dict[str, Any]:
-    """Return an MCP server that creates a file when it starts and never answers."""
     return {"command": sys.executable, "args": ["-ISc", _MUTE, str(started)]}
 
 
 async def _appears(path: Path) -> bool:
-    """Return whether a file exists within half a second."""
     file = anyio.Path(path)
     with anyio.move_on_after(_EARLY_SECONDS):
         while not await file.exists():  # noqa: ASYNC110 - another process creates the file

@@ -39,11 +39,7 @@ def _diagnostics(path: str, line: int = LINE, **members: Any) -> dict[str, Any]:
 
 
 async def _start_call(session: ClientSession, **arguments: Any) -> ChatSession:
-    """Prompt a chat whose model calls the diagnostics tool.
-
-    Raises:
-        NotApplicable: the server has no tool for that.
-    """
+    """Prompt a chat whose model calls the diagnostics tool."""
     session.tool("editor diagnostics")
     session.replies[METHOD] = None
     chat = session.chat(calls((TOOL, arguments)), reply("Seen."))
@@ -57,7 +53,6 @@ async def _start_call(session: ClientSession, **arguments: Any) -> ChatSession:
 async def _next_request(
     session: ClientSession, after: ReceivedMessage | None = None, *, shows: str | None = None
 ) -> ReceivedMessage:
-    """Wait for the next request to the editor, after another one."""
     return await session.until(
         lambda message: message.get("method") == METHOD,
         after=after,
@@ -72,7 +67,6 @@ async def _answer(session: ClientSession, request: ReceivedMessage, result: Any)
 
 
 async def _model_text(chat: ChatSession, *, shows: str | None = None) -> str:
-    """Wait for the end of the turn; return the text of the call's result."""
     await chat.finished(shows=shows)
     return "\n".join(call_results(chat.model.requests[-1].body))
 

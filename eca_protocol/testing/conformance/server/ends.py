@@ -18,9 +18,7 @@ from eca_protocol.testing.conformance.server.asking import QUERY, bytes_of, quer
 from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import reply, wait
 
-END_SECONDS: Final = 3.0
-"""Seconds within which a server has to end (W-13)."""
-
+END_SECONDS: Final = 3.0  # seconds within which a server has to end (W-13)
 _EXTRA_SECONDS: Final = 4.0  # more seconds, to measure a late end
 _UNUSED_PID: Final = 2**22 + 1  # above the largest process id of Linux
 
@@ -30,12 +28,7 @@ async def exit_code(
 ) -> int | None:
     """Wait for the exit of a server; return the exit code once its output was read.
 
-    Judges W-13k, which says how soon it is due.
-
-    Args:
-        harness: takes the verdicts.
-        session: at the server.
-        failing_row: the requirement that fails if the server keeps running.
+    Judges W-13k, which says how soon it is due; `failing_row` fails, too, if it keeps running.
 
     Returns:
         The code as a shell shows it: 143 after SIGTERM. None if the server keeps running.
@@ -118,7 +111,6 @@ def _is_finished(chat: ChatSession) -> bool:
 
 
 async def _check_refusal(harness: Harness, session: ClientSession) -> None:
-    """Check that a request after `shutdown` gets an error."""
     try:
         got: object = await session.ask(QUERY, {"query": "late"}, seconds=2)
         refused = isinstance(got, Mapping) and "error" in got

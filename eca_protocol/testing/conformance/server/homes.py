@@ -104,7 +104,6 @@ async def _continue(session: ClientSession, earlier: ChatSession) -> str:
 
 
 async def _check_deleted(harness: Harness, session: ClientSession, deleted: ChatSession) -> None:
-    """Check that a chat which an earlier server deleted is not listed, and has no history."""
     if harness.edition is Revision.CURRENT:
         listed = str(await session.ask("chat/list", {"limit": 500}))
         is_listed = f"'{deleted.id}'" in listed

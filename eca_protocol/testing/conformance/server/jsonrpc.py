@@ -202,7 +202,6 @@ LENIENT: Final[tuple[tuple[str, str, Any, str], ...]] = (
 
 
 async def _check_prompts(harness: Harness, session: ClientSession) -> None:
-    """Prompt with nulls, and with unknown members."""
     nulls: Any = dict.fromkeys(("model", "behavior", "agent", "contexts", "variant"))
     for row, params in (("W-3b", nulls), ("W-3e", {"request-id": 7, "trust!": {"a": []}})):
         chat = session.chat(reply("Hello."))

@@ -18,8 +18,7 @@ from eca_protocol.testing.script import reply
 
 CONTEXTS, COMMANDS = "chat/queryContext", "chat/queryCommands"
 MOST = 200
-_COMMON = ("e", "o", "login")
-"""Search terms that match most commands."""
+_COMMON = ("e", "o", "login")  # search terms that match most commands
 
 
 async def find_contexts(
@@ -47,7 +46,6 @@ def _paths(root: Path, contexts: list[Mapping[str, Any]]) -> list[str]:
 
 
 def _is_there(root: Path, context: Mapping[str, Any]) -> bool:
-    """Return whether a file or a folder exists; True for other contexts."""
     place = root / str(context.get("path", ""))
     if context.get("type") == "directory":
         return place.is_dir()
@@ -105,7 +103,6 @@ async def _contexts_for_empty_query(session: ClientSession) -> Mapping[str, Any]
 
 
 def _has_enough(answer: Mapping[str, Any], fewest: int) -> bool:
-    """Return whether an answer has enough contexts, or no list at all."""
     contexts = answer.get("contexts")
     return not isinstance(contexts, list) or len(contexts) >= fewest
 
@@ -157,7 +154,6 @@ def _some_words(text: str) -> str:
 
 
 async def _chats_are_named(harness: Harness, session: ClientSession) -> None:
-    """Query with and without a chat."""
     for method in (CONTEXTS, COMMANDS):
         params = {"query": "", "contexts": []}
         with_chat = result_of(await session.ask(method, {**params, "chatId": "some chat"}))

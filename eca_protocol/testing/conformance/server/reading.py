@@ -23,8 +23,7 @@ _Value = TypeVar("_Value")
 INTRODUCTION_SECONDS: Final = 10.0
 """Seconds for the first `config/updated`; a server may look up its models before."""
 
-ENDS: Final = ("toolCalled", "toolCallRejected")
-"""The types of content that close a call."""
+ENDS: Final = ("toolCalled", "toolCallRejected")  # the types of content that close a call
 
 
 def contents(chat: ChatSession) -> list[Content]:

@@ -22,8 +22,7 @@ from eca_protocol.testing.conformance.server.asking import (
 from eca_protocol.testing.conformance.verdicts import Unmet
 
 MANY: Final = 500
-UNREAD: Final = 150
-"""Requests whose answers are more than a pipe holds."""
+UNREAD: Final = 150  # requests whose answers are more than a pipe holds
 BYTES: Final = 8 * 2**20
 DEAF_SECONDS: Final = 0.3
 

@@ -15,14 +15,12 @@ from eca_protocol.testing.conformance.verdicts import Unmet
 
 
 def _create_directory(path: Path) -> Path:
-    """Create a directory with a file named after it."""
     path.mkdir()
     (path / f"in-{path.name[-6:]}.txt").write_text("found\n")
     return path
 
 
 async def _is_found(session: ClientSession, folder: str) -> bool:
-    """Return whether a query finds the file of that directory."""
     name = f"in-{folder[-6:]}"
     answer = await session.ask(QUERY, {"query": name})
     result = answer.get("result")

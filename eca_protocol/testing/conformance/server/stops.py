@@ -33,9 +33,7 @@ from eca_protocol.testing.conformance.verdicts import Unmet
 from eca_protocol.testing.script import Reply, hang, reasoning, reply, wait
 
 BUSY = Reply(status=429, headers={"retry-after": "30"}, body={"error": {"message": "slow down"}})
-ON: Final = "on"
-"""The gate in front of the model's output after a stop."""
-
+ON: Final = "on"  # the gate in front of the model's output after a stop
 STATES: Mapping[str, tuple[Reply, str]] = {
     "before the headers": (Reply(before_headers=[wait(ON)], steps=reply("late").steps), ""),
     "before the first word": (reply(wait(ON), "late"), ""),
@@ -51,14 +49,11 @@ STATES: Mapping[str, tuple[Reply, str]] = {
 Behind the gate the model continues: a server that still listens after a stop has to drop that.
 """
 
-_LAG_FACTOR: Final = 4
-"""The multiple of a query's round trip that is taken for the machine's lag."""
-
+_LAG_FACTOR: Final = 4  # the multiple of a query's round trip that is taken for the machine's lag
 _LATE_SECONDS: Final = 0.3
 """Seconds in which the model's output after a stop would reach the client."""
 
-STOP_SECONDS = 0.5
-"""Seconds within which a stopped turn has to finish; 1 for a running tool."""
+STOP_SECONDS = 0.5  # seconds within which a stopped turn has to finish; 1 for a running tool
 
 
 @case("W-23a", "W-23d", "W-23e", "W-23f", "W-23g", "CHAT-33", "CHAT-34", needs="model", seconds=30)

@@ -321,9 +321,7 @@ async def an_edit_that_cannot_be_done_says_why(harness: Harness, session: Client
         )
 
 
-_PATH = re.compile(r"\S*edited\.txt")
-"""The file's path in a reason, whose digits do not count."""
-
+_PATH = re.compile(r"\S*edited\.txt")  # the file's path in a reason, whose digits do not count
 LONG = 300_000
 _CUT = re.compile(r"\d+ bytes left out")
 
@@ -377,7 +375,6 @@ async def native_tools_have_the_names_that_people_configure(
 
 
 def _properties(tool: Mapping[str, Any]) -> set[str] | None:
-    """Return the names of a tool's parameters, or None if its schema has none."""
     schema = tool.get("parameters", {})
     properties = schema.get("properties", {}) if isinstance(schema, Mapping) else None
     return set(properties) if isinstance(properties, Mapping) else None

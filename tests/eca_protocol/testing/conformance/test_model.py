@@ -73,8 +73,9 @@ async def test_a_gate_of_one_chat_is_none_of_another():
 
 
 async def test_a_script_continues_and_then_says_that_it_has_ended():
-    chat: ChatModel = Model().chat([reply("One")])
-    chat.extend_script(lambda request: reply(f"to {request.body['messages'][1]['content']}"))
+    chat: ChatModel = Model().chat(
+        [reply("One"), lambda request: reply(f"to {request.body['messages'][1]['content']}")]
+    )
     texts = [chat.answer(a_request(text="you")).steps[0]["text"] for _ in range(3)]
     assert texts == ["One", "to you", "The script has ended."]
     assert len(chat.requests) == 3

@@ -11,7 +11,7 @@ import pytest
 from eca_protocol.transcript import lock_file
 from eca_server.workbench.inspector.command import write_page
 from eca_server.workbench.inspector.inspection import Inspection
-from eca_server.workbench.inspector.page import render_file_page, render_live_page
+from eca_server.workbench.inspector.serving import render_file_page, render_live_page
 from eca_server.workbench.tap import masker
 from tests.eca_server.workbench.page_reader import Page
 

@@ -1,6 +1,6 @@
 """The draft's counterparts of the other editions' methods, contents and contexts.
 
-The tables are documentation and test data: they contain each method, content and context of the
+They contain each method, content and context of the
 method table, and no others. The codec writes the `draft` of a row. A row without `draft` is never
 written on a draft connection; a client's request for it is answered as in October.
 """
