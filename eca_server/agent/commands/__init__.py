@@ -10,8 +10,13 @@ import attrs
 from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.btw import ask_aside
-from eca_server.agent.commands.chats import delete_stored_chat, fork_chat, list_chats, resume_chat
+from eca_server.agent.commands.chats import (
+    ask_aside,
+    delete_stored_chat,
+    fork_chat,
+    list_chats,
+    resume_chat,
+)
 from eca_server.agent.commands.command import (
     ChatActions,
     Command,
@@ -29,12 +34,11 @@ from eca_server.agent.commands.custom import (
 )
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.export import export_chat
-from eca_server.agent.commands.hooks import list_hooks
 from eca_server.agent.commands.import_chat import import_file
 from eca_server.agent.commands.init import write_instructions
 from eca_server.agent.commands.login import LOGIN, log_out, login_prompt
 from eca_server.agent.commands.prompt_show import show_prompt, show_repo_map
-from eca_server.agent.commands.rules import list_rules, sync_system_prompt
+from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt
 from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
 from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
 from eca_server.agent.commands.trust import review_trust
@@ -44,6 +48,7 @@ from eca_server.agent.skills.files import SkillFiles
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
 from eca_server.models.acp import ACP
+from eca_server.printable import enumeration
 
 if TYPE_CHECKING:
     from eca_server.agent.commands.server_prompts import ServerPrompt
@@ -141,10 +146,8 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     elif context.model.startswith(f"{ACP}/"):
         await ask_model(turn, context, context.text)  # the agent has commands of its own
     else:
-        names = [each.name for each in _all(loaded, context.mcp)]
-        known = ", ".join(f"`/{each}`" for each in names[:_MAX_NAMES])
-        if len(names) > _MAX_NAMES:
-            known += f" and {len(names) - _MAX_NAMES} more"
+        names = [f"`/{each.name}`" for each in _all(loaded, context.mcp)]
+        known = enumeration(names, _MAX_NAMES)
         why = f": {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
         message = f"There is no command `/{name}`{why}. Available commands: {known}."
         turn.fail("\n\n".join([message, *loaded.notes]))

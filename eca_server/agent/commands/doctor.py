@@ -29,6 +29,7 @@ from eca_server.models.credentials.lookup import Credential, Location
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
 from eca_server.models.provider import Provider
+from eca_server.printable import enumeration
 from eca_server.secret import mask, mask_url
 from eca_server.version import version
 
@@ -111,9 +112,7 @@ def _provider(provider: Provider) -> Iterator[str]:
         yield f"  - url: {_url(provider.location)}"
     yield f"  - key: {_key(provider.name, provider.credential)}"
     models = list(dict.fromkeys((*provider.models, *provider.listed)))
-    shown = ", ".join(models[:_MAX_MODELS]) or "none"
-    rest = len(models) - _MAX_MODELS
-    yield f"  - models: {shown}{f' and {rest} more' if rest > 0 else ''}"
+    yield f"  - models: {enumeration(models, _MAX_MODELS) or 'none'}"
 
 
 def _url(location: Location) -> str:

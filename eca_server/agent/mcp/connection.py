@@ -13,7 +13,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -23,7 +23,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.server.roots import Root
 from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.http_endpoint import HTTPEndpoint, Login
+from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
 from eca_server.agent.mcp.http_transport import NotStreamable, Timeouts
 from eca_server.agent.mcp.keep_alive import keep_alive
 from eca_server.agent.mcp.legacy_sse import LegacySSE
@@ -34,6 +34,9 @@ from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
 from eca_server.agent.mcp.streamable_http import StreamableHTTP
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.config.directories import home_directory
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.authorization.login import Login
 
 _UNSUPPORTED_REVISION: Final = -32022
 _WRONG_URL: Final = "is the URL right? That of most servers ends in /mcp or /sse"

@@ -30,6 +30,7 @@ from eca_server.agent.sandbox.reserved import release, reserve
 from eca_server.agent.sandbox.survey import MAX_ENTRIES_AFTER, Survey, TooLarge, existing, survey
 from eca_server.config.directories import home_directory
 from eca_server.config.tool_settings import SandboxSettings
+from eca_server.printable import enumeration
 from eca_server.workspace.opening import open_directory
 
 Mode: TypeAlias = Literal["auto", "require"]
@@ -192,9 +193,7 @@ class SandboxedCommand:
             return f"Guarded paths that the command may have created were not checked: {error}."
         if not created:
             return ""
-        names = ", ".join(str(path) for path in created[:_MAX_SHOWN])
-        if len(created) > _MAX_SHOWN:
-            names += f" and {len(created) - _MAX_SHOWN} more"
+        names = enumeration(list(map(str, created)), _MAX_SHOWN)
         if not sets_aside:
             return f"Guarded paths were created while the job ran: {names}. Review them before use."
         failed = [path for path in created if not _set_aside(path)]

@@ -178,11 +178,10 @@ def native_tools(
 
 
 def _files(config: Config, workspace: Workspace, ledger: Ledger) -> Files:
-    limits = config.tool_call.output_truncation
     return Files(
         workspace=workspace,
         ledger=ledger,
-        cap=Cap(lines=limits.lines, size=limits.size_kb * 1024),
+        cap=Cap.of(config.tool_call.output_truncation),
         max_lines=config.tool_call.read_file.max_lines,
         gitignore=any(ignore.type == "gitignore" for ignore in config.ignore_files),
     )

@@ -28,6 +28,7 @@ from eca_server.agent.tools.toolbox import ServedTool, ToolBox
 from eca_server.client.session import Session
 from eca_server.config.settings import Config
 from eca_server.connection.features.mcp_announcements import withheld_reason
+from eca_server.printable import enumeration
 from eca_server.secret import mask
 
 MOST_TOOLS: Final = 128
@@ -53,13 +54,12 @@ class TurnServers:
         """
         starting = self._servers.newly_starting
         if starting:
-            turn.progress(f"Waiting for MCP servers: {_names(starting)}")
+            turn.progress(f"Waiting for MCP servers: {enumeration(starting, MOST_NAMES)}")
             late = await self._servers.settled()
             if late:
-                turn.say(
-                    f"MCP servers still starting, so without tools in this turn: {_names(late)}.",
-                    role="system",
-                )
+                names = enumeration(late, MOST_NAMES)
+                text = f"MCP servers still starting, so without tools in this turn: {names}."
+                turn.say(text, role="system")
         for server in self._servers:
             error = server.error if server.state is State.REQUIRES_AUTH else None
             link = None if error is None else error.url
@@ -77,8 +77,7 @@ class TurnServers:
         self, turn: Turn, config: Config, policy: Policy, native: ToolBox
     ) -> tuple[ServedTool, ...]:
         """Return the tools of the running servers, for one turn with its native tools."""
-        limits = config.tool_call.output_truncation
-        cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
+        cap = Cap.of(config.tool_call.output_truncation)
         taken = frozenset(tool.name for tool in native.offered)
         listed = {
             (server.name, tool.name): (server, tool)
@@ -165,9 +164,3 @@ class ResourceReader:
             for server in self.servers.running
             for uri in server.resource_changes.changed_for(self.chat.ledger)
         ]
-
-
-def _names(servers: Sequence[str]) -> str:
-    """Return a list of names, shortened if there are many."""
-    more = len(servers) - MOST_NAMES
-    return ", ".join(servers[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -10,6 +10,7 @@ from eca_protocol import methods
 from eca_protocol.peer import Handler
 from eca_server.agent.commands import CommandFiles, matching_commands
 from eca_server.agent.context.queries import query_contexts
+from eca_server.config.tool_settings import paths_of
 
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers
@@ -77,9 +78,8 @@ class Queries:
 
 def command_files(folders: Folders, settings: Settings) -> CommandFiles:
     """Return the files of the user's own commands."""
-    named = (each.path for each in settings.config.commands)
     return CommandFiles(
         workspace=folders.workspace,
         user_directory=settings.user_directory,
-        configured=tuple(path for path in named if path is not None),
+        configured=paths_of(settings.config.commands),
     )
