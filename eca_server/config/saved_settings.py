@@ -67,11 +67,7 @@ class SettingsByScope:
 
 
 class SavedSettings:
-    """The file of saved settings. Its methods block: call them in a worker thread.
-
-    Attributes:
-        path: the file, which need not exist.
-    """
+    """The file of saved settings. Its methods block: call them in a worker thread."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.path = saved_settings_path(environ)

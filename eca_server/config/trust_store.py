@@ -50,11 +50,7 @@ def real_root(root: Path) -> str:
 
 
 class TrustStore:
-    """The file of decisions. Every method touches the disk: call it in a worker thread.
-
-    Attributes:
-        path: the file, which need not exist.
-    """
+    """The file of decisions. Every method touches the disk: call it in a worker thread."""
 
     def __init__(self, environ: Mapping[str, str], home: Path | None = None) -> None:
         self.path = data_directory(environ, home) / "trust.json"

@@ -43,7 +43,6 @@ class Listing:
     """Settings as a text, one line or more for each.
 
     Attributes:
-        items: the settings that the text describes.
         omitted: the number of settings that it does not describe.
         is_cut: whether a line was cut, or a setting omitted.
     """

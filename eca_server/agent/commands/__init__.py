@@ -126,13 +126,7 @@ def steering_of(name: str | None) -> Steering | None:
 
 
 async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
-    """Run a command in its turn, or fail the turn with the known names.
-
-    Args:
-        name: the name without its slash, in lower case.
-        turn: the turn.
-        context: the command's context.
-    """
+    """Run a command in its turn, or fail the turn with the known names."""
     native = next((each for each in COMMANDS if each.name == name), None)
     if native is not None:
         await native.run(turn, context)

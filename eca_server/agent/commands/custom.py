@@ -168,12 +168,7 @@ def parse_command(name: str, text: str) -> CustomCommand | None:
 
 @attrs.frozen(kw_only=True)
 class CommandList:
-    """The valid custom commands, and the problems of the others.
-
-    Attributes:
-        commands: the commands; each name once.
-        notes: sentences about invalid files.
-    """
+    """The valid custom commands, and the problems of the others."""
 
     commands: tuple[CustomCommand, ...] = ()
     notes: tuple[str, ...] = ()

@@ -60,21 +60,7 @@ def report(
     sandbox: str = "off",
     trust: Iterable[str] = (),
 ) -> str:
-    """Return the whole report, readable in a terminal and as Markdown.
-
-    Args:
-        about: lines about this program and the machine.
-        sources: the sources of the configuration.
-        problems: problems of the sources; those of providers are added here.
-        providers: the configured and known providers.
-        selected_model: `provider/model` of a prompt that names none.
-        logins: the providers whose keys `/login` stored.
-        behavior: the agent whose approval rules are listed.
-        approval: the approval rules.
-        servers: a line for each MCP server.
-        sandbox: the state of the sandbox.
-        trust: a line for each opened folder.
-    """
+    """Return the whole report, readable in a terminal and as Markdown."""
     of_providers = (problem for provider in providers for problem in provider.problems)
     detected = dict.fromkeys((*problems, *of_providers))
     lines = [

@@ -63,15 +63,6 @@ async def connect(
 ) -> AsyncIterator[Session]:
     """Open a session with a server; leaving the block ends the session and the server in seconds.
 
-    Args:
-        settings: the server.
-        environment: the environment of a program, before the settings' own variables.
-        roots: returns the current roots of the workspace.
-        log: the log of the server's other output.
-        http: the HTTP client for a URL; None: a new one for this session.
-        login: the login at a URL, if there is one.
-        timeouts: the time limits for a URL.
-
     Raises:
         MCPError: no session could be opened; the text is the reason.
     """

@@ -30,14 +30,7 @@ it."""
 def arguments(
     program: str, plan: Plan, directory: Path, *, can_disable_userns: bool
 ) -> tuple[str, ...]:
-    """Return everything before the command itself.
-
-    Args:
-        program: the path of `bwrap`.
-        plan: the plan of its files and network.
-        directory: its working directory.
-        can_disable_userns: whether this bubblewrap supports `--disable-userns` (0.8).
-    """
+    """Return everything before the command itself."""
     return (
         *_WITH_FILTER,
         program,

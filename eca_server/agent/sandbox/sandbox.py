@@ -47,8 +47,6 @@ class Sandbox:
     Attributes:
         mode: `auto`: the user may let a command run outside; `require`: no command does.
         roots: the real paths of the open folders.
-        environ: the environment of the server, which names credential paths.
-        network: whether commands may use the network.
         writable: further directories that commands may change.
         detect: returns the abilities of this machine.
     """
@@ -131,14 +129,7 @@ def sandbox_for(
     environ: Mapping[str, str],
     credential_files: Iterable[str] = (),
 ) -> Sandbox | None:
-    """Return the sandbox for the commands in a workspace, or None if it is off.
-
-    Args:
-        settings: `toolCall.sandbox`.
-        roots: the real paths of the open folders.
-        environ: the environment of the server.
-        credential_files: files with credentials that the configuration names.
-    """
+    """Return the sandbox for the commands in a workspace, or None if it is off."""
     if settings.mode == "off":
         return None
     return Sandbox(

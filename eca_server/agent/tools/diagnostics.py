@@ -40,7 +40,6 @@ class EditorDiagnostics:
     """The tool `editor_diagnostics`; offered only if `editor_has_diagnostics`.
 
     Attributes:
-        workspace: resolves relative paths.
         timeout: the deadline of the editor, in seconds.
     """
 

@@ -68,7 +68,6 @@ class PlannedEdit:
 
     Attributes:
         edited: its new content as text.
-        details: the change as shown to people.
     """
 
     place: Place

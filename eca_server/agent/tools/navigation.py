@@ -72,7 +72,6 @@ class _Navigation(ABC):
     """The common base of both tools.
 
     Attributes:
-        workspace: resolves relative paths.
         timeout: the deadline of the editor, in seconds.
     """
 

@@ -35,7 +35,6 @@ class _PlannedWrite:
 
     Attributes:
         expected: its current content; None for a new file.
-        details: the change as shown to people.
     """
 
     place: Place

@@ -85,13 +85,7 @@ class ParentTurn:
 
 @attrs.frozen(eq=False)
 class Agents:
-    """The maker of agents.
-
-    Attributes:
-        servers: returns the MCP servers, or None if none is configured.
-        acp: the ACP agents.
-        limiter: limits the number of concurrent subagents.
-    """
+    """The maker of agents."""
 
     session: Session
     settings: Settings

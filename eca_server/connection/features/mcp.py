@@ -57,7 +57,6 @@ class MCPServers:
     """The MCP servers of a connection.
 
     Attributes:
-        manager: starts and stops the servers.
         wanted_logins: the servers for which the user has requested a login.
     """
 

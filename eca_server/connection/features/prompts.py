@@ -67,11 +67,7 @@ class Accepted:
 
 @attrs.frozen(eq=False)
 class Prompts:
-    """The prompts of all chats.
-
-    Attributes:
-        servers: returns the MCP servers, or None if none is configured.
-    """
+    """The prompts of all chats."""
 
     session: Session
     settings: Settings
