@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import attrs
 
 from eca_protocol.messages import ShellCommandBreakdown, ShellCommandDetails
 from eca_server.agent.sandbox.sandbox import Sandbox
-from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.command_keys import CommandPart, command_parts
 from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap
@@ -65,6 +64,18 @@ SHELL_ARGUMENTS = (*_PROPERTIES, "background", "outside_sandbox")
 """The names of all arguments of `shell_command`, offered or not."""
 
 
+class BackgroundRunner(Protocol):
+    """Runs commands in the background."""
+
+    async def start(self, script: Script, name: str) -> ToolOutput:
+        """Start a script under a name; return what the model is sent.
+
+        Raises:
+            ToolError: it cannot be started.
+        """
+        ...
+
+
 @attrs.frozen(kw_only=True)
 class ShellCommand:
     """The tool `shell_command`.
@@ -82,7 +93,7 @@ class ShellCommand:
     environment: Mapping[str, str] = attrs.field(repr=False)
     summary_max_length: int = 25
     cap: Cap = attrs.field(factory=Cap)
-    background: Background | None = None
+    background: BackgroundRunner | None = None
     sandbox: Sandbox | None = None
     warn: Callable[[str], None] = lambda _: None
 
