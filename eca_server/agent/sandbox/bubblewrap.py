@@ -23,8 +23,9 @@ _NO_NESTING = "--disable-userns"
 _FILTER = Path(__file__).with_name("keyrings.bpf")
 _HAS_FILTER = sys.byteorder == "little"
 _WITH_FILTER = ("/bin/sh", "-c", 'exec "$@" 9<"$0"', str(_FILTER)) if _HAS_FILTER else ()
-"""A command that starts bubblewrap with the filter of `keyrings` as descriptor 9; bubblewrap closes
-it."""
+"""A command that starts bubblewrap with `keyrings.bpf` as descriptor 9, which bubblewrap closes.
+
+In every namespace children inherit the keyring of a session: the three calls that reach it fail."""
 
 
 def arguments(
