@@ -17,12 +17,7 @@ from typing import TypeAlias
 import attrs
 import trio
 
-from eca_protocol.messages import (
-    ChatProgressContent,
-    ChatTextContent,
-    ChatUsageContent,
-    UsageLimit,
-)
+from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatUsageContent, UsageLimit
 from eca_protocol.server.calls import CallState, Reason
 from eca_protocol.server.texts import closing_text
 from eca_server.agent.chat.breakdown import LastRequest, with_breakdown

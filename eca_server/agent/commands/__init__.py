@@ -17,26 +17,15 @@ from eca_server.agent.commands.chats import (
     list_chats,
     resume_chat,
 )
-from eca_server.agent.commands.command import (
-    ChatActions,
-    Command,
-    CommandContext,
-    MakeAgent,
-    Steering,
-    ask_model,
-)
+from eca_server.agent.commands.command import Command, CommandContext, Steering, ask_model
 from eca_server.agent.commands.config import show_config
 from eca_server.agent.commands.context import compact_chat, show_context, show_costs
-from eca_server.agent.commands.custom import (
-    CommandFiles,
-    CustomCommand,
-    TooLong,
-)
+from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.export import export_chat
 from eca_server.agent.commands.import_chat import import_file
 from eca_server.agent.commands.init import write_instructions
-from eca_server.agent.commands.login import LOGIN, log_out, login_prompt
+from eca_server.agent.commands.login import LOGIN, log_out
 from eca_server.agent.commands.prompt_show import show_prompt, show_repo_map
 from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt
 from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
@@ -55,22 +44,6 @@ if TYPE_CHECKING:
     from eca_server.agent.mcp.manager import Manager
 
     _AnyCommand: TypeAlias = Command | CustomCommand | SkillCommand | ServerPrompt
-
-__all__ = [
-    "COMMANDS",
-    "ChatActions",
-    "Command",
-    "CommandContext",
-    "CommandFiles",
-    "MakeAgent",
-    "ask_model",
-    "hidden_skill_notes",
-    "login_prompt",
-    "matching_commands",
-    "run_command",
-    "runs_without_model",
-    "steering_of",
-]
 
 
 def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:

@@ -14,10 +14,7 @@ import attrs
 import trio
 
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
-from eca_protocol.messages import (
-    ChatAskQuestionOption,
-    ChatAskQuestionParams,
-)
+from eca_protocol.messages import ChatAskQuestionOption, ChatAskQuestionParams
 from eca_protocol.server.connected_client import asks_questions
 from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call

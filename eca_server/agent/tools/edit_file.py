@@ -8,12 +8,7 @@ from typing import Any, ClassVar
 import attrs
 
 from eca_server.agent.tools.editing import edit
-from eca_server.agent.tools.files import (
-    Files,
-    action_summary,
-    checkpoint,
-    in_thread,
-)
+from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError

@@ -16,14 +16,9 @@ from eca_server.agent.chat import Chat, Chats, Prompt, Turn
 from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.title import shortened_title
 from eca_server.agent.chat.turn import Body
-from eca_server.agent.commands import (
-    ChatActions,
-    CommandContext,
-    ask_model,
-    login_prompt,
-    run_command,
-    runs_without_model,
-)
+from eca_server.agent.commands import run_command, runs_without_model
+from eca_server.agent.commands.command import ChatActions, CommandContext, ask_model
+from eca_server.agent.commands.login import login_prompt
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
 from eca_server.client.session import Session
 from eca_server.connection.features.agents import Agents

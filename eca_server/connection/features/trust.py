@@ -16,10 +16,7 @@ import attrs
 import trio
 
 from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
-from eca_protocol.messages import (
-    ChatAskQuestionOption,
-    ChatAskQuestionParams,
-)
+from eca_protocol.messages import ChatAskQuestionOption, ChatAskQuestionParams
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
 from eca_server.client.session import Session
 from eca_server.config.trust_store import TrustStore, TrustStoreError
