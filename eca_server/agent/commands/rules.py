@@ -50,9 +50,7 @@ async def sync_system_prompt(turn: Turn, context: CommandContext) -> None:
 async def list_hooks(turn: Turn, context: CommandContext) -> None:
     """List the configured hooks."""
     hooks = context.loaded.config.hooks
-    lines = sorted(
-        f"{hook.type or 'never'}: {_hook_line(name, hook)}" for name, hook in hooks.items()
-    )
+    lines = sorted(_hook_line(name, hook) for name, hook in hooks.items())
     listed = "Hooks:\n\n" + fenced("\n".join(lines)) if lines else "There are no hooks."
     withheld = [each for each in context.loaded.withheld if each.path[0] == "hooks"]
     if withheld:
