@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 LONGEST_NAME: Final = 80
@@ -59,6 +59,12 @@ def printable_lines(text: str) -> str:
 def printable_json(text: str) -> str:
     """Return the JSON text with its invisible characters as JSON escapes."""
     return re.sub(_INVISIBLE, lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def enumeration(names: Sequence[str], most: int) -> str:
+    """Return the first names with commas between them, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def visible(text: str) -> str:

@@ -263,13 +263,7 @@ class Agent:
         act: Callable[[Any], Awaitable[Any]],
         server: Callable[[], InProcessServer] | None,
     ) -> Any:
-        """Call a function with the connection of a session in a folder, or of one made for it.
-
-        Args:
-            cwd: the folder; None: any folder.
-            act: the function.
-            server: makes the server of a connection.
-        """
+        """Call a function with the connection of a session in a folder, or of one made for it."""
         from eca_protocol.client import connect  # noqa: PLC0415
         from eca_server.acp.session import failure  # noqa: PLC0415
 

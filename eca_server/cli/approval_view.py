@@ -69,13 +69,7 @@ def question_of(call: m.ChatToolCallRunContent) -> str:
 def call_rows(
     call: m.ChatToolCallRunContent, *, directory: Path | None, width: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield a call in rows for a terminal, each with its style.
-
-    Args:
-        call: the waiting call.
-        directory: the directory of the workspace, if there is one.
-        width: columns of the terminal.
-    """
+    """Yield a call in rows for a terminal, each with its style."""
     columns = max(width - 1, _NARROWEST)
     for indent, text in _parts(call, directory):
         for row in rows(printable_lines(text), columns - indent):

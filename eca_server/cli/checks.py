@@ -14,12 +14,7 @@ from eca_server.models.simulator import DEFAULT
 
 
 def errors_of(local: LocalPair, *, with_default: bool = True) -> list[str]:
-    """Return the errors of a connection's configuration, each with its key.
-
-    Args:
-        local: the connection.
-        with_default: also check that the configured `defaultModel` can be used.
-    """
+    """Return the errors of a connection's configuration, each with its key."""
     connection = local.connection
     models = connection.parts.get().models.current
     problems = [*connection.settings.loaded.problems]

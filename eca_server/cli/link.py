@@ -11,12 +11,7 @@ from eca_server.printable import printable_line
 
 
 def change_link(started: Path, *, removes: bool) -> int:
-    """Make or remove the command `eca`, and return the exit code.
-
-    Args:
-        started: the path by which this program was started.
-        removes: remove the command.
-    """
+    """Make or remove the command `eca`, and return the exit code."""
     program = started
     if started.stem != "eca-server" or not os.path.lexists(started):  # `python -m eca_server`
         program = Path(sys.executable).with_name(f"eca-server{platforms.PROGRAM_SUFFIX}")

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from eca_protocol.codec import Codec
-from eca_protocol.errors import ConnectionClosed
+from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.message_transport import StreamTransport
 from eca_protocol.messages import ClientCapabilities, ClientInfo, ShowMessageParams
 from eca_protocol.methods import ECA
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("eca_server")
 
 _NEWEST = Codec(ECA, Revision.CURRENT)
+
+REQUEST_ERRORS: Final = (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed)
+"""The errors of a request to the client: no answer, none in time, an unreadable one, a refusal."""
 
 MessageKind: TypeAlias = Literal["error", "warning", "info"]
 
@@ -152,7 +155,7 @@ class Session:
         await self._peer.transport.drain()
 
     async def request(self, method: str, params: Any, *, deadline: float) -> Any:
-        """Send the editor a request. Raises as `Peer.call`; `deadline` is in seconds."""
+        """Send the editor a request; raise `REQUEST_ERRORS`. `deadline` is in seconds."""
         return await self._peer.call(method, params, deadline=deadline)
 
     async def ask(

@@ -5,6 +5,7 @@ Windows has none: of two simultaneous changes, one may be lost.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,13 +16,18 @@ from typing import Final
 import trio
 
 from eca_protocol import platforms
+from eca_server.config.directories import make_data_directory
 
 _PAUSE: Final = 0.02
+_CHANGE_SECONDS: Final = 2.0
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 
 
 class Locked(OSError):
     """The error when another server holds the lock for too long."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EAGAIN, "another server is writing it; try again")
 
 
 @contextmanager
@@ -45,6 +51,18 @@ def lock_in_thread(path: Path, *, seconds: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Hold the lock of a file in our data directory while the block changes it; in a thread.
+
+    Raises:
+        OSError: the lock is not free, or cannot be used.
+    """
+    make_data_directory(path.parent)
+    with lock_in_thread(path.with_name(f"{path.name}.lock"), seconds=_CHANGE_SECONDS):
+        yield
 
 
 @asynccontextmanager

@@ -16,14 +16,13 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config.directories import data_directory, make_data_directory
+from eca_server.config.directories import data_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.lock import Locked, lock_in_thread
+from eca_server.config.lock import changing
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.config.reading import deep_merge
 
 _VERSION: Final = 1
-_LOCK_SECONDS: Final = 2.0
 
 
 class SavedSettingsError(ECAError):
@@ -68,11 +67,7 @@ class SettingsByScope:
 
 
 class SavedSettings:
-    """The file of saved settings. Its methods block: call them in a worker thread.
-
-    Attributes:
-        path: the file, which need not exist.
-    """
+    """The file of saved settings. Its methods block: call them in a worker thread."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.path = saved_settings_path(environ)
@@ -93,9 +88,7 @@ class SavedSettings:
             SavedSettingsError: the file cannot be read or written; nothing is changed.
         """
         try:
-            make_data_directory(self.path.parent)
-            lock = self.path.with_name(f"{self.path.name}.lock")
-            with lock_in_thread(lock, seconds=_LOCK_SECONDS):
+            with changing(self.path):
                 parts = self._load()
                 change(parts)
                 content = {
@@ -107,10 +100,6 @@ class SavedSettings:
                 }
                 replace_file(self.path, json.dumps(content, indent=2).encode(), is_locked=True)
                 then(parts)
-        except Locked:
-            raise SavedSettingsError(
-                f"{self.path}: another server is writing it; try again"
-            ) from None
         except OSError as error:
             raise SavedSettingsError(
                 f"{self.path}: {error.strerror or type(error).__name__}"

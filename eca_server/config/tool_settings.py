@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -437,6 +437,11 @@ class NamedFile:
     """
 
     path: str | None = setting(ROOT_PATH, "path")
+
+
+def paths_of(files: Iterable[NamedFile]) -> tuple[str, ...]:
+    """Return the paths of the items that have one."""
+    return tuple(each.path for each in files if each.path is not None)
 
 
 @attrs.frozen(kw_only=True, repr=False)

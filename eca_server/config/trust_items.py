@@ -73,14 +73,7 @@ class TrustItem:
 def digest_of(
     path: KeyPath, value: Any, files: Mapping[str, str | None], uses: Sequence[str]
 ) -> str:
-    """Return the digest of a setting.
-
-    Args:
-        path: its path in the source.
-        value: its JSON as written.
-        files: the digest of the content of each file, or None.
-        uses: the user's variables and files that it uses.
-    """
+    """Return the digest of a setting."""
     parts = [list(path), value, dict(files), list(uses)]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -16,13 +16,12 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config.directories import data_directory, make_data_directory
+from eca_server.config.directories import data_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.lock import Locked, lock_in_thread
+from eca_server.config.lock import changing
 from eca_server.config.private_file import make_private, replace_file
 
 _VERSION: Final = 1
-_LOCK_SECONDS: Final = 2.0
 _MOST_DIGESTS: Final = 2_000  # of one root; the oldest are forgotten first
 
 
@@ -51,11 +50,7 @@ def real_root(root: Path) -> str:
 
 
 class TrustStore:
-    """The file of decisions. Every method touches the disk: call it in a worker thread.
-
-    Attributes:
-        path: the file, which need not exist.
-    """
+    """The file of decisions. Every method touches the disk: call it in a worker thread."""
 
     def __init__(self, environ: Mapping[str, str], home: Path | None = None) -> None:
         self.path = data_directory(environ, home) / "trust.json"
@@ -126,9 +121,7 @@ class TrustStore:
 
     def _change(self, root: Path, change: Callable[[RootTrust], RootTrust | None]) -> None:
         try:
-            make_data_directory(self.path.parent)
-            lock = self.path.with_name(f"{self.path.name}.lock")
-            with lock_in_thread(lock, seconds=_LOCK_SECONDS):
+            with changing(self.path):
                 roots = self.read()
                 name = real_root(root)
                 new = change(roots.pop(name, RootTrust()))
@@ -136,8 +129,6 @@ class TrustStore:
                     roots[name] = new
                 replace_file(self.path, _content(roots).encode(), is_locked=True)
                 make_private(self.path)
-        except Locked:
-            raise TrustStoreError(f"{self.path}: another server is writing it; try again") from None
         except OSError as error:
             raise TrustStoreError(
                 f"{self.path}: {error.strerror or type(error).__name__}"
@@ -175,16 +166,9 @@ def _parse(text: str) -> dict[str, RootTrust]:
 
 def _root_trust(root: str, stored: Any) -> RootTrust:
     stored = stored if isinstance(stored, dict) else {}
-    accepted, refused = stored.get("accepted"), stored.get("refused")
-    digests = (accepted, refused)
-    if not all(
-        isinstance(each, list) and all(isinstance(d, str) for d in each) for each in digests
-    ):
-        raise TrustStoreError(f"roots.{root}: expected lists of digests, got something else")
-    assert accepted is not None
-    assert refused is not None
-    return RootTrust(
-        is_trusted=stored.get("trusted") is True,
-        accepted=tuple(accepted),
-        refused=tuple(refused),
-    )
+    digests = {key: stored.get(key) for key in ("accepted", "refused")}
+    for each in digests.values():
+        if not isinstance(each, list) or not all(isinstance(digest, str) for digest in each):
+            raise TrustStoreError(f"roots.{root}: expected lists of digests, got something else")
+    lists = {key: tuple(each or ()) for key, each in digests.items()}
+    return RootTrust(is_trusted=stored.get("trusted") is True, **lists)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from eca_server.printable import printable_line
+from eca_server.printable import enumeration, printable_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,6 @@ class Listing:
     """Settings as a text, one line or more for each.
 
     Attributes:
-        items: the settings that the text describes.
         omitted: the number of settings that it does not describe.
         is_cut: whether a line was cut, or a setting omitted.
     """
@@ -211,9 +210,8 @@ def _kind_and_name(item: TrustItem) -> tuple[str, str]:
 
 def _sources(items: Sequence[TrustItem]) -> str:
     names = list(dict.fromkeys(shown(item.source) for item in items))
-    listed = ", ".join(names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
-    return f"{listed} and {more} more files" if more > 0 else listed
+    listed = enumeration(names, _MOST_NAMES)
+    return f"{listed} files" if len(names) > _MOST_NAMES else listed
 
 
 def _verb(items: Sequence[TrustItem]) -> str:
@@ -221,7 +219,4 @@ def _verb(items: Sequence[TrustItem]) -> str:
 
 
 def _all_of(kind: str, names: Sequence[str]) -> str:
-    listed = ", ".join(names[:_MOST_NAMES])
-    if len(names) > _MOST_NAMES:
-        listed += f" and {len(names) - _MOST_NAMES} more"
-    return f"{kind}{'s' * (len(names) > 1)} {listed}"
+    return f"{kind}{'s' * (len(names) > 1)} {enumeration(names, _MOST_NAMES)}"

@@ -111,14 +111,7 @@ class ClassifiedSettings:
 def classify(
     value: Mapping[str, Any], user: UserSettings, root: Path, home: Path
 ) -> ClassifiedSettings:
-    """Classify the JSON of a folder's source by the trust classes of its settings.
-
-    Args:
-        value: the whole source.
-        user: the user's own settings.
-        root: the workspace root the source belongs to.
-        home: the directory that `~/` stands for.
-    """
+    """Classify the JSON of a folder's source by the trust classes of its settings."""
     result = ClassifiedSettings()
     _Classifier(result, user, root, home).record(Config, value, (), ())
     return result

@@ -21,7 +21,6 @@ class LocalPair:
     """Both ends of a connection inside this process.
 
     Attributes:
-        client: the SDK's client.
         connection: the server's side, for state that the protocol does not carry.
     """
 

@@ -35,11 +35,6 @@ async def read_answer(
 ) -> AsyncGenerator[Event, None]:
     """Yield the events of an answer, to its end mark or the end of its bytes.
 
-    Args:
-        response: the response.
-        body: decodes its bytes.
-        no_progress: the longest time without an event, in seconds, whatever bytes come.
-
     Raises:
         BackendError: the answer failed or is incomplete.
     """

@@ -128,6 +128,11 @@ class Request:
     paused: Message | None = None
     initiator: Literal["user", "agent"] = "agent"
 
+    @property
+    def ends_with_results(self) -> bool:
+        """True if results of tools come last; the model may have nothing to add."""
+        return bool(self.messages) and self.messages[-1].role == "tool"
+
 
 @attrs.frozen(kw_only=True)
 class ModelInfo:

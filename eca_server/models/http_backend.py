@@ -31,6 +31,9 @@ from eca_server.models.provider_client import ProviderClient
 from eca_server.models.stream_decoder import StreamDecoder
 from eca_server.printable import printable_line
 
+MAX_PAGES = 20
+"""The most pages that are read of a listing of models."""
+
 _ATTACHMENT_REJECTED = (
     "The provider refused an image or document; the chat continues without it. Its message: {}"
 )
@@ -159,8 +162,21 @@ class HTTPBackend(ABC):
                 raise
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Return the models that the endpoint lists."""
-        return self.parse_models(await self.get(self.models_path))
+        """Return the models that the endpoint lists, on all pages."""
+        models: list[ModelInfo] = []
+        path = self.models_path
+        for _ in range(MAX_PAGES):
+            listed = await self.get(path)
+            models += self.parse_models(listed)
+            following = self.next_page(listed)
+            if following is None:
+                break
+            path = f"{self.models_path}&{following}"
+        return models
+
+    def next_page(self, listed: Any) -> str | None:
+        """Return the query of the page after this one, or None."""
+        return None
 
     def parse_models(self, listed: Any) -> Sequence[ModelInfo]:
         """Read the endpoint's list of models; raise BackendError if it is malformed."""

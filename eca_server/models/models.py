@@ -47,7 +47,6 @@ class Model:
     """A usable model: its backend, with retries.
 
     Attributes:
-        facts: the known facts.
         effort: the reasoning effort of answers to the user; None: unspecified.
     """
 

@@ -64,7 +64,6 @@ class Provider:
     Attributes:
         name: as in `provider/model`.
         api: its wire API; a listed model may have a different one.
-        settings: the user's settings.
         location: its URL; None for models inside this process.
         credential: its key; None for models inside this process.
         tokens: the tokens of its login, if that is the source of the key.

@@ -57,13 +57,6 @@ class ProviderClient:
     ) -> AsyncIterator[tuple[HTTPResponse, ExchangeLog]]:
         """Send a request, and return its response and its log.
 
-        Args:
-            method: the HTTP method.
-            target: the target that the access gave.
-            headers: the headers besides the content type and the access's own.
-            content: the JSON body.
-            request: the model request; None for other requests (a listing).
-
         Raises:
             BackendError: the exchange failed, also within the block.
         """

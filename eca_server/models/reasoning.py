@@ -25,7 +25,7 @@ def select_reasoning(messages: Sequence[Message], which: ReasoningHistory) -> Se
     if which == "turn":
         users = (place for place in range(end - 1, -1, -1) if messages[place].role == "user")
         end = next(users, 0)
-    return [*map(_without_reasoning, messages[:end]), *messages[end:]]
+    return [*map(without_reasoning, messages[:end]), *messages[end:]]
 
 
 def origin_of_dropped_reasoning(messages: Sequence[Message], reader: Origin) -> Origin | None:
@@ -38,12 +38,13 @@ def origin_of_dropped_reasoning(messages: Sequence[Message], reader: Origin) -> 
     if last is None or last.origin == reader:
         return None
     thought = any(
-        message.origin == last.origin and _without_reasoning(message) is not message
+        message.origin == last.origin and without_reasoning(message) is not message
         for message in messages
     )
     return last.origin if thought else None
 
 
-def _without_reasoning(message: Message) -> Message:
+def without_reasoning(message: Message) -> Message:
+    """Return the message without its reasoning; the same object if it has none."""
     parts = tuple(part for part in message.parts if not isinstance(part, ReasoningPart))
     return message if len(parts) == len(message.parts) else attrs.evolve(message, parts=parts)

@@ -87,7 +87,6 @@ class _Chunk:
 
     Attributes:
         kinds: of each entry, twice the index of its root, plus 1 for a directory.
-        paths: the paths.
         names: the last names of the paths, folded.
     """
 

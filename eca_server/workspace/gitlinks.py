@@ -12,6 +12,8 @@ import struct
 from functools import lru_cache
 from pathlib import Path
 
+from eca_server.config.files import Unreadable, read_bytes
+
 _LARGEST = 64 * 1024 * 1024
 _HASHES = (20, 32)
 _HEADER = struct.Struct(">4sII")
@@ -65,15 +67,9 @@ def _paths(index: Path, _version: tuple[int, ...]) -> tuple[str, ...]:
 
 def _read(index: Path) -> bytes:
     try:
-        descriptor = os.open(index, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except OSError as error:
+        return read_bytes(index, most=_LARGEST)
+    except Unreadable as error:
         raise UnreadableRepository(f"{index} cannot be read") from error
-    with os.fdopen(descriptor, "rb") as file:
-        is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        data = file.read(_LARGEST + 1) if is_regular else b""
-    if not is_regular or len(data) > _LARGEST:
-        raise UnreadableRepository(f"{index} cannot be read")
-    return data
 
 
 def _parsed(data: bytes, hash_size: int) -> list[bytes]:

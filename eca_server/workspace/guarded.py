@@ -151,9 +151,6 @@ def guard_of(parts: tuple[str, ...]) -> GuardedPath | None:
 
     A parent of a guarded path (`.github`) is guarded itself: to move or remove the directory
     changes the guarded path in it.
-
-    Args:
-        parts: the names of the path below the root of its workspace.
     """
     folded = tuple(map(folded_name, parts))
     for start in range(len(folded)):

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
+from eca_server.config.files import Unreadable, read_bytes
 from eca_server.workspace.gitlinks import UnreadableRepository, submodule_paths
 
 _LARGEST = 256 * 1024
@@ -103,11 +103,7 @@ def makes_bare_repository(top: Path, path: Path) -> bool:
 
 
 def unsafe_git_reason(directory: Path) -> str | None:
-    """Return why Git would run a program in a directory, or None; read the disk.
-
-    Args:
-        directory: a real path.
-    """
+    """Return why Git would run a program in a directory, or None; read the disk."""
     repository = _find_repository(directory)
     if repository is None:
         return None
@@ -204,17 +200,14 @@ def _reasons(repository: _Repository, top: Path) -> Iterator[str]:
         for name, value in _settings(text):
             if name == "core.hookspath":
                 hooks = top / Path(value).expanduser()
-            elif name == "core.worktree":
-                if repository.top is not None and not _is_same(directory / value, repository.top):
+            elif name == "core.worktree" and repository.top is not None:
+                named, top_path = map(os.path.realpath, (directory / value, repository.top))
+                if named != top_path:
                     yield f"{name} in {file} is a different folder"
             elif _runs(name, value):
                 yield f"{name} in {file} may run a program"
     if os.access(hooks / _HOOK, os.X_OK):
         yield f"{hooks / _HOOK} is a program"
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _runs(name: str, value: str) -> bool:
@@ -274,11 +267,6 @@ def _unquoted(value: str) -> str:
 def read_small_file(path: Path) -> str | None:
     """Return the text of a small regular file, or None if it is not one or cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    except OSError:
+        return read_bytes(path, most=_LARGEST).decode(errors="surrogateescape")
+    except Unreadable:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        data = file.read(_LARGEST + 1)
-    return None if len(data) > _LARGEST else data.decode(errors="surrogateescape")

@@ -64,7 +64,6 @@ class Target:
     """The agent that answers a turn, and how.
 
     Attributes:
-        name: the agent's name.
         command: its program and arguments.
         mode: its mode; None: its own.
         cap: the limit of a diff.

@@ -150,7 +150,6 @@ class AgentTool:
     """The tool of one call of an agent, for the policy and the hooks.
 
     Attributes:
-        agent_call: the call.
         workspace: resolves its paths.
         cap: the limit of its diff.
     """

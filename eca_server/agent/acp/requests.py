@@ -103,15 +103,7 @@ class _ReadText:
 
 @attrs.define(eq=False)
 class TurnRequests:
-    """The requests of an agent during one turn.
-
-    Attributes:
-        turn: the turn.
-        runner: decides on the calls.
-        writer: shows the agent's calls.
-        terminals: the terminals of the turn.
-        directory: the working directory of the session.
-    """
+    """The requests of an agent during one turn."""
 
     turn: Turn
     runner: CallRunner

@@ -59,10 +59,7 @@ class Agent:
     """The configuration of one turn's answer.
 
     Attributes:
-        model: the model that answers.
         messages: the messages to send; the last is the user's, and the contexts go before it.
-        system: the instructions.
-        toolbox: the tools that the model may call.
         permissions: decides whether a prepared call may run.
         wants_title: request a title for the chat.
         compact_at: the percentage of the model's context that a request may take.

@@ -61,13 +61,7 @@ def with_breakdown(
 
 
 def breakdown(request: Request, used: int, limit: int | None) -> ContextBreakdown:
-    """Return the use of the context by kind.
-
-    Args:
-        request: the request.
-        used: the tokens of the whole request.
-        limit: the tokens of the model's context; None: unknown.
-    """
+    """Return the use of the context by kind."""
     estimated = tokens_by_kind(request)
     whole = sum(estimated.values()) or 1
     tokens = {kind: count * used // whole for kind, count in estimated.items()}

@@ -38,13 +38,7 @@ _log = logging.getLogger("eca_server.agent.chat")
 
 @attrs.frozen(kw_only=True)
 class CallRunner:
-    """Runs the calls of a turn.
-
-    Attributes:
-        toolbox: the tools that the model may call.
-        permissions: decides whether a prepared call may run.
-        hooks: the user's hooks; None: there are none.
-    """
+    """Runs the calls of a turn."""
 
     toolbox: ToolBox
     permissions: Permissions

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from eca_protocol.messages import (
-    ChatClearedParams,
-    ChatStatus,
-    ChatStatusChangedParams,
-)
+from eca_protocol.messages import ChatClearedParams, ChatStatus, ChatStatusChangedParams
 from eca_protocol.server.chat_states import STATUSES, ChatState
 from eca_protocol.server.mailbox import Mailbox
 from eca_server.agent.chat.flags import flags_within

@@ -131,11 +131,6 @@ class Compactor:
     ) -> str | None:
         """Replace the messages so far by a summary.
 
-        Args:
-            opening: as above.
-            wish: the user's wish for the summary.
-            triggered: the trigger of the compaction.
-
         Returns:
             The summary, or None after reporting why there is none.
         """

@@ -179,10 +179,6 @@ class Storage:
     ) -> Callable[[], None]:
         """Store the content of files before they are changed, within a time limit.
 
-        Args:
-            content_id: the id of the user's last message.
-            changes: the changes.
-
         Returns:
             A function to call if nothing was changed.
         """

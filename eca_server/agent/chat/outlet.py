@@ -52,7 +52,6 @@ class Outlet(ABC):
     """A chat that runs turns, of the user or of a subagent.
 
     Attributes:
-        storage: its stored part.
         parent_id: the chat whose agent started this subagent; None: a chat of the user.
         history: the messages, without those of the running turn.
         usage: tokens and costs, without those of the running turn.

@@ -65,14 +65,7 @@ def replayed(
     describe: Describe,
     shows_subagents: bool = False,
 ) -> Generator[ReplayedContent]:
-    """Yield the contents of messages, in order.
-
-    Args:
-        messages: consecutive messages of a history, with the results of their calls.
-        flags: the user's flags, by their content ids.
-        describe: names the calls.
-        shows_subagents: yield the subagents' contents inside their calls.
-    """
+    """Yield the contents of messages, in order."""
     replay = _Replay(describe, _results(messages), shows_subagents, flags)
     for message in messages:
         if message.role == "user":

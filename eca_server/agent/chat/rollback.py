@@ -82,11 +82,6 @@ async def roll_back(
 ) -> RollbackResult:
     """Roll a chat back while no turn of it runs.
 
-    Args:
-        chat: the chat, whose history is loaded.
-        rollbacks: restores files; None: chats and before-images are not stored.
-        request: what is undone.
-
     Raises:
         UnknownMessage: the chat has no such message.
         RollbackRefused: files were changed since, or may still change, or the store cannot be used.

@@ -162,14 +162,7 @@ async def run_task(
     body: Callable[[SubagentChat], Awaitable[None]],
     working: MutableMapping[str, SubagentChat],
 ) -> SubagentChat:
-    """Run a task inside the running call; a cancellation ends all of it.
-
-    Args:
-        parent: the turn with the call.
-        task: the task.
-        body: answers the prompt of the subagent's turn.
-        working: the chats of working subagents, by id.
-    """
+    """Run a task inside the running call; a cancellation ends all of it."""
     call = parent.calls[running_call.get()]
     async with trio.open_nursery() as nursery:
         chat = SubagentChat(call, parent, nursery, task, body)

@@ -17,12 +17,7 @@ from typing import TypeAlias
 import attrs
 import trio
 
-from eca_protocol.messages import (
-    ChatProgressContent,
-    ChatTextContent,
-    ChatUsageContent,
-    UsageLimit,
-)
+from eca_protocol.messages import ChatProgressContent, ChatTextContent, ChatUsageContent, UsageLimit
 from eca_protocol.server.calls import CallState, Reason
 from eca_protocol.server.texts import closing_text
 from eca_server.agent.chat.breakdown import LastRequest, with_breakdown
@@ -62,7 +57,6 @@ class Prompt:
     """A prompt of the user, and the body that answers it.
 
     Attributes:
-        text: the exact text.
         body: run once, when the prompt leaves the queue.
         content_id: the message's stable id, written with its echo.
     """
@@ -289,11 +283,7 @@ class Turn(Writer):
         self.outlet.closed()
 
     def last_words(self, dropped: Sequence[str] = ()) -> str:
-        """Return the last text of the turn: a stop, and the messages that no model got.
-
-        Args:
-            dropped: the texts of dropped prompts.
-        """
+        """Return the last text of the turn: a stop, and the messages that no model got."""
         texts = [*(steer.text for steer in self.steers if not steer.is_resent), *dropped]
         return closing_text(texts, is_stopped=self.stopped)
 

@@ -49,7 +49,6 @@ class Plan:
     """A plan to undo changes.
 
     Attributes:
-        steps: the steps, in order.
         files: the number of files and moved directories that the steps restore.
         skipped: what is not done.
     """

@@ -10,31 +10,24 @@ import attrs
 from eca_protocol.messages import ChatCommand, ChatCommandType
 from eca_protocol.server.texts import arguments_of
 from eca_server.agent.chat import Turn
-from eca_server.agent.commands.btw import ask_aside
-from eca_server.agent.commands.chats import delete_stored_chat, fork_chat, list_chats, resume_chat
-from eca_server.agent.commands.command import (
-    ChatActions,
-    Command,
-    CommandContext,
-    MakeAgent,
-    Steering,
-    ask_model,
+from eca_server.agent.commands.chats import (
+    ask_aside,
+    delete_stored_chat,
+    fork_chat,
+    list_chats,
+    resume_chat,
 )
+from eca_server.agent.commands.command import Command, CommandContext, Steering, ask_model
 from eca_server.agent.commands.config import show_config
 from eca_server.agent.commands.context import compact_chat, show_context, show_costs
-from eca_server.agent.commands.custom import (
-    CommandFiles,
-    CustomCommand,
-    TooLong,
-)
+from eca_server.agent.commands.custom import CommandFiles, CustomCommand, TooLong
 from eca_server.agent.commands.doctor import check_setup
 from eca_server.agent.commands.export import export_chat
-from eca_server.agent.commands.hooks import list_hooks
 from eca_server.agent.commands.import_chat import import_file
 from eca_server.agent.commands.init import write_instructions
-from eca_server.agent.commands.login import LOGIN, log_out, login_prompt
+from eca_server.agent.commands.login import LOGIN, log_out
 from eca_server.agent.commands.prompt_show import show_prompt, show_repo_map
-from eca_server.agent.commands.rules import list_rules, sync_system_prompt
+from eca_server.agent.commands.rules import list_hooks, list_rules, sync_system_prompt
 from eca_server.agent.commands.selection import list_subagents, select_agent, select_model
 from eca_server.agent.commands.skills import SkillCommand, create_skill, skills_command
 from eca_server.agent.commands.trust import review_trust
@@ -44,28 +37,13 @@ from eca_server.agent.skills.files import SkillFiles
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
 from eca_server.models.acp import ACP
+from eca_server.printable import enumeration
 
 if TYPE_CHECKING:
     from eca_server.agent.commands.server_prompts import ServerPrompt
     from eca_server.agent.mcp.manager import Manager
 
     _AnyCommand: TypeAlias = Command | CustomCommand | SkillCommand | ServerPrompt
-
-__all__ = [
-    "COMMANDS",
-    "ChatActions",
-    "Command",
-    "CommandContext",
-    "CommandFiles",
-    "MakeAgent",
-    "ask_model",
-    "hidden_skill_notes",
-    "login_prompt",
-    "matching_commands",
-    "run_command",
-    "runs_without_model",
-    "steering_of",
-]
 
 
 def hidden_skill_notes(skills: Iterable[Skill]) -> tuple[str, ...]:
@@ -121,13 +99,7 @@ def steering_of(name: str | None) -> Steering | None:
 
 
 async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
-    """Run a command in its turn, or fail the turn with the known names.
-
-    Args:
-        name: the name without its slash, in lower case.
-        turn: the turn.
-        context: the command's context.
-    """
+    """Run a command in its turn, or fail the turn with the known names."""
     native = next((each for each in COMMANDS if each.name == name), None)
     if native is not None:
         await native.run(turn, context)
@@ -141,10 +113,8 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     elif context.model.startswith(f"{ACP}/"):
         await ask_model(turn, context, context.text)  # the agent has commands of its own
     else:
-        names = [each.name for each in _all(loaded, context.mcp)]
-        known = ", ".join(f"`/{each}`" for each in names[:_MAX_NAMES])
-        if len(names) > _MAX_NAMES:
-            known += f" and {len(names) - _MAX_NAMES} more"
+        names = [f"`/{each.name}`" for each in _all(loaded, context.mcp)]
+        known = enumeration(names, _MAX_NAMES)
         why = f": {UNSUPPORTED[name]}" if name in UNSUPPORTED else ""
         message = f"There is no command `/{name}`{why}. Available commands: {known}."
         turn.fail("\n\n".join([message, *loaded.notes]))

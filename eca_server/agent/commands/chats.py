@@ -1,4 +1,4 @@
-"""The commands for stored chats: `/chats`, `/resume`, `/fork`, `/delete-chat`."""
+"""The commands for chats: `/chats`, `/resume`, `/fork`, `/delete-chat`, `/btw`."""
 
 from __future__ import annotations
 
@@ -156,3 +156,20 @@ async def delete_stored_chat(turn: Turn, context: CommandContext) -> None:
     else:
         context.chats.delete(chat_id)
         turn.say(f"{title[0].upper()}{title[1:]} was deleted.", role="system")
+
+
+@command(
+    "btw",
+    CommandArgument(name="question", description="Question to ask.", required=True),
+    steering="at once",
+)
+async def ask_aside(turn: Turn, context: CommandContext) -> None:
+    """Ask a side question in a fork of this chat, without interrupting the task."""
+    question = arguments_of(context.text)
+    if context.chats.ask_aside is None:
+        turn.say("This client cannot show chats that the server starts.", role="system")
+    elif not question:
+        turn.say("The question is missing. Send `/btw QUESTION`.", role="system")
+    else:
+        aside = await context.chats.ask_aside(context.chat, question)
+        turn.say(f"Your question is answered in the chat {aside.title}.", role="system")

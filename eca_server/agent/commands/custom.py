@@ -22,13 +22,17 @@ import attrs
 import trio
 
 from eca_protocol.messages import CommandArgument
-from eca_server.agent.context.definition_files import DefinitionFiles, InvalidDefinition
+from eca_server.agent.context.definition_files import (
+    DefinitionFiles,
+    DefinitionPlaces,
+    InvalidDefinition,
+)
 from eca_server.agent.context.front_matter import split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
 from eca_server.system.threads import run_on_disk
-from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.boundary import Place
 
 _MAX_FILES = 200  # in one directory
 _MAX_CHARACTERS = 4 * 2**20  # characters of an expanded text
@@ -168,30 +172,15 @@ def parse_command(name: str, text: str) -> CustomCommand | None:
 
 @attrs.frozen(kw_only=True)
 class CommandList:
-    """The valid custom commands, and the problems of the others.
-
-    Attributes:
-        commands: the commands; each name once.
-        notes: sentences about invalid files.
-    """
+    """The valid custom commands, and the problems of the others."""
 
     commands: tuple[CustomCommand, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
-class CommandFiles:
-    """The places of custom commands.
-
-    Attributes:
-        workspace: its roots are searched.
-        user_directory: the user's configuration directory, `~/.config/eca`.
-        configured: paths of files and directories; relative ones start in each root.
-    """
-
-    workspace: Workspace
-    user_directory: Path
-    configured: tuple[str, ...] = ()
+class CommandFiles(DefinitionPlaces):
+    """The places of custom commands; the usual one is `.eca/commands` of each root."""
 
     async def read(self, *, taken: Iterable[str]) -> CommandList:
         """Search for commands, except those whose names are `taken`."""
@@ -202,7 +191,7 @@ class CommandFiles:
                 taken=frozenset(taken),
                 checkpoint=trio.from_thread.check_cancelled,
             )
-            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            own, of_workspace = reading.configured(self)
             for path in (str(self.user_directory / "commands"), *own):
                 reading.add(path)
             folders = [str(root.path / ".eca" / "commands") for root in self.workspace.roots]

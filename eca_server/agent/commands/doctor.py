@@ -29,6 +29,7 @@ from eca_server.models.credentials.lookup import Credential, Location
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
 from eca_server.models.provider import Provider
+from eca_server.printable import enumeration
 from eca_server.secret import mask, mask_url
 from eca_server.version import version
 
@@ -59,21 +60,7 @@ def report(
     sandbox: str = "off",
     trust: Iterable[str] = (),
 ) -> str:
-    """Return the whole report, readable in a terminal and as Markdown.
-
-    Args:
-        about: lines about this program and the machine.
-        sources: the sources of the configuration.
-        problems: problems of the sources; those of providers are added here.
-        providers: the configured and known providers.
-        selected_model: `provider/model` of a prompt that names none.
-        logins: the providers whose keys `/login` stored.
-        behavior: the agent whose approval rules are listed.
-        approval: the approval rules.
-        servers: a line for each MCP server.
-        sandbox: the state of the sandbox.
-        trust: a line for each opened folder.
-    """
+    """Return the whole report, readable in a terminal and as Markdown."""
     of_providers = (problem for provider in providers for problem in provider.problems)
     detected = dict.fromkeys((*problems, *of_providers))
     lines = [
@@ -111,9 +98,7 @@ def _provider(provider: Provider) -> Iterator[str]:
         yield f"  - url: {_url(provider.location)}"
     yield f"  - key: {_key(provider.name, provider.credential)}"
     models = list(dict.fromkeys((*provider.models, *provider.listed)))
-    shown = ", ".join(models[:_MAX_MODELS]) or "none"
-    rest = len(models) - _MAX_MODELS
-    yield f"  - models: {shown}{f' and {rest} more' if rest > 0 else ''}"
+    yield f"  - models: {enumeration(models, _MAX_MODELS) or 'none'}"
 
 
 def _url(location: Location) -> str:

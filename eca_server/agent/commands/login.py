@@ -45,7 +45,6 @@ class LoginPrompt:
         provider: the provider; None: none, or an unknown one, was named.
         flow: the login flow, if the user wants to log in without a key.
         key: the pasted text, valid or not.
-        is_cancelled: true if the user cancels the login.
     """
 
     masked_text: str
@@ -88,11 +87,6 @@ def login_prompt(
 
     A slash command or a sentence ends the wait for a key; a text that may contain a key does not,
     even an invalid one.
-
-    Args:
-        message: the prompt.
-        awaited: the provider whose key the chat waits for.
-        configured: the configured providers.
     """
     if named_command(message) == LOGIN.name:
         return _command(message, login_flows(configured))

@@ -6,13 +6,11 @@ without such a list, or where it needs no key, it is an answer of a few tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 import trio
 
 from eca_server.agent.commands.command import mask_keys
-from eca_server.models.backend import Backend, BackendError, Request
+from eca_server.models.backend import BackendError, Request
 from eca_server.models.errors import explanation_of
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
@@ -82,7 +80,10 @@ async def _proof(models: Models, provider: Provider) -> str:
     """
     known = provider.known_server
     listed = None
-    lists = _lists(models, provider.name)
+    lists = next(
+        (make for endpoint, make in models.endpoints.items() if endpoint.provider == provider.name),
+        None,
+    )
     if lists is not None:
         try:
             count = len(await lists().models())
@@ -116,12 +117,6 @@ async def _ask_model(models: Models, name: str) -> str:
         if error.kind != "empty_response":  # a few tokens may be too few for a word
             raise
     return f"{name} answered"
-
-
-def _lists(models: Models, provider: str) -> Callable[[], Backend] | None:
-    return next(
-        (make for endpoint, make in models.endpoints.items() if endpoint.provider == provider), None
-    )
 
 
 def _first_model(models: Models, provider: Provider) -> str | None:

@@ -1,12 +1,16 @@
-"""`/rules`: lists the rules; `/sync-system-prompt`: applies changed ones to this chat."""
+"""`/rules` and `/hooks` list what is configured; `/sync-system-prompt` applies changed rules."""
 
 from __future__ import annotations
 
+from eca_protocol import json
 from eca_server.agent.chat import Turn
 from eca_server.agent.commands.command import CommandContext, command, fenced
+from eca_server.agent.commands.trust import report_withheld
 from eca_server.agent.context.block import Section
 from eca_server.agent.context.instructions_files import read_instruction_files
 from eca_server.agent.tools.files import printable
+from eca_server.config.hook_settings import Hook
+from eca_server.config.tool_settings import paths_of
 
 
 @command("rules", steering="between requests")
@@ -16,7 +20,7 @@ async def list_rules(turn: Turn, context: CommandContext) -> None:
     instructions = await read_instruction_files(
         context.workspace,
         user_directory=context.skill_files.user_directory,
-        rules=[rule.path for rule in config.rules if rule.path is not None],
+        rules=paths_of(config.rules),
         parents=config.include_parent_agents_files,
         behavior=context.behavior,
         trusted_roots=context.loaded.trusted_roots,
@@ -40,3 +44,29 @@ async def sync_system_prompt(turn: Turn, context: CommandContext) -> None:
     context.chat.systems.clear()
     message = "Instructions, rules and skills are reloaded for the next prompt of this chat."
     turn.say(message, role="system")
+
+
+@command("hooks", steering="between requests")
+async def list_hooks(turn: Turn, context: CommandContext) -> None:
+    """List the configured hooks."""
+    hooks = context.loaded.config.hooks
+    lines = sorted(_hook_line(name, hook) for name, hook in hooks.items())
+    listed = "Hooks:\n\n" + fenced("\n".join(lines)) if lines else "There are no hooks."
+    withheld = [each for each in context.loaded.withheld if each.path[0] == "hooks"]
+    if withheld:
+        lines = list(report_withheld(context.loaded, withheld))
+        opening = "Hooks of the opened folder do not run. Send `/trust` to review and accept them:"
+        listed = "" if not hooks else f"{listed}\n\n"
+        listed += f"{opening}\n\n" + fenced("\n".join(lines))
+    turn.say(listed, role="system")
+
+
+def _hook_line(name: str, hook: Hook) -> str:
+    """Return a hook's event, name, matcher and description in one line."""
+    parts = [f"{hook.type or 'never'}: {name}"]
+    if isinstance(hook.matcher, str):
+        parts.append(json.dumps(hook.matcher).decode())
+    elif hook.matcher is not None:
+        parts.append(", ".join(hook.matcher))
+    parts.append(hook.description or f"actions: {len(hook.actions)}")
+    return " - ".join(parts)

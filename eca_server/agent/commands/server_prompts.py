@@ -74,9 +74,6 @@ class ServerPrompt:
     def values(self, argument_text: str) -> Mapping[str, str]:
         """Return the arguments by name.
 
-        Args:
-            argument_text: the text behind the command's name.
-
         Raises:
             MissingArguments: a required argument is missing.
         """

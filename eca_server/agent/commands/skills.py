@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import attrs
 
@@ -109,13 +108,9 @@ async def create_skill(turn: Turn, context: CommandContext) -> None:
         return
     values = {
         "skillName": name,
-        "skillFilePath": str(_place(context, name)),
+        "skillFilePath": str(context.skill_files.user_directory / "skills" / name / "SKILL.md"),
         "userPrompt": purpose.strip(),
     }
     prompts = apply_behavior(context.loaded.config, context.behavior).prompts
     text = prompts.skill_create or _INSTRUCTION
     await ask_model(turn, context, _PLACEHOLDERS.sub(lambda match: values[match[1]], text))
-
-
-def _place(context: CommandContext, name: str) -> Path:
-    return context.skill_files.user_directory / "skills" / name / "SKILL.md"

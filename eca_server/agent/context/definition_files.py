@@ -28,6 +28,20 @@ class InvalidDefinition(ValueError):
     """A file that does not define what it should; the message says why."""
 
 
+@attrs.frozen(kw_only=True)
+class DefinitionPlaces:
+    """The places of definitions of one kind, besides the usual ones in the workspace's roots.
+
+    Attributes:
+        user_directory: the user's configuration directory, `~/.config/eca`.
+        configured: paths of files and directories; relative ones start in each root.
+    """
+
+    workspace: Workspace
+    user_directory: Path
+    configured: tuple[str, ...] = ()
+
+
 @attrs.define(kw_only=True, eq=False)
 class DefinitionFiles(ABC):
     """The files of one kind; used in a worker thread.
@@ -76,20 +90,17 @@ class DefinitionFiles(ABC):
             self._note(path, error)
         return True
 
-    def configured(
-        self, paths: Sequence[str], user_directory: Path
-    ) -> tuple[Sequence[str], Sequence[str]]:
+    def configured(self, places: DefinitionPlaces) -> tuple[Sequence[str], Sequence[str]]:
         """Return the existing configured paths: the user's, and the workspace's.
 
-        A path written inside a root is the workspace's, even if a link takes it elsewhere.
-
-        `paths`: relative ones start in each root, or in the user's directory without a root.
+        A path written inside a root is the workspace's, even if a link takes it elsewhere. Without
+        a root, relative paths start in the user's directory.
         """
         own: list[str] = []
         of_workspace: list[str] = []
-        bases = [root.path for root in self.workspace.roots] or [user_directory]
-        real_user_directory = os.path.realpath(user_directory)
-        for path in paths:
+        bases = [root.path for root in self.workspace.roots] or [places.user_directory]
+        real_user_directory = os.path.realpath(places.user_directory)
+        for path in places.configured:
             exists = False
             for base in bases:
                 try:

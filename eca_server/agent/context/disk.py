@@ -59,7 +59,6 @@ class PathReader:
     """A reader of files and directories for prompts.
 
     Attributes:
-        limits: of sizes and numbers.
         gitignore: leave out the files that Git ignores in directories.
         checkpoint: called between pieces of work; an exception of it ends the work.
     """

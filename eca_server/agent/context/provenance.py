@@ -27,12 +27,6 @@ NOTICE: Final = (
 
 
 def workspace_text(name: str, attributes: Mapping[str, str], text: str) -> str:
-    """Return a text of the workspace in its tags.
-
-    Args:
-        name: the tag without its `eca_`.
-        attributes: the attributes; the origin is added.
-        text: any text.
-    """
+    """Return a text of the workspace in its tags."""
     attributes = {**attributes, SOURCE: "workspace"}
     return render([Section(name=name, attributes=attributes, body=(visible(text),))])

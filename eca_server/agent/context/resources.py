@@ -8,8 +8,8 @@ fills it, since only the user knows the values of its variables.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import trio
@@ -18,11 +18,14 @@ from eca_protocol.messages import McpResourceContext
 from eca_server.agent.context.block import Section
 from eca_server.agent.context.limits import Limits
 from eca_server.agent.mcp.errors import MCPError
+from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment, make_attachment, max_bytes_of, media_type_of
+from eca_server.secret import mask
 from eca_server.workspace.errors import NotText, TooLarge
 
 if TYPE_CHECKING:
+    from eca_server.agent.mcp.manager import Manager
     from eca_server.agent.mcp.messages import Resource, ResourceContents, ResourceTemplate
     from eca_server.agent.mcp.server import Server
 
@@ -38,16 +41,38 @@ _LONGEST_URI: Final = 2000
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 
 
-class ResourceReader(Protocol):
-    """Access to the resources of servers, for one chat."""
+@attrs.frozen
+class ResourceReader:
+    """A reader of the resources of MCP servers for one chat; its errors contain no secret.
+
+    Attributes:
+        ledger: returns the chat's ledger, which records what was read; a cleared chat replaces it.
+        is_preview: record nothing, since no model is sent it.
+    """
+
+    servers: Manager
+    ledger: Callable[[], Ledger]
+    is_preview: bool = attrs.field(kw_only=True)
 
     async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
         """Read a resource of a server; raise MCPError with a message for the user."""
-        ...
+        mcp_server = self.servers.get(server)
+        if mcp_server is None:
+            raise MCPError(f"there is no MCP server {server!r}")
+        try:
+            reader = Ledger() if self.is_preview else self.ledger()
+            return await mcp_server.give_resource(reader, uri)
+        except MCPError as error:
+            reason = mask(str(error), *mcp_server.settings.secrets)
+            raise MCPError(f"the MCP server {server} did not return it: {reason}") from None
 
     def changed(self) -> Sequence[Key]:
         """Return the resources that changed since they were read for the chat."""
-        ...
+        return [
+            (server.name, uri)
+            for server in self.servers.running
+            for uri in server.resource_changes.changed_for(self.ledger())
+        ]
 
 
 @attrs.frozen(kw_only=True)

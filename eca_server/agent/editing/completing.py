@@ -119,14 +119,7 @@ class Completions:
     async def complete(
         self, request: CompletionRequest, document: Document, model: Model, instruction: str | None
     ) -> str:
-        """Return the completion; empty if there is none in time.
-
-        Args:
-            request: the result of `begin`.
-            document: the document with the cursor.
-            model: the model to call.
-            instruction: the configured system prompt; None: the built-in one.
-        """
+        """Return the completion; empty if there is none in time."""
         name = f"{model.origin.provider}/{model.origin.model}"
         try:
             for offer in reversed(self._offers):

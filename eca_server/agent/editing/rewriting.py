@@ -107,8 +107,6 @@ class _Running:
     """A running rewrite.
 
     Attributes:
-        scope: cancelled by a stop.
-        ended: set when the rewrite has ended.
         is_mute: whether nothing more is sent.
     """
 

@@ -59,15 +59,7 @@ async def run_action(
     environment: Mapping[str, str],
     timeout: float,
 ) -> ActionResult:
-    """Run an action and return its result.
-
-    Args:
-        action: the action.
-        stdin_data: the bytes for its stdin.
-        directory: its working directory.
-        environment: its whole environment.
-        timeout: in seconds.
-    """
+    """Run an action for at most `timeout` seconds, and return its result."""
     if (action.shell is None) == (action.file is None):
         return ActionResult(status=FAILED, stderr="expected either `shell` or `file` in the action")
     try:

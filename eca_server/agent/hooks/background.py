@@ -51,7 +51,6 @@ class _Lane:
         limiter: limits the chats that run hooks at once.
         pending: events whose hooks have not run yet.
         scope: the running hooks' cancel scope; None: no hook runs.
-        finished: set when no hook of this lane runs.
     """
 
     limiter: AbstractAsyncContextManager[object]
@@ -65,9 +64,7 @@ class _ChatStart:
     """The running `chatStart` hooks of one chat.
 
     Attributes:
-        scope: their cancel scope.
         results: their results, or the exception that ended them.
-        finished: set when none runs any more.
     """
 
     def __init__(self) -> None:

@@ -98,12 +98,7 @@ class HookResults:
 
 @attrs.frozen(kw_only=True)
 class Hooks:
-    """The configured hooks.
-
-    Attributes:
-        environment: their whole environment.
-        common_payload: data that every hook receives.
-    """
+    """The configured hooks."""
 
     hooks: Mapping[str, Hook]
     directory: Path

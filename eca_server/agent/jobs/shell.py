@@ -31,13 +31,6 @@ def start_shell(
 ) -> Child:
     """Start a shell that runs a script, in a session of its own, with an empty stdin.
 
-    Args:
-        shell: the program that runs the script.
-        text: a whole script.
-        directory: its working directory: a path, or a descriptor of an open directory.
-        environment: its whole environment.
-        prefix: the command that starts the shell, if another one does (a sandbox).
-
     Raises:
         StartFailed: the shell cannot be started; the text is the reason.
     """

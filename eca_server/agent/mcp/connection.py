@@ -13,7 +13,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
@@ -23,7 +23,7 @@ from eca_protocol.http import HTTPClient
 from eca_protocol.server.roots import Root
 from eca_server.agent.mcp.eras import ERAS, OFFERED, Era, newest_stateless
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.http_endpoint import HTTPEndpoint, Login
+from eca_server.agent.mcp.http_endpoint import HTTPEndpoint
 from eca_server.agent.mcp.http_transport import NotStreamable, Timeouts
 from eca_server.agent.mcp.keep_alive import keep_alive
 from eca_server.agent.mcp.legacy_sse import LegacySSE
@@ -34,6 +34,9 @@ from eca_server.agent.mcp.stdio import StdioTransport, start_stdio
 from eca_server.agent.mcp.streamable_http import StreamableHTTP
 from eca_server.agent.mcp.transport import ServerTransport
 from eca_server.config.directories import home_directory
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.authorization.login import Login
 
 _UNSUPPORTED_REVISION: Final = -32022
 _WRONG_URL: Final = "is the URL right? That of most servers ends in /mcp or /sse"
@@ -59,15 +62,6 @@ async def connect(
     timeouts: Timeouts | None = None,
 ) -> AsyncIterator[Session]:
     """Open a session with a server; leaving the block ends the session and the server in seconds.
-
-    Args:
-        settings: the server.
-        environment: the environment of a program, before the settings' own variables.
-        roots: returns the current roots of the workspace.
-        log: the log of the server's other output.
-        http: the HTTP client for a URL; None: a new one for this session.
-        login: the login at a URL, if there is one.
-        timeouts: the time limits for a URL.
 
     Raises:
         MCPError: no session could be opened; the text is the reason.

@@ -15,12 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 import trio
 
 from eca_protocol.endpoint import CallAnswered
-from eca_protocol.errors import (
-    INTERNAL_ERROR,
-    ConnectionClosed,
-    LocalProtocolError,
-    RequestFailed,
-)
+from eca_protocol.errors import INTERNAL_ERROR, ConnectionClosed, LocalProtocolError, RequestFailed
 from eca_protocol.peer import Peer
 from eca_protocol.server.roots import Root, uri_of
 from eca_server.agent.mcp.dialect import MCP_DIALECT, LenientReader

@@ -12,7 +12,7 @@ import email.utils
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import attrs
@@ -23,6 +23,9 @@ from eca_protocol.http import Deadlines, HTTPClient, HTTPResponse
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.origins import is_same_origin
 from eca_server.secret import Secret, mask, secrets_in
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.authorization.login import Login
 
 BodyKind: TypeAlias = Literal["events", "json", "page", "unknown"]
 
@@ -60,26 +63,6 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"status {self.status}{f': {self.text}' if self.text else ''}"
-
-
-class Login(Protocol):
-    """The part of `authorization.login.Login` that an endpoint uses."""
-
-    async def token(self) -> Secret | None:
-        """Return the token for requests, if the user has logged in."""
-        ...
-
-    async def renew_refused(self, token: Secret) -> bool:
-        """Renew a refused token; return whether there is a new one."""
-        ...
-
-    def requires_login(self, status: int, challenge: str) -> bool:
-        """Return whether a refusal requires a login."""
-        ...
-
-    async def login_error(self, challenge: str) -> MCPError:
-        """Start a login, and return the error with its page for the user."""
-        ...
 
 
 class HTTPEndpoint:

@@ -6,11 +6,14 @@ unanswered pings the session ends, and the server is restarted.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import trio
 
 from eca_server.agent.mcp.errors import MCPError
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.session import Session
 
 PING_SECONDS: Final = 10.0
 """Time limit for the answer to a ping."""
@@ -19,26 +22,7 @@ RETRY_SECONDS: Final = 50.0
 """Time from an unanswered ping to the next one; an abandoned call may end meanwhile."""
 
 
-class Watched(Protocol):
-    """The part of `session.Session` that is watched."""
-
-    suspect: trio.Event
-
-    @property
-    def is_busy(self) -> bool:
-        """True if a request is not answered yet."""
-        ...
-
-    async def ping(self, seconds: float) -> None:
-        """Check that the server answers."""
-        ...
-
-    def give_up(self, error: MCPError) -> None:
-        """End the session with an error."""
-        ...
-
-
-async def keep_alive(session: Watched, seconds: float) -> None:
+async def keep_alive(session: Session, seconds: float) -> None:
     """Ping a server while it is idle, until it does not answer.
 
     Args:
@@ -56,7 +40,7 @@ async def keep_alive(session: Watched, seconds: float) -> None:
                 return
 
 
-async def _is_alive(session: Watched) -> bool:
+async def _is_alive(session: Session) -> bool:
     if session.is_busy:
         return True
     try:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import trio
 
-from eca_server.agent.mcp.server import Connect, Server, ServerSession
+from eca_server.agent.mcp.server import Connect, Server
 from eca_server.agent.mcp.states import State
 from eca_server.config.mcp_settings import MCPServer
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.session import Session
 
 START_WAIT_SECONDS: Final = 2.0
 """Seconds that a prompt waits for starting servers."""
@@ -25,14 +28,6 @@ CLOSE_SECONDS: Final = 1.8
 """Seconds within which all servers must have ended: a shutdown has two (ruling W-13)."""
 
 _IDLE: Final = frozenset({State.STOPPED, State.STOPPING, State.DISABLED})
-
-
-class ConnectTo(Protocol):
-    """Returns a function that starts or reaches a server."""
-
-    def __call__(self, name: str, settings: MCPServer) -> Connect:
-        """Return the function for a server's name and settings."""
-        ...
 
 
 class Manager:
@@ -49,7 +44,7 @@ class Manager:
         self,
         *,
         nursery: trio.Nursery,
-        connect_to: ConnectTo,
+        connect_to: Callable[[str, MCPServer], Connect],
         on_change: Callable[[Server], None],
         on_removed: Callable[[Server], None] = lambda _: None,
         on_listed: Callable[[Server], None] = lambda _: None,
@@ -136,7 +131,7 @@ class Manager:
             self._start(server)
 
     @asynccontextmanager
-    async def _connect_in_turn(self, connect: Connect) -> AsyncIterator[ServerSession]:
+    async def _connect_in_turn(self, connect: Connect) -> AsyncIterator[Session]:
         """Connect after a checkpoint: spawning many processes in one step blocks the event loop."""
         async with self._spawning:
             await trio.lowlevel.checkpoint()

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import trio
 
@@ -20,7 +19,6 @@ from eca_server.agent.mcp.messages import (
     MCPTool,
     Progress,
     Prompt,
-    PromptResult,
     Resource,
     ResourceContents,
     ResourceTemplate,
@@ -29,6 +27,9 @@ from eca_server.agent.mcp.messages import (
 from eca_server.agent.mcp.resource_changes import ResourceChanges
 from eca_server.agent.mcp.states import TRANSITIONS, Input, State
 from eca_server.config.mcp_settings import MCPServer
+
+if TYPE_CHECKING:
+    from eca_server.agent.mcp.session import Session
 
 _log = logging.getLogger("eca_server.agent.mcp")
 
@@ -49,60 +50,7 @@ DEBOUNCE_SECONDS: Final = 0.25
 progress."""
 
 
-class ServerSession(Protocol):
-    """The part of `session.Session` that a server uses."""
-
-    ended: trio.Event
-    error: MCPError | None
-    instructions: str
-    on_change: Callable[[Any], None]
-    on_update: Callable[[str], None]
-
-    async def list_tools(self) -> tuple[MCPTool, ...]:
-        """Return its tools."""
-        ...
-
-    async def list_prompts(self) -> tuple[Prompt, ...]:
-        """Return its prompts."""
-        ...
-
-    async def list_resources(self) -> tuple[Resource, ...]:
-        """Return its resources."""
-        ...
-
-    async def list_resource_templates(self) -> tuple[ResourceTemplate, ...]:
-        """Return its templates of resources."""
-        ...
-
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
-        """Return a prompt with its arguments filled in."""
-        ...
-
-    async def read_resource(self, uri: str) -> tuple[ResourceContents, ...]:
-        """Return the contents of a resource."""
-        ...
-
-    async def watch(self, uris: AbstractSet[str]) -> None:
-        """Subscribe to changes of resources."""
-        ...
-
-    def roots_changed(self) -> None:
-        """Notify the server that the roots have changed."""
-        ...
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any],
-        *,
-        deadline: float,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> ToolResult:
-        """Run a tool."""
-        ...
-
-
-Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerSession]]
+Connect: TypeAlias = Callable[[], "AbstractAsyncContextManager[Session]"]
 """Starts or reaches the server; raises MCPError with a reason for the user."""
 
 
@@ -164,7 +112,7 @@ class Server:
 
     def _forget(self) -> None:
         """Clear the session, the lists and the instructions."""
-        self._session: ServerSession | None = None
+        self._session: Session | None = None
         self.tools: tuple[MCPTool, ...] = ()
         self.prompts: tuple[Prompt, ...] = ()
         self.resources: tuple[Resource, ...] = ()
@@ -243,14 +191,14 @@ class Server:
             self.resource_changes.forget(reader, uri)
             raise
 
-    async def _watch(self, session: ServerSession) -> None:
+    async def _watch(self, session: Session) -> None:
         try:
             await session.watch(self.resource_changes.uris)
         except MCPError as error:
             _log.info("MCP server %s: it does not announce changes: %s", self.name, error)
 
     @property
-    def session(self) -> ServerSession:
+    def session(self) -> Session:
         """The session of the running server.
 
         Raises:
@@ -333,7 +281,7 @@ class Server:
             _log.error("MCP server %s: an internal error", self.name, exc_info=error)
             return MCPError(f"internal error: {type(error).__name__}; see the log")
 
-    async def _refresh_lists(self, session: ServerSession, changes: _Changes) -> None:
+    async def _refresh_lists(self, session: Session, changes: _Changes) -> None:
         """Read the lists of prompts and resources, then each list again after a change."""
         await self._list(("prompts", "resources"), session)
         self._run.listed.set()
@@ -342,7 +290,7 @@ class Server:
             await self._list(await changes.next(), session)
             await trio.sleep(LIST_PAUSE_SECONDS)
 
-    async def _list(self, kinds: tuple[str, ...], session: ServerSession) -> None:
+    async def _list(self, kinds: tuple[str, ...], session: Session) -> None:
         tools, others = self.tools, (self.prompts, self.resources)
         async with trio.open_nursery() as nursery:
             for kind in kinds:
@@ -353,14 +301,14 @@ class Server:
         elif (self.prompts, self.resources) != others:
             self._on_listed(self)
 
-    async def _list_one(self, kind: str, session: ServerSession) -> None:
+    async def _list_one(self, kind: str, session: Session) -> None:
         """Update one list; leave it unchanged if the server refuses."""
         try:
             await self._ask_for(kind, session)
         except MCPError as error:
             _log.info("MCP server %s: its %s: %s", self.name, kind, error)
 
-    async def _ask_for(self, kind: str, session: ServerSession) -> None:
+    async def _ask_for(self, kind: str, session: Session) -> None:
         match kind:
             case "tools":
                 self.tools = await self._list_tools(session)
@@ -370,7 +318,7 @@ class Server:
                 self.resources = await session.list_resources()
                 self.templates = await session.list_resource_templates()
 
-    async def _list_tools(self, session: ServerSession) -> tuple[MCPTool, ...]:
+    async def _list_tools(self, session: Session) -> tuple[MCPTool, ...]:
         """Return its tools, except those with names of more than `MAX_TOOL_NAME` characters."""
         tools = await session.list_tools()
         usable = tuple(tool for tool in tools if len(tool.name) <= MAX_TOOL_NAME)

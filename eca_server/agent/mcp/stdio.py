@@ -50,12 +50,6 @@ def start_stdio(
 ) -> StdioTransport:
     """Start a server; `aclose` ends it, within the seconds of `LADDER`.
 
-    Args:
-        settings: its settings, with a command.
-        environment: its environment, before the settings' own variables.
-        directory: its working directory.
-        log: the log of its stderr.
-
     Raises:
         MCPError: it cannot be started; the text names the program and the searched places.
     """

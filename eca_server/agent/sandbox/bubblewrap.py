@@ -23,21 +23,15 @@ _NO_NESTING = "--disable-userns"
 _FILTER = Path(__file__).with_name("keyrings.bpf")
 _HAS_FILTER = sys.byteorder == "little"
 _WITH_FILTER = ("/bin/sh", "-c", 'exec "$@" 9<"$0"', str(_FILTER)) if _HAS_FILTER else ()
-"""A command that starts bubblewrap with the filter of `keyrings` as descriptor 9; bubblewrap closes
-it."""
+"""A command that starts bubblewrap with `keyrings.bpf` as descriptor 9, which bubblewrap closes.
+
+In every namespace children inherit the keyring of a session: the three calls that reach it fail."""
 
 
 def arguments(
     program: str, plan: Plan, directory: Path, *, can_disable_userns: bool
 ) -> tuple[str, ...]:
-    """Return everything before the command itself.
-
-    Args:
-        program: the path of `bwrap`.
-        plan: the plan of its files and network.
-        directory: its working directory.
-        can_disable_userns: whether this bubblewrap supports `--disable-userns` (0.8).
-    """
+    """Return everything before the command itself."""
     return (
         *_WITH_FILTER,
         program,

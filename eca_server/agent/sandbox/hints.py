@@ -52,9 +52,6 @@ def is_setup_failure(texts: Sequence[str]) -> bool:
     """Return whether bubblewrap failed before the command ran: stderr is one line of bubblewrap.
 
     A command that writes such a line itself only runs in the sandbox once more.
-
-    Args:
-        texts: the tool's output for the model.
     """
     return len(texts) >= 2 and _FAILED.fullmatch(texts[1]) is not None
 

@@ -30,6 +30,7 @@ from eca_server.agent.sandbox.reserved import release, reserve
 from eca_server.agent.sandbox.survey import MAX_ENTRIES_AFTER, Survey, TooLarge, existing, survey
 from eca_server.config.directories import home_directory
 from eca_server.config.tool_settings import SandboxSettings
+from eca_server.printable import enumeration
 from eca_server.workspace.opening import open_directory
 
 Mode: TypeAlias = Literal["auto", "require"]
@@ -46,8 +47,6 @@ class Sandbox:
     Attributes:
         mode: `auto`: the user may let a command run outside; `require`: no command does.
         roots: the real paths of the open folders.
-        environ: the environment of the server, which names credential paths.
-        network: whether commands may use the network.
         writable: further directories that commands may change.
         detect: returns the abilities of this machine.
     """
@@ -130,14 +129,7 @@ def sandbox_for(
     environ: Mapping[str, str],
     credential_files: Iterable[str] = (),
 ) -> Sandbox | None:
-    """Return the sandbox for the commands in a workspace, or None if it is off.
-
-    Args:
-        settings: `toolCall.sandbox`.
-        roots: the real paths of the open folders.
-        environ: the environment of the server.
-        credential_files: files with credentials that the configuration names.
-    """
+    """Return the sandbox for the commands in a workspace, or None if it is off."""
     if settings.mode == "off":
         return None
     return Sandbox(
@@ -192,9 +184,7 @@ class SandboxedCommand:
             return f"Guarded paths that the command may have created were not checked: {error}."
         if not created:
             return ""
-        names = ", ".join(str(path) for path in created[:_MAX_SHOWN])
-        if len(created) > _MAX_SHOWN:
-            names += f" and {len(created) - _MAX_SHOWN} more"
+        names = enumeration(list(map(str, created)), _MAX_SHOWN)
         if not sets_aside:
             return f"Guarded paths were created while the job ran: {names}. Review them before use."
         failed = [path for path in created if not _set_aside(path)]

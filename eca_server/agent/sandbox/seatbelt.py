@@ -59,15 +59,16 @@ def profile(plan: Plan) -> str:
         for pattern in _guarded_patterns(root)
     ]
     lines += _rules("deny file-write*", plan.guarded)
-    above = {each for path in plan.guarded for each in path.parents if _is_in(each, plan.roots)}
+    above = {
+        each
+        for path in plan.guarded
+        for each in path.parents
+        if any(each.is_relative_to(root) for root in plan.roots)
+    }
     lines += [f"(deny file-write-unlink (literal {_quoted(str(each))}))" for each in sorted(above)]
     hidden = [path for path, access in places if access in {"hidden", "hidden-file"}]
     lines += _rules("deny file-read* file-write* network-outbound", hidden)
     return "\n".join(lines) + "\n"
-
-
-def _is_in(path: Path, roots: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(root) for root in roots)
 
 
 def _rules(operation: str, paths: Iterable[Path]) -> Iterator[str]:

@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 import attrs
 import trio
 
-from eca_server.agent.context.definition_files import DefinitionFiles
+from eca_server.agent.context.definition_files import DefinitionFiles, DefinitionPlaces
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.skills.skill import SKILL_FILE, InvalidSkill, Skill, parse_skill
 from eca_server.agent.tools.files import printable
 from eca_server.system.threads import run_on_disk
-from eca_server.workspace.boundary import Place, Workspace
+from eca_server.workspace.boundary import Place
 
 _MAX_FILES = 5000  # searched in one directory; skills may contain scripts and data
 _MAX_SKILLS = 200  # skills
@@ -42,18 +42,8 @@ class SkillList:
 
 
 @attrs.frozen(kw_only=True)
-class SkillFiles:
-    """The places of skills.
-
-    Attributes:
-        workspace: its roots are searched for `.eca/skills` and `.agents/skills`.
-        user_directory: the user's configuration directory, `~/.config/eca`, with `skills` in it.
-        configured: paths of files and directories; relative ones start in each root.
-    """
-
-    workspace: Workspace
-    user_directory: Path
-    configured: tuple[str, ...] = ()
+class SkillFiles(DefinitionPlaces):
+    """The places of skills; usual ones are `.eca/skills` and `.agents/skills` of each root."""
 
     async def read(self) -> SkillList:
         """Search for skills: configured ones and the user's first, then the workspace's.
@@ -65,7 +55,7 @@ class SkillFiles:
             reading = _Reading(
                 workspace=self.workspace, checkpoint=trio.from_thread.check_cancelled
             )
-            own, of_workspace = reading.configured(self.configured, self.user_directory)
+            own, of_workspace = reading.configured(self)
             for path in (*own, str(self.user_directory / "skills")):
                 reading.add(path)
             for path in of_workspace:

@@ -47,11 +47,7 @@ class Skill:
         return self.name.lower()
 
     def render(self, text: str) -> str:
-        """Return instructions with the skill's name and directory, for the model.
-
-        Args:
-            text: its text, with or without arguments filled in.
-        """
+        """Return instructions with the skill's name and directory, for the model."""
         rendered = (
             f"Skill: {self.name}\nRelative paths start from: {printable(self.folder)}\n\n{text}"
         )

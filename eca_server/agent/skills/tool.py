@@ -1,4 +1,4 @@
-"""`skill`: loads one skill's instructions for the model."""
+"""The list of skills in the system prompt, and `skill`, which loads the instructions of one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
+from eca_server.agent.context.block import Section, render
+from eca_server.agent.context.provenance import SOURCE, Origin
 from eca_server.agent.skills.files import SkillFiles
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.tools.files import printable
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
+from eca_server.client.content_formatting import PREFIX
 from eca_server.config.matchers import matches_name
 from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import TextPart
@@ -77,3 +80,32 @@ class LoadSkill:
             return ToolOutput(parts=(TextPart(skill.render(skill.text)),))
 
         return PreparedCall(run=run, summary=self.summary(arguments))
+
+
+_MAX_BYTES = 32 * 1024  # bytes of names and descriptions
+_INSTRUCTIONS = (
+    "Available skills: instructions for one kind of task each. If a description matches your task, "
+    f"load that skill with the tool `{PREFIX}{SKILL_TOOL}` before you start."
+)
+
+
+def list_skills(skills: Sequence[Skill]) -> tuple[str, str]:
+    """Return the section of the system prompt, empty without skills, and a note on omitted ones."""
+    if not skills:
+        return "", ""
+    listed: list[Section] = []
+    room = _MAX_BYTES
+    for skill in skills:
+        room -= len(f"{skill.name}{skill.description}".encode())
+        if room >= 0:
+            origin: Origin = "workspace" if skill.is_of_project else "user"
+            attributes = {"name": skill.name, SOURCE: origin}
+            listed.append(Section(name="skill", attributes=attributes, body=(skill.description,)))
+    omitted = len(skills) - len(listed)
+    note = (
+        f"{omitted} of {len(skills)} skills are not announced to the model: the list is too long. "
+        "Shorten descriptions or remove skills."
+        if omitted
+        else ""
+    )
+    return render([Section(name="skills", body=(_INSTRUCTIONS, *listed))]), note

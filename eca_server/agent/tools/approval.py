@@ -23,7 +23,7 @@ from eca_server.client.content_formatting import NATIVE
 from eca_server.config.matchers import compile_matcher, matches_name
 from eca_server.config.settings import Config
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior
-from eca_server.printable import printable_line
+from eca_server.printable import enumeration, printable_line
 
 if TYPE_CHECKING:
     import regex
@@ -476,6 +476,4 @@ def _folder(call: Call) -> str | None:
 
 
 def _shown(paths: Sequence[str]) -> str:
-    shown = ", ".join(path[:_SHOWN_CHARACTERS] for path in paths[:_SHOWN_PATHS])
-    more = len(paths) - _SHOWN_PATHS
-    return f"{shown} and {more} more" if more > 0 else shown
+    return enumeration([path[:_SHOWN_CHARACTERS] for path in paths], _SHOWN_PATHS)

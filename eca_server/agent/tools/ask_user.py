@@ -13,15 +13,11 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
-from eca_protocol.messages import (
-    ChatAskQuestionOption,
-    ChatAskQuestionParams,
-)
+from eca_protocol.messages import ChatAskQuestionOption, ChatAskQuestionParams
 from eca_protocol.server.connected_client import asks_questions
 from eca_server.agent.tools.schemas import boolean, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput, running_call
-from eca_server.client.session import Session
+from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.config.trust_texts import PREFIX, TRUST
 from eca_server.models.history import TextPart
 
@@ -121,7 +117,7 @@ class AskUser:
     async def _ask(self, params: ChatAskQuestionParams) -> str:
         try:
             answer = await self.session.ask(params, deadline=PATIENCE)
-        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
+        except REQUEST_ERRORS as error:
             raise ToolError(f"Could not ask the user: {error}") from error
         if answer.cancelled or answer.answer is None:
             return CANCELLED

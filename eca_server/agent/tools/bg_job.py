@@ -23,7 +23,6 @@ class BgJob:
     """The tool `bg_job`.
 
     Attributes:
-        background: the jobs, and the chat that reads them.
         cap: the limit of one read.
     """
 

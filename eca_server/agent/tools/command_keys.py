@@ -76,14 +76,7 @@ class CommandPart:
 def command_parts(
     command: str, *, folder: str, workspace: Workspace, path: str | None
 ) -> tuple[CommandPart, ...]:
-    """Return the parts of a command, in order; read the disk.
-
-    Args:
-        command: the text for `bash` or `sh`.
-        folder: the working directory, a real path.
-        workspace: the files that a model may write.
-        path: the PATH of the command.
-    """
+    """Return the parts of a command, in order; read the disk."""
     try:
         commands = _commands(command)
     except (Unreadable, Unsure):

@@ -34,8 +34,6 @@ class CustomCommand:
     """A command of the configuration as a tool.
 
     Attributes:
-        parameters: the JSON Schema of its arguments.
-        workspace: the command runs in its first root.
         environment: the whole environment of the command, without the server's keys.
         sandbox: the sandbox of the command; None: no sandbox. The user wrote the command and knows
             the network and keys it needs, so only `require` puts it into the sandbox.

@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import attrs
 
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.messages import (
     EditorDiagnostic,
     EditorGetDiagnosticsParams,
@@ -23,7 +22,7 @@ from eca_server.agent.tools.files import in_thread
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.client.session import Session
+from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place, Workspace
 
@@ -40,7 +39,6 @@ class EditorDiagnostics:
     """The tool `editor_diagnostics`; offered only if `editor_has_diagnostics`.
 
     Attributes:
-        workspace: resolves relative paths.
         timeout: the deadline of the editor, in seconds.
     """
 
@@ -98,7 +96,7 @@ class EditorDiagnostics:
                 EditorGetDiagnosticsParams(uri=uri),
                 deadline=self.timeout,
             )
-        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
+        except REQUEST_ERRORS as error:
             raise ToolError(f"Could not get the diagnostics from the editor: {error}") from error
         firsts = self.session.profile.first_position
         lines = [_line(each, *firsts(each.source)) for each in answer.diagnostics]

@@ -93,12 +93,7 @@ class DirectoryTree:
 
 @attrs.define
 class _Directory:
-    """A directory of the tree.
-
-    Attributes:
-        count: how many files are in it, at any depth.
-        directories: how many directories are in it, at any depth.
-    """
+    """A directory of the tree."""
 
     below: dict[str, _Directory] = attrs.field(factory=dict)
     names: list[str] = attrs.field(factory=list)

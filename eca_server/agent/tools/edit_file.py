@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
 import attrs
 
-from eca_protocol.messages import FileChangeDetails
-from eca_server.agent.tools.diff import file_change
-from eca_server.agent.tools.editing import EditResult, edit
-from eca_server.agent.tools.files import (
-    Files,
-    action_summary,
-    change_in_thread,
-    checkpoint,
-    in_thread,
-    printable,
-)
+from eca_server.agent.tools.editing import edit
+from eca_server.agent.tools.files import Files, action_summary, checkpoint, in_thread
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.schemas import boolean, object_schema, string
-from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
-from eca_server.models.history import TextPart
-from eca_server.workspace.boundary import Place
+from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError
+from eca_server.agent.tools.write_file import PlannedWrite, plan_write
 from eca_server.workspace.errors import NotText
-from eca_server.workspace.reading import Fingerprint, decode
-from eca_server.workspace.writing import replace_file
+from eca_server.workspace.reading import decode
 
 PARAMETERS: Mapping[str, Any] = object_schema(
     "path",
@@ -62,24 +50,7 @@ class EditRequest:
         )
 
 
-@attrs.frozen(kw_only=True)
-class PlannedEdit:
-    """An edit that can be applied.
-
-    Attributes:
-        edited: its new content as text.
-        details: the change as shown to people.
-    """
-
-    place: Place
-    expected: Fingerprint
-    data: bytes = attrs.field(repr=False)
-    edited: EditResult = attrs.field(repr=False)
-    details: FileChangeDetails
-    change: FileChange
-
-
-def plan_edit(files: Files, request: EditRequest) -> PlannedEdit:
+def plan_edit(files: Files, request: EditRequest) -> PlannedWrite:
     """Compute an edit; call it in a worker thread.
 
     Raises:
@@ -108,18 +79,17 @@ def plan_edit(files: Files, request: EditRequest) -> PlannedEdit:
             f"original_content does not match {str(place.path)!r}: read that file first."
         ) from None
     data = text.encode(edited.text)
-    details = file_change(
-        printable(place.path), text.text, edited.text, cap=files.cap, checkpoint=checkpoint
+    planned = plan_write(files, place, snapshot, data, old=text.text, new=edited.text)
+    details = planned.details
+    report = (
+        f"Edited {details.path}: {counted(details.lines_added, 'line')} added, "
+        f"{details.lines_removed} removed."
     )
-    change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
-    return PlannedEdit(
-        place=place,
-        expected=snapshot.fingerprint,
-        data=data,
-        edited=edited,
-        details=details,
-        change=change,
-    )
+    if edited.count > 1:
+        report += f" {edited.count} occurrences were replaced."
+    if not edited.exact:
+        report += " The match differs from original_content in whitespace."
+    return attrs.evolve(planned, text=report)
 
 
 @attrs.frozen(kw_only=True)
@@ -148,26 +118,4 @@ class EditFile:
             ToolError: the passage is missing or ambiguous, or the file cannot be changed.
         """
         planned = await in_thread(plan_edit, self.files, EditRequest.of(arguments))
-
-        return PreparedCall(
-            run=partial(change_in_thread, self._write, planned),
-            summary=self.summary(arguments),
-            places=(planned.place,),
-            details=planned.details,
-            changes=(planned.change,),
-        )
-
-    def _write(self, planned: PlannedEdit) -> ToolOutput:
-        place, edited = planned.place, planned.edited
-        after = replace_file(place, planned.data, expected=planned.expected, checkpoint=checkpoint)
-        self.files.ledger.record(place.real_path, after)
-        details = planned.details
-        text = (
-            f"Edited {details.path}: {counted(details.lines_added, 'line')} added, "
-            f"{details.lines_removed} removed."
-        )
-        if edited.count > 1:
-            text += f" {edited.count} occurrences were replaced."
-        if not edited.exact:
-            text += " The match differs from original_content in whitespace."
-        return ToolOutput(parts=(TextPart(text),), details=details)
+        return planned.prepared(self.summary(arguments))

@@ -43,7 +43,6 @@ class Files:
     """The settings and state of the file tools of one chat.
 
     Attributes:
-        ledger: the contents that the model knows.
         cap: the limit of one call's output, and of one diff.
         max_lines: the limit of one call of `read_file`.
         gitignore: leave out files that Git ignores in trees and searches.

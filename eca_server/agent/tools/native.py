@@ -80,17 +80,16 @@ class NativeTools:
 
     def toolbox(self, policy: Policy, served: Iterable[ServedTool] = ()) -> ToolBox:
         """Return the tools of a turn under a policy, with those of MCP servers behind them."""
-        withheld = {tool.name: _why_withheld(tool, policy) for tool in self.tools}
+        withheld = {
+            tool.name: policy.withheld(server=NATIVE, tool=tool.name, effect=tool.effect)
+            for tool in self.tools
+        }
         return ToolBox(
             [tool for tool in self.tools if withheld[tool.name] is None],
             {name: reason for name, reason in withheld.items() if reason is not None},
             served,
             self.described,
         )
-
-
-def _why_withheld(tool: Tool, policy: Policy) -> str | None:
-    return policy.withheld(server=NATIVE, tool=tool.name, effect=tool.effect)
 
 
 def _client_tools(
@@ -178,11 +177,10 @@ def native_tools(
 
 
 def _files(config: Config, workspace: Workspace, ledger: Ledger) -> Files:
-    limits = config.tool_call.output_truncation
     return Files(
         workspace=workspace,
         ledger=ledger,
-        cap=Cap(lines=limits.lines, size=limits.size_kb * 1024),
+        cap=Cap.of(config.tool_call.output_truncation),
         max_lines=config.tool_call.read_file.max_lines,
         gitignore=any(ignore.type == "gitignore" for ignore in config.ignore_files),
     )

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import attrs
 import trio
 
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.messages import (
     EditorCapabilities,
     EditorGetDefinitionParams,
@@ -30,7 +29,7 @@ from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread, printab
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.agent.tools.schemas import boolean, integer, object_schema, string
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
-from eca_server.client.session import Session
+from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.errors import FileError
@@ -72,7 +71,6 @@ class _Navigation(ABC):
     """The common base of both tools.
 
     Attributes:
-        workspace: resolves relative paths.
         timeout: the deadline of the editor, in seconds.
     """
 
@@ -108,7 +106,7 @@ class _Navigation(ABC):
             position = await in_thread(look)
             try:
                 answer = await self._answer(uri_of(place.path), position, arguments)
-            except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
+            except REQUEST_ERRORS as error:
                 raise ToolError(f"Could not ask the editor: {error}") from error
             if answer.status != "success":
                 reason = answer.message or _NO.get(answer.status, "it gave no reason")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import attrs
 
+from eca_server.config.tool_settings import OutputTruncation
+
 
 @attrs.frozen(kw_only=True)
 class Cap:
@@ -20,6 +22,11 @@ class Cap:
 
     lines: int = 2000
     size: int = 50 * 1024
+
+    @classmethod
+    def of(cls, limits: OutputTruncation) -> Cap:
+        """Return the configured limit."""
+        return cls(lines=limits.lines, size=limits.size_kb * 1024)
 
 
 def counted(count: int, noun: str) -> str:

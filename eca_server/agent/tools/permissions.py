@@ -19,9 +19,6 @@ from eca_server.workspace.boundary import Workspace
 class Permissions:
     """The decisions about the calls of a turn.
 
-    Attributes:
-        workspace: paths outside it, and its guarded paths, always need approval.
-
     Args:
         policy: the policy of the turn's behaviour.
         workspace: the attribute.

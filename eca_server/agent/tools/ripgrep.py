@@ -73,14 +73,6 @@ def ripgrep(
 
     Ignored files that Git tracks are left out: ripgrep only knows the rules.
 
-    Args:
-        program: the path of ripgrep.
-        directory: an open directory.
-        pattern: the pattern.
-        include: the files to search.
-        gitignore: leave out the files that Git ignores.
-        checkpoint: called while ripgrep runs; an exception of it also ends ripgrep.
-
     Raises:
         RipgrepUnavailable: ripgrep did not search.
     """

@@ -14,6 +14,7 @@ from typing import Any
 
 from eca_protocol import json
 from eca_server.agent.tools.tool import ToolError
+from eca_server.printable import enumeration
 
 _SHOWN = 60  # characters of a value in a sentence
 _MOST = 20  # errors reported at once
@@ -99,10 +100,9 @@ def _member_errors(value: Mapping[str, Any], schema: Mapping[str, Any], path: st
     if schema.get("additionalProperties") is False and not schema.get("patternProperties"):
         unknown = [json.dumps(name[:_SHOWN]).decode() for name in value if name not in properties]
         if unknown:
-            more = f" and {len(unknown) - _MOST} more" if len(unknown) > _MOST else ""
             known = ", ".join(properties) or "none"
             where = f" in {path}" if path else ""
-            yield f"unknown{where}: {', '.join(unknown[:_MOST])}{more} (supported: {known})"
+            yield f"unknown{where}: {enumeration(unknown, _MOST)} (supported: {known})"
 
 
 def _is(value: object, name: str) -> bool:

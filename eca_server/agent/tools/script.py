@@ -36,10 +36,8 @@ class Script:
 
     Attributes:
         shell: the program that reads the text, from `shell_in`.
-        directory: the working directory, a real path.
         environment: the whole environment.
         timeout: in seconds.
-        sandbox: the sandbox; None: no sandbox.
         may_leave: whether the model may request a run outside the sandbox.
         prefix: the command that starts the shell; empty: it is started directly.
     """

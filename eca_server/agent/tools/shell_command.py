@@ -86,7 +86,6 @@ class ShellCommand:
         summary_max_length: characters of a command in a summary.
         cap: the limit of a command's output.
         background: runs commands as jobs; None: no jobs.
-        sandbox: the sandbox of commands; None: no sandbox.
         warn: notifies the user that the configured sandbox cannot be used.
     """
 

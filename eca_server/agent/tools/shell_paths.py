@@ -66,13 +66,7 @@ class Reading:
 
 
 def certain_paths(word: str, *, is_target: bool, is_sed: bool) -> Iterator[str]:
-    """Yield the parts of a word that are paths; of a partly unknown one, its known start.
-
-    Args:
-        word: the text of the word.
-        is_target: whether the word is the target of a redirection.
-        is_sed: whether the word may be a script of sed.
-    """
+    """Yield the parts of a word that are paths; of a partly unknown one, its known start."""
     for piece in _pieces(word):
         attached = (each for each in _attached(piece, is_sed=is_sed) if _is_certain(each))
         for part in (*_parts(piece), *attached):

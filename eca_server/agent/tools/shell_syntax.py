@@ -94,10 +94,6 @@ Token: TypeAlias = Word | Operator
 def tokenize(command: str, variables: Variables | None = None) -> list[Token]:
     """Return the words and operators of a command, in order.
 
-    Args:
-        command: the text for `sh` or `bash`.
-        variables: the known values; None: no value is known.
-
     Raises:
         Unreadable: a quote is not closed, the text is too long, or it has a NUL.
     """

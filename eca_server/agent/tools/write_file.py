@@ -25,24 +25,61 @@ from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolEr
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
 from eca_server.workspace.errors import NotText
-from eca_server.workspace.reading import Fingerprint, Text, decode
+from eca_server.workspace.reading import FileSnapshot, Fingerprint, Text, decode
 from eca_server.workspace.writing import replace_file
 
 
 @attrs.frozen(kw_only=True)
-class _PlannedWrite:
-    """A write that can be applied.
+class PlannedWrite:
+    """A new content of a file, ready to be written.
 
     Attributes:
         expected: its current content; None for a new file.
-        details: the change as shown to people.
+        text: the result for the model.
     """
 
+    files: Files
     place: Place
     expected: Fingerprint | None
     data: bytes = attrs.field(repr=False)
     details: FileChangeDetails
     change: FileChange
+    text: str
+
+    def prepared(self, summary: str) -> PreparedCall:
+        """Return the call that writes the content."""
+        return PreparedCall(
+            run=partial(change_in_thread, self._write),
+            summary=summary,
+            places=(self.place,),
+            details=self.details,
+            changes=(self.change,),
+        )
+
+    def _write(self) -> ToolOutput:
+        place = self.place
+        after = replace_file(place, self.data, expected=self.expected, checkpoint=checkpoint)
+        self.files.ledger.record(place.real_path, after)
+        return ToolOutput(parts=(TextPart(self.text),), details=self.details)
+
+
+def plan_write(
+    files: Files, place: Place, snapshot: FileSnapshot | None, data: bytes, *, old: str, new: str
+) -> PlannedWrite:
+    """Plan to write a content; `old` and `new` are the texts before and after."""
+    details = file_change(printable(place.path), old, new, cap=files.cap, checkpoint=checkpoint)
+    added, removed = counted(details.lines_added, "line"), details.lines_removed
+    return PlannedWrite(
+        files=files,
+        place=place,
+        expected=None if snapshot is None else snapshot.fingerprint,
+        data=data,
+        details=details,
+        change=FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data)),
+        text=f"Created {details.path}: {added}."
+        if snapshot is None
+        else f"Wrote {details.path}: {added} added, {removed} removed.",
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -75,16 +112,9 @@ class WriteFile:
             ToolError: the file cannot be written, or has changed since the model read it.
         """
         planned = await in_thread(self._plan, arguments["path"], arguments["content"])
+        return planned.prepared(self.summary(arguments))
 
-        return PreparedCall(
-            run=partial(change_in_thread, self._write, planned),
-            summary=self.summary(arguments),
-            places=(planned.place,),
-            details=planned.details,
-            changes=(planned.change,),
-        )
-
-    def _plan(self, path: str, content: str) -> _PlannedWrite:
+    def _plan(self, path: str, content: str) -> PlannedWrite:
         place = self.files.workspace.locate(path)
         snapshot = self.files.read(place)
         before = ""
@@ -100,30 +130,7 @@ class WriteFile:
                 ) from error
             before = old.text
             content, data = _like(old, content)
-        details = file_change(
-            printable(place.path), before, content, cap=self.files.cap, checkpoint=checkpoint
-        )
-        change = FileChange(path=place.real_path, before=snapshot, after=Fingerprint.of(data))
-        return _PlannedWrite(
-            place=place,
-            expected=None if snapshot is None else snapshot.fingerprint,
-            data=data,
-            details=details,
-            change=change,
-        )
-
-    def _write(self, planned: _PlannedWrite) -> ToolOutput:
-        place = planned.place
-        after = replace_file(place, planned.data, expected=planned.expected, checkpoint=checkpoint)
-        self.files.ledger.record(place.real_path, after)
-        details = planned.details
-        text = (
-            f"Created {details.path}: {counted(details.lines_added, 'line')}."
-            if planned.expected is None
-            else f"Wrote {details.path}: {counted(details.lines_added, 'line')} added, "
-            f"{details.lines_removed} removed."
-        )
-        return ToolOutput(parts=(TextPart(text),), details=details)
+        return plan_write(self.files, place, snapshot, data, old=before, new=content)
 
 
 def _like(old: Text, content: str) -> tuple[str, bytes]:

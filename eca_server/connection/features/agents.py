@@ -31,9 +31,8 @@ from eca_server.agent.context.contexts import PromptContext, build_context
 from eca_server.agent.context.instructions_files import read_instruction_files
 from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
-from eca_server.agent.skills.listing import list_skills
 from eca_server.agent.skills.skill import Skill
-from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed
+from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed, list_skills
 from eca_server.agent.tools.approval import Call, Policy, policy_of
 from eca_server.agent.tools.ask_user import AskUser
 from eca_server.agent.tools.native import NativeTools
@@ -48,7 +47,7 @@ from eca_server.client.content_formatting import NATIVE
 from eca_server.client.session import Session
 from eca_server.config.effective import apply_behavior
 from eca_server.config.settings import Config
-from eca_server.config.tool_settings import Behavior
+from eca_server.config.tool_settings import Behavior, paths_of
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.approvals import Approvals
 from eca_server.connection.features.current_models import CurrentModels
@@ -86,13 +85,7 @@ class ParentTurn:
 
 @attrs.frozen(eq=False)
 class Agents:
-    """The maker of agents.
-
-    Attributes:
-        servers: returns the MCP servers, or None if none is configured.
-        acp: the ACP agents.
-        limiter: limits the number of concurrent subagents.
-    """
+    """The maker of agents."""
 
     session: Session
     settings: Settings
@@ -173,12 +166,11 @@ class Agents:
         from eca_server.agent.acp.agents import Target  # noqa: PLC0415 - only where one is configured
 
         assert isinstance(model.backend, ACPBackend)
-        limits = config.tool_call.output_truncation
         target = Target(
             name=model.origin.model,
             command=model.backend.command,
             mode=model.effort,
-            cap=Cap(lines=limits.lines, size=limits.size_kb * 1024),
+            cap=Cap.of(config.tool_call.output_truncation),
             wants_title=config.chat_title,
         )
         return partial(self.acp.get().answer, target)
@@ -241,8 +233,7 @@ class Agents:
             async with self.limiter:
                 return await run_task(parent.turn, task, body, self.working_subagents)
 
-        limits = config.tool_call.output_truncation
-        cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
+        cap = Cap.of(config.tool_call.output_truncation)
         model, variant = chosen.model, chosen.variant
         spawn = SpawnAgent(agents=agents, model=model, variant=variant, cap=cap, work=work)
         return [spawn] if agents else ()
@@ -265,7 +256,7 @@ class Agents:
         files = await read_instruction_files(
             self.folders.workspace,
             user_directory=self.settings.user_directory,
-            rules=[rule.path for rule in config.rules if rule.path is not None],
+            rules=paths_of(config.rules),
             parents=config.include_parent_agents_files,
             behavior=behavior,
             trusted_roots=self.settings.loaded.trusted_roots,

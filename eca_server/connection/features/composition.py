@@ -55,7 +55,6 @@ class Composition:
     """The parts of one connection that its chapters share, and their end.
 
     Attributes:
-        subagents: limits the number of concurrent subagents.
         on_close: called when the connection ends, before the parts are closed.
     """
 

@@ -20,6 +20,7 @@ from eca_protocol.server.roots import Root, parse_roots, path_of
 from eca_server.agent.skills.files import SkillFiles
 from eca_server.client.session import Session
 from eca_server.config.directories import cache_directory, data_directory
+from eca_server.config.tool_settings import paths_of
 from eca_server.connection.features.host import Host
 from eca_server.connection.features.lazy import Lazy
 from eca_server.connection.features.settings import Settings
@@ -56,11 +57,10 @@ class Folders:
     @property
     def skill_files(self) -> SkillFiles:
         """The files of skills."""
-        named = (each.path for each in self._settings.config.skills)
         return SkillFiles(
             workspace=self.workspace,
             user_directory=self._settings.user_directory,
-            configured=tuple(path for path in named if path is not None),
+            configured=paths_of(self._settings.config.skills),
         )
 
     def handlers(self) -> Mapping[str, Handler]:

@@ -17,7 +17,7 @@ import attrs
 from eca_protocol import messages as m
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.manager import Manager
-from eca_server.agent.mcp.server import Connect, Server, ServerSession
+from eca_server.agent.mcp.server import Connect, Server
 from eca_server.agent.mcp.server_log import ServerLog
 from eca_server.agent.mcp.settings import ServerSettings
 from eca_server.agent.mcp.states import State
@@ -39,6 +39,7 @@ from eca_server.system.browser import open_page
 
 if TYPE_CHECKING:
     from eca_server.agent.mcp.authorization.login import Login
+    from eca_server.agent.mcp.session import Session as ServerSession
 
 _TRANSPORTS: Final[Mapping[str | None, Literal["http", "sse"]]] = {
     "http": "http",
@@ -56,7 +57,6 @@ class MCPServers:
     """The MCP servers of a connection.
 
     Attributes:
-        manager: starts and stops the servers.
         wanted_logins: the servers for which the user has requested a login.
     """
 

@@ -5,29 +5,28 @@ A turn uses the servers that run when it begins, and waits briefly for starting 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
-
-import attrs
 
 from eca_server.agent.chat import Turn
 from eca_server.agent.chat.citations import markdown_link
 from eca_server.agent.chat.outlet import Outlet
+from eca_server.agent.context.resources import ResourceReader
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
-from eca_server.agent.mcp.messages import ResourceContents, ToolResult
+from eca_server.agent.mcp.messages import ToolResult
 from eca_server.agent.mcp.names import tool_names
 from eca_server.agent.mcp.server import Server
 from eca_server.agent.mcp.states import State
 from eca_server.agent.mcp.tools import server_tool
 from eca_server.agent.tools.approval import Policy
-from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.toolbox import ServedTool, ToolBox
 from eca_server.client.session import Session
 from eca_server.config.settings import Config
 from eca_server.connection.features.mcp_announcements import withheld_reason
+from eca_server.printable import enumeration
 from eca_server.secret import mask
 
 MOST_TOOLS: Final = 128
@@ -53,13 +52,12 @@ class TurnServers:
         """
         starting = self._servers.newly_starting
         if starting:
-            turn.progress(f"Waiting for MCP servers: {_names(starting)}")
+            turn.progress(f"Waiting for MCP servers: {enumeration(starting, MOST_NAMES)}")
             late = await self._servers.settled()
             if late:
-                turn.say(
-                    f"MCP servers still starting, so without tools in this turn: {_names(late)}.",
-                    role="system",
-                )
+                names = enumeration(late, MOST_NAMES)
+                text = f"MCP servers still starting, so without tools in this turn: {names}."
+                turn.say(text, role="system")
         for server in self._servers:
             error = server.error if server.state is State.REQUIRES_AUTH else None
             link = None if error is None else error.url
@@ -77,8 +75,7 @@ class TurnServers:
         self, turn: Turn, config: Config, policy: Policy, native: ToolBox
     ) -> tuple[ServedTool, ...]:
         """Return the tools of the running servers, for one turn with its native tools."""
-        limits = config.tool_call.output_truncation
-        cap = Cap(lines=limits.lines, size=limits.size_kb * 1024)
+        cap = Cap.of(config.tool_call.output_truncation)
         taken = frozenset(tool.name for tool in native.offered)
         listed = {
             (server.name, tool.name): (server, tool)
@@ -119,7 +116,7 @@ class TurnServers:
 
     def reader(self, chat: Outlet, *, is_preview: bool = False) -> ResourceReader:
         """Return the reader of the servers' resources for a chat."""
-        return ResourceReader(servers=self._servers, chat=chat, is_preview=is_preview)
+        return ResourceReader(self._servers, lambda: chat.ledger, is_preview=is_preview)
 
 
 async def _call(
@@ -132,42 +129,3 @@ async def _call(
     except MCPError as error:
         reason = mask(error.message, *server.settings.secrets)
         raise MCPError(reason, kind=error.kind, url=error.url) from None
-
-
-@attrs.frozen(kw_only=True)
-class ResourceReader:
-    """A reader of MCP resources, whose errors contain no secret.
-
-    The resources that were read are recorded in the chat's ledger, which a cleared chat replaces.
-    Those of a preview, which no model is sent, are not.
-    """
-
-    servers: Manager
-    chat: Outlet
-    is_preview: bool = False
-
-    async def read(self, server: str, uri: str) -> tuple[ResourceContents, ...]:
-        """Return the present content of a resource."""
-        mcp_server = self.servers.get(server)
-        if mcp_server is None:
-            raise MCPError(f"there is no MCP server {server!r}")
-        try:
-            reader = Ledger() if self.is_preview else self.chat.ledger
-            return await mcp_server.give_resource(reader, uri)
-        except MCPError as error:
-            reason = mask(str(error), *mcp_server.settings.secrets)
-            raise MCPError(f"the MCP server {server} did not return it: {reason}") from None
-
-    def changed(self) -> Sequence[tuple[str, str]]:
-        """Return server and URI of resources that changed since the chat read them."""
-        return [
-            (server.name, uri)
-            for server in self.servers.running
-            for uri in server.resource_changes.changed_for(self.chat.ledger)
-        ]
-
-
-def _names(servers: Sequence[str]) -> str:
-    """Return a list of names, shortened if there are many."""
-    more = len(servers) - MOST_NAMES
-    return ", ".join(servers[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -9,23 +9,17 @@ from typing import TYPE_CHECKING
 import attrs
 
 from eca_protocol import messages as m
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
 from eca_protocol.http import HTTPClient
 from eca_protocol.server.texts import named_command
 from eca_server.agent.chat import Chat, Chats, Prompt, Turn
 from eca_server.agent.chat.agent import Agent
 from eca_server.agent.chat.title import shortened_title
 from eca_server.agent.chat.turn import Body
-from eca_server.agent.commands import (
-    ChatActions,
-    CommandContext,
-    ask_model,
-    login_prompt,
-    run_command,
-    runs_without_model,
-)
+from eca_server.agent.commands import run_command, runs_without_model
+from eca_server.agent.commands.command import ChatActions, CommandContext, ask_model
+from eca_server.agent.commands.login import login_prompt
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
-from eca_server.client.session import Session
+from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.connection.features.agents import Agents
 from eca_server.connection.features.announcer import Announcer
 from eca_server.connection.features.chat_views import ChatViews, messages_so_far
@@ -67,11 +61,7 @@ class Accepted:
 
 @attrs.frozen(eq=False)
 class Prompts:
-    """The prompts of all chats.
-
-    Attributes:
-        servers: returns the MCP servers, or None if none is configured.
-    """
+    """The prompts of all chats."""
 
     session: Session
     settings: Settings
@@ -278,7 +268,7 @@ class Prompts:
         )
         try:
             answered = await self.session.ask(params, deadline=PATIENCE)
-        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed):
+        except REQUEST_ERRORS:
             return None
         return None if answered.cancelled else answered.answer
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
+import attrs
+
 from eca_protocol import messages as m
 from eca_protocol import methods
 from eca_protocol.peer import Handler
-from eca_server.agent.commands import CommandFiles, matching_commands
+from eca_server.agent.commands import matching_commands
+from eca_server.agent.commands.custom import CommandFiles
 from eca_server.agent.context.queries import query_contexts
+from eca_server.client.session import Session
+from eca_server.config.tool_settings import paths_of
+from eca_server.connection.features.folders import Folders
+from eca_server.connection.features.settings import Settings
 
 if TYPE_CHECKING:
     from eca_server.connection.features.mcp import MCPServers
-import attrs
-
-from eca_server.client.session import Session
-from eca_server.connection.features.folders import Folders
-from eca_server.connection.features.settings import Settings
 
 
 @attrs.frozen(eq=False)
@@ -77,9 +79,8 @@ class Queries:
 
 def command_files(folders: Folders, settings: Settings) -> CommandFiles:
     """Return the files of the user's own commands."""
-    named = (each.path for each in settings.config.commands)
     return CommandFiles(
         workspace=folders.workspace,
         user_directory=settings.user_directory,
-        configured=tuple(path for path in named if path is not None),
+        configured=paths_of(settings.config.commands),
     )

@@ -15,7 +15,7 @@ from eca_server.agent.chat import Chat, Chats, Turn
 from eca_server.agent.chat.subagents import SubagentChat
 from eca_server.agent.chat.turn import Steer, SteeredCommand
 from eca_server.agent.commands import run_command, steering_of
-from eca_server.agent.commands.btw import ask_aside
+from eca_server.agent.commands.chats import ask_aside
 from eca_server.connection.features.prompts import Prompts
 
 _MAY_BE_KEY = (

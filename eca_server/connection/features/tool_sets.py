@@ -42,7 +42,6 @@ class ToolSets:
     """The makers of native tools.
 
     Attributes:
-        servers: returns the MCP servers, or None if none is configured.
         has_skills: whether there were skills when a chat's instructions were last built.
     """
 

@@ -15,13 +15,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import attrs
 import trio
 
-from eca_protocol.errors import ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed
-from eca_protocol.messages import (
-    ChatAskQuestionOption,
-    ChatAskQuestionParams,
-)
+from eca_protocol.messages import ChatAskQuestionOption, ChatAskQuestionParams
 from eca_server.agent.tools.ask_user import PATIENCE, client_asks_questions
-from eca_server.client.session import Session
+from eca_server.client.session import REQUEST_ERRORS, Session
 from eca_server.config.trust_store import TrustStore, TrustStoreError
 from eca_server.config.trust_texts import (
     NEVER,
@@ -238,7 +234,7 @@ class Trust:
         )
         try:
             answer = await ask(params)
-        except (ConnectionClosed, DeadlineExceeded, DecodeError, RequestFailed) as error:
+        except REQUEST_ERRORS as error:
             _log.info("the question about %s has no answer: %s", root, error)
             answer = None
         self._postponed.update(map(_key, listed if answer == TRUST else waiting))

@@ -24,14 +24,11 @@ from eca_server.models.anthropic.thinking import thinking_support
 from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import Event, Finished, Started, Usage
-from eca_server.models.history import Message, ReasoningPart
 from eca_server.models.http_backend import AmendedRequest, HTTPBackend, refused_parameter
+from eca_server.models.reasoning import without_reasoning
 
 MAX_PAUSES = 10
 """The most pauses of one answer, while the provider's own tools run."""
-
-MAX_PAGES = 20
-"""The most pages that are read of a listing of models."""
 
 _CACHE = "cache_control"
 _MARGIN = 256
@@ -85,9 +82,8 @@ class Anthropic(HTTPBackend):
 
     @override
     def decoder(self, request: Request, headers: Mapping[str, str]) -> MessagesDecoder:
-        last = request.messages[-1] if request.messages else None
         return MessagesDecoder(
-            may_be_empty=request.paused is not None or (last is not None and last.role == "tool"),
+            may_be_empty=request.paused is not None or request.ends_with_results,
             request_id=headers.get("request-id"),
         )
 
@@ -120,7 +116,7 @@ class Anthropic(HTTPBackend):
             limit = int(match[1])
             self.capabilities = attrs.evolve(self.capabilities, output=limit)
             return AmendedRequest(request=attrs.evolve(request, max_output_tokens=limit))
-        without = [_without_thinking(message) for message in request.messages]
+        without = [*map(without_reasoning, request.messages)]
         if without == list(request.messages) or not _THINKING_REFUSED.search(error.message):
             return None
         note = None if request.cache_key in self._notified else _REASONING_DROPPED
@@ -128,18 +124,9 @@ class Anthropic(HTTPBackend):
         return AmendedRequest(request=attrs.evolve(request, messages=without), note=note)
 
     @override
-    async def models(self) -> Sequence[ModelInfo]:
-        """List the models of all pages."""
-        models_found: list[ModelInfo] = []
-        path = self.models_path
-        for _ in range(MAX_PAGES):
-            listed = await self.get(path)
-            models_found += self.parse_models(listed)
-            last = listed.get("last_id") if listed.get("has_more") is True else None
-            if not isinstance(last, str):
-                break
-            path = f"{self.models_path}&after_id={quote(last, safe='')}"
-        return models_found
+    def next_page(self, listed: Any) -> str | None:
+        last = listed.get("last_id") if listed.get("has_more") is True else None
+        return f"after_id={quote(last, safe='')}" if isinstance(last, str) else None
 
     @override
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
@@ -172,11 +159,6 @@ class Anthropic(HTTPBackend):
                 return
             earlier = _sum(earlier, latest)
             request = attrs.evolve(request, paused=answer.message(self.origin))
-
-
-def _without_thinking(message: Message) -> Message:
-    parts = tuple(part for part in message.parts if not isinstance(part, ReasoningPart))
-    return message if len(parts) == len(message.parts) else attrs.evolve(message, parts=parts)
 
 
 def _sum(first: Usage, second: Usage) -> Usage:

@@ -64,17 +64,7 @@ def write_request(
     capabilities: Capabilities,
     cached: bool,
 ) -> dict[str, Any]:
-    """Return the JSON object to post; optional fields are at its top level, to be droppable.
-
-    Args:
-        request: the request.
-        messages: its encoded history.
-        origin: the model it goes to.
-        wire_model: the endpoint's name of the model.
-        support: the model's options for thinking.
-        capabilities: its other capabilities.
-        cached: whether tools and instructions are marked for the cache.
-    """
+    """Return the JSON object to post; optional fields are at its top level, to be droppable."""
     max_tokens = output_limit(request, capabilities)
     payload: dict[str, Any] = {"model": wire_model, "max_tokens": max_tokens, "stream": True}
     tools, choice = [_tool(tool) for tool in request.tools], request.tool_choice

@@ -20,16 +20,15 @@ from typing import Any, Final
 import attrs
 
 from eca_protocol.errors import ECAError
-from eca_server.config.directories import data_directory, make_data_directory
+from eca_server.config.directories import data_directory
 from eca_server.config.files import Unreadable, read_text
-from eca_server.config.lock import Locked, lock_in_thread
+from eca_server.config.lock import changing
 from eca_server.config.private_file import make_private, replace_file
 from eca_server.config.problems import Problem
 from eca_server.models.credentials import system_keyring
 from eca_server.models.credentials.oauth import Authentication, Client, TokenSet
 from eca_server.secret import Secret, parse_key
 
-_LOCK_SECONDS = 2.0
 _IN_KEYRING: Final = {"in": "keyring"}
 """The file's entry for a login that is in the system's keyring."""
 
@@ -170,9 +169,7 @@ class Logins:
     ) -> Path | None:
         aside = None
         try:
-            make_data_directory(self.path.parent)
-            lock = self.path.with_name(f"{self.path.name}.lock")
-            with lock_in_thread(lock, seconds=_LOCK_SECONDS):
+            with changing(self.path):
                 try:
                     content = self._load()
                 except _Damaged:
@@ -185,8 +182,6 @@ class Logins:
                 replace_file(self.path, json.dumps(content, indent=2).encode(), is_locked=True)
         except system_keyring.KeyringError as error:
             raise LoginsError(str(error)) from None
-        except Locked:
-            raise LoginsError("another server is writing it: try again") from None
         except OSError as error:
             raise LoginsError(error.strerror or type(error).__name__) from None
         return aside

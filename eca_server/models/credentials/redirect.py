@@ -34,7 +34,6 @@ class Redirect:
     """The page while it waits.
 
     Attributes:
-        state: the random state that the redirect must carry.
         issuer: the issuer named by the redirect, if any.
     """
 

@@ -41,7 +41,6 @@ class _Token:
     """A short token.
 
     Attributes:
-        base: the base URL of requests with it.
         due: the time of its renewal, on trio's clock.
     """
 

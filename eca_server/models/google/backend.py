@@ -26,10 +26,6 @@ from eca_server.models.google.request import refused_option, write_request
 from eca_server.models.history import Message
 from eca_server.models.http_backend import AmendedRequest
 
-MAX_PAGES = 20
-"""The most pages that are read of a listing of models."""
-
-
 _SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
 _REASONING_DROPPED = (
     "The provider refused the model's earlier reasoning; the chat continues without it."
@@ -67,10 +63,9 @@ class Google(CorrectingBackend):
 
     @override
     def decoder(self, request: Request, headers: Mapping[str, str]) -> GeminiDecoder:
-        last = request.messages[-1] if request.messages else None
         return GeminiDecoder(
             names={legal_name(tool.name): tool.name for tool in request.tools},
-            may_be_empty=last is not None and last.role == "tool",
+            may_be_empty=request.ends_with_results,
         )
 
     @override
@@ -93,18 +88,9 @@ class Google(CorrectingBackend):
         return super().amend(request, error)
 
     @override
-    async def models(self) -> Sequence[ModelInfo]:
-        """List the models of all pages."""
-        models_found: list[ModelInfo] = []
-        path = self.models_path
-        for _ in range(MAX_PAGES):
-            listed = await self.get(path)
-            models_found += self.parse_models(listed)
-            following = listed.get("nextPageToken")
-            if not isinstance(following, str) or not following:
-                break
-            path = f"{self.models_path}&pageToken={quote(following, safe='')}"
-        return models_found
+    def next_page(self, listed: Any) -> str | None:
+        token = listed.get("nextPageToken")
+        return f"pageToken={quote(token, safe='')}" if token and isinstance(token, str) else None
 
     @override
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:

@@ -89,11 +89,10 @@ class Ollama(HTTPBackend):
 
     @override
     def decoder(self, request: Request, headers: Mapping[str, str]) -> OllamaDecoder:
-        last = request.messages[-1] if request.messages else None
         return OllamaDecoder(
             context=self._context.size,
             tags=self.think_tags,
-            may_be_empty=last is not None and last.role == "tool",
+            may_be_empty=request.ends_with_results,
         )
 
     @override

@@ -34,7 +34,6 @@ class ContextSize:
 
     Attributes:
         size: the size to load it with; None: it is not ours to choose.
-        limit: the largest possible size; None: unknown.
     """
 
     def __init__(self, shown: ModelDetails, *, limit: int | None, loaded: int | None) -> None:

@@ -46,11 +46,10 @@ class OpenAIChat(CorrectingBackend):
 
     @override
     def decoder(self, request: Request, headers: Mapping[str, str]) -> ChatDecoder:
-        last = request.messages[-1] if request.messages else None
         return ChatDecoder(
             think_tags=self._profile.think_tags,
             tags=self.think_tags,
-            may_be_empty=last is not None and last.role == "tool",
+            may_be_empty=request.ends_with_results,
             request_id=headers.get("x-request-id"),
         )
 

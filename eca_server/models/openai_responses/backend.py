@@ -65,9 +65,8 @@ class OpenAIResponses(HTTPBackend):
 
     @override
     def decoder(self, request: Request, headers: Mapping[str, str]) -> ResponsesDecoder:
-        last = request.messages[-1] if request.messages else None
         return ResponsesDecoder(
-            may_be_empty=last is not None and last.role == "tool",
+            may_be_empty=request.ends_with_results,
             request_id=headers.get("x-request-id"),
         )
 

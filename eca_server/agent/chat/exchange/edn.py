@@ -72,10 +72,6 @@ def _written(value: Any, depth: int) -> str:
 def loads(text: str, *, checkpoint: Callable[[], object] = lambda: None) -> Any:
     """Return the value of a text in EDN.
 
-    Args:
-        text: one value.
-        checkpoint: called now and then; an exception from it ends the reading.
-
     Raises:
         BadEDN: it holds no value, several, or one that is nested too deeply.
     """

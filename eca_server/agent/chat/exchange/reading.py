@@ -49,7 +49,6 @@ class ImportedChat:
         title: its title; empty: none.
         model: the model of its last prompt, as `provider/model`.
         is_named_by_user: the user gave the title.
-        flags: the user's flags, by their content ids.
         skipped: the number of entries that were left out, by role.
     """
 

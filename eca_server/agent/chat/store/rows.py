@@ -71,7 +71,6 @@ class ChatSettings:
 
     Attributes:
         model: the model of its last prompt, as `provider/model`.
-        variant: the model's variant.
         behavior: the behavior of its last prompt.
         trust: calls that need approval run without it.
         is_named_by_user: the user gave the title, and no generated title replaces it.
@@ -96,13 +95,11 @@ class StoredChat:
     """A stored chat.
 
     Attributes:
-        id: the chat's id.
         title: its title; None: it has none.
         messages: its whole history, oldest first.
         usages: the usage of each of its turns, oldest first.
         created: the time it was first stored, in seconds since the epoch.
         updated: the time of the last addition.
-        settings: its settings.
     """
 
     id: str
@@ -166,9 +163,7 @@ class BeforeImageBatch:
     """The before-images of one call.
 
     Attributes:
-        chat: the chat's id.
         content_id: the id of the user's last message before the changes.
-        paths: the changed paths.
         numbers: their numbers in the store; None: they are not stored, or not yet.
     """
 
@@ -235,7 +230,6 @@ class Rollback:
     """A rollback of a chat to one of its messages.
 
     Attributes:
-        chat: the chat's id.
         cut: the id of the message; None: no messages are removed.
         earlier: the number of messages directly before it that are removed, too; below zero: the
             number of messages, from it on, that remain.

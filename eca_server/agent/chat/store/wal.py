@@ -52,7 +52,6 @@ class _Frame:
     """A page in the log.
 
     Attributes:
-        page: its number.
         commit: the file's size in pages, where a transaction ends here; else 0.
         salts: those of the log that it belongs to.
     """

@@ -20,7 +20,7 @@ from eca_server.agent.chat.store.store import Store
 from eca_server.agent.chat.undo import Plan, SkippedFile, apply_step, plan, skipped_lines
 from eca_server.agent.tools.move_file import MoveFile
 from eca_server.agent.tools.tool import ToolOutput
-from eca_server.agent.tools.write_file import WriteFile
+from eca_server.agent.tools.write_file import PlannedWrite, WriteFile
 from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.reading import Fingerprint
 from tests.eca_server.agent.chat.agent_session import (
@@ -272,7 +272,7 @@ async def test_a_file_is_saved_before_it_is_changed(tmp_path, folder, monkeypatc
         found.extend(trio.from_thread.run(kept_images, data))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(WriteFile, "_write", look_what_is_kept)
+    monkeypatch.setattr(PlannedWrite, "_write", look_what_is_kept)
     async with session(folder, calls(write("f", "x")), data=data, **ALLOW) as (ours, _):
         await ours.turn("go")
     assert [image.data for image in found] == [b"before"]

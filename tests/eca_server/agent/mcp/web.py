@@ -14,9 +14,9 @@ import trio
 from eca_protocol.http import HTTPClient
 from eca_protocol.http_server import HTTPRequest, HTTPServer, Responder, serve
 from eca_protocol.sse import encode_event
+from eca_server.agent.mcp.authorization.login import Login
 from eca_server.agent.mcp.connection import connect
 from eca_server.agent.mcp.errors import MCPError
-from eca_server.agent.mcp.http_endpoint import Login
 from eca_server.agent.mcp.http_transport import Timeouts
 from eca_server.agent.mcp.messages import TextContent, ToolResult
 from eca_server.agent.mcp.server_log import ServerLog

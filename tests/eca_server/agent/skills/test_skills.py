@@ -11,9 +11,8 @@ from eca_protocol.server.roots import parse_roots
 from eca_server.agent.context import definition_files
 from eca_server.agent.skills import files
 from eca_server.agent.skills.files import SkillFiles, SkillList
-from eca_server.agent.skills.listing import list_skills
 from eca_server.agent.skills.skill import InvalidSkill, Skill, parse_skill
-from eca_server.agent.skills.tool import LoadSkill
+from eca_server.agent.skills.tool import LoadSkill, list_skills
 from eca_server.agent.tools.tool import ToolError
 from eca_server.workspace.boundary import Workspace
 

@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from eca_server.agent.tools import directory_tree, edit_file, grep, read_file, write_file
+from eca_server.agent.tools import directory_tree, grep, read_file, write_file
 from eca_server.agent.tools.directory_tree import DirectoryTree
 from eca_server.agent.tools.edit_file import EditFile
 from eca_server.agent.tools.files import LARGEST
@@ -265,7 +265,7 @@ EDIT = {"original_content": "text", "new_content": "new"}
     [
         (read_file, ReadFile, {"path": "f"}),
         (write_file, WriteFile, {"path": "f", "content": "new"}),
-        (edit_file, EditFile, {"path": "f", **EDIT}),
+        (write_file, EditFile, {"path": "f", **EDIT}),
         (directory_tree, DirectoryTree, {"path": "."}),
         (grep, Grep, {"path": ".", "pattern": "text"}),
     ],

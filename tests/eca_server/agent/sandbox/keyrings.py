@@ -1,10 +1,8 @@
-"""The system call filter that hides the kernel's keyrings from a command in a sandbox. Pure.
+"""The program of `keyrings.bpf`, which hides the kernel's keyrings from a command in a sandbox.
 
 Children inherit a session's keyring in every namespace. So the three calls that reach keys fail
 with `ENOSYS`, as on a kernel without keyrings.
 """
-
-from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
