@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from eca_protocol.ecp.authoring import Agent, agent, as_agent, on_initialize, on_reset, on_step
     from eca_protocol.ecp.chats import chat_agent
-    from eca_protocol.ecp.connection import AgentConnection, AgentLimits, connect_agent
+    from eca_protocol.ecp.connecting import connect_agent
+    from eca_protocol.ecp.connection import AgentConnection, AgentLimits
     from eca_protocol.ecp.errors import AgentError
     from eca_protocol.ecp.messages import InitializeResult, Result, ToolCall, Usage
     from eca_protocol.ecp.methods import ECP, PROTOCOL_VERSION
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 _MODULES = {
     "authoring": "Agent agent as_agent on_initialize on_reset on_step",
     "chats": "chat_agent",
-    "connection": "AgentConnection AgentLimits connect_agent",
+    "connecting": "connect_agent",
+    "connection": "AgentConnection AgentLimits",
     "errors": "AgentError",
     "messages": "InitializeResult Result ToolCall Usage",
     "methods": "ECP PROTOCOL_VERSION",

@@ -29,6 +29,7 @@ from eca_server.secret import Secret
 
 if TYPE_CHECKING:
     from eca_server.config.trust_items import TrustItem
+    from eca_server.config.workspace_roots import WorkspaceRoots
     from eca_server.config.workspace_sources import AcceptedItems
 
 
@@ -121,15 +122,32 @@ def load(
             last.add_file(Path(path), required=True)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
         if roots and config_file is None and not is_first:
-            # Not for the answer to `initialize`.
-            from eca_server.config.workspace_roots import WorkspaceRoots  # noqa: PLC0415
-
-            accepts_all = trusts_workspace or _editor_trust(initialization_options) is True
-            before_in_force = previous.accepted if previous else {}
-            workspace = WorkspaceRoots(previous=before_in_force, accepts_all=accepts_all)
+            workspace = _workspace_roots(
+                previous,
+                accepts_all=trusts_workspace or _editor_trust(initialization_options) is True,
+            )
             workspace.read(roots, sources, last, known_providers, logins)
         sources.append(last)
     sources.report_missing_bases()
+    asks = not is_pure and _editor_trust(initialization_options) is not False
+    return _loaded(sources, commands, workspace, is_pure=is_pure, may_ask=asks)
+
+
+def _workspace_roots(previous: LoadedConfig | None, *, accepts_all: bool) -> WorkspaceRoots:
+    # The answer to `initialize` needs no roots.
+    from eca_server.config.workspace_roots import WorkspaceRoots  # noqa: PLC0415
+
+    return WorkspaceRoots(previous=previous.accepted if previous else {}, accepts_all=accepts_all)
+
+
+def _loaded(
+    sources: Sources,
+    commands: CommandOutputs,
+    workspace: WorkspaceRoots | None,
+    *,
+    is_pure: bool,
+    may_ask: bool,
+) -> LoadedConfig:
     loaded = LoadedConfig(
         config=sources.config(),
         problems=tuple(each for each in sources.problems if NOT_RUN not in each.message),
@@ -137,7 +155,7 @@ def load(
         files=sources.files,
         values=sources.values,
         is_pure=is_pure,
-        may_ask=not is_pure and _editor_trust(initialization_options) is not False,
+        may_ask=may_ask,
         secrets=tuple(commands.secrets),
         awaits_commands=commands.has_skipped,
         expires=commands.expires,
