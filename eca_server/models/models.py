@@ -120,7 +120,7 @@ class Models:
     """Every model of a connection.
 
     Attributes:
-        names: the offered models, as `provider/model`; the embedded ones are always included, and
+        names: the offered models, as `provider/model`; the built-in ones are always included, and
             come last.
         selected: the model for a prompt that names none, if its behaviour has no default.
         providers: the providers that are configured, have a key, or have listed models.

@@ -196,7 +196,7 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
         sandbox=await _sandbox(context.loaded.config.tool_call.sandbox),
         trust=report_trust(context.loaded, [root.path for root in context.workspace.roots]),
     )
-    text = f"{text}\n\n{await _embedded_model(context.models)}"
+    text = f"{text}\n\n{await _built_in_model(context.models)}"
     if arguments_of(context.text).lower() != ONLINE:
         turn.say(text, role="system")
         return
@@ -211,7 +211,7 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
         turn.fail(summary)
 
 
-async def _embedded_model(models: Models) -> str:
+async def _built_in_model(models: Models) -> str:
     """Ask the built-in test model for one answer, and return the result."""
     request = Request(messages=[Message(role="user", parts=(TextPart("works"),))])
     try:

@@ -39,7 +39,7 @@ BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
 """The built-in rules; the summary of a call does not name them."""
 
 _PLAN = "plan"
-_ONLY_READS = "the plan behaviour only reads"
+_ONLY_READS = "the agent plan only reads"
 _PREVIEW = ("preview_file_change",)  # not needed: an edit that needs approval shows the same
 _MATCHING_SECONDS = 0.25  # for all patterns of one decision together
 _NO_RULES = Approval()

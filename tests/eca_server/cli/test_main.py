@@ -238,7 +238,7 @@ def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, 
         assert json.loads(shown.stdout)["sources"]["ECA_CONFIG"] == "used", content
     file.write_text("mine", "utf-8")
     assert run(["config", "init"]) == 1
-    assert "exists and stays as it is" in capsys.readouterr().err
+    assert "exists and was not changed" in capsys.readouterr().err
     assert file.read_text("utf-8") == "mine"
 
 

@@ -277,7 +277,7 @@ def test_a_policy_reports_its_rules_and_what_counts_without_one():
         "a change of a guarded path (.git, .vscode, AGENTS.md, ...) always needs approval",
     ]
     lines = list(Policy(behavior="plan").describe())
-    assert lines[0] == "the plan behaviour only reads"
+    assert lines[0] == "the agent plan only reads"
     assert "everything else needs approval" in lines
     lines = list(Policy(manual=True).describe())
     assert lines == ["everything else needs approval (toolCall.manualApproval)"]
