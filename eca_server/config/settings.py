@@ -393,3 +393,8 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         while name is not None and name != "plan":
             name = self.behaviors[name].inherit if name in self.behaviors else None
         return name or "agent"
+
+
+def agent_key(behavior: str, key: str) -> str:
+    """Return the dotted key of an agent's setting, as a user writes it."""
+    return f"agent.{'code' if behavior == 'agent' else behavior}.{key}"

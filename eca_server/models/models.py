@@ -14,7 +14,7 @@ import attrs
 
 from eca_protocol.http import HTTPClient
 from eca_server.config.problems import Problem
-from eca_server.config.settings import Config
+from eca_server.config.settings import Config, agent_key
 from eca_server.config.workspace_layer import provider_name
 from eca_server.models import simulator
 from eca_server.models.access import Access
@@ -174,7 +174,7 @@ class Models:
         first = self.names[0]
         self.selected = self._offer_default(config.default_model, "defaultModel") or first
         self._behavior_defaults = {
-            behavior: self._offer_default(own.default_model, f"behavior.{behavior}.defaultModel")
+            behavior: self._offer_default(own.default_model, agent_key(behavior, "defaultModel"))
             for behavior, own in config.behaviors.items()
         }
 
