@@ -40,9 +40,14 @@ _MAX_MODELS = 10
 _MAX_REASON = 500  # characters
 
 SERVER_SECONDS = 2.0
-EMBEDDED = "simulator/echo"
+BUILT_IN = "simulator/echo"
 TRIAL_SECONDS = 5.0
 ONLINE = "online"
+
+_NO_MODEL = (
+    "No model is configured: set a key such as ANTHROPIC_API_KEY, send `/login` in a chat, or "
+    "configure `providers`."
+)
 
 
 def report(
@@ -87,6 +92,7 @@ def report(
         f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
         "",
         f"Selected model: {selected_model or 'none'}",
+        *([] if any(each.api != "built-in" for each in providers) else ["", _NO_MODEL]),
         *_section("MCP servers", [f"- {line}" for line in tuple(servers) or ("none",)]),
         *_section(
             f"Tool call approval for the agent {behavior} (most specific rule wins, deny before "
@@ -216,7 +222,7 @@ async def _built_in_model(models: Models) -> str:
     request = Request(messages=[Message(role="user", parts=(TextPart("works"),))])
     try:
         with trio.fail_after(TRIAL_SECONDS):
-            answer = await models.find(EMBEDDED).text(request)
+            answer = await models.find(BUILT_IN).text(request)
     except (BackendError, trio.TooSlowError) as error:
         answer = f"failed ({error})"
     return f"Built-in test model: {answer}"
