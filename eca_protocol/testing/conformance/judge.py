@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict, failing
+from eca_protocol.testing.conformance.verdicts import Finding, Transmission, Verdict, failing, shown
 
 __all__ = ["Judge"]
 
@@ -45,7 +45,7 @@ class Judge:
         if not ok and (why := self.excuse()):
             self.untestable(id, why)
             return False
-        text = got if isinstance(got, str) else repr(got)
+        text = shown(got)
         self.findings.append(
             Finding(
                 id=id,
