@@ -17,7 +17,10 @@ async def ask_aside(turn: Turn, context: CommandContext) -> None:
     """Ask a side question in a fork of this chat, without interrupting the task."""
     question = arguments_of(context.text)
     if context.chats.ask_aside is None:
-        turn.say("This client cannot show chats that the server starts.", role="system")
+        turn.say(
+            "This client cannot show chats that the server starts. Send the question as a prompt.",
+            role="system",
+        )
     elif not question:
         turn.say("The question is missing. Send `/btw QUESTION`.", role="system")
     else:

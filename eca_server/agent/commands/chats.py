@@ -110,7 +110,10 @@ async def fork_chat(turn: Turn, context: CommandContext) -> None:
     """Create a new chat with the messages of this one."""
     chat = context.chat
     if context.chats.fork is None:
-        turn.fail("This client cannot show chats that the server starts.")
+        turn.fail(
+            "This client cannot show chats that the server starts. Send `/export` here, and "
+            "`/import` in a new chat."
+        )
     elif not chat.history:
         turn.fail("There is nothing to fork: this chat has no messages.")
     else:

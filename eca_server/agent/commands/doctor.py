@@ -25,7 +25,7 @@ from eca_server.agent.tools.approval import policy_of
 from eca_server.config.problems import Problem, Source
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.credentials.lookup import Credential, Location
+from eca_server.models.credentials.lookup import Location
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
 from eca_server.models.provider import Provider
@@ -115,7 +115,7 @@ def _provider(provider: Provider) -> Iterator[str]:
     yield f"- {provider.name} ({provider.api})"
     if provider.location is not None:
         yield f"  - url: {_url(provider.location)}"
-    yield f"  - key: {_key(provider.name, provider.credential)}"
+    yield f"  - key: {_key(provider)}"
     models = list(dict.fromkeys((*provider.models, *provider.listed)))
     shown = ", ".join(models[:_MAX_MODELS]) or "none"
     rest = len(models) - _MAX_MODELS
@@ -129,14 +129,17 @@ def _url(location: Location) -> str:
     return f"{shown} (from {location.source})" if location.source else shown
 
 
-def _key(name: str, credential: Credential | None) -> str:
+def _key(provider: Provider) -> str:
+    name, credential = provider.name, provider.credential
     if credential is None:
         return "none needed"
     if credential.key is not None:
         return f"found in {credential.source}"
     if credential.problem is not None:
         return f"invalid in {credential.source}, see Problems"
-    return f"missing (set {' or '.join(credential.variables)}, or send `/login {name}` in a chat)"
+    advice = f"set {' or '.join(credential.variables)}, or send `/login {name}` in a chat"
+    is_expected = provider.known is not None or provider.settings.key_env is not None
+    return f"missing ({advice})" if is_expected else f"none (if one is needed, {advice})"
 
 
 async def describe_servers(manager: Manager | None, *, only_failed: bool = False) -> list[str]:
