@@ -49,44 +49,44 @@ Dispatch, codec and strategies derive from this table.
 
 ## The draft of June 2025
 
-It is no window on the other editions' messages but has its own. What it has in the place of theirs:
+The draft has messages of its own. This table compares them with those of the other editions:
 
 {_draft()}
 
-What no other edition has:
+Only the draft has:
 
 {_draft_only()}
 
 ## Lifecycle
 
-What becomes of a message, and the new state if it is another. A refused request is answered with
-the code. What must wait goes on once `initialize` has its answer.
+The treatment of a message, and the new state if it changes. A refused request is answered with
+the code. A message that must wait continues when `initialize` is answered.
 
 {_lifecycle()}
 
 ## A chat's turns
 
-What a chat does about an input, and the new state if it is another.
+The reaction of a chat to an input, and the new state if it changes.
 
 {_chat()}
 
 ## An MCP server
 
-The new state of a configured server. A start while it is stopping counts once it has ended.
+The new state of a configured server. A start of a stopping server takes effect when it has ended.
 
 {_mcp_server()}
 
 ## What differs by client
 
-The profile of each client of today, and of Emacs as it was in October 2025. [How an editor sees
-this server](guides/plugins.md) says why.
+The profile of each current client, and of Emacs of October 2025. [How an editor sees this
+server](guides/plugins.md) gives the reasons.
 
 {_clients()}
 
-## Faults of framing
+## Framing errors
 
-After a fault that the stream survives the next message is read; else the answer, whose id is null,
-is the last thing written.
+After an error with "continues" the next message is read. After one with "ends" the answer, whose id
+is null, is the last message.
 
 {_faults()}
 
@@ -252,7 +252,7 @@ def _faults() -> str:
         [
             [
                 kind.value,
-                "ends" if verdict.fatal else "goes on",
+                "ends" if verdict.fatal else "continues",
                 str(verdict.code),
                 verdict.expected,
             ]

@@ -36,8 +36,9 @@ Every method of every edition, and every type of the current one, from the table
 by. `eca-server schema` prints them as data, for each edition."""
 
 _ABOUT_DUTIES = """\
-What binds whom, in which editions. Tests and the findings of the conformance suite name these ids.
-*observed*: no text asks for it, the peers in the field do."""
+Each requirement with the side that it binds, its level and its editions. Tests and the findings of
+the conformance suite name these ids. *observed*: not written in a text, but clients or servers in
+use need it."""
 
 _ABOUT_ACP = """\
 `eca_protocol.acp` has the methods and messages of the Agent Client Protocol (ACP), wire version 1,
@@ -70,7 +71,7 @@ are names of `eca_protocol`. Meanwhile a `print` of the agent goes to stderr.
 _API = """\
 # The API of `eca_protocol`
 
-What most programs need is to be had from the package itself:
+Most programs need only the names of the package itself:
 
 {top}
 
@@ -241,7 +242,7 @@ def _api() -> Iterator[tuple[str, str]]:
         yield f"api-{slug}.rst", f"{name}\n{'=' * len(name)}\n\n.. automodule:: {name}\n"
     rooms = "\n".join(f"api-{name.replace('.', '-')}" for name in names)
     exported = sorted({*eca_protocol.__all__} - {*eca_protocol._MODULES})
-    top = table(["name", "what it is"], map(_at_home, exported))
+    top = table(["name", "meaning"], map(_at_home, exported))
     yield "api.md", _API.format(top=top, rooms=rooms)
 
 

@@ -61,8 +61,8 @@ The column *folder* says what a key does in the configuration of an opened folde
 """
 
 _ABOUT_TOOLS = """\
-What the model reads about each tool of the server. The editor's tools are there if the editor can
-do it, `skill` if there are [skills](../guides/skills.md), `search_tools` and `call_tool` with
+The descriptions that the model reads. The tools of the editor exist if the editor supports them,
+`skill` exists if there are [skills](../guides/skills.md), `search_tools` and `call_tool` exist with
 `mcpToolSearch`; see [tools and approvals](../guides/tools.md)."""
 
 _ABOUT_UPSTREAM = """\
@@ -209,7 +209,7 @@ def commands() -> tuple[str, str]:
         "# Commands and tools",
         "## Commands",
         "A prompt that begins with `/` runs one of them; see [commands](../guides/commands.md).",
-        table(["command", "what it does", "arguments"], rows),
+        table(["command", "effect", "arguments"], rows),
         "## Tools",
         _ABOUT_TOOLS,
         table(["tool", "description"], tools),

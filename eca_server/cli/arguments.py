@@ -133,6 +133,8 @@ Examples:
   # zsh: add the same line, with zsh, to ~/.zshrc, after compinit
   # fish: for all sessions
   $ eca-server completion fish > ~/.config/fish/completions/eca-server.fish
+
+Exit codes: 0 success, 2 wrong usage.
 """,
 )
 
@@ -140,7 +142,7 @@ _SCHEMA = Page(
     "print the protocol's messages as JSON Schema or TypeScript",
     """\
 Print every message of the protocol as one JSON Schema (2020-12), or as
-TypeScript. It describes valid messages of that revision; the deviations that
+TypeScript. It describes valid messages of that edition; the deviations that
 this server also accepts are not in it.
 """,
     """\
@@ -297,8 +299,8 @@ def _add_serve(commands: _Commands) -> None:
         _add_trust_flag(serve)
         serve.add_argument(
             "--protocol-revision",
-            metavar="REVISION",
-            help="use this revision of the protocol instead of detecting it (2025-06, 2025-09, "
+            metavar="EDITION",
+            help="use this edition of the protocol instead of detecting it (2025-06, 2025-09, "
             "2025-10 or current)",
         )
 
@@ -347,8 +349,8 @@ def _add_schemas(commands: _Commands) -> None:
     schema.add_argument(
         "--revision",
         default="2025-10",
-        metavar="REVISION",
-        help="2025-06, 2025-09, 2025-10 or current (default: 2025-10)",
+        metavar="EDITION",
+        help="the edition: 2025-06, 2025-09, 2025-10 or current (default: 2025-10)",
     )
     schema.add_argument(
         "--typescript", action="store_true", help="print TypeScript instead of JSON Schema"

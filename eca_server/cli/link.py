@@ -22,7 +22,7 @@ def change_link(started: Path, *, removes: bool) -> int:
             return _fail(f"there is no command {printable_line(str(program))} to link to")
         is_ours = platforms.is_link(link, program)
         if os.path.lexists(link) and not is_ours:
-            return _fail(f"{shown} exists, is not a link to this program, and stays as it is")
+            return _fail(f"{shown} exists and is not a link to this program: remove it first")
         if removes and is_ours:
             link.unlink()
         elif not removes and not is_ours:
@@ -30,7 +30,7 @@ def change_link(started: Path, *, removes: bool) -> int:
     except OSError as error:
         return _fail(f"could not write {shown}: {error.strerror or error}")
     if removes:
-        sys.stdout.write(f"{shown} is removed.\n" if is_ours else f"There is no {shown}.\n")
+        sys.stdout.write(f"Removed {shown}.\n" if is_ours else f"There is no {shown}.\n")
     else:
         sys.stdout.write(f"{shown}\nPlugins find it if its folder is in PATH.\n")
     return 0

@@ -133,7 +133,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         try:
             revision = parse_revision(arguments.protocol_revision)
         except ValueError as error:
-            return _refuse(f"--protocol-revision: {error}")
+            return _refuse("serve", f"--protocol-revision: {error}")
         options = attrs.evolve(options, revision=revision)
     return serve_stdio(options)
 
@@ -165,9 +165,11 @@ def _chat(arguments: argparse.Namespace) -> int:
     from eca_server.cli.terminal import ChatCommand, chat  # noqa: PLC0415
 
     if arguments.config_file is not None and not arguments.config_file.is_file():
-        return _refuse(f"--config-file: expected a file, got {str(arguments.config_file)!r}")
+        return _refuse(
+            "chat", f"--config-file: expected a file, got {str(arguments.config_file)!r}"
+        )
     if arguments.message is not None and not arguments.message.strip():
-        return _refuse("chat: expected a message, got an empty one")
+        return _refuse("chat", "expected a message, got an empty one")
     command = ChatCommand(
         message=arguments.message,
         model=arguments.model,
@@ -206,7 +208,7 @@ def _schema(arguments: argparse.Namespace) -> int:
     try:
         revision = parse_revision(arguments.revision)
     except ValueError as error:
-        return _refuse(f"--revision: {error}")
+        return _refuse("schema", f"--revision: {error}")
     if arguments.typescript:
         sys.stdout.write(typescript(revision))
     else:
@@ -231,9 +233,9 @@ def _read_chat(arguments: argparse.Namespace) -> int:
     from eca_server.cli.read_chat import Selection, parse_time, read_chat  # noqa: PLC0415
 
     if arguments.db_cache_path is None and not arguments.workspace:
-        return _refuse("read-chat: expected --workspace PATH or --db-cache-path PATH")
+        return _refuse("read-chat", "expected --workspace PATH or --db-cache-path PATH")
     if arguments.role is not None and arguments.chat_id is None:
-        return _refuse("read-chat: --role requires --chat-id, since chats have no role")
+        return _refuse("read-chat", "--role requires --chat-id, since chats have no role")
     bounds = []
     for name in ("since", "until"):
         text = getattr(arguments, name)
@@ -241,8 +243,9 @@ def _read_chat(arguments: argparse.Namespace) -> int:
             bounds.append(None if text is None else parse_time(text))
         except ValueError:
             return _refuse(
-                f"read-chat: --{name}: expected a time such as 2h, 30m, 1d, 2025-01-01 or "
-                f"2025-01-01T00:00:00Z, got {text!r}"
+                "read-chat",
+                f"--{name}: expected a time such as 2h, 30m, 1d, 2025-01-01 or "
+                f"2025-01-01T00:00:00Z, got {text!r}",
             )
     selection = Selection(arguments.chat_id, arguments.role, *bounds)
     return read_chat(os.environ, arguments.db_cache_path, arguments.workspace, selection)
@@ -260,7 +263,7 @@ def _tap(arguments: argparse.Namespace) -> int:
     if arguments.replay is not None:
         return replay(arguments.replay, arguments.server, deadline=arguments.deadline)
     if not arguments.server:
-        return _refuse("tap: expected `-- COMMAND` with the command that starts a server")
+        return _refuse("tap", "expected `-- COMMAND` with the command that starts a server")
     page = None
     if arguments.inspect:
         page = ["--port", str(arguments.port), *(["--no-open"] if arguments.no_open else [])]
@@ -286,8 +289,9 @@ def _conformance(arguments: Sequence[str]) -> int:
     return run_to_end("eca-server conformance", lambda: run_conformance(arguments))
 
 
-def _refuse(why: str) -> int:
-    sys.stderr.write(f"eca-server: {printable_lines(why)}\n")
+def _refuse(command: str, why: str) -> int:
+    program = f"eca-server {command}"
+    sys.stderr.write(f"{program}: {printable_lines(why)}\nTry `{program} --help`.\n")
     return 2
 
 

@@ -49,7 +49,7 @@ def write_starter(environ: Mapping[str, str]) -> int:
             file.unlink()  # otherwise it stays empty, also when the disk has space again
             raise
     except FileExistsError:
-        sys.stderr.write(f"eca-server: {shown} exists and stays as it is\n")
+        sys.stderr.write(f"eca-server: {shown} exists and was not changed: edit it\n")
         return 1
     except OSError as error:
         why = error.strerror or error

@@ -51,7 +51,8 @@ def _add(store: TrustStore, root: Path, is_agreed: bool) -> int:
     _print_waiting(loaded, root)
     if not is_agreed:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            return _refuse("cannot ask without a terminal; use --yes to accept these settings")
+            purpose = "accept these settings" if loaded.withheld else "trust the folder"
+            return _refuse(f"cannot ask without a terminal; use --yes to {purpose}")
         sys.stderr.write(f"Trust {shown(root)}? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in {"y", "yes"}:

@@ -172,9 +172,9 @@ def _note_of(content: m.ChatContent, approved: Container[str]) -> str:
                 return (f"[{printable_line(note)}]\n" if content.error else "") + _indented(text)
             why = shorten(text, _NOTE, placeholder=" ...") or "no reason was given"
             note = f"{note}: {why}"
-        case m.ChatToolCallRejectedContent(reason="user-config"):
-            call = content.summary or content.name
-            note = f"{call}: denied by the agent or the configuration"
+        case m.ChatToolCallRejectedContent(reason="user-config" | "hookRejected" as reason):
+            by = "a hook" if reason == "hookRejected" else "the agent or the configuration"
+            note = f"{content.summary or content.name}: denied by {by}"
         case _:
             return ""
     return f"[{printable_line(note)}]\n"

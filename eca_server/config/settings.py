@@ -398,6 +398,11 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         return name or "agent"
 
 
+def agent_key(behavior: str, key: str) -> str:
+    """Return the dotted key of an agent's setting, as a user writes it."""
+    return f"agent.{'code' if behavior == 'agent' else behavior}.{key}"
+
+
 def provider_name(name: str) -> str:
     """Return the normal form of a provider's name: as in its environment variables."""
     return _WORD_BREAK.sub("_", name).strip("_").upper()

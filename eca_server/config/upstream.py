@@ -15,7 +15,7 @@ UPSTREAM_KEYS: Final[Mapping[str, str | None]] = {
     "$schema": None,
     "chat.autoSyncSystemPrompt": None,
     "chat.defaultTrust": "only the user can set a chat to trusted",
-    "chatRetentionDays": "chats are kept until they are deleted",
+    "chatRetentionDays": "chats are stored until they are deleted",
     "index.repoMap": None,
     "plugins": "no plugin is loaded",
     "providers.*.cacheRetention": "the provider's own duration applies",

@@ -41,7 +41,10 @@ _EXPLANATIONS: Mapping[ErrorKind, tuple[str, str]] = {
     "auth": ("the key was refused", "Check the key of this provider."),
     "configuration": ("the configuration is wrong", "Correct the configuration."),
     "content_filter": ("the provider's filter stopped it", "Rephrase the prompt."),
-    "context_overflow": ("the conversation is too long", "Start a new chat or a shorter prompt."),
+    "context_overflow": (
+        "the conversation is too long",
+        "Start a new chat, or shorten the prompt.",
+    ),
     "empty_response": ("the model answered nothing", "Try again, or with a shorter prompt."),
     "invalid_image": ("an image was refused", "Send it in a different size or format."),
     "invalid_request": ("the request was refused", ""),

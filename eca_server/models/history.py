@@ -198,6 +198,14 @@ class Message:
     content_id: str | None = None
     shown: str | None = None
 
+    @property
+    def shown_text(self) -> str:
+        """The text of a user's message as shown, without the contexts before it."""
+        if self.shown is not None:
+            return self.shown
+        texts = [part.text for part in self.parts if isinstance(part, TextPart)]
+        return texts[-1] if texts else ""
+
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 

@@ -14,7 +14,7 @@ import attrs
 
 from eca_protocol.http import HTTPClient
 from eca_server.config.problems import Problem
-from eca_server.config.settings import Config, provider_name
+from eca_server.config.settings import Config, agent_key, provider_name
 from eca_server.models import simulator
 from eca_server.models.access import Access
 from eca_server.models.acp import ACP, ACPBackend
@@ -118,7 +118,7 @@ class Models:
     """Every model of a connection.
 
     Attributes:
-        names: the offered models, as `provider/model`; the embedded ones are always included, and
+        names: the offered models, as `provider/model`; the built-in ones are always included, and
             come last.
         selected: the model for a prompt that names none, if its behaviour has no default.
         providers: the providers that are configured, have a key, or have listed models.
@@ -172,7 +172,7 @@ class Models:
         first = self.names[0]
         self.selected = self._offer_default(config.default_model, "defaultModel") or first
         self._behavior_defaults = {
-            behavior: self._offer_default(own.default_model, f"behavior.{behavior}.defaultModel")
+            behavior: self._offer_default(own.default_model, agent_key(behavior, "defaultModel"))
             for behavior, own in config.behaviors.items()
         }
 

@@ -272,7 +272,7 @@ def resolve_providers(
         yield Provider(name=ACP, api=ACP, settings=configuration.Provider(models=agents))
     models = dict.fromkeys(simulator.MODELS, configuration.Model())
     yield Provider(
-        name=simulator.PROVIDER, api="embedded", settings=configuration.Provider(models=models)
+        name=simulator.PROVIDER, api="built-in", settings=configuration.Provider(models=models)
     )
 
 

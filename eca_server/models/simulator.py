@@ -1,4 +1,4 @@
-"""The embedded model: no network, no key, every event on demand.
+"""The built-in model: no network, no key, every event on demand.
 
 `simulator/echo` streams the user's last text back, word by word. `simulator/script` runs the text
 as a script, one directive a line, in order (`DIRECTIVES`).

@@ -15,6 +15,7 @@ from eca_protocol.testing.conformance.verdicts import (
     Transmission,
     Verdict,
     failing,
+    shown,
 )
 
 __all__ = ["Judge", "by_row", "judge_cases", "unjudged"]
@@ -45,7 +46,7 @@ class Judge:
         if not ok and (why := self.excuse()):
             self.untestable(id, why)
             return False
-        text = got if isinstance(got, str) else repr(got)
+        text = shown(got)
         self.findings.append(
             Finding(
                 id=id,

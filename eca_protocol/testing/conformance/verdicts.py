@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
@@ -23,6 +24,7 @@ __all__ = [
     "Unmet",
     "Verdict",
     "failing",
+    "shown",
     "worst",
 ]
 
@@ -39,6 +41,16 @@ OUT_OF_STEP: Final = "a wrong length lost the server's messages, which breaks BA
 """The reason of rows that could not be judged because of that only."""
 
 _SHOWN: Final = 4096  # bytes of one message in a finding
+
+
+def shown(value: object) -> str:
+    """Return a text as it is, and a value of JSON as JSON, in whatever language the target is."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
 
 
 class Unmet(Exception):

@@ -13,8 +13,15 @@ from typing import TextIO
 
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.known import known_failures
-from eca_protocol.testing.sessions.check import Outcome, check_sessions
-from eca_protocol.testing.sessions.run import Run
+
+try:
+    from eca_protocol.testing.sessions.check import Outcome, check_sessions
+    from eca_protocol.testing.sessions.run import Run
+except ModuleNotFoundError as error:
+    if error.name != "hypothesis":
+        raise
+    sys.stderr.write("hypothesis is missing: run pip install 'eca-protocol[testing]'\n")
+    raise SystemExit(2) from None
 
 
 def main(arguments: list[str] | None = None) -> int:

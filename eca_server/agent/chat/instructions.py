@@ -12,7 +12,7 @@ from eca_protocol.server.roots import Root
 from eca_server.agent.context.provenance import NOTICE
 from eca_server.agent.tools.files import printable
 from eca_server.config.files import Unreadable
-from eca_server.config.settings import Config
+from eca_server.config.settings import Config, agent_key
 from eca_server.config.tool_settings import Behavior
 from eca_server.config.workspace_files import read_named
 
@@ -73,7 +73,7 @@ async def own_prompt(config: Config, behavior: str) -> str:
     own = config.behaviors.get(behavior, Behavior())
     if own.system_prompt or own.system_prompt_file is None:
         return own.system_prompt or config.prompts.chat or ""
-    key = f"behavior.{behavior}.systemPromptFile"
+    key = agent_key(behavior, "systemPromptFile")
     return await _text_of(own.system_prompt_file, key, "this chat uses ECA's built-in instructions")
 
 

@@ -76,14 +76,6 @@ def replayed(
         replay.contents.clear()
 
 
-def _words(message: Message) -> str:
-    """Return the text of a user's message as shown, without the contexts before it."""
-    if message.shown is not None:
-        return message.shown
-    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
-    return texts[-1] if texts else ""
-
-
 def _results(messages: Iterable[Message]) -> Mapping[str, ToolResultPart]:
     return {
         part.call_id: part
@@ -113,7 +105,7 @@ class _Replay:
             return
         self.cited.clear()
         content_id = message.content_id
-        words = ChatTextContent(text=_words(message), content_id=content_id)
+        words = ChatTextContent(text=message.shown_text, content_id=content_id)
         self.contents.append(ReplayedContent("user", words))
         self._mark(content_id)
 

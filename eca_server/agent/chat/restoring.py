@@ -138,7 +138,7 @@ class Rollbacks:
         if skipped and not (allow_partial and _is_readable(skipped)):
             await self._store.finish_rollback(_without_loss(rollback))
             raise RollbackRefused(
-                "These files could not be restored, so the messages were kept:\n"
+                "These files could not be restored, so the messages were not removed:\n"
                 f"{skipped_lines(skipped)}\n\n"
                 "Roll back only the messages, or repeat the rollback to skip these files.",
                 skipped,
@@ -167,7 +167,8 @@ class Rollbacks:
             await self._store.finish_rollback(_without_loss(rollback) if skipped else rollback)
             text = "An interrupted rollback was finished"
             stay = (
-                f". The messages were kept. Files that were not restored:\n{skipped_lines(skipped)}"
+                ". The messages were not removed. Files that were not restored:\n"
+                f"{skipped_lines(skipped)}"
                 if skipped
                 else "."
             )

@@ -110,7 +110,10 @@ async def fork_chat(turn: Turn, context: CommandContext) -> None:
     """Create a new chat with the messages of this one."""
     chat = context.chat
     if context.chats.fork is None:
-        turn.fail("This client cannot show chats that the server starts.")
+        turn.fail(
+            "This client cannot show chats that the server starts. Send `/export` here, and "
+            "`/import` in a new chat."
+        )
     elif not chat.history:
         turn.fail("There is nothing to fork: this chat has no messages.")
     else:
@@ -167,7 +170,10 @@ async def ask_aside(turn: Turn, context: CommandContext) -> None:
     """Ask a side question in a fork of this chat, without interrupting the task."""
     question = arguments_of(context.text)
     if context.chats.ask_aside is None:
-        turn.say("This client cannot show chats that the server starts.", role="system")
+        turn.say(
+            "This client cannot show chats that the server starts. Send the question as a prompt.",
+            role="system",
+        )
     elif not question:
         turn.say("The question is missing. Send `/btw QUESTION`.", role="system")
     else:

@@ -25,7 +25,7 @@ from eca_server.agent.tools.approval import policy_of
 from eca_server.config.problems import Problem, Source
 from eca_server.config.tool_settings import SandboxSettings
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.credentials.lookup import Credential, Location
+from eca_server.models.credentials.lookup import Location
 from eca_server.models.history import Message, TextPart
 from eca_server.models.models import Models
 from eca_server.models.provider import Provider
@@ -41,9 +41,14 @@ _MAX_MODELS = 10
 _MAX_REASON = 500  # characters
 
 SERVER_SECONDS = 2.0
-EMBEDDED = "simulator/echo"
+BUILT_IN = "simulator/echo"
 TRIAL_SECONDS = 5.0
 ONLINE = "online"
+
+_NO_MODEL = (
+    "No model is configured: set a key such as ANTHROPIC_API_KEY, send `/login` in a chat, or "
+    "configure `providers`."
+)
 
 
 def report(
@@ -74,6 +79,7 @@ def report(
         f"Stored logins: {', '.join(sorted(logins)) or 'none'}",
         "",
         f"Selected model: {selected_model or 'none'}",
+        *([] if any(each.api != "built-in" for each in providers) else ["", _NO_MODEL]),
         *_section("MCP servers", [f"- {line}" for line in tuple(servers) or ("none",)]),
         *_section(
             f"Tool call approval for the agent {behavior} (most specific rule wins, deny before "
@@ -96,7 +102,7 @@ def _provider(provider: Provider) -> Iterator[str]:
     yield f"- {provider.name} ({provider.api})"
     if provider.location is not None:
         yield f"  - url: {_url(provider.location)}"
-    yield f"  - key: {_key(provider.name, provider.credential)}"
+    yield f"  - key: {_key(provider)}"
     models = list(dict.fromkeys((*provider.models, *provider.listed)))
     yield f"  - models: {enumeration(models, _MAX_MODELS) or 'none'}"
 
@@ -108,14 +114,17 @@ def _url(location: Location) -> str:
     return f"{shown} (from {location.source})" if location.source else shown
 
 
-def _key(name: str, credential: Credential | None) -> str:
+def _key(provider: Provider) -> str:
+    name, credential = provider.name, provider.credential
     if credential is None:
         return "none needed"
     if credential.key is not None:
         return f"found in {credential.source}"
     if credential.problem is not None:
         return f"invalid in {credential.source}, see Problems"
-    return f"missing (set {' or '.join(credential.variables)}, or send `/login {name}` in a chat)"
+    advice = f"set {' or '.join(credential.variables)}, or send `/login {name}` in a chat"
+    is_expected = provider.known is not None or provider.settings.key_env is not None
+    return f"missing ({advice})" if is_expected else f"none (if one is needed, {advice})"
 
 
 async def describe_servers(manager: Manager | None, *, only_failed: bool = False) -> list[str]:
@@ -181,7 +190,7 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
         sandbox=await _sandbox(context.loaded.config.tool_call.sandbox),
         trust=report_trust(context.loaded, [root.path for root in context.workspace.roots]),
     )
-    text = f"{text}\n\n{await _embedded_model(context.models)}"
+    text = f"{text}\n\n{await _built_in_model(context.models)}"
     if arguments_of(context.text).lower() != ONLINE:
         turn.say(text, role="system")
         return
@@ -196,12 +205,12 @@ async def check_setup(turn: Turn, context: CommandContext) -> None:
         turn.fail(summary)
 
 
-async def _embedded_model(models: Models) -> str:
+async def _built_in_model(models: Models) -> str:
     """Ask the built-in test model for one answer, and return the result."""
     request = Request(messages=[Message(role="user", parts=(TextPart("works"),))])
     try:
         with trio.fail_after(TRIAL_SECONDS):
-            answer = await models.find(EMBEDDED).text(request)
+            answer = await models.find(BUILT_IN).text(request)
     except (BackendError, trio.TooSlowError) as error:
         answer = f"failed ({error})"
     return f"Built-in test model: {answer}"

@@ -21,7 +21,7 @@ from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.tool import Effect
 from eca_server.client.content_formatting import NATIVE
 from eca_server.config.matchers import compile_matcher, matches_name
-from eca_server.config.settings import Config
+from eca_server.config.settings import Config, agent_key
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior
 from eca_server.printable import enumeration, printable_line
 
@@ -39,7 +39,7 @@ BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
 """The built-in rules; the summary of a call does not name them."""
 
 _PLAN = "plan"
-_ONLY_READS = "the plan behaviour only reads"
+_ONLY_READS = "the agent plan only reads"
 _PREVIEW = ("preview_file_change",)  # not needed: an edit that needs approval shows the same
 _MATCHING_SECONDS = 0.25  # for all patterns of one decision together
 _NO_RULES = Approval()
@@ -135,7 +135,7 @@ def policy_of(config: Config, behavior: str, *, within: Policy | None = None) ->
         reads_only=config.built_in(behavior) == _PLAN,
         manual=config.tool_call.manual_approval,
         disabled={
-            f"behavior.{behavior}.disabledTools": disabled,
+            agent_key(behavior, "disabledTools"): disabled,
             "disabledTools": config.disabled_tools,
         },
         enabled=_enabled(config, own, behavior),
@@ -145,7 +145,7 @@ def policy_of(config: Config, behavior: str, *, within: Policy | None = None) ->
 
 def _enabled(config: Config, own: Behavior, behavior: str) -> dict[str, Collection[str]]:
     """Return the configured lists of enabled tools by their keys."""
-    lists = {f"behavior.{behavior}.enabledTools": own.enabled_tools}
+    lists = {agent_key(behavior, "enabledTools"): own.enabled_tools}
     lists["enabledTools"] = config.enabled_tools
     return {key: names for key, names in lists.items() if names is not None}
 
@@ -163,7 +163,7 @@ def _restricting(
             behavior=name,
             manual=restriction.tool_call.manual_approval,
             disabled={
-                f"behavior.{name}.disabledTools": own.disabled_tools or (),
+                agent_key(name, "disabledTools"): own.disabled_tools or (),
                 "disabledTools": restriction.disabled_tools,
             },
             enabled=_enabled(restriction, own, name),
@@ -209,7 +209,7 @@ class Policy:
         within: Policy | None = None,
         only_restricts: bool = False,
     ) -> None:
-        prefix = f"behavior.{behavior}.toolCall.approval"
+        prefix = agent_key(behavior, "toolCall.approval")
         self._rules = [*_rules(own, prefix), *_rules(common, "toolCall.approval")]
         if not isinstance(manual, bool):
             self._rules += [_Rule("ask", name, "toolCall.manualApproval") for name in manual]

@@ -1,4 +1,4 @@
-"""The check that a command only reads, for the plan behaviour.
+"""The check that a command only reads, for the agent `plan`.
 
 The rule of this module: everything that is not listed here is refused. A command passes if it
 consists of listed programs with harmless options, joined by `;`, `&&`, `||`, `|` and line breaks,

@@ -234,12 +234,15 @@ def test_in_a_pipe_a_call_that_needs_approval_is_rejected_and_reported(tmp_path:
         ("call nosuch {}", "[nosuch failed: There is no tool 'nosuch'"),
         ('call edit_file {"path": "x"', "[Editing file failed: The arguments are unreadable"),
         ('call shell_command {"command": "pwd"}', "denied by the agent or the configuration]"),
+        ('call read_file {"path": "x"}', "[Reading file x: denied by a hook]"),
     ],
 )
 def test_a_call_that_does_nothing_is_reported_with_the_reason(tmp_path, call, note):
     denied = {"toolCall": {"approval": {"deny": {"eca_shell_command": {}}}}}
+    hook = {"matcher": "eca__read_file", "actions": [{"type": "shell", "shell": "exit 2"}]}
+    hooks = {"guard": {"type": "preToolCall", **hook}}
     script = f"say Let me see\n{call}\nsay went on"
-    config = json.dumps(denied)
+    config = json.dumps({**denied, "hooks": hooks})
     done = eca(tmp_path, "chat", "--model", "simulator/script", script, ECA_CONFIG=config)
     assert (done.returncode, done.stdout) == (0, "Let me see\nwent on\n")
     assert note in done.stderr

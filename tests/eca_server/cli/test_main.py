@@ -152,6 +152,9 @@ def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> 
     assert done.returncode == 0
     for name in ("written", "named", "filed", "MY_SPECIAL_KEY", "OPENAI_API_KEY"):
         assert name in done.stdout
+    without = eca(tmp_path, "doctor", ECA_CONFIG='{"pureConfig": true}', XDG_CONFIG_HOME="/none")
+    advice = "No model is configured: set a key"
+    assert [advice in each.stdout for each in (done, without)] == [False, True]
     for key in planted:
         assert key not in done.stdout + done.stderr
 
@@ -238,7 +241,7 @@ def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, 
         assert json.loads(shown.stdout)["sources"]["ECA_CONFIG"] == "used", content
     file.write_text("mine", "utf-8")
     assert run(["config", "init"]) == 1
-    assert "exists and stays as it is" in capsys.readouterr().err
+    assert "exists and was not changed" in capsys.readouterr().err
     assert file.read_text("utf-8") == "mine"
 
 

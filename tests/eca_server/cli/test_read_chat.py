@@ -99,4 +99,4 @@ def test_a_link_is_made_on_request_and_replaces_nothing(tmp_path, capsys):
     for removes in (False, True):
         assert change_link(program, removes=removes) == 1
     assert link.read_text() == "another program"
-    assert "stays as it is" in capsys.readouterr().err
+    assert "remove it first" in capsys.readouterr().err

@@ -69,6 +69,8 @@ def test_without_a_terminal_nothing_is_accepted_but_by_yes_listed_and_forgotten(
     assert "starts the MCP server planted: planted --all" in done.stdout
     assert "cannot ask without a terminal; use --yes to accept these settings" in done.stderr
     assert accepted(home) == {}
+    (home / "empty").mkdir()
+    assert "use --yes to trust the folder" in cli("trust", "add", "empty").stderr
     done = cli("trust", "add", "--yes", ".")
     assert (done.returncode, done.stderr) == (0, "")
     assert "touch marked" in done.stdout

@@ -141,7 +141,7 @@ def test_what_follows_from_all_of_a_file_is_one_message(house):
     house.in_user({"remote": {"port": 1}, "chatRetentionDays": 7, "plugins": None})
     problem = house.problem()
     assert problem.message == (
-        "no effect in this server: chatRetentionDays (chats are kept until they are deleted), "
+        "no effect in this server: chatRetentionDays (chats are stored until they are deleted), "
         "remote (this server does not listen on the network)"
     )
     house.in_user({"agent": {f"a{n}": {"toolCall": {"editorNav": 1}} for n in range(30)}})

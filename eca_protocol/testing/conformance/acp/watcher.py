@@ -10,6 +10,7 @@ import attrs
 from eca_protocol.acp import ACP, ACP_CODEC
 from eca_protocol.errors import DecodeError
 from eca_protocol.testing.conformance.recorder import id_key
+from eca_protocol.testing.conformance.verdicts import shown
 from eca_protocol.testing.watching.observation import Observation, ObservationLog, Side
 
 _Message: TypeAlias = Mapping[str, Any]
@@ -87,7 +88,7 @@ class AcpWatcher:
         return []
 
     def _report(self, row: str, expected: str, got: object) -> None:
-        self._log.report(row, expected=expected, got=str(got)[:600])
+        self._log.report(row, expected=expected, got=shown(got)[:600])
 
     def _session(self, message: _Message) -> _Session:
         params = message.get("params")

@@ -147,7 +147,11 @@ async def wait_for_requests(chat: ChatSession, times: int = 1) -> None:
 
 async def wait_for_gate(chat: ChatSession, gate: str) -> None:
     """Wait until the model reaches that gate."""
-    await _until(chat, lambda: gate in chat.model.reached_gates, f"the model at {gate!r}")
+    await _until(
+        chat,
+        lambda: gate in chat.model.reached_gates,
+        f"a request to the model, at the step {gate!r}",
+    )
 
 
 async def poll(

@@ -44,7 +44,6 @@ from eca_server.agent.chat.store.rows import (
 )
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.running import update as update_running
-from eca_server.models.history import TextPart
 from eca_server.workspace.reading import Fingerprint
 
 if TYPE_CHECKING:
@@ -465,16 +464,14 @@ def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:
 
 
 def _beginning(body: bytes | None) -> str:
-    """Return the first characters of a user's message, without the contexts before it."""
+    """Return the first characters of a user's message as shown."""
     if body is None:
         return ""
     try:
         message = decode_message(body)
     except UnreadableRow:
         return ""
-    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
-    texts = texts or [message.shown or ""]
-    return " ".join(texts[-1][: 4 * _BEGINNING].split())[:_BEGINNING]
+    return " ".join(message.shown_text[: 4 * _BEGINNING].split())[:_BEGINNING]
 
 
 def _encode_path(path: str | None) -> bytes | None:

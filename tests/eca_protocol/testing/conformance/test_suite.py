@@ -100,6 +100,7 @@ async def test_a_case_ends_in_one_of_many_ways_and_each_row_has_its_verdict():
         "CLIENT-2": "warn",
         "W-20c": "pass",
     }
+    assert of(run, "W-21a") == ("fail", '{"b": 1}')
     assert of(run, "W-20d") == ("not-applicable", "there is none")
     assert of(run, "W-22a")[0] == "pass"
     assert of(run, "W-22b") == ("untestable", "expected an answer, got nothing")

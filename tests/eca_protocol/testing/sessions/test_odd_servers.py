@@ -5,6 +5,7 @@ import http.client
 import io
 import json
 import re
+import subprocess
 import sys
 from typing import Any
 
@@ -56,6 +57,17 @@ def test_a_server_that_cannot_be_started_is_no_violation(monkeypatch, capsys, tm
     monkeypatch.setattr(sys, "argv", ["replay.py", "--", missing])
     assert session.main("2025-10", []) == 3
     assert capsys.readouterr().err.count(missing) == 2
+
+
+def test_without_hypothesis_the_command_names_the_extra():
+    code = (
+        "import runpy, sys\n"
+        "sys.modules['hypothesis'] = None\n"
+        "runpy.run_module('eca_protocol.testing.sessions', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    missing = "hypothesis is missing: run pip install 'eca-protocol[testing]'\n"
+    assert (done.returncode, done.stderr) == (2, missing)
 
 
 def test_the_stderr_of_a_server_that_exits_is_shown_and_the_script_is_not_lost(capsys, tmp_path):

@@ -180,4 +180,4 @@ async def test_config_shows_what_is_set_and_doctor_what_decides():
         assert "planted" not in said
         said = (await ours.turn("/doctor", behavior="plan")).text
         assert "- deny eca_grep (toolCall.approval.deny.eca_grep)" in said.splitlines()
-        assert "- the plan behaviour only reads" in said.splitlines()
+        assert "- the agent plan only reads" in said.splitlines()

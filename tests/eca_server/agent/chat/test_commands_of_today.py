@@ -63,7 +63,13 @@ async def test_chats_of_all_workspaces_are_listed_and_found_by_their_title(tmp_p
         assert "There are no stored chats." in (await ours.turn("/chats")).text
         await ours.turn("say one", "far", model=SCRIPT)
         await ours.ask("chat/update", {"chatId": "far", "title": "A far one"})
+    command = here / ".eca" / "commands" / "review.md"
+    command.parent.mkdir(parents=True)
+    command.write_text("say reviewed $1")
     async with current(data=data, folder=here) as ours:
+        await ours.turn("/review topic", "reviewed", model=SCRIPT)
+        assert "/review topic `reviewed`" in (await ours.turn("/chats")).text
+        await ours.ask("chat/delete", {"chatId": "reviewed"})
         await ours.turn("say two", "near", model=SCRIPT)
         told = (await ours.turn("/chats")).text
         assert told.index("say two `near`") < told.index("A far one `far`")

@@ -168,7 +168,7 @@ async def test_what_cannot_be_put_back_is_later(
             patched.setattr(f"eca_server.agent.chat.{broken}", by)
             error = await not_rolled_back(ours, first)
         assert f"- {folder / 'b'}: {why}" in error["message"]
-        assert "the messages were kept" in error["message"]
+        assert "the messages were not removed" in error["message"]
         assert tree(folder) == {**meanwhile, "c": "old"}
         await said(ours, "say more")
     async with current(data=tmp_path, folder=folder) as ours:

@@ -101,7 +101,7 @@ async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_pa
         own = {"agent": {"systemPromptFile": str(path)}}
         async with with_models(behavior=own) as (ours, provider):
             said = (await ours.turn("hi")).text
-        assert f"behavior.agent.systemPromptFile: {path}: " in said
+        assert f"agent.code.systemPromptFile: {path}: " in said
         assert reason in said
         assert systems(provider) == [instructions("agent", ())]
 
@@ -133,7 +133,7 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "lmstudio/any"
         assert introduced(ours)["models"][:2] == ["lmstudio/any", "p/m"]
-    assert ["behavior.plan.defaultModel" in each["message"] for each in shown] == [True]
+    assert ["agent.plan.defaultModel" in each["message"] for each in shown] == [True]
 
 
 async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_every_text(tmp_path):

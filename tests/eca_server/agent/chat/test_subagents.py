@@ -246,7 +246,7 @@ async def test_the_built_in_explorer_only_reads_and_general_writes(tmp_path):
         await ours.turn("\n".join(tasks), model=SCRIPT)
         ends = [each["content"] for each in of_children(ours)]
         [rejected] = [each for each in ends if each["type"] == "toolCallRejected"]
-        assert rejected["summary"] == "write_file (the plan behaviour only reads)"
+        assert rejected["summary"] == "write_file (the agent plan only reads)"
     assert [each.name for each in tmp_path.iterdir()] == ["general"]
 
 

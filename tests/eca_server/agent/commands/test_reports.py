@@ -78,6 +78,7 @@ def test_it_reports_the_state_and_the_problems_of_each_source():
         ("p", Provider(key=Secret(KEY)), ["providers.p.key"]),
         ("p", Provider(key_env="NAMED_KEY"), ["found", "NAMED_KEY"]),
         ("p", Provider(key_env="UNSET"), ["missing", "UNSET", "P_API_KEY"]),
+        ("p", Provider(), ["none (if one is needed, set P_API_KEY"]),
         ("broken", Provider(), ["invalid", "BROKEN_API_KEY"]),
     ],
 )

@@ -205,10 +205,10 @@ def test_a_behaviours_rules_are_added_to_the_common_ones_and_the_deciding_rule_i
     agent, plan = policy_of(config, "agent"), policy_of(config, "plan")
     for call, expected, rule in [
         (GREP, "deny", "toolCall.approval.deny.grep"),
-        (shell("ls"), "deny", "behavior.agent.toolCall.approval.deny.shell_command"),
-        (WRITE, "allow", "behavior.agent.toolCall.approval.allow.eca_write_file"),
+        (shell("ls"), "deny", "agent.code.toolCall.approval.deny.shell_command"),
+        (WRITE, "allow", "agent.code.toolCall.approval.allow.eca_write_file"),
         (MOVE, "ask", "toolCall.approval.ask.move_file"),
-        (GITHUB, "ask", "behavior.agent.toolCall.approval.byDefault"),
+        (GITHUB, "ask", "agent.code.toolCall.approval.byDefault"),
     ]:
         decision = agent.decide(call)
         assert (decision.verdict, decision.rule) == (expected, rule)
@@ -241,7 +241,7 @@ def test_what_is_denied_outright_is_not_offered_and_what_depends_is():
     assert policy.withheld(server="eca", tool="shell_command", effect="run") is None
     assert policy.withheld(server="eca", tool="write_file", effect="write") is None
     preview: Any = {"server": "eca", "tool": "preview_file_change", "effect": "read"}
-    assert policy_of(Config(), "agent").withheld(**preview) == "behavior.agent.disabledTools"
+    assert policy_of(Config(), "agent").withheld(**preview) == "agent.code.disabledTools"
     assert policy_of(Config(), "plan").withheld(**preview) is None
     changed = Config(behaviors={"agent": Behavior(disabled_tools=())})
     assert policy_of(changed, "agent").withheld(**preview) is None
@@ -266,7 +266,7 @@ def test_plan_offers_and_allows_only_what_is_known_to_only_read_whatever_is_allo
 
 def test_a_policy_reports_its_rules_and_what_counts_without_one():
     approval = Approval(by_default="allow", deny=commands("rm .*"), ask=rules(server={}))
-    disabled = {"disabledTools": ("grep",), "behavior.agent.disabledTools": ()}
+    disabled = {"disabledTools": ("grep",), "agent.code.disabledTools": ()}
     assert list(Policy(common=approval, disabled=disabled).describe()) == [
         "disabledTools: grep",
         "deny shell_command (toolCall.approval.deny.shell_command, by its command)",
@@ -277,7 +277,7 @@ def test_a_policy_reports_its_rules_and_what_counts_without_one():
         "a change of a guarded path (.git, .vscode, AGENTS.md, ...) always needs approval",
     ]
     lines = list(Policy(behavior="plan").describe())
-    assert lines[0] == "the plan behaviour only reads"
+    assert lines[0] == "the agent plan only reads"
     assert "everything else needs approval" in lines
     lines = list(Policy(manual=True).describe())
     assert lines == ["everything else needs approval (toolCall.manualApproval)"]
