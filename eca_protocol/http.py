@@ -20,7 +20,7 @@ import re
 import socket
 import time
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -51,6 +51,9 @@ __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 
 PACE = 0.0005
 """Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
+
+PIECE = 64 * 1024
+"""The size of the pieces of a compressed body, in bytes: few bytes can decompress to gigabytes."""
 
 CLOSE_DEADLINE = 2.0
 """The limit for closing a connection, in seconds."""
@@ -124,7 +127,8 @@ class _Chunks:
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
         self._next = response._body.__anext__
-        self._decompress = _decompressor(response.headers.get("content-encoding", "identity"))
+        self._decompressor = _decompressor(response.headers.get("content-encoding", "identity"))
+        self._has_more = False  # the last received bytes decompress to more
         self._looked = time.perf_counter()
 
     def __aiter__(self) -> Self:
@@ -135,14 +139,19 @@ class _Chunks:
         if now - self._looked > PACE:
             await anyio.lowlevel.checkpoint()
             self._looked = time.perf_counter()
-        response = self._response
+        response, decompressor = self._response, self._decompressor
         try:
-            if response.idle == response._socket_idle:
+            if self._has_more and decompressor is not None:
+                chunk = decompressor.unconsumed_tail
+            elif response.idle == response._socket_idle:
                 chunk = await self._next()
             else:
                 with anyio.fail_after(response.idle):
                     chunk = await self._next()
-            return self._decompress(chunk) if self._decompress else chunk
+            if decompressor is not None:
+                chunk = decompressor.decompress(chunk, PIECE)
+                self._has_more = len(chunk) == PIECE
+            return chunk
         except StopAsyncIteration:
             response.is_read = True
             raise
@@ -154,13 +163,13 @@ class _Chunks:
             raise to_http_error(_httpx(), error, Deadlines(idle=response.idle)) or error from error
 
 
-def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
-    """Return the decompression for servers that compress although we ask them not to."""
+def _decompressor(encoding: str) -> zlib._Decompress | None:
+    """Return the decompressor for servers that compress although we ask them not to."""
     match encoding.strip().lower():
         case "identity" | "":
             return None
         case "gzip" | "x-gzip" | "deflate":
-            return zlib.decompressobj(wbits=47).decompress
+            return zlib.decompressobj(wbits=47)
     raise HTTPError("protocol", f"expected an uncompressed body or gzip, got {encoding!r}")
 
 
