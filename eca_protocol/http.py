@@ -148,10 +148,9 @@ class _Chunks:
             else:
                 with anyio.fail_after(response.idle):
                     chunk = await self._next()
-            if decompressor is not None:
-                chunk = decompressor.decompress(chunk, PIECE)
-                self._has_more = len(chunk) == PIECE
-            return chunk
+            if decompressor is None:
+                return chunk
+            piece = decompressor.decompress(chunk, PIECE)
         except StopAsyncIteration:
             response.is_read = True
             raise
@@ -161,6 +160,8 @@ class _Chunks:
             raise HTTPError("protocol", f"the body cannot be decompressed: {error}") from None
         except Exception as error:
             raise to_http_error(_httpx(), error, Deadlines(idle=response.idle)) or error from error
+        self._has_more = len(piece) == PIECE
+        return piece
 
 
 def _decompressor(encoding: str) -> zlib._Decompress | None:
