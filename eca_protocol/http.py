@@ -318,7 +318,9 @@ class HTTPClient:
                 certificate=self.client_certificate if secure and shows_certificate else None,
             )
             if config not in self._transports:
-                transport = await anyio.to_thread.run_sync(_make_transport, config)
+                transport = await anyio.to_thread.run_sync(
+                    _make_transport, config, abandon_on_cancel=True
+                )  # certificates may be on a disk that does not answer
                 if config in self._transports or self._closed:
                     await transport.aclose()  # closed, or a concurrent request made one
                 else:

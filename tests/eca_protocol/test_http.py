@@ -226,6 +226,23 @@ async def test_a_compressed_stream_is_read_all_the_same():
         assert await body_of(client, url) == b"data: hello\n\n"
 
 
+async def test_a_request_can_be_cancelled_while_certificates_cannot_be_read(monkeypatch):
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def load(_: object) -> None:
+        begun.set()
+        release.wait(5)
+        ended.set()
+
+    monkeypatch.setattr("eca_protocol.http._make_transport", load)
+    async with HTTPClient() as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(body_of, client, "https://localhost/")
+        await anyio.to_thread.run_sync(begun.wait)
+        tasks.cancel_scope.cancel()
+    assert not ended.is_set()
+    release.set()
+
+
 async def test_a_small_chunk_that_decompresses_to_much_arrives_in_pieces():
     body = bytes(20_000_000) + b"the end"
     encoding = {"content-encoding": "gzip"}
