@@ -16,7 +16,6 @@ and not its client, whose redirects and cookies take half of a request's time. R
 from __future__ import annotations
 
 import functools
-import re
 import socket
 import time
 import zlib
@@ -34,6 +33,7 @@ from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
     Deadlines,
+    checked_headers,
     file_errors_explained,
     idle_timeout,
     is_out_of_descriptors,
@@ -60,9 +60,6 @@ CLOSE_DEADLINE = 2.0
 
 STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
-
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 class HTTPResponse:
@@ -204,7 +201,7 @@ class HTTPClient:
             "connection": "keep-alive",
             "user-agent": "eca-protocol",
         }
-        self._headers |= _checked(headers or {})
+        self._headers |= checked_headers(headers or {})
         self._transport = transport
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
@@ -279,7 +276,9 @@ class HTTPClient:
         deadlines = deadlines or Deadlines()
         await self._unwind_unread()
         transport, proxy = await self._transport_for(url, shows_certificate)
-        request = _request(method, url, self._headers | _checked(headers or {}), content, deadlines)
+        request = _request(
+            method, url, self._headers | checked_headers(headers or {}), content, deadlines
+        )
         if address is not None and proxy is None:
             _connect_to(request, address)
         response = await _send(transport, request, deadlines, resend=resend)
@@ -492,18 +491,3 @@ def _break(response: httpx.Response) -> None:
     connection = response.extensions["network_stream"].get_extra_info("socket")
     with suppress(OSError):  # the server has closed it
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
-    checked = {}
-    for name, raw in headers.items():
-        value = raw.strip()
-        if not _NAME.fullmatch(name):
-            raise HTTPError("config", f"header {name!r}: expected a header name")
-        if not _VALUE.fullmatch(value):
-            odd = next(char for char in value if not _VALUE.fullmatch(char))
-            raise HTTPError(
-                "config", f"header {name}: expected printable ASCII, got U+{ord(odd):04X} in it"
-            )
-        checked[name.lower()] = value
-    return checked

@@ -30,8 +30,8 @@ LARGEST_IMAGE = 1024 * 1024
 """Bytes of the largest before-image; of a larger file only its existence is stored."""
 
 _UNDELETED = (
-    "The chat {} is not deleted on the disk yet, which cannot be written now. If it is listed again "
-    "after a restart, delete it again."
+    "The chat {} is not deleted on the disk yet, which cannot be written now. If it is listed "
+    "again after a restart, delete it again."
 )
 
 
