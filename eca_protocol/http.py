@@ -16,11 +16,10 @@ and not its client, whose redirects and cookies take half of a request's time. R
 from __future__ import annotations
 
 import functools
-import re
 import socket
 import time
 import zlib
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -34,6 +33,7 @@ from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
     Deadlines,
+    checked_headers,
     file_errors_explained,
     idle_timeout,
     is_out_of_descriptors,
@@ -52,14 +52,14 @@ __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 PACE = 0.0005
 """Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
 
+PIECE = 64 * 1024
+"""The size of the pieces of a compressed body, in bytes: few bytes can decompress to gigabytes."""
+
 CLOSE_DEADLINE = 2.0
 """The limit for closing a connection, in seconds."""
 
 STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
-
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 class HTTPResponse:
@@ -124,7 +124,8 @@ class _Chunks:
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
         self._next = response._body.__anext__
-        self._decompress = _decompressor(response.headers.get("content-encoding", "identity"))
+        self._decompressor = _decompressor(response.headers.get("content-encoding", "identity"))
+        self._has_more = False  # the last received bytes decompress to more
         self._looked = time.perf_counter()
 
     def __aiter__(self) -> Self:
@@ -135,14 +136,18 @@ class _Chunks:
         if now - self._looked > PACE:
             await anyio.lowlevel.checkpoint()
             self._looked = time.perf_counter()
-        response = self._response
+        response, decompressor = self._response, self._decompressor
         try:
-            if response.idle == response._socket_idle:
+            if self._has_more and decompressor is not None:
+                chunk = decompressor.unconsumed_tail
+            elif response.idle == response._socket_idle:
                 chunk = await self._next()
             else:
                 with anyio.fail_after(response.idle):
                     chunk = await self._next()
-            return self._decompress(chunk) if self._decompress else chunk
+            if decompressor is None:
+                return chunk
+            piece = decompressor.decompress(chunk, PIECE)
         except StopAsyncIteration:
             response.is_read = True
             raise
@@ -152,15 +157,17 @@ class _Chunks:
             raise HTTPError("protocol", f"the body cannot be decompressed: {error}") from None
         except Exception as error:
             raise to_http_error(_httpx(), error, Deadlines(idle=response.idle)) or error from error
+        self._has_more = len(piece) == PIECE
+        return piece
 
 
-def _decompressor(encoding: str) -> Callable[[bytes], bytes] | None:
-    """Return the decompression for servers that compress although we ask them not to."""
+def _decompressor(encoding: str) -> zlib._Decompress | None:
+    """Return the decompressor for servers that compress although we ask them not to."""
     match encoding.strip().lower():
         case "identity" | "":
             return None
         case "gzip" | "x-gzip" | "deflate":
-            return zlib.decompressobj(wbits=47).decompress
+            return zlib.decompressobj(wbits=47)
     raise HTTPError("protocol", f"expected an uncompressed body or gzip, got {encoding!r}")
 
 
@@ -194,7 +201,7 @@ class HTTPClient:
             "connection": "keep-alive",
             "user-agent": "eca-protocol",
         }
-        self._headers |= _checked(headers or {})
+        self._headers |= checked_headers(headers or {})
         self._transport = transport
         self.ca_file: str | None = None
         self.client_certificate: ClientCertificate | None = None
@@ -269,7 +276,9 @@ class HTTPClient:
         deadlines = deadlines or Deadlines()
         await self._unwind_unread()
         transport, proxy = await self._transport_for(url, shows_certificate)
-        request = _request(method, url, self._headers | _checked(headers or {}), content, deadlines)
+        request = _request(
+            method, url, self._headers | checked_headers(headers or {}), content, deadlines
+        )
         if address is not None and proxy is None:
             _connect_to(request, address)
         response = await _send(transport, request, deadlines, resend=resend)
@@ -308,7 +317,9 @@ class HTTPClient:
                 certificate=self.client_certificate if secure and shows_certificate else None,
             )
             if config not in self._transports:
-                transport = await anyio.to_thread.run_sync(_make_transport, config)
+                transport = await anyio.to_thread.run_sync(
+                    _make_transport, config, abandon_on_cancel=True
+                )  # certificates may be on a disk that does not answer
                 if config in self._transports or self._closed:
                     await transport.aclose()  # closed, or a concurrent request made one
                 else:
@@ -480,18 +491,3 @@ def _break(response: httpx.Response) -> None:
     connection = response.extensions["network_stream"].get_extra_info("socket")
     with suppress(OSError):  # the server has closed it
         connection.shutdown(socket.SHUT_RDWR)
-
-
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
-    checked = {}
-    for name, raw in headers.items():
-        value = raw.strip()
-        if not _NAME.fullmatch(name):
-            raise HTTPError("config", f"header {name!r}: expected a header name")
-        if not _VALUE.fullmatch(value):
-            odd = next(char for char in value if not _VALUE.fullmatch(char))
-            raise HTTPError(
-                "config", f"header {name}: expected printable ASCII, got U+{ord(odd):04X} in it"
-            )
-        checked[name.lower()] = value
-    return checked

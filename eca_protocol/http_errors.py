@@ -1,4 +1,4 @@
-"""The deadlines of an HTTP exchange, and the translation of the HTTP library's exceptions.
+"""The deadlines of an HTTP exchange, its invalid headers, and errors of the HTTP library.
 
 The class of an exception decides; its message is used only where the class is ambiguous.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 
@@ -19,6 +20,7 @@ from eca_protocol.tls import explain_tls_error
 __all__ = [
     "NO_DESCRIPTORS",
     "Deadlines",
+    "checked_headers",
     "file_errors_explained",
     "idle_timeout",
     "is_out_of_descriptors",
@@ -29,6 +31,9 @@ NO_DESCRIPTORS = (
     "this process has no file descriptors left (too many open files): close chats or MCP servers, "
     "or start it with a higher limit (`ulimit -n`)"
 )
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 @attrs.frozen(kw_only=True)
@@ -118,3 +123,23 @@ def _timeout_error(library: ModuleType, error: Exception, deadlines: Deadlines) 
 def idle_timeout(idle: float) -> HTTPTimeout:
     """Return the error for a response that made no progress in time."""
     return HTTPTimeout("idle", idle, f"no byte of the answer came for {idle:g} s")
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers by their names in lower case, without white space around their values.
+
+    Raises:
+        HTTPError: a header cannot be sent; the message does not show its value.
+    """
+    checked = {}
+    for name, raw in headers.items():
+        value = raw.strip()
+        if not _NAME.fullmatch(name):
+            raise HTTPError("config", f"header {name!r}: expected a header name")
+        if not _VALUE.fullmatch(value):
+            odd = next(char for char in value if not _VALUE.fullmatch(char))
+            raise HTTPError(
+                "config", f"header {name}: expected printable ASCII, got U+{ord(odd):04X} in it"
+            )
+        checked[name.lower()] = value
+    return checked

@@ -12,6 +12,7 @@ from eca_protocol.streams import FdTransport, owned_stdio
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import serve
 from eca_server.system.signals import ignore_signals
+from eca_server.system.threads import NameLookups
 
 
 def serve_stdio(options: Options) -> int:
@@ -25,6 +26,7 @@ def serve_stdio(options: Options) -> int:
 
 
 async def _serve(options: Options, read_fd: int, write_fd: int) -> int:
+    trio.socket.set_custom_hostname_resolver(NameLookups())
     transport = FdTransport(read_fd, write_fd)
     code = await serve(transport, options, handles_signals=True, on_ending=leave_in_time)
     ignore_signals()  # trio closes the socket that a signal is written to before it says so

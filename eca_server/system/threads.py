@@ -9,14 +9,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import trio
 
 THREAD_SECONDS: Final = 5.0
 """The longest wait for a thread in a turn."""
+
+NAME_THREADS: Final = 64
+"""The most threads that look up the names of hosts: a dead network holds each for a minute."""
 
 _PAUSE: Final = 0.05
 _GRACE: Final = 0.5  # seconds that a cancelled task waits for its work on a disk
@@ -57,6 +62,28 @@ async def run_in_thread(
             if trio.current_time() >= ending:
                 raise OSError(errno.EAGAIN, "no thread can be started") from error
         await trio.sleep(_PAUSE)
+
+
+class NameLookups(trio.abc.HostnameResolver):
+    """Look-ups of hosts in threads of their own.
+
+    The thread of a cancelled look-up waits on. Among the threads of trio, those of a dead network
+    would leave none for files and commands.
+    """
+
+    def __init__(self) -> None:
+        self._limiter = trio.CapacityLimiter(NAME_THREADS)
+
+    async def getaddrinfo(self, *arguments: Any) -> Any:
+        """Return the addresses of a host, as `socket.getaddrinfo` does."""
+        return await self._look_up(partial(socket.getaddrinfo, *arguments))
+
+    async def getnameinfo(self, *arguments: Any) -> Any:
+        """Return the name of an address, as `socket.getnameinfo` does."""
+        return await self._look_up(partial(socket.getnameinfo, *arguments))
+
+    async def _look_up(self, look_up: Callable[[], _T]) -> _T:
+        return await run_in_thread(look_up, abandon_on_cancel=True, limiter=self._limiter)
 
 
 async def run_on_disk(work: Callable[[], _T], *, seconds: float = math.inf) -> _T:

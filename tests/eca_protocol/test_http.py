@@ -226,6 +226,34 @@ async def test_a_compressed_stream_is_read_all_the_same():
         assert await body_of(client, url) == b"data: hello\n\n"
 
 
+async def test_a_request_can_be_cancelled_while_certificates_cannot_be_read(monkeypatch):
+    begun, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def load(_: object) -> None:
+        begun.set()
+        release.wait(5)
+        ended.set()
+
+    monkeypatch.setattr("eca_protocol.http._make_transport", load)
+    async with HTTPClient() as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(body_of, client, "https://localhost/")
+        await anyio.to_thread.run_sync(begun.wait)
+        tasks.cancel_scope.cancel()
+    assert not ended.is_set()
+    release.set()
+
+
+async def test_a_small_chunk_that_decompresses_to_much_arrives_in_pieces():
+    body = bytes(20_000_000) + b"the end"
+    encoding = {"content-encoding": "gzip"}
+    steps = [raw(gzip.compress(body)), close()]
+    script = [Reply(steps=steps, headers=encoding, close_delimited=True)]
+    async with asking(script) as (_, client, url), client.stream("POST", url) as response:
+        pieces = [piece async for piece in response.chunks()]
+    assert b"".join(pieces) == body
+    assert max(map(len, pieces)) <= 64 * 1024
+
+
 async def test_header_values_lose_white_space_and_replace_defaults_in_any_case():
     async with asking([reply("Hi")]) as (provider, client, url):
         await body_of(client, url, headers={"Authorization": "Bearer key\n", "User-AGENT": "mine"})

@@ -29,6 +29,11 @@ _log = logging.getLogger("eca_server.agent.chat")
 LARGEST_IMAGE = 1024 * 1024
 """Bytes of the largest before-image; of a larger file only its existence is stored."""
 
+_UNDELETED = (
+    "The chat {} is not deleted on the disk yet, which cannot be written now. If it is listed "
+    "again after a restart, delete it again."
+)
+
 
 class Memory:
     """The stored chats of one workspace.
@@ -57,6 +62,8 @@ class Memory:
         self.gallery = gallery
         self.workspace = workspace
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
+        self._notify = notify
+        self._undeleted: set[str] = set()  # deleted chats that may still be on the disk
 
     async def wake(self) -> None:
         """Open the store during the first turn, which then does not wait for it at its end."""
@@ -76,9 +83,13 @@ class Memory:
         return await self.store.find(chat_id)
 
     async def delete(self, chat_id: str) -> None:
-        """Delete a stored chat."""
+        """Delete a stored chat; notify the user if the disk still has it."""
+        self._undeleted.add(chat_id)
         try:
-            await self.store.delete(chat_id)
+            if await self.store.delete(chat_id):
+                self._undeleted.discard(chat_id)
+            else:
+                self._notify(_UNDELETED.format(chat_id))
         finally:
             await self.gallery.remove(chat_id)
 
@@ -91,7 +102,9 @@ class Memory:
     ) -> Sequence[ChatSummary]:
         """Return the chats of the workspace, or of all, the latest first."""
         await self.rollbacks.recover()
-        return await self.store.list(None if everywhere else self.workspace, limit, by=by)
+        workspace = None if everywhere else self.workspace
+        listed = await self.store.list(workspace, limit + len(self._undeleted), by=by)
+        return [each for each in listed if each.id not in self._undeleted][:limit]
 
 
 class RestoreState(enum.Enum):

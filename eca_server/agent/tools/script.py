@@ -25,7 +25,7 @@ from eca_server.agent.tools.output import Cap, OutputBuffer
 from eca_server.agent.tools.tool import ToolError, ToolOutput
 from eca_server.models.history import TextPart
 from eca_server.system.child_process import find_program
-from eca_server.workspace.opening import open_directory
+from eca_server.workspace.opening import Directory, open_directory
 
 _HINT = "request less output, or write it to a file and read that in parts"
 
@@ -75,8 +75,16 @@ async def open_working_directory(directory: Path) -> AsyncIterator[Path | int]:
         ToolError: the path leads to a different directory now, or cannot be opened.
     """
     with ExitStack() as stack:
-        opened = await in_thread(lambda: stack.enter_context(open_directory(directory)))
+        opened = await in_thread(_enter, stack, directory)
         yield opened.path if opened.fd is None else opened.fd
+
+
+def _enter(stack: ExitStack, path: Path) -> Directory:
+    try:
+        return stack.enter_context(open_directory(path))
+    except OSError as error:
+        error.filename = str(path)  # in place of one step of the walk
+        raise
 
 
 async def enter_sandbox(script: Script) -> SandboxedCommand | None:

@@ -1,5 +1,6 @@
-"""The real process on a machine's bad day: no directory for data, none left, no threads."""
+"""The real process on a machine's bad day: no directory for data, no threads, no network."""
 
+import json
 import sys
 
 from tests.eca_server.stranger import text_of
@@ -16,6 +17,17 @@ from eca_server.cli.main import run
 sys.exit(run(["server"]))
 """
 """A server that cannot start a thread while a file exists."""
+WITHOUT_NAMES = """\
+import socket, sys, time
+def look_up(host, port, family=0, type=0, proto=0, flags=0):
+    if flags & socket.AI_NUMERICHOST:
+        raise socket.gaierror(socket.EAI_NONAME, "it is a name")
+    time.sleep(60)
+socket.getaddrinfo = look_up
+from eca_server.cli.main import run
+sys.exit(run(["server"]))
+"""
+"""A server whose network does not answer which address a host has."""
 
 
 def test_a_data_directory_that_cannot_be_looked_at_costs_only_the_stored_chats(
@@ -48,3 +60,22 @@ def test_without_threads_the_server_waits_for_some(start_server, tmp_path):
     assert "result" in server.answer(server.ask("shutdown"))
     server.tell("exit")
     assert server.exit_code() == 0
+
+
+def test_look_ups_of_hosts_that_hang_leave_threads_for_tools(start_server, tmp_path):
+    provider = {"api": "openai-chat", "url": "http://provider.example", "key": "k"}
+    configuration = {"providers": {"away": provider | {"models": {"m": {}}}}}
+    server = start_server(
+        command=(sys.executable, "-P", "-c", WITHOUT_NAMES),
+        env={"ECA_CONFIG": json.dumps(configuration)},
+    )
+    server.introduced(tmp_path / "project")
+    chats = [f"c{number}" for number in range(50)]
+    for chat in chats:
+        server.prompt("hello", chat=chat, model="away/m")
+    for chat in chats:
+        server.stop(chat)
+        server.expect_finished(chat)
+    tree = json.dumps({"path": str(tmp_path / "project")})
+    server.turn(f"call eca_directory_tree {tree}\nsay done", model="simulator/script")
+    assert server.leave() == 0

@@ -109,6 +109,23 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
         assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
 
 
+async def test_a_chat_whose_deletion_cannot_be_written_is_not_listed_and_the_user_is_notified(
+    tmp_path, monkeypatch
+):
+    await stored(tmp_path)
+    async with current(data=tmp_path) as ours:
+        await ours.turn("two", "other", model=ECHO)
+        with monkeypatch.context() as patch:
+            patch.setattr(queries, "delete", full_disk)
+            assert await ours.ask("chat/delete", {"chatId": "c"}) == {}
+            listed = await ours.ask("chat/list")
+            assert [each["id"] for each in listed["chats"]] == ["other"]
+            said = [each["message"] for each in ours.notified("$/showMessage")]
+            assert any("The chat c is not deleted" in each for each in said), said
+    async with current(data=tmp_path) as ours:
+        assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["other"]
+
+
 async def test_a_chat_cleared_unread_keeps_its_title_and_later_messages(tmp_path, monkeypatch):
     await stored(tmp_path)
     async with current(data=tmp_path) as ours:

@@ -127,6 +127,11 @@ async def test_what_cannot_start_says_why(tool, root, arguments, reason):
     assert reason in await refusal(tool, **{"command": "pwd", **arguments})
 
 
+async def test_a_removed_workspace_is_named_by_its_whole_path(tool, root):
+    root.rename(root.with_name("renamed"))
+    assert str(root) in await refusal(tool, command="pwd")
+
+
 async def test_a_summary_is_one_short_line_that_names_the_directory(root, tmp_path):
     (root / "a" / "b\x1b[2J\u202e").mkdir(parents=True)
     other = tmp_path / "other"
