@@ -64,7 +64,7 @@ async def connect(
         settings: the server.
         environment: the environment of a program, before the settings' own variables.
         roots: returns the current roots of the workspace.
-        log: the log of the server's other output.
+        log: the log of the server's other output; emptied first.
         http: the HTTP client for a URL; None: a new one for this session.
         login: the login at a URL, if there is one.
         timeouts: the time limits for a URL.
@@ -72,6 +72,7 @@ async def connect(
     Raises:
         MCPError: no session could be opened; the text is the reason.
     """
+    log.clear()
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(HTTPClient()) if http is None else http
 
@@ -169,6 +170,6 @@ def _silence(settings: ServerSettings, log: ServerLog) -> str:
     hint = ""
     if program == "npx" and not {"-y", "--yes"} & set(settings.args):
         hint = "; npx may be asking whether to install it: add `-y` to `args`"
-    lines = log.last_lines()
+    lines = log.reason()
     output = f"; its last output:\n{lines}" if lines else ""
     return f"it was not initialized within {settings.start_seconds:g} s{hint}{output}"

@@ -118,7 +118,7 @@ class Conversation:
 
     def _on_noise(self, line: bytes, why: str) -> None:
         self._log.warn_once(f"it writes lines to stdout that are not messages ({why})")
-        self._log.note(f"output: {line[:500].decode('utf-8', 'replace')}")
+        self._log.feed_line(line)
         self._noise += 1
         if self._noise >= MAX_NOISE and not self._heard_a_message:
             self.give_up(MCPError(f"its first {MAX_NOISE} lines were not messages ({why})"))
