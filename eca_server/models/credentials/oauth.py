@@ -52,7 +52,7 @@ class LoggedOut(OAuthError):
 _ENDED: Final = frozenset(
     {"invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"}
 )
-"""Errors of a renewal after which only a new login helps: it has ended, or the client is unknown."""
+"""Errors of a renewal after which only a new login helps: it ended, or the client is unknown."""
 
 Authentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
 
