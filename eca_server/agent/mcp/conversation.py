@@ -239,7 +239,7 @@ class Conversation:
         except ConnectionClosed as closed:
             with trio.move_on_after(1):
                 await self.ended.wait()
-            raise self.error or MCPError(closed.reason, kind="closed") from closed
+            raise self.error or MCPError("it was stopped", kind="closed") from closed
 
     def _answers(self, question: InputRequired) -> dict[str, Any]:
         """Return the answers that are added to a repeated request; only roots were declared."""
