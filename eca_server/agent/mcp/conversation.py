@@ -288,11 +288,6 @@ class Conversation:
             with contextlib.suppress(ConnectionClosed):
                 self.peer.notify("notifications/roots/list_changed")
 
-    async def close(self) -> None:
-        """End the conversation and wait for `ended`. Leaving `connect` does so, too."""
-        self.peer.close()
-        await self.ended.wait()
-
 
 def _ignore(_: str) -> None:
     return
