@@ -86,6 +86,7 @@ NAN = ["line", '{"jsonrpc":"2.0","id":"$id","result":{"content":[NaN]}}']
     ("steps", "text", "is_error"),
     [
         ([["error", -32602, "unknown tool: echo"]], "unknown tool: echo", True),
+        ([["error", -32042, "log in", {"url": "https://a"}]], 'log in\n{"url":"https://a"}', True),
         ([*NOISE, DONE], "ok", False),
         ([STRAY, DONE, DONE, ["error", 1, "again"]], "ok", False),
         ([["line", '{"jsonrpc":"2.0","id":"2","result":{"content":"ok"}}']], "ok", False),
