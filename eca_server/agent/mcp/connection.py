@@ -63,9 +63,12 @@ async def connect(
 ) -> AsyncIterator[Session]:
     """Open a session with a server; leaving the block ends the session and the server in seconds.
 
+    `log` is emptied first.
+
     Raises:
         MCPError: no session could be opened; the text is the reason.
     """
+    log.clear()
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(HTTPClient()) if http is None else http
 
@@ -163,6 +166,6 @@ def _silence(settings: ServerSettings, log: ServerLog) -> str:
     hint = ""
     if program == "npx" and not {"-y", "--yes"} & set(settings.args):
         hint = "; npx may be asking whether to install it: add `-y` to `args`"
-    lines = log.last_lines()
+    lines = log.reason()
     output = f"; its last output:\n{lines}" if lines else ""
     return f"it was not initialized within {settings.start_seconds:g} s{hint}{output}"

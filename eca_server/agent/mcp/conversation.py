@@ -113,7 +113,7 @@ class Conversation:
 
     def _on_noise(self, line: bytes, why: str) -> None:
         self._log.warn_once(f"it writes lines to stdout that are not messages ({why})")
-        self._log.note(f"output: {line[:500].decode('utf-8', 'replace')}")
+        self._log.feed_line(line)
         self._noise += 1
         if self._noise >= MAX_NOISE and not self._heard_a_message:
             self.give_up(MCPError(f"its first {MAX_NOISE} lines were not messages ({why})"))
@@ -234,7 +234,7 @@ class Conversation:
         except ConnectionClosed as closed:
             with trio.move_on_after(1):
                 await self.ended.wait()
-            raise self.error or MCPError(closed.reason, kind="closed") from closed
+            raise self.error or MCPError("it was stopped", kind="closed") from closed
 
     def _answers(self, question: InputRequired) -> dict[str, Any]:
         """Return the answers that are added to a repeated request; only roots were declared."""
@@ -282,11 +282,6 @@ class Conversation:
         if not self.era.stateless:
             with contextlib.suppress(ConnectionClosed):
                 self.peer.notify("notifications/roots/list_changed")
-
-    async def close(self) -> None:
-        """End the conversation and wait for `ended`. Leaving `connect` does so, too."""
-        self.peer.close()
-        await self.ended.wait()
 
 
 def _ignore(_: str) -> None:

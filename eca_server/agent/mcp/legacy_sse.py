@@ -77,6 +77,7 @@ class LegacySSE(HTTPTransport):
                     message, f"the connection broke, and the request may have run: {error}"
                 )
             else:
+                await self._inbox.fail(message, f"the request was not sent: {error}")
                 self._inbox.finish(MCPError(f"it cannot be reached: {error}", kind="closed"))
         else:
             await trio.sleep_forever()  # until the answer arrives, or the request is cancelled

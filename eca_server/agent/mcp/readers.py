@@ -254,12 +254,20 @@ def _media(block: Mapping[str, Any], kind: Literal["image", "audio"]) -> Content
 
 def _contents(raw: Mapping[str, Any]) -> ResourceContents:
     text, blob = raw.get("text"), decode_base64(raw.get("blob"))
-    return ResourceContents(
-        uri=text_in(raw, "uri"),
-        mime_type=text_in(raw, "mimeType"),
-        text=text if isinstance(text, str) else None if blob else "",
-        blob=blob,
-    )
+    mime_type = text_in(raw, "mimeType")
+    if not isinstance(text, str):
+        text = _text_of(blob, mime_type) if blob else ""
+    return ResourceContents(uri=text_in(raw, "uri"), mime_type=mime_type, text=text, blob=blob)
+
+
+def _text_of(blob: bytes, mime_type: str) -> str | None:
+    """Return the text of a blob that is labelled as text, as servers return files."""
+    if not mime_type.startswith("text/") and not mime_type.endswith(("json", "xml", "yaml")):
+        return None
+    try:
+        return blob.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def read_contents(raw: Any) -> tuple[ResourceContents, ...]:

@@ -81,7 +81,7 @@ class Server:
         error: why it failed, requires a login or is restarted; None in every other state.
         tools: its tools, while it runs; the same for `prompts`, `resources` and `templates`.
         instructions: its instructions for models, while it runs.
-        was_awaited: true if a prompt has waited for its start.
+        was_awaited: true if a prompt has waited for its present start or restart.
     """
 
     def __init__(
@@ -253,6 +253,7 @@ class Server:
             if ran:  # else tasks still wait for this start
                 self._run.listed.set()
                 self._run.renew()
+                self.was_awaited = False
             self._move(Input.CRASHED)
             await trio.sleep(wait)
 

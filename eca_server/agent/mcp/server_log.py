@@ -19,6 +19,10 @@ TAIL: Final = 65_536
 
 _LINES_A_SECOND: Final = 100
 _SHOWN: Final = 1000
+_LAST_LINES: Final = 5
+_LINES_OF_ERROR: Final = 3
+_LONGEST_ERROR: Final = 500
+_ERROR: Final = re.compile(r"(?:error|fatal|panic(?:ked)?)[:\s]", re.IGNORECASE)
 _CUT_START: Final = re.compile(r"\A\S{1,200}")
 _CUT_END: Final = re.compile(r"\S{1,200}\Z")
 
@@ -40,10 +44,20 @@ class ServerLog:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-TAIL:]
         for line in lines:
-            text = line.strip()
-            if text:
-                self._store(text[-TAIL:])
-                self._write(logging.DEBUG, text)
+            self.feed_line(line)
+
+    def feed_line(self, line: bytes) -> None:
+        """Log a whole line of the server's output."""
+        text = line.strip()
+        if text:
+            self._store(text[-TAIL:])
+            self._write(logging.DEBUG, text)
+
+    def clear(self) -> None:
+        """Drop the stored lines, when the server is started again."""
+        self._lines.clear()
+        self._size = 0
+        self._rest = b""
 
     def _store(self, line: bytes) -> None:
         self._lines.append(line)
@@ -51,12 +65,26 @@ class ServerLog:
         while self._size > TAIL:
             self._size -= len(self._lines.popleft())
 
-    def last_lines(self, lines: int = 5, length: int = 1000) -> str:
+    def last_lines(self, lines: int = _LAST_LINES, length: int = 1000) -> str:
         """Return the last lines as one text, or ""."""
-        stored = [*self._lines, self._rest.strip()]
-        texts = [line.decode("utf-8", "replace") for line in stored[-lines - 1 :] if line]
-        text = "\n".join(texts[-lines:])
+        text = "\n".join(self._texts()[-lines:])
         return text if len(text) <= length else _CUT_START.sub("...", text[-length:])
+
+    def reason(self) -> str:
+        """Return the last lines, after the first line that names an error: usage may follow it."""
+        earlier = self._texts()[:-_LAST_LINES]
+        first = next((at for at, text in enumerate(earlier) if _ERROR.search(text)), None)
+        if first is None:
+            return self.last_lines()
+        end = first + _LINES_OF_ERROR
+        error = "\n".join([*earlier[first:end], *(["..."] if end < len(earlier) else [])])
+        if len(error) > _LONGEST_ERROR:
+            error = _CUT_END.sub("...", error[:_LONGEST_ERROR])
+        return f"{error}\n{self.last_lines()}"
+
+    def _texts(self) -> list[str]:
+        stored = (*self._lines, self._rest.strip())
+        return [line.decode("utf-8", "replace") for line in stored if line]
 
     def note(self, text: str, *, level: int = logging.DEBUG) -> None:
         """Log our own message on this server."""

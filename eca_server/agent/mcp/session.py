@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from eca_protocol import json
 from eca_protocol.errors import METHOD_NOT_FOUND, RequestFailed
 from eca_protocol.server.roots import Root
 from eca_server.agent.mcp.conversation import ANSWER_SECONDS, Conversation
@@ -44,6 +45,8 @@ PROGRESS_SECONDS: Final = 0.1
 
 MAX_CALLS: Final = 8
 """Maximum number of concurrent tool calls on one server; others wait."""
+
+_MAX_DETAILS: Final = 2000  # characters
 
 MAX_PAGES: Final = 100
 MAX_ITEMS: Final = 2000
@@ -184,7 +187,7 @@ class Session(Conversation):
             try:
                 result: ToolResult = await self._request("tools/call", params)
             except RequestFailed as error:
-                result = ToolResult(content=(TextContent(text=error.message),), is_error=True)
+                result = ToolResult(content=(TextContent(text=_text_of(error)),), is_error=True)
             finally:
                 del self._progress[token]
             return result
@@ -221,6 +224,14 @@ class Session(Conversation):
             return
         for uri in sorted(new):
             await self._ask("resources/subscribe", {"uri": uri})
+
+
+def _text_of(error: RequestFailed) -> str:
+    """Return the text of a refusal for the model, with its details: what is wrong, or a page."""
+    if error.data in (None, "", {}, []):
+        return error.message
+    details = json.dumps(error.data).decode()
+    return f"{error.message}\n{details[:_MAX_DETAILS]}"
 
 
 class _Listener:

@@ -128,9 +128,11 @@ class StdioTransport:
         self._is_deaf = False
         self._is_stuck = False
         self._closing = False
+        self._is_introduced = False
 
     def agree(self, era: Era) -> None:
-        """Do nothing: this transport does not depend on the revision."""
+        """Note that the server has introduced itself; this transport has no revisions."""
+        self._is_introduced = True
 
     async def receive(self) -> bytes:
         """Return the next bytes of its output, a slice of a flood at a time; `b""` at its end."""
@@ -203,7 +205,7 @@ class StdioTransport:
         with trio.move_on_after(_DRAIN):
             await self._child.wait()
             await self._errors_read.wait()
-        lines = self._log.last_lines()
+        lines = self._log.last_lines() if self._is_introduced else self._log.reason()
         output = f"; its last output:\n{lines}" if lines else ""
         return MCPError(f"{_ending(self._child.returncode)}{output}", kind="closed")
 

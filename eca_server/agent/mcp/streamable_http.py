@@ -137,6 +137,8 @@ class StreamableHTTP(HTTPTransport):
         opens = message.method == "initialize"
         if isinstance(outcome, HTTPError):
             if opens or outcome.kind in _NEVER_SENT:
+                if not opens:
+                    await self._inbox.fail(message, f"the request was not sent: {outcome}")
                 is_gone = outcome.kind == "connect" and self._handshake is not None
                 kind: MCPErrorKind = "closed" if is_gone else "start"
                 self._inbox.finish(MCPError(f"it cannot be reached: {outcome}", kind=kind))

@@ -201,12 +201,12 @@ def _resource(contents: ResourceContents) -> TextPart | ImagePart:
 
 
 def _picture(data: bytes, label: str) -> TextPart | ImagePart:
-    """Return a picture of a supported type, else a note; its bytes are trusted before its label."""
-    media_type = media_type_of(data[:SIGNATURE_BYTES]) or label
+    """Return a picture of a supported type, else a note; its bytes decide, not its label."""
+    media_type = media_type_of(data[:SIGNATURE_BYTES])
     if media_type in IMAGE_TYPES:
         return ImagePart(media_type=media_type, data=data)
-    why = f"{len(data)} bytes, {_whole(label)}, a type that models do not accept"
-    return TextPart(f"(a picture was left out: {why})")
+    fault = "damaged" if label in IMAGE_TYPES else "a type that models do not accept"
+    return TextPart(f"(a picture was left out: {len(data)} bytes, {_whole(label)}, {fault})")
 
 
 def _whole(text: str) -> str:

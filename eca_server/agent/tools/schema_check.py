@@ -46,7 +46,7 @@ def check_arguments(
         ToolError: the arguments are invalid; the message lists all errors.
     """
     properties = _mapping(schema.get("properties"))
-    required = _names(schema.get("required"))
+    required = _required(schema)
     present = {
         name: value
         for name, value in arguments.items()
@@ -81,6 +81,13 @@ def errors_in(value: object, schema: object, path: str = "") -> Iterator[str]:
             yield from errors_in(item, schema.get("items"), f"{path}[{index}]")
 
 
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    """Return the required members without a default: many schemas require those with one, too."""
+    properties = _mapping(schema.get("properties"))
+    names = _names(schema.get("required"))
+    return [name for name in names if "default" not in _mapping(properties.get(name))]
+
+
 def _range_errors(value: float, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     least, most = schema.get("minimum"), schema.get("maximum")
     if isinstance(least, int | float) and value < least:
@@ -91,7 +98,7 @@ def _range_errors(value: float, schema: Mapping[str, Any], path: str) -> Iterato
 
 def _member_errors(value: Mapping[str, Any], schema: Mapping[str, Any], path: str) -> Iterator[str]:
     properties = _mapping(schema.get("properties"))
-    for name in _names(schema.get("required")):
+    for name in _required(schema):
         if name not in value:
             yield f"{_below(path, name)} is missing"
     for name, member in value.items():

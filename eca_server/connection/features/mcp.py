@@ -16,6 +16,7 @@ import attrs
 
 from eca_protocol import messages as m
 from eca_server.agent.mcp.connection import connect
+from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import Manager
 from eca_server.agent.mcp.server import Connect, Server
 from eca_server.agent.mcp.server_log import ServerLog
@@ -164,7 +165,16 @@ class MCPServers:
             shared_by=self._shared_by(settings.auth_scope),
             hide=self.host.options.hide,
             on_login=partial(self.manager.start, name),
+            on_failure=partial(self._login_failed, name),
         )
+
+    def _login_failed(self, name: str, reason: str) -> None:
+        """Show why a login failed, in place of its page, which is of no use any more."""
+        server = self.manager.get(name)
+        if server is not None and server.state is State.REQUIRES_AUTH:
+            text = f"it requires a login; the last one failed: {reason}. Start it to log in again"
+            server.error = MCPError(text, kind="login")
+            self._show_error(server)
 
     def _shared_by(self, scope: str) -> str:
         """Return the key of logins with this `authScope`: empty, the workspace's paths, a name."""

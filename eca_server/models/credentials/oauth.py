@@ -49,6 +49,11 @@ class LoggedOut(OAuthError):
     """The login has ended: it was revoked, or used up elsewhere. Only a new login helps."""
 
 
+_ENDED: Final = frozenset(
+    {"invalid_grant", "invalid_client", "unauthorized_client", "bad_refresh_token"}
+)
+"""Errors of a renewal after which only a new login helps: it ended, or the client is unknown."""
+
 Authentication: TypeAlias = Literal["client_secret_basic", "client_secret_post"]
 
 
@@ -75,11 +80,10 @@ class Client:
 
     def fields(self) -> dict[str, str | Secret]:
         """Return the form fields that identify the client and the resource."""
-        fields: dict[str, str | Secret] = {}
-        if self.secret is None or self.authentication == "client_secret_post":
-            fields["client_id"] = self.id
-            if self.secret is not None:
-                fields["client_secret"] = self.secret
+        # Servers of the Python SDK of MCP require the id here, too, besides the header.
+        fields: dict[str, str | Secret] = {"client_id": self.id}
+        if self.secret is not None and self.authentication == "client_secret_post":
+            fields["client_secret"] = self.secret
         if self.resource is not None:
             fields["resource"] = self.resource
         return fields
@@ -177,7 +181,7 @@ async def renewed(http: HTTPClient, tokens: TokenSet, *, now: float) -> TokenSet
     try:
         answer = await post_form(http, tokens.client, fields)
     except OAuthError as error:
-        if error.code in ("invalid_grant", "unauthorized_client", "bad_refresh_token"):
+        if error.code in _ENDED:
             raise LoggedOut(str(error), code=error.code, status=error.status) from None
         raise
     return tokens_in(answer, tokens.client, now=now, before=tokens.refresh)

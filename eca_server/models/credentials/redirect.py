@@ -71,7 +71,7 @@ class Redirect:
             self.issuer = fields.get("iss")
             self._code = _code_in(fields)
             failed = isinstance(self._code, OAuthError)
-            result = "The login failed." if failed else "You are logged in."
+            result = "The login failed." if failed else "The login was approved."
             await responder.respond(200, _page(f"{result} You can close this page."), _HEADERS)
             self._came.set()
 

@@ -102,6 +102,7 @@ class Login:
         shared_by: the name of the group that shares the stored tokens; empty: all users of the URL.
         hide: called with new secrets before they are used.
         on_login: called when the user has logged in.
+        on_failure: called with the reason if a login fails after its page was shown.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Login:
         shared_by: str = "",
         hide: Callable[[Iterable[Secret]], None] = lambda _: None,
         on_login: Callable[[], object] = lambda: None,
+        on_failure: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._url = url
         self.key = f"mcp:{canonical_url(url)}{f' ({shared_by})' if shared_by else ''}"
@@ -131,6 +133,7 @@ class Login:
         self._port = port
         self._hide = hide
         self._on_login = on_login
+        self._on_failure = on_failure
         self._tokens: Tokens | None = None
         self._read_at: Stamp | object = object()
         self._times_forgotten = 0
@@ -260,11 +263,12 @@ class Login:
             except (OAuthError, HTTPError, LoginsError) as error:
                 if not has_begun:
                     raise
-                _log.warning("the login at %s failed: %s", urlsplit(self._url).hostname, error)
+                self._on_failure(str(error))
             except Exception as error:  # a bug must not end the connection
                 if not has_begun:
                     raise
                 _log.error("the login at %s failed", urlsplit(self._url).hostname, exc_info=error)
+                self._on_failure("internal error; see the log")
             else:
                 self._on_login()
         if self._waiting is waiting:

@@ -208,6 +208,13 @@ async def test_a_prompt_waits_a_moment_for_servers_and_says_who_is_missing(place
         second = await ours.turn("two", model=ECHO_MODEL)
         assert not any("mute" in each.get("text", "") for each in second)
         assert trio.current_time() - begun < 0.1
+        places["slow"].opening = 0
+        places["slow"].session.end()  # it is restarted, and waited for again
+        await status(ours, "slow", "starting")
+        third = await ours.turn("call slow__echo {}\nsay done", model=SCRIPT)
+        progress = [each["text"] for each in third if each["type"] == "progress"]
+        assert "Waiting for MCP servers: slow" in progress
+        assert [name for name, *_ in places["slow"].session.calls] == ["echo"]
 
 
 async def test_a_stop_ends_the_wait_for_servers(places, autojump_clock):

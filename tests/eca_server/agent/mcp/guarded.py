@@ -30,6 +30,8 @@ class Guarded:
         requests: the requests for registrations and tokens.
         proofs: the headers with which tokens were asked for.
         registered: the answer to a registration beside the id.
+        refusal: the error of a renewal that is refused.
+        failures: the reasons of failed logins.
     """
 
     def __init__(self, server: WebServer, http: HTTPClient, logins: Logins) -> None:
@@ -40,6 +42,8 @@ class Guarded:
         self.good = "token-1"
         self.accepted: str | None = None
         self.registered: dict[str, str] = {}
+        self.refusal = "invalid_grant"
+        self.failures: list[str] = []
         self.proofs: list[str | None] = []
         self.scopes = "read"
         self.returned = trio.Event()
@@ -69,6 +73,7 @@ class Guarded:
             logins=self.logins,
             nursery=nursery,
             on_login=lambda: self.returned.set(),  # noqa: PLW0108 - the event changes
+            on_failure=self.failures.append,
             **changes,
         )
 
@@ -91,7 +96,7 @@ class Guarded:
             self.requests.append((path, form))
             self.proofs.append(request.headers.get("authorization"))
             if form.get("refresh_token", "refresh-1") != "refresh-1":
-                await exchange.json({"error": "invalid_grant"}, 400)
+                await exchange.json({"error": self.refusal}, 400)
             else:
                 access = f"{self.good}-{len(self.requests)}" if self.accepted else self.good
                 tokens = {"access_token": access, "refresh_token": "refresh-1"}

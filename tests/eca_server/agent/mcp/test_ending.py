@@ -8,6 +8,7 @@ import time
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from eca_server.agent.mcp import stdio
 from eca_server.agent.mcp.errors import MCPError
 from eca_server.agent.mcp.manager import CLOSE_SECONDS
 from eca_server.agent.mcp.server_log import TAIL, ServerLog
+from eca_server.agent.mcp.session import Session
 from tests.eca_server.agent.mcp.scripted import is_gone, pid_in, session_with
 from tests.eca_server.agent.mcp.web import call, text_of
 
@@ -111,6 +113,23 @@ def watchers() -> list[str]:
     ps = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())]
     shown = subprocess.run(ps, capture_output=True, check=False)
     return [line for line in shown.stdout.decode().splitlines() if NAME in line]
+
+
+async def test_a_call_that_is_lost_at_a_stop_says_so():
+    errors: list[str] = []
+
+    async def call_it(session: Session) -> None:
+        with pytest.raises(MCPError) as raised:
+            await session.call_tool("echo", {}, deadline=20)
+        errors.append(raised.value.message)
+
+    async with (
+        trio.open_nursery() as nursery,
+        session_with({"on": {"tools/call": [["hang"]]}}) as session,
+    ):
+        nursery.start_soon(call_it, session)
+        await trio.testing.wait_all_tasks_blocked()
+    assert errors == ["it was stopped"]
 
 
 async def test_ten_servers_stop_at_once_within_a_second_and_their_watcher_leaves():

@@ -83,6 +83,18 @@ EMBEDDED = {"uri": "a", "text": "t", "mimeType": "text/x"}
             {"type": "resource", "resource": {"uri": "b", "blob": "AAE="}},
             resource(uri="b", blob=b"\x00\x01"),
         ),
+        (
+            {"type": "resource", "resource": {"mimeType": "text/x", "blob": "w6Q="}},
+            resource(uri="", text="\xe4", blob=b"\xc3\xa4", mime_type="text/x"),
+        ),
+        (
+            {"type": "resource", "resource": {"mimeType": "text/x", "blob": "w6Q"}},
+            resource(uri="", text="\xe4", blob=b"\xc3\xa4", mime_type="text/x"),
+        ),
+        (
+            {"type": "resource", "resource": {"mimeType": "text/x", "blob": "ww=="}},
+            resource(uri="", blob=b"\xc3", mime_type="text/x"),
+        ),
     ],
 )
 def test_content_of_every_kind(block, content):

@@ -86,6 +86,7 @@ NAN = ["line", '{"jsonrpc":"2.0","id":"$id","result":{"content":[NaN]}}']
     ("steps", "text", "is_error"),
     [
         ([["error", -32602, "unknown tool: echo"]], "unknown tool: echo", True),
+        ([["error", -32042, "log in", {"url": "https://a"}]], 'log in\n{"url":"https://a"}', True),
         ([*NOISE, DONE], "ok", False),
         ([STRAY, DONE, DONE, ["error", 1, "again"]], "ok", False),
         ([["line", '{"jsonrpc":"2.0","id":"2","result":{"content":"ok"}}']], "ok", False),
@@ -108,7 +109,8 @@ async def test_odd_answers_of_a_call_and_what_is_around_them(steps, text, is_err
         await session.ping()
         assert await session.list_tools()
     if ["line", "{broken"] in steps:  # noise is never answered
-        assert [message["method"] for message in logged(log)] == ["ping"]
+        received = [line for line in log.last_lines().splitlines() if '"method"' in line]
+        assert [json.loads(line)["method"] for line in received] == ["ping"]
 
 
 async def test_a_long_message_comes_whole_and_soon_and_fails_its_call_beyond_the_limit(monkeypatch):

@@ -111,12 +111,14 @@ async def test_a_server_runs_with_its_variables_in_its_first_root_or_its_directo
     script = {"at_start": [["environment", "UNWANTED"], ["environment", "WANTED"], ["where"]]}
     log = ServerLog("bad")
     env = {"UNWANTED": None, "WANTED": "yes"}
-    for settings in (scripted(script, env=env), scripted(script, env=env, directory=tmp_path)):
+    for directory, settings in (
+        (root, scripted(script, env=env)),
+        (tmp_path, scripted(script, env=env, directory=tmp_path)),
+    ):
         async with talking_to(settings, log, lambda: roots):
             pass
-    variables = ["UNWANTED=None", "WANTED='yes'"]
-    lines = log.last_lines(6).splitlines()
-    assert lines == [*variables, str(root), *variables, str(tmp_path)]
+        lines = log.last_lines(6).splitlines()
+        assert lines == ["UNWANTED=None", "WANTED='yes'", str(directory)]
 
 
 async def test_a_server_that_never_answers_is_killed_or_its_start_cancelled(tmp_path):
@@ -136,6 +138,11 @@ async def test_a_server_that_never_answers_is_killed_or_its_start_cancelled(tmp_
     assert patience.cancelled_caught
 
 
+NPM_ERROR = [
+    ["stderr", "npm error code E404"],
+    ["stderr", "npm error 404 Not Found - GET https://registry"],
+    *([["stderr", "npm error 404"]] * 100),
+]
 UNKNOWN = {**INFO, "protocolVersion": "1999-01-01"}
 NEITHER = {"jsonrpc": "2.0", "id": "$id"}
 
@@ -144,6 +151,8 @@ NEITHER = {"jsonrpc": "2.0", "id": "$id"}
     ("script", "reasons"),
     [
         ({"at_start": [["stderr", "bad arguments"], ["exit", 7]]}, ["exit code 7", "bad argu"]),
+        ({"at_start": [["line", "no key"], ["exit", 7]]}, ["exit code 7", "no key"]),
+        ({"at_start": [*NPM_ERROR, ["exit", 7]]}, ["exit code 7", "404 Not Found", "...\n"]),
         (on_initialize(["error", -32000, "no licence"]), ["no licence"]),
         (on_initialize(["result", UNKNOWN]), ["1999-01-01", "2025-11-25"]),
         (on_initialize(["result", None]), ["protocolVersion"]),
@@ -153,7 +162,19 @@ NEITHER = {"jsonrpc": "2.0", "id": "$id"}
         ({"at_start": [["repeat", 2000, ["line", "npm notice"]]]}, ["1000 lines"]),
         (on_initialize(["line", "npm notice\n" * 2000 + INTRODUCTION]), ["1000 lines"]),
     ],
-    ids=["end", "refusal", "revision", "null", "text", "number", "neither", "noise", "late noise"],
+    ids=[
+        "end",
+        "stdout",
+        "usage",
+        "refusal",
+        "revision",
+        "null",
+        "text",
+        "number",
+        "neither",
+        "noise",
+        "late noise",
+    ],
 )
 async def test_a_handshake_that_fails_says_why(script, reasons):
     error = await fault_of(scripted(script))

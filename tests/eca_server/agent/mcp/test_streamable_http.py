@@ -455,10 +455,12 @@ async def test_a_server_that_is_not_there_is_asked_three_times_and_an_ended_one_
     assert error.kind == "start"
     assert "cannot be reached" in error.message
     async with web.serving({"tools/call": lambda e: e.text(308, "", location=url)}) as (_, session):
-        with pytest.raises(MCPError) as raised:
-            await web.call(session)
-        assert raised.value.kind == "closed"
+        result = await web.call(session)
+        assert result.is_error
+        assert "the request was not sent: cannot connect" in web.text_of(result)
         await session.ended.wait()
+        assert session.error is not None
+        assert session.error.kind == "closed"
 
 
 async def test_a_farewell_that_is_not_answered_is_not_waited_for_long():

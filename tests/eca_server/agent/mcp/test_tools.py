@@ -17,7 +17,7 @@ from eca_server.models.attachments import MAX_IMAGE_BYTES
 from eca_server.models.history import ImagePart, TextPart
 
 CAP = Cap(lines=100, size=1_000)
-PNG = m.ImageContent(data=b"\x89PNG", mime_type="image/png")
+PNG = m.ImageContent(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")
 JPEG = b"\xff\xd8\xffa picture"
 
 
@@ -89,11 +89,11 @@ def test_every_kind_of_content_becomes_something_a_model_can_read():
     )
     assert output_of(m.ToolResult(content=contents), CAP).parts == (
         TextPart("one"),
-        ImagePart(media_type="image/png", data=b"\x89PNG"),
+        ImagePart(media_type="image/png", data=PNG.data),
         TextPart("(a sound of 3 bytes, audio/wav, was left out)"),
         TextPart("Resource a (file:///a): A file."),
         TextPart("file:///b:\nb's text"),
-        ImagePart(media_type="image/png", data=b"p"),
+        TextPart("(a picture was left out: 1 bytes, image/png, damaged)"),
         ImagePart(media_type="image/jpeg", data=JPEG),
         TextPart("(y:: 4 bytes, a/b)"),
         TextPart(
@@ -120,7 +120,7 @@ def test_a_result_is_never_empty(result, text):
 
 
 def test_pictures_are_few_and_not_too_large():
-    large = m.ImageContent(data=b"x" * (MAX_IMAGE_BYTES + 1), mime_type="image/png")
+    large = m.ImageContent(data=PNG.data + bytes(MAX_IMAGE_BYTES), mime_type="image/png")
     output = output_of(m.ToolResult(content=(large, *[PNG] * (MAX_PICTURES + 2))), CAP)
     pictures = [part for part in output.parts if isinstance(part, ImagePart)]
     assert len(pictures) == MAX_PICTURES - 1

@@ -50,6 +50,9 @@ def test_what_fits_is_given_on_unchanged():
     arguments |= {"lines": [1, 2], "range": {"start": 0, "more": []}, "unknown": [{"a": None}]}
     assert check_arguments(arguments, SCHEMA) == arguments
     assert check_arguments({"path": "a", "ratio": 0.5}, SCHEMA) == {"path": "a", "ratio": 0.5}
+    scale = {"type": "string", "default": "css"}
+    defaulted = {"properties": {"scale": scale}, "required": ["scale"]}
+    assert check_arguments({}, defaulted) == check_arguments({"scale": None}, defaulted) == {}
     # An optional null is the same as nothing.
     assert check_arguments({"path": "a", "limit": None, "range": None}, SCHEMA) == {"path": "a"}
 

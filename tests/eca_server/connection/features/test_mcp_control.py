@@ -4,7 +4,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Never
@@ -19,7 +19,7 @@ from eca_server.config.saved_settings import SavedSettings
 from eca_server.connection.features import mcp
 from eca_server.connection.features.settings import Watcher
 from eca_server.models.credentials.logins import Logins
-from eca_server.models.credentials.oauth import Client, TokenSet
+from eca_server.models.credentials.oauth import Client, OAuthError, TokenSet
 from eca_server.secret import Secret
 from tests.eca_server.agent.chat.current import refused
 from tests.eca_server.agent.chat.editor import SCRIPT, Editor, contents, editor, text
@@ -303,6 +303,26 @@ async def test_the_browser_opens_for_who_asks_for_a_login_and_the_link_can_be_cl
         assert link not in text([each for _, each in contents(ours.seen[begun:])])
         await ours.ask("mcp/removeServer", {"name": "web"})
         assert len(given_up) == before + 2
+
+
+async def test_a_login_that_fails_is_shown_in_place_of_its_page(home, monkeypatch):
+    @asynccontextmanager
+    async def connect(*_: Any, login: Login, **__: Any) -> AsyncIterator[Any]:
+        raise await login.login_error("")
+        yield
+
+    async def fail(_: Login, __: Any, begin: Callable[[str], None]) -> Never:
+        begin("https://login.example/page")
+        await trio.testing.wait_all_tasks_blocked()
+        raise OAuthError("Missing client_id")
+
+    monkeypatch.setattr(mcp, "connect", connect)
+    monkeypatch.setattr(Login, "_log_in", fail)
+    home.configure(web={"url": "https://mcp.example"})
+    async with home.editor() as ours:
+        await until_shown(ours, "Log in here: https://login.example/page")
+        await until_shown(ours, "web requires a login; the last one failed: Missing client_id.")
+        assert "login.example" not in text((await ours.turn("say hi", model=SCRIPT))[2:])
 
 
 async def test_under_a_pure_configuration_nothing_is_stored_and_that_is_reported(home):
