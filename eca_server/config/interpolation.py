@@ -114,6 +114,10 @@ class ReferenceResolver:
         """Return the path that a text names, for the code that opens it. Raises as `path`."""
         return str(self.path(text, written))
 
+    def named_script(self, text: str, written: str) -> str:
+        """Return the path of a hook's script. Raises as `path`."""
+        return self.named(text, written)
+
     def named_below_root(self, text: str) -> str:
         """Return the path that a text names, where a relative one begins at a workspace root."""
         return text

@@ -20,7 +20,7 @@ import attrs
 from eca_server.config.agent_files import FOLDER
 from eca_server.config.command_output import NOT_RUN, CommandOutputs
 from eca_server.config.directories import home_directory, user_directory
-from eca_server.config.files import Stamp, stamp_of
+from eca_server.config.files import Stamp, expand_home, stamp_of
 from eca_server.config.mcp_settings import MCPServer
 from eca_server.config.problems import Problem, Source
 from eca_server.config.reading import deep_merge
@@ -122,8 +122,12 @@ def load(
     _join_spellings(sources, known_providers)
     if not is_pure:
         last = sources.empty_copy()
-        for path in sources.config().extra_configs:
-            last.add_file(Path(path), required=True)
+        for text in sources.config().extra_configs:
+            path = expand_home(text, home)
+            if path.is_absolute():
+                last.add_file(path)
+            else:
+                workspace.extra_configs.append(text)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
         if config_file is None and not is_first:
             editor = _editor_trust(initialization_options)
@@ -157,6 +161,7 @@ class _WorkspaceRoots:
     previous: LoadedConfig | None
     accepts_all: bool = False
     may_ask: bool = True
+    extra_configs: list[str] = attrs.field(factory=list)
     withheld: list[TrustItem] = attrs.field(factory=list)
     accepted: dict[Any, TrustItem] = attrs.field(factory=dict)
     trusted: list[Path] = attrs.field(factory=list)
@@ -173,7 +178,7 @@ class _WorkspaceRoots:
         """Read the roots' sources; `last` holds the user's sources that override them."""
         decisions = self._decisions(sources)
         for root in roots:
-            is_configured = stamp_of(root / ".eca") is not None
+            is_configured = bool(self.extra_configs) or stamp_of(root / ".eca") is not None
             user = UserSettings(
                 merged=deep_merge(sources.merged, last.merged),
                 providers=frozenset(map(provider_name, logins() if is_configured else ())),
@@ -196,6 +201,7 @@ class _WorkspaceRoots:
                 budget=sources.budget,
                 root=root,
                 user=user,
+                extra_configs=[*self.extra_configs],
                 decisions=RootDecisions(
                     is_trusted=is_trusted,
                     accepts_all=self.accepts_all,

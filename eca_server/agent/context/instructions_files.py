@@ -127,7 +127,7 @@ class _Reading:
     def add_own(self) -> None:
         """Add the user's own AGENTS.md and rules."""
         self._add(_INSTRUCTIONS, str(self.user_directory / _NAME), ANYWHERE)
-        self._add_directory(self.user_directory / "rules", None)
+        self._add_directory(self.user_directory / "rules", ANYWHERE)
 
     def add_configured(self, rules: Sequence[str]) -> None:
         """Add the rules that the configuration names."""
@@ -159,7 +159,7 @@ class _Reading:
         for root in self.workspace.roots:
             self._add(_INSTRUCTIONS, str(root.path / _NAME), self.boundaries.of_root(root))
         for root in self.workspace.roots:
-            self._add_directory(root.path / ".eca" / "rules", root)
+            self._add_directory(root.path / ".eca" / "rules", self.boundaries.of_root(root))
 
     def result(self) -> InstructionFiles:
         return InstructionFiles(
@@ -168,9 +168,8 @@ class _Reading:
             notes=limit_notes(self.notes),
         )
 
-    def _add_directory(self, directory: Path, root: Root | None) -> None:
-        """Add a directory of rules; `root` is None for the user's own directory."""
-        reach = ANYWHERE if root is None else self.boundaries.of_root(root)
+    def _add_directory(self, directory: Path, reach: Reach) -> None:
+        """Add the rules in a directory and below it."""
         with self._noting_errors(str(directory)):
             place = self.workspace.locate(str(directory))
             if not place.real_path.is_dir():
@@ -180,7 +179,7 @@ class _Reading:
                 place.real_path,
                 limit=_MOST_RULES,
                 gitignore=False,
-                links=root is None,
+                links=reach is ANYWHERE,
                 checkpoint=self.checkpoint,
             )
             for path in sorted(paths):
@@ -188,12 +187,16 @@ class _Reading:
                     self._add(_RULE, str(directory / path), reach)
 
     def _add_entry(self, path: str, base: Path) -> bool:
-        """Add a configured rule; return False if the file does not exist."""
+        """Add a configured rule or directory of rules; return False if it does not exist."""
         with self._noting_errors(path):
             place = self.workspace.locate(path, base=base)
             if not place.real_path.exists():
                 return False
-            self._add(_RULE, str(place.path), self.boundaries.of_entry(path, place))
+            reach = self.boundaries.of_entry(path, place)
+            if place.real_path.is_dir():
+                self._add_directory(place.path, reach)
+            else:
+                self._add(_RULE, str(place.path), reach)
         return True
 
     def _add(self, kind: str, path: str, reach: Reach) -> None:

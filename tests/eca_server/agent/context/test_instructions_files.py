@@ -75,7 +75,9 @@ async def test_the_most_general_comes_first(home, repository, user_directory, ru
         write(user_directory / "AGENTS.md", "the user's"),
         write(user_directory / "rules" / "a.md", "the user's rule"),
         write(home / "configured.md", "configured"),
+        write(home / "more" / "deep" / "configured.md", "configured, in a folder"),
         write(repository / "own.md", "configured, relative"),
+        write(repository / "docs" / "rules" / "own.md", "configured, in a relative folder"),
         write(home / "AGENTS.md", "above all"),
         write(repository.parent / "AGENTS.md", "above"),
         write(repository / "AGENTS.md", "the project's"),
@@ -84,7 +86,7 @@ async def test_the_most_general_comes_first(home, repository, user_directory, ru
     ]
     write(rules / ".DS_Store", "no rule")
     write(rules / ".gitignore", "*")
-    configured = [str(home / "configured.md"), "own.md"]
+    configured = [str(home / "configured.md"), str(home / "more"), "own.md", "docs/rules"]
     instructions = await read(repository, user_directory, trusted=True, rules=configured)
     assert paths(instructions) == [str(each) for each in files]
     assert instructions.notes == ()
@@ -94,7 +96,7 @@ async def test_the_most_general_comes_first(home, repository, user_directory, ru
     ):
         assert f'<eca_{tag} path="{path}" source="workspace">\n{text}\n</eca_' in instructions.text
     alone = await read(repository, user_directory, trusted=True, parents=False)
-    assert paths(alone) == [str(each) for each in [*files[:2], *files[6:]]]
+    assert paths(alone) == [str(each) for each in [*files[:2], *files[8:]]]
 
 
 async def test_each_file_counts_once(repository, user_directory, rules):
