@@ -44,6 +44,11 @@ _EFFORTS = ("low", "medium", "high")
 """The efforts of a model that reasons, if nothing else is known: every API accepts these."""
 
 
+def with_provider(name: str, other: str) -> str:
+    """Return `provider/model`; a name without a provider is a model of the other's provider."""
+    return name if "/" in name else f"{other.partition('/')[0]}/{name}"
+
+
 class Model:
     """A usable model: its backend, with retries.
 
@@ -172,9 +177,10 @@ class Models:
         if stored.problem is not None:
             self.problems = (*self.problems, stored.problem)
         first = self.names[0]
+        self.selected = first
         self.selected = self._offer_default(config.default_model, "defaultModel") or first
         self._behavior_defaults = {
-            behavior: self._offer_default(own.default_model, f"behavior.{behavior}.defaultModel")
+            behavior: self._offer_default(own.default_model, f"agent.{behavior}.defaultModel")
             for behavior, own in config.behaviors.items()
         }
 
@@ -212,6 +218,11 @@ class Models:
         """Offer a configured default model and return it; note a problem if it is unusable."""
         if name is None:
             return None
+        if "/" not in name:
+            offered = {each.partition("/")[2] for each in self.names}
+            name = with_provider(name, self.selected)
+            if name not in self.names and name.partition("/")[2] in offered:
+                return None  # it is a model of another provider, which may be selected later
         name = self.canonical_name(name)
         try:
             self.find(name)

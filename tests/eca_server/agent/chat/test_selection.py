@@ -133,7 +133,18 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "lmstudio/any"
         assert introduced(ours)["models"][:2] == ["lmstudio/any", "p/m"]
-    assert ["behavior.plan.defaultModel" in each["message"] for each in shown] == [True]
+    own["plan"]["defaultModel"] = "m"
+    async with with_models(behavior=own, defaultBehavior="plan", defaultModel="p/other") as (
+        ours,
+        _,
+    ):
+        assert introduced(ours)["selectModel"] == "p/m"
+    own["plan"]["defaultModel"] = "echo"
+    async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
+        assert introduced(ours)["selectModel"] == "p/m"
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        assert ours.notified("$/showMessage") == []
+    assert ["agent.plan.defaultModel" in each["message"] for each in shown] == [True]
 
 
 async def test_the_users_prompts_and_then_a_behaviour_s_own_replace_ours_in_every_text(tmp_path):
