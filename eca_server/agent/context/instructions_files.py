@@ -10,6 +10,7 @@ machine anyone may put a file into `/tmp`.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -44,6 +45,7 @@ _MOST_RULES = 200  # files of one directory of rules
 _NAME = "AGENTS.md"
 _INSTRUCTIONS, _RULE = "instructions", "rule"
 _RULE_KEYS = ("agent", "paths", "model")
+_TEMPLATE = re.compile(r"\{%|\{\{\s*(?:isSubagent|workspaceRoots|toolEnabled_)")
 
 
 @attrs.frozen(kw_only=True)
@@ -53,12 +55,19 @@ class InstructionFiles:
     Attributes:
         text: a part of the system prompt; may be empty.
         sections: the sections of the text, each with its path, origin and scope.
+        templates: the paths of rules with upstream's templates, which are not rendered.
         notes: sentences for the user about files that were left out or cut.
     """
 
     text: str = ""
     sections: tuple[Section, ...] = ()
+    templates: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def has_template(text: str) -> bool:
+    """Return True if a text is a template for upstream's server."""
+    return _TEMPLATE.search(text) is not None
 
 
 async def read_instruction_files(
@@ -122,6 +131,7 @@ class _Reading:
     budget: int = _TOTAL
     read: set[Path] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
+    templates: list[str] = attrs.field(init=False, factory=list)
     notes: list[str] = attrs.field(init=False, factory=list)
 
     def add_own(self) -> None:
@@ -165,6 +175,7 @@ class _Reading:
         return InstructionFiles(
             text=render(self.sections),
             sections=tuple(self.sections),
+            templates=tuple(self.templates),
             notes=limit_notes(self.notes),
         )
 
@@ -257,6 +268,8 @@ class _Reading:
             excerpt = attrs.evolve(excerpt, text=text)
             if not self._is_for_us(fields.get("agent", ())):
                 return ""
+            if has_template(text):
+                self.templates.append(str(place.path))
             for key in fields:
                 if key not in _RULE_KEYS and nearest_key(key, _RULE_KEYS):
                     shown = f"{printable(place.path)}: {printable(key)}"

@@ -23,6 +23,7 @@ from eca_server.agent.chat.instructions import (
     compact_prompt,
     instructions,
     own_prompt,
+    template_note,
 )
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
@@ -277,6 +278,8 @@ class Agents:
         except UnreadablePrompt as error:
             own = ""
             turn.say(str(error), role="system")
+        if note := template_note(files.templates, own, behavior):
+            turn.say(note, role="system")
         only = config.behaviors.get(behavior, Behavior()).skills
         skills = await self._listed_skills(turn, policy, only)
         part = instructions(config.built_in(behavior), self.session.roots, own)
