@@ -40,10 +40,12 @@ class System:
 
     Attributes:
         text: the prompt without the MCP servers' instructions.
+        model: the model that it was built for; None: it is the same for all.
         lists_skills: it lists skills that can be loaded.
     """
 
     text: str
+    model: str | None = None
     lists_skills: bool = False
 
 

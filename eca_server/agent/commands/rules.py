@@ -19,6 +19,7 @@ async def list_rules(turn: Turn, context: CommandContext) -> None:
         rules=[rule.path for rule in config.rules if rule.path is not None],
         parents=config.include_parent_agents_files,
         behavior=context.behavior,
+        model=context.model,
         trusted_roots=context.loaded.trusted_roots,
     )
     text = "\n".join(map(_line, instructions.sections))

@@ -28,6 +28,7 @@ from eca_server.agent.context.mentions import find_mentions
 from eca_server.agent.context.provenance import SOURCE, Origin
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
+from eca_server.config.matchers import BadMatcher, is_in_name
 from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.printable import visible
@@ -41,6 +42,7 @@ _LARGEST = 64 * 1024  # bytes of one file; the rest is cut
 _TOTAL = 256 * 1024  # bytes of all files
 _MOST_MENTIONED = 50  # files that one AGENTS.md mentions
 _MOST_FILES = 1000  # files of all kinds, empty ones too
+_MOST_PATTERNS = 50  # of models, of one rule
 _MOST_RULES = 200  # files of one directory of rules
 _NAME = "AGENTS.md"
 _INSTRUCTIONS, _RULE = "instructions", "rule"
@@ -55,12 +57,14 @@ class InstructionFiles:
     Attributes:
         text: a part of the system prompt; may be empty.
         sections: the sections of the text, each with its path, origin and scope.
+        depends_on_model: whether a rule is for some models only.
         templates: the paths of rules with upstream's templates, which are not rendered.
         notes: sentences for the user about files that were left out or cut.
     """
 
     text: str = ""
     sections: tuple[Section, ...] = ()
+    depends_on_model: bool = False
     templates: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -77,6 +81,7 @@ async def read_instruction_files(
     rules: Sequence[str] = (),
     parents: bool = True,
     behavior: str = "agent",
+    model: str = "",
     trusted_roots: Collection[Path] = (),
 ) -> InstructionFiles:
     """Read every AGENTS.md and rule that applies to a workspace.
@@ -84,8 +89,8 @@ async def read_instruction_files(
     The order: the user's AGENTS.md and rules, the configured rules, the AGENTS.md of the
     directories above each trusted root, those of the roots, the rules in `.eca/rules` of each
     root. An AGENTS.md includes the files that it mentions (`@docs/style.md`). A rule's front matter
-    may name the behaviours it is for (`agent`), and, for the model, files (`paths`) or models
-    (`model`).
+    may name the behaviours (`agent`) and models (`model`) it is for, and, for the model, files
+    (`paths`).
 
     Args:
         workspace: the workspace.
@@ -94,6 +99,7 @@ async def read_instruction_files(
             configuration are `WorkspaceFile`s, with the real path that was checked.
         parents: whether to read the AGENTS.md of the directories above each root.
         behavior: the behaviour of the chat.
+        model: the model that reads the instructions, `provider/model`.
         trusted_roots: the paths of the trusted roots, as opened or real.
     """
 
@@ -107,6 +113,7 @@ async def read_instruction_files(
                 trusted_roots=trusted_roots,
             ),
             behavior=behavior,
+            model=model,
             checkpoint=trio.from_thread.check_cancelled,
         )
         reading.add_own()
@@ -127,8 +134,10 @@ class _Reading:
     user_directory: Path
     boundaries: Boundaries
     behavior: str
+    model: str
     checkpoint: Checkpoint
     budget: int = _TOTAL
+    depends_on_model: bool = attrs.field(init=False, default=False)
     read: set[Path] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
     templates: list[str] = attrs.field(init=False, factory=list)
@@ -175,6 +184,7 @@ class _Reading:
         return InstructionFiles(
             text=render(self.sections),
             sections=tuple(self.sections),
+            depends_on_model=self.depends_on_model,
             templates=tuple(self.templates),
             notes=limit_notes(self.notes),
         )
@@ -268,15 +278,16 @@ class _Reading:
             excerpt = attrs.evolve(excerpt, text=text)
             if not self._is_for_us(fields.get("agent", ())):
                 return ""
+            if "model" in fields and not self._is_for_model(place, fields["model"]):
+                return ""
             if has_template(text):
                 self.templates.append(str(place.path))
             for key in fields:
                 if key not in _RULE_KEYS and nearest_key(key, _RULE_KEYS):
                     shown = f"{printable(place.path)}: {printable(key)}"
                     self.notes.append(f"{shown}: {hint(key, _RULE_KEYS)}")
-            for key, name in (("paths", "files"), ("model", "models")):
-                if key in fields:
-                    attributes[name] = visible(", ".join(fields[key]))
+            if "paths" in fields:
+                attributes["files"] = visible(", ".join(fields["paths"]))
         if excerpt.text.strip():
             marked = excerpt.marked if origin == "user" else visible(excerpt.marked)
             self.sections.append(Section(name=kind, attributes=attributes, body=(marked,)))
@@ -285,6 +296,14 @@ class _Reading:
     def _is_for_us(self, behaviors: Sequence[str]) -> bool:
         names = [name.strip() for each in behaviors for name in each.split(",")]
         return not names or self.behavior in (AGENT_ALIASES.get(name, name) for name in names)
+
+    def _is_for_model(self, place: Place, patterns: Sequence[str]) -> bool:
+        self.depends_on_model = True
+        try:
+            return any(is_in_name(each, self.model) for each in patterns[:_MOST_PATTERNS])
+        except BadMatcher as error:
+            self._leave_out(str(place.path), f"model: {error}")
+            return False
 
     @contextmanager
     def _noting_errors(self, path: str) -> Iterator[None]:

@@ -198,6 +198,18 @@ async def test_a_chat_names_the_templates_that_are_not_rendered(tmp_path):
         assert note not in received.text
 
 
+async def test_a_rule_for_a_model_reaches_no_other_model(tmp_path):
+    rules = tmp_path / ".eca" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "script.md").write_text("---\nmodel: ^simulator/script$\n---\nBe terse.")
+    async with current({}, folder=tmp_path) as ours:
+        for message, model, is_sent in (("say a", SCRIPT, True), ("a", "simulator/echo", False)):
+            await ours.turn(message, model=model)
+            text = ours.connection.chats.open("c").systems["agent"].text
+            assert ("Be terse." in text) is is_sent
+            assert ("script.md" in (await ours.turn("/rules", model=model)).text) is is_sent
+
+
 async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):
     rules = tmp_path / ".eca" / "rules"
     rules.mkdir(parents=True)

@@ -253,13 +253,17 @@ async def test_each_file_is_before_those_that_it_mentions_in_a_chain_of_any_leng
         ("agents: plan", "agent", ""),
         ("agent: review", "agent", None),
         ("paths:\n  - src/**.py\n  - '*.md'", "agent", ' files="src/**.py, *.md"'),
-        ("model: ^openai/\nenforce: read", "agent", ' models="^openai/"'),
+        ("model: ^openai/\nenforce: read", "agent", ""),
+        ("model: [anthropic/.*, gpt-4]", "agent", ""),
+        ("model:\n  - ^gpt-4\n  - anthropic", "agent", None),
         ("unknown: {a: b}\n# comment", "agent", ""),
     ],
 )
 async def test_a_rule_says_for_whom_it_is(repository, user_directory, rules, front, behavior, tag):
     write(rules / "r.md", f"---\n{front}\n---\n\nBe kind.")
-    instructions = await read(repository, user_directory, behavior=behavior)
+    model = "openai/gpt-4o-mini"
+    instructions = await read(repository, user_directory, behavior=behavior, model=model)
+    assert instructions.depends_on_model == front.startswith("model")
     mistyped = f"{rules / 'r.md'}: agents: unknown key; did you mean agent?"
     assert instructions.notes == ((mistyped,) if "agents" in front else ())
     if tag is None:
@@ -268,6 +272,23 @@ async def test_a_rule_says_for_whom_it_is(repository, user_directory, rules, fro
         assert f'r.md" source="workspace"{tag}>' in instructions.text
         assert "Be kind." in instructions.text
         assert "---" not in instructions.text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "note"),
+    [
+        ("(", "model: expected a regular expression, got: missing ) at position 1."),
+        ("(a|a)*$", None),
+    ],
+)
+async def test_a_bad_pattern_for_models_leaves_its_rule_out(
+    repository, user_directory, rules, pattern, note
+):
+    write(rules / "r.md", f"---\nmodel: '{pattern}'\n---\nBe kind.")
+    instructions = await read(repository, user_directory, model=f"p/{'a' * 200}b")
+    assert instructions.text == ""
+    left_out = f"{rules / 'r.md'} was left out: {note}"
+    assert instructions.notes == (() if note is None else (left_out,))
 
 
 @pytest.mark.parametrize("trusted", [False, True])
