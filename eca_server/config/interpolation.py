@@ -21,7 +21,10 @@ _REFERENCE = re.compile(
     r"([^{}]*|(?<=\{cmd:)(?:[^{}]|\{[^{}]*\})*)\}"  # a command may hold braces itself
 )
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
-_UPSTREAMS_OWN = ", a text inside upstream's program: remove the key, or name a file of yours"
+_HINTS = {
+    "classpath": ", a text inside upstream's program: remove the key, or name a file of yours",
+    "netrc": ": for a provider's key, name the entry of the file in `keyRc` instead of `key`",
+}
 _PUBLIC = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 """Well-known variables, whose values are never secret."""
 
@@ -161,7 +164,7 @@ class ReferenceResolver:
             return self._checked_secret(self.stored_secret(target))
         if kind == "cmd" and self.commands is not None:
             return self._reported(self.commands(target))
-        hint = _UPSTREAMS_OWN if kind == "classpath" else ""
+        hint = _HINTS.get(kind, "")
         raise UnresolvedReference(
             f"expected ${{env:..}}, ${{file:..}} or ${{cmd:..}}, got ${{{kind}:..}}{hint}"
         )

@@ -47,7 +47,9 @@ _MOST_RULES = 200  # files of one directory of rules
 _NAME = "AGENTS.md"
 _INSTRUCTIONS, _RULE = "instructions", "rule"
 _RULE_KEYS = ("agent", "paths", "model")
-_TEMPLATE = re.compile(r"\{%|\{\{\s*(?:isSubagent|workspaceRoots|toolEnabled_)")
+_TEMPLATE = re.compile(
+    r"\$\{(?:env|file|cmd|netrc|classpath):[^-+=?\d]|\{%|\{\{\s*(?:isSubagent|workspaceRoots|toolEnabled_)"
+)
 
 
 @attrs.frozen(kw_only=True)

@@ -183,11 +183,14 @@ async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_p
         assert shown == ["the new prompt", "new", summary, "continue", "the end"]
 
 
-async def test_a_chat_names_the_templates_that_are_not_rendered(tmp_path):
+@pytest.mark.parametrize("as_reference", [True, False])
+async def test_a_chat_names_the_templates_that_are_not_rendered(tmp_path, as_reference):
     rules = tmp_path / ".eca" / "rules"
     rules.mkdir(parents=True)
     (rules / "plain.md").write_text("Write {{name}} in curly brackets.")
-    (rules / "template.md").write_text("{% if isSubagent %}Be terse.{% endif %}")
+    (rules / "template.md").write_text(
+        "${env:WHO}" if as_reference else "{% if isSubagent %}Hi.{% endif %}"
+    )
     prompt = "You work in {{ workspaceRoots }}."
     note = "Templates are not rendered here, the model reads them as text: "
     async with current({"agent": {"mine": {"systemPrompt": prompt}}}, folder=tmp_path) as ours:
