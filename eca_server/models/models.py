@@ -177,10 +177,11 @@ class Models:
         if stored.problem is not None:
             self.problems = (*self.problems, stored.problem)
         first = self.names[0]
-        self.selected = first
         self.selected = self._offer_default(config.default_model, "defaultModel") or first
         self._behavior_defaults = {
-            behavior: self._offer_default(own.default_model, f"agent.{behavior}.defaultModel")
+            behavior: self._offer_default(
+                self._of_selected_provider(own.default_model), f"agent.{behavior}.defaultModel"
+            )
             for behavior, own in config.behaviors.items()
         }
 
@@ -214,15 +215,18 @@ class Models:
         """Return the model for a prompt of a behaviour that names no model."""
         return self._behavior_defaults.get(behavior) or self.selected
 
+    def _of_selected_provider(self, name: str | None) -> str | None:
+        """Return an agent's default model; None if only other providers have one of its name."""
+        if name is None or "/" in name:
+            return name
+        offered = {each.partition("/")[2] for each in self.names}
+        full = with_provider(name, self.selected)
+        return None if full not in self.names and name in offered else full
+
     def _offer_default(self, name: str | None, key: str) -> str | None:
         """Offer a configured default model and return it; note a problem if it is unusable."""
         if name is None:
             return None
-        if "/" not in name:
-            offered = {each.partition("/")[2] for each in self.names}
-            name = with_provider(name, self.selected)
-            if name not in self.names and name.partition("/")[2] in offered:
-                return None  # it is a model of another provider, which may be selected later
         name = self.canonical_name(name)
         try:
             self.find(name)
