@@ -108,6 +108,8 @@ def parse_agent_file(
         if key in _KEYS or key == "tools":
             _must_be_json(key, value)
     agent = {_KEYS[key]: value for key, value in fields.items() if key in _KEYS}
+    if isinstance(disabled := agent.get("disabledTools"), str):
+        agent["disabledTools"] = [disabled]
     if body:
         agent["systemPrompt"] = body
     if fields.get("tools") is not None:
@@ -202,7 +204,12 @@ def _must_be_json(key: str, value: object, depth: int = 0) -> None:
 
 
 def _approval(tools: Any) -> Any:
-    """Return approval rules; with a mere list, all tools outside it ask."""
+    """Return approval rules; with a mere list, all tools outside it ask.
+
+    A text lists names as in agents of Claude Code: `Read, Grep`.
+    """
+    if isinstance(tools, str):
+        tools = [name.strip() for name in tools.split(",") if name.strip()]
     if isinstance(tools, list):
         tools = {"byDefault": "ask", "allow": tools}
     if not isinstance(tools, Mapping):

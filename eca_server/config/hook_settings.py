@@ -15,7 +15,7 @@ from eca_server.config.reading import (
     FLAG,
     NAME,
     NUMBER,
-    PATH,
+    SCRIPT_PATH,
     TEXT,
     Place,
     Reader,
@@ -77,13 +77,14 @@ class HookAction:
     Attributes:
         type: always `shell`.
         shell: a script.
-        file: the path of a script.
+        file: the path of a script; relative to the directory of the configuration file or, in a
+            folder's configuration, to the folder.
         timeout: in milliseconds; default: the hook's.
     """
 
     type: Literal["shell"] = setting(choice("shell"), "type", default="shell")
     shell: str | None = setting(NAME, "shell")
-    file: str | None = setting(PATH, "file")
+    file: str | None = setting(SCRIPT_PATH, "file")
     timeout: float | None = setting(NUMBER, "timeout")
 
 

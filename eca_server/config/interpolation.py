@@ -21,7 +21,10 @@ _REFERENCE = re.compile(
     r"([^{}]*|(?<=\{cmd:)(?:[^{}]|\{[^{}]*\})*)\}"  # a command may hold braces itself
 )
 _REFERENCE_OR_NAME = re.compile(_REFERENCE.pattern + r"|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)")
-_UPSTREAMS_OWN = ", a text inside upstream's program: remove the key, or name a file of yours"
+_HINTS = {
+    "classpath": ", a text inside upstream's program: remove the key, or name a file of yours",
+    "netrc": ": for a provider's key, name the entry of the file in `keyRc` instead of `key`",
+}
 _PUBLIC = frozenset({"HOME", "LOGNAME", "PATH", "PWD", "SHELL", "TMPDIR", "USER"})
 """Well-known variables, whose values are never secret."""
 
@@ -114,6 +117,10 @@ class ReferenceResolver:
         """Return the path that a text names, for the code that opens it. Raises as `path`."""
         return str(self.path(text, written))
 
+    def named_script(self, text: str, written: str) -> str:
+        """Return the path of a hook's script. Raises as `path`."""
+        return self.named(text, written)
+
     def named_below_root(self, text: str) -> str:
         """Return the path that a text names, where a relative one begins at a workspace root."""
         return text
@@ -157,7 +164,7 @@ class ReferenceResolver:
             return self._checked_secret(self.stored_secret(target))
         if kind == "cmd" and self.commands is not None:
             return self._reported(self.commands(target))
-        hint = _UPSTREAMS_OWN if kind == "classpath" else ""
+        hint = _HINTS.get(kind, "")
         raise UnresolvedReference(
             f"expected ${{env:..}}, ${{file:..}} or ${{cmd:..}}, got ${{{kind}:..}}{hint}"
         )

@@ -11,7 +11,7 @@ becomes a `Problem`, and the rest applies.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ import attrs
 from eca_server.config.agent_files import FOLDER
 from eca_server.config.command_output import NOT_RUN, CommandOutputs
 from eca_server.config.directories import home_directory, user_directory
-from eca_server.config.files import Stamp, stamp_of
+from eca_server.config.files import Stamp, expand_home, stamp_of
 from eca_server.config.problems import Problem, Source
 from eca_server.config.reading import deep_merge
 from eca_server.config.settings import Config, provider_name
@@ -118,13 +118,19 @@ def load(
     workspace = None
     if not is_pure:
         last = sources.empty_copy()
-        for path in sources.config().extra_configs:
-            last.add_file(Path(path), required=True)
+        of_roots: list[str] = []
+        for text in sources.config().extra_configs:
+            path = expand_home(text, home)
+            if path.is_absolute():
+                last.add_file(path)
+            else:
+                of_roots.append(text)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
         if roots and config_file is None and not is_first:
             workspace = _workspace_roots(
                 previous,
                 accepts_all=trusts_workspace or _editor_trust(initialization_options) is True,
+                extra_configs=of_roots,
             )
             workspace.read(roots, sources, last, known_providers, logins)
         sources.append(last)
@@ -133,11 +139,14 @@ def load(
     return _loaded(sources, commands, workspace, is_pure=is_pure, may_ask=asks)
 
 
-def _workspace_roots(previous: LoadedConfig | None, *, accepts_all: bool) -> WorkspaceRoots:
+def _workspace_roots(
+    previous: LoadedConfig | None, *, accepts_all: bool, extra_configs: Sequence[str]
+) -> WorkspaceRoots:
     # The answer to `initialize` needs no roots.
     from eca_server.config.workspace_roots import WorkspaceRoots  # noqa: PLC0415
 
-    return WorkspaceRoots(previous=previous.accepted if previous else {}, accepts_all=accepts_all)
+    accepted = previous.accepted if previous else {}
+    return WorkspaceRoots(previous=accepted, accepts_all=accepts_all, extra_configs=extra_configs)
 
 
 def _loaded(

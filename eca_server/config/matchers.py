@@ -71,6 +71,18 @@ def matches_name(selector: str, names: Collection[str], *, if_late: bool = True)
         return if_late
 
 
+def is_in_name(pattern: str, name: str) -> bool:
+    """Return whether a pattern matches a part of a name; False after a timeout.
+
+    Raises:
+        BadMatcher: as `compile_matcher`.
+    """
+    try:
+        return compile_matcher(pattern).search(name, timeout=_NAME_SECONDS) is not None
+    except TimeoutError:
+        return False
+
+
 @functools.lru_cache(maxsize=256)
 def _pattern(text: str) -> regex.Pattern[str] | None:
     try:

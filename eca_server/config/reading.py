@@ -269,6 +269,14 @@ def _path(value: object, place: Place) -> str | None:
         place.refuse(str(error))
 
 
+def _script_path(value: object, place: Place) -> str | None:
+    name = _name(value, place)
+    try:
+        return name and place.resolver.named_script(name, str(value))
+    except UnresolvedReference as error:
+        place.refuse(str(error))
+
+
 def _root_path(value: object, place: Place) -> str | None:
     name = _name(value, place)
     return name and place.resolver.named_below_root(name)
@@ -351,6 +359,7 @@ def _above_zero(most: float) -> JSONSchema:
 TEXT = Reader(read=_text, schema={"type": "string"})
 NAME = Reader(read=_name, schema={"type": "string"})  # stripped; blank unsets
 PATH = Reader(read=_path, schema={"type": "string"})  # relative to the directory of its file
+SCRIPT_PATH = Reader(read=_script_path, schema={"type": "string"})  # a root's: relative to the root
 ROOT_PATH = Reader(read=_root_path, schema={"type": "string"})  # relative to a workspace root
 KEY = Reader(read=_key, schema={"type": "string"})
 SECRET = Reader(read=_secret, schema={"type": "string"})  # any text

@@ -25,6 +25,7 @@ from eca_server.config.reading import (
     PATH,
     PERCENT,
     PRICE,
+    ROOT_PATH,
     SECONDS,
     TEXT,
     Workspace,
@@ -353,11 +354,12 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
 
     Attributes:
         behaviors: the settings of each agent, by its name.
-        rules: files whose text is added to every chat.
+        rules: files, or folders of files, whose text is added to every chat.
         commands: files whose text a slash command sends.
         skills: folders of skills, or SKILL.md files, besides the usual places.
         hooks: commands that run on events of a chat, by the user's name for each.
-        extra_configs: further configuration files; they win over all others.
+        extra_configs: further configuration files; they win over all others. A relative path begins
+            at each workspace root; its file belongs to the folder. A missing file is skipped.
         include_parent_agents_files: whether an AGENTS.md above the workspace is read.
         restrictions: the restrictions of workspace folders, each with rules for tool calls alone.
     """
@@ -378,7 +380,7 @@ class Config(ToolSettings, ChatSettings, EndpointSettings):
         listing(record(NamedFile)), "skills", default=(), workspace=Workspace.INSIDE
     )
     hooks: Mapping[str, Hook] = setting(HOOKS, "hooks", factory=dict)
-    extra_configs: tuple[str, ...] = setting(listing(PATH), "extraConfigs", default=())
+    extra_configs: tuple[str, ...] = setting(listing(ROOT_PATH), "extraConfigs", default=())
     include_parent_agents_files: bool = setting(
         FLAG, "includeParentAgentsFiles", default=True, workspace=Workspace.SMALLER
     )

@@ -342,7 +342,7 @@ class Behavior(BehaviorPrompts):
         subagents: the agents that it may start, by name or regular expression; default: all.
         skills: the skills that it may load, by name or regular expression; default: all.
         max_steps: limit of model requests in one turn; default: none.
-        default_model: `provider/model`.
+        default_model: `provider/model`; without a provider, a model of the selected one's provider.
         variant: the variant to use if none was selected and the model has one of this name.
         disabled_tools: tools that are not offered; default: those of the built-in agent.
         enabled_tools: the only tools offered, within the global `enabledTools`.

@@ -100,7 +100,7 @@ def uses_of(
                 uses[f"${{{kind}:{name}}}"] = None
             elif (shown := outside(name, False)) is not None:
                 uses[shown] = None
-    of_root = path[0] in _OF_ROOT
+    of_root = path[0] in (*_OF_ROOT, "hooks")
     for text in _paths(path, value):
         if (shown := outside(text, of_root)) is not None:
             uses[shown] = None

@@ -165,6 +165,10 @@ class WorkspaceResolver(ReferenceResolver):
         """Return the path that a text names, for the code that opens it."""
         return self.files.named(self.path(text, written))
 
+    def named_script(self, text: str, written: str) -> str:
+        """Return the path of a hook's script, where a relative one begins at this root."""
+        return self.named_below_root(text)
+
     def named_below_root(self, text: str) -> str:
         """Return the path that a text names, where a relative one begins at this root."""
         return self.files.named(self.files.root / expand_home(text, self.home))

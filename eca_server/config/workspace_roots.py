@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ class WorkspaceRoots:
         previous: the accepted settings that were in force before this load.
         accepts_all: for this session, accept every setting that uses no variable or file of the
             user's.
+        extra_configs: the user's files of each root, by their paths in it.
         withheld: settings that wait for an answer.
         accepted: accepted settings that are in force.
         trusted: the trusted roots.
@@ -39,6 +40,7 @@ class WorkspaceRoots:
 
     previous: AcceptedItems
     accepts_all: bool
+    extra_configs: Sequence[str]
     withheld: list[TrustItem] = attrs.field(factory=list)
     accepted: dict[Any, TrustItem] = attrs.field(factory=dict)
     trusted: list[Path] = attrs.field(factory=list)
@@ -55,7 +57,7 @@ class WorkspaceRoots:
         """Read the roots' sources; `last` holds the user's sources that override them."""
         decisions = _decisions(sources)
         for root in roots:
-            is_configured = stamp_of(root / ".eca") is not None
+            is_configured = bool(self.extra_configs) or stamp_of(root / ".eca") is not None
             user = UserSettings(
                 merged=deep_merge(sources.merged, last.merged),
                 providers=frozenset(map(provider_name, logins() if is_configured else ())),
@@ -78,6 +80,7 @@ class WorkspaceRoots:
                 budget=sources.budget,
                 root=root,
                 user=user,
+                extra_configs=[*self.extra_configs],
                 decisions=RootDecisions(
                     is_trusted=is_trusted,
                     accepts_all=self.accepts_all,

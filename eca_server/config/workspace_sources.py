@@ -27,7 +27,7 @@ from eca_server.config.interpolation import (
     references_in,
 )
 from eca_server.config.jsonc import InvalidText, parse
-from eca_server.config.problems import Problem, dotted
+from eca_server.config.problems import Problem, Source, dotted
 from eca_server.config.reading import (
     InvalidValue,
     KeyPath,
@@ -99,6 +99,7 @@ class WorkspaceSources(Sources):
     """The sources of a root, merged over those of the user.
 
     Attributes:
+        extra_configs: paths of further files: the user's relative ones, then the root's own.
         restriction: the root's restrictions, read and merged.
         withheld: settings that wait for an answer.
         accepted: accepted settings that are in force.
@@ -298,7 +299,7 @@ class WorkspaceSources(Sources):
         scripts: dict[str, tuple[Path, bytes | None]] = {}
         for file in hook_files(path, value):
             with suppress(UnresolvedReference):  # a hook with an unknown path is not run
-                script = self._resolved(file, directory, directory)
+                script = self._resolved(file, directory, self.root)
                 scripts[file] = script, accepted.get(script) or self._named_files.content(script)
         return scripts
 
@@ -376,7 +377,7 @@ class WorkspaceSources(Sources):
 
         A file outside the root is read once it is accepted; then its settings wait one by one.
         """
-        path = self._path(text, self.directory)
+        path = self._path(text, self.root)
         self.user = self.user.with_others(self.merged)
         if not self._named_files.is_inside(path):
             where: KeyPath = (f"extraConfigs[{index}]",)
@@ -384,14 +385,17 @@ class WorkspaceSources(Sources):
             item = self._extra_item(where, text, outside, {})
             if self._in_force(item) is not None:
                 self._named_files.opened.add(self._named_files.real_path(path) or path)
-                self.add_file(path, required=True)
+                self.add_file(path)
             return
         self.note_file(path)
         try:
             content = self._read(path)
             value = parse(content)
         except (Unreadable, InvalidText) as error:
-            self._add_broken(str(path), error.message, None, self._place(path.parent))
+            if isinstance(error, Unreadable) and error.absent:
+                self.sources.append(Source(name=str(path), state="absent"))
+            else:
+                self._add_broken(str(path), error.message, None, self._place(path.parent))
             return
         parts: list[WaitingSetting] = []
         if isinstance(value, Mapping):

@@ -43,6 +43,11 @@ _EFFORTS = ("low", "medium", "high")
 """The efforts of a model that reasons, if nothing else is known: every API accepts these."""
 
 
+def with_provider(name: str, other: str) -> str:
+    """Return `provider/model`; a name without a provider is a model of the other's provider."""
+    return name if "/" in name else f"{other.partition('/')[0]}/{name}"
+
+
 class Model:
     """A usable model: its backend, with retries.
 
@@ -172,7 +177,10 @@ class Models:
         first = self.names[0]
         self.selected = self._offer_default(config.default_model, "defaultModel") or first
         self._behavior_defaults = {
-            behavior: self._offer_default(own.default_model, agent_key(behavior, "defaultModel"))
+            behavior: self._offer_default(
+                self._of_selected_provider(own.default_model),
+                agent_key(behavior, "defaultModel"),
+            )
             for behavior, own in config.behaviors.items()
         }
 
@@ -205,6 +213,14 @@ class Models:
     def default_for(self, behavior: str) -> str:
         """Return the model for a prompt of a behaviour that names no model."""
         return self._behavior_defaults.get(behavior) or self.selected
+
+    def _of_selected_provider(self, name: str | None) -> str | None:
+        """Return an agent's default model; None if only other providers have one of its name."""
+        if name is None or "/" in name:
+            return name
+        offered = {each.partition("/")[2] for each in self.names}
+        full = with_provider(name, self.selected)
+        return None if full not in self.names and name in offered else full
 
     def _offer_default(self, name: str | None, key: str) -> str | None:
         """Offer a configured default model and return it; note a problem if it is unusable."""

@@ -9,6 +9,7 @@ import attrs
 import trio
 
 from eca_protocol.server.roots import Root
+from eca_server.agent.context.instructions_files import has_template
 from eca_server.agent.context.provenance import NOTICE
 from eca_server.agent.tools.files import printable
 from eca_server.config.files import Unreadable
@@ -24,6 +25,7 @@ _COMMON = (
     "exact. Put code in fenced blocks with the language named. Say so when you do not know."
 )
 _AGENT = "Help the user reach the goal of the conversation."
+_SHOWN = 10  # names in one note
 _BEHAVIORS = {
     "plan": (
         "Plan before anything is changed: list the steps, the files they touch and the risks. Do "
@@ -38,10 +40,12 @@ class System:
 
     Attributes:
         text: the prompt without the MCP servers' instructions.
+        model: the model that it was built for; None: it is the same for all.
         lists_skills: it lists skills that can be loaded.
     """
 
     text: str
+    model: str | None = None
     lists_skills: bool = False
 
 
@@ -58,6 +62,21 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
         folders = "\n".join(f"- {printable(root.path)}" for root in roots)
         parts.append(f"The user's workspace:\n{folders}\n\n{NOTICE}")
     return "\n\n".join(parts)
+
+
+def template_note(files: Sequence[str], prompt: str, behavior: str) -> str:
+    """Return a note about templates of upstream's, which are not rendered; empty if there are none.
+
+    Args:
+        files: the rules with templates.
+        prompt: the agent's own prompt.
+        behavior: the name of the agent.
+    """
+    names = [*files, *([f"the prompt of the agent {behavior}"] if has_template(prompt) else ())]
+    shown = ", ".join(printable(name) for name in names[:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    text = f"Templates are not rendered here, the model reads them as text: {shown}{more}."
+    return text if names else ""
 
 
 class UnreadablePrompt(Exception):

@@ -52,6 +52,7 @@ from eca_server.agent.tools.tool import (
 )
 from eca_server.config.tool_settings import Behavior
 from eca_server.models.history import Subagent, TextPart
+from eca_server.models.models import with_provider
 
 SPAWN_TOOL: Final = "spawn_agent"
 """The tool's name."""
@@ -133,7 +134,8 @@ class SpawnAgent:
             known = ", ".join([*self.agents][:_LISTED])
             raise ToolError(f"Unknown agent {requested[:_SHOWN]!r}. Available agents: {known}.")
         agent = self.agents[name]
-        model = arguments.get("model") or agent.default_model or self.model
+        own = agent.default_model and with_provider(agent.default_model, self.model)
+        model = arguments.get("model") or own or self.model
         inherited = self.variant if model == self.model else None
         worker = Subagent(
             name=name,

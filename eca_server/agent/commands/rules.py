@@ -23,6 +23,7 @@ async def list_rules(turn: Turn, context: CommandContext) -> None:
         rules=paths_of(config.rules),
         parents=config.include_parent_agents_files,
         behavior=context.behavior,
+        model=context.model,
         trusted_roots=context.loaded.trusted_roots,
     )
     text = "\n".join(map(_line, instructions.sections))

@@ -8,6 +8,7 @@ with a note.
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import attrs
 
 from eca_server.agent.tools.files import printable
+from eca_server.config.interpolation import references_in
 from eca_server.workspace.boundary import Place, Workspace
 from eca_server.workspace.errors import FileError, OutsideWorkspace, TooLarge
 from eca_server.workspace.ignore import list_files
@@ -22,6 +24,8 @@ from eca_server.workspace.reading import Checkpoint, decode, read_file
 
 _LARGEST = 64 * 1024  # bytes of one file
 _TOTAL = 8 * 2**20  # bytes of all files of one search
+
+_IN_SHELL = re.compile(r"[-+=?\d]")  # `${file:-none}` is an expansion of the shell
 
 
 class InvalidDefinition(ValueError):
@@ -135,7 +139,11 @@ class DefinitionFiles(ABC):
             raise TooLarge(f"the limit of {_TOTAL:,} bytes of such files is reached")
         snapshot = read_file(place, limit=_LARGEST, checkpoint=self.checkpoint)
         self.budget -= len(snapshot.data)
-        return decode(snapshot.data).text
+        text = decode(snapshot.data).text
+        if any(_IN_SHELL.match(target) is None for _, target in references_in(text)):
+            message = "references such as ${env:NAME} are not replaced here, they stay in the text"
+            self.notes.append(f"{printable(place.path)}: {message}.")
+        return text
 
     def _note(self, path: str, fault: Exception) -> None:
         reason = (fault.strerror if isinstance(fault, OSError) else None) or str(fault)

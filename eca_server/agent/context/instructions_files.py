@@ -10,6 +10,7 @@ machine anyone may put a file into `/tmp`.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ from eca_server.agent.context.mentions import find_mentions
 from eca_server.agent.context.provenance import SOURCE, Origin
 from eca_server.agent.context.reach import ANYWHERE, Boundaries, Reach
 from eca_server.agent.tools.files import printable
+from eca_server.config.matchers import BadMatcher, is_in_name
 from eca_server.config.tool_settings import AGENT_ALIASES
 from eca_server.config.unknown import hint, nearest_key
 from eca_server.printable import visible
@@ -40,10 +42,14 @@ _LARGEST = 64 * 1024  # bytes of one file; the rest is cut
 _TOTAL = 256 * 1024  # bytes of all files
 _MOST_MENTIONED = 50  # files that one AGENTS.md mentions
 _MOST_FILES = 1000  # files of all kinds, empty ones too
+_MOST_PATTERNS = 50  # of models, of one rule
 _MOST_RULES = 200  # files of one directory of rules
 _NAME = "AGENTS.md"
 _INSTRUCTIONS, _RULE = "instructions", "rule"
 _RULE_KEYS = ("agent", "paths", "model")
+_TEMPLATE = re.compile(
+    r"\$\{(?:env|file|cmd|netrc|classpath):[^-+=?\d]|\{%|\{\{\s*(?:isSubagent|workspaceRoots|toolEnabled_)"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,12 +59,21 @@ class InstructionFiles:
     Attributes:
         text: a part of the system prompt; may be empty.
         sections: the sections of the text, each with its path, origin and scope.
+        depends_on_model: whether a rule is for some models only.
+        templates: the paths of rules with upstream's templates, which are not rendered.
         notes: sentences for the user about files that were left out or cut.
     """
 
     text: str = ""
     sections: tuple[Section, ...] = ()
+    depends_on_model: bool = False
+    templates: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def has_template(text: str) -> bool:
+    """Return True if a text is a template for upstream's server."""
+    return _TEMPLATE.search(text) is not None
 
 
 async def read_instruction_files(
@@ -68,6 +83,7 @@ async def read_instruction_files(
     rules: Sequence[str] = (),
     parents: bool = True,
     behavior: str = "agent",
+    model: str = "",
     trusted_roots: Collection[Path] = (),
 ) -> InstructionFiles:
     """Read every AGENTS.md and rule that applies to a workspace.
@@ -75,8 +91,8 @@ async def read_instruction_files(
     The order: the user's AGENTS.md and rules, the configured rules, the AGENTS.md of the
     directories above each trusted root, those of the roots, the rules in `.eca/rules` of each
     root. An AGENTS.md includes the files that it mentions (`@docs/style.md`). A rule's front matter
-    may name the behaviours it is for (`agent`), and, for the model, files (`paths`) or models
-    (`model`).
+    may name the behaviours (`agent`) and models (`model`) it is for, and, for the model, files
+    (`paths`).
 
     Args:
         workspace: the workspace.
@@ -85,6 +101,7 @@ async def read_instruction_files(
             configuration are `WorkspaceFile`s, with the real path that was checked.
         parents: whether to read the AGENTS.md of the directories above each root.
         behavior: the behaviour of the chat.
+        model: the model that reads the instructions, `provider/model`.
         trusted_roots: the paths of the trusted roots, as opened or real.
     """
 
@@ -98,6 +115,7 @@ async def read_instruction_files(
                 trusted_roots=trusted_roots,
             ),
             behavior=behavior,
+            model=model,
             checkpoint=trio.from_thread.check_cancelled,
         )
         reading.add_own()
@@ -118,16 +136,19 @@ class _Reading:
     user_directory: Path
     boundaries: Boundaries
     behavior: str
+    model: str
     checkpoint: Checkpoint
     budget: int = _TOTAL
+    depends_on_model: bool = attrs.field(init=False, default=False)
     read: set[Path] = attrs.field(init=False, factory=set)
     sections: list[Section] = attrs.field(init=False, factory=list)
+    templates: list[str] = attrs.field(init=False, factory=list)
     notes: list[str] = attrs.field(init=False, factory=list)
 
     def add_own(self) -> None:
         """Add the user's own AGENTS.md and rules."""
         self._add(_INSTRUCTIONS, str(self.user_directory / _NAME), ANYWHERE)
-        self._add_directory(self.user_directory / "rules", None)
+        self._add_directory(self.user_directory / "rules", ANYWHERE)
 
     def add_configured(self, rules: Sequence[str]) -> None:
         """Add the rules that the configuration names."""
@@ -159,18 +180,19 @@ class _Reading:
         for root in self.workspace.roots:
             self._add(_INSTRUCTIONS, str(root.path / _NAME), self.boundaries.of_root(root))
         for root in self.workspace.roots:
-            self._add_directory(root.path / ".eca" / "rules", root)
+            self._add_directory(root.path / ".eca" / "rules", self.boundaries.of_root(root))
 
     def result(self) -> InstructionFiles:
         return InstructionFiles(
             text=render(self.sections),
             sections=tuple(self.sections),
+            depends_on_model=self.depends_on_model,
+            templates=tuple(self.templates),
             notes=limit_notes(self.notes),
         )
 
-    def _add_directory(self, directory: Path, root: Root | None) -> None:
-        """Add a directory of rules; `root` is None for the user's own directory."""
-        reach = ANYWHERE if root is None else self.boundaries.of_root(root)
+    def _add_directory(self, directory: Path, reach: Reach) -> None:
+        """Add the rules in a directory and below it."""
         with self._noting_errors(str(directory)):
             place = self.workspace.locate(str(directory))
             if not place.real_path.is_dir():
@@ -180,7 +202,7 @@ class _Reading:
                 place.real_path,
                 limit=_MOST_RULES,
                 gitignore=False,
-                links=root is None,
+                links=reach is ANYWHERE,
                 checkpoint=self.checkpoint,
             )
             for path in sorted(paths):
@@ -188,12 +210,16 @@ class _Reading:
                     self._add(_RULE, str(directory / path), reach)
 
     def _add_entry(self, path: str, base: Path) -> bool:
-        """Add a configured rule; return False if the file does not exist."""
+        """Add a configured rule or directory of rules; return False if it does not exist."""
         with self._noting_errors(path):
             place = self.workspace.locate(path, base=base)
             if not place.real_path.exists():
                 return False
-            self._add(_RULE, str(place.path), self.boundaries.of_entry(path, place))
+            reach = self.boundaries.of_entry(path, place)
+            if place.real_path.is_dir():
+                self._add_directory(place.path, reach)
+            else:
+                self._add(_RULE, str(place.path), reach)
         return True
 
     def _add(self, kind: str, path: str, reach: Reach) -> None:
@@ -254,13 +280,16 @@ class _Reading:
             excerpt = attrs.evolve(excerpt, text=text)
             if not self._is_for_us(fields.get("agent", ())):
                 return ""
+            if "model" in fields and not self._is_for_model(place, fields["model"]):
+                return ""
+            if has_template(text):
+                self.templates.append(str(place.path))
             for key in fields:
                 if key not in _RULE_KEYS and nearest_key(key, _RULE_KEYS):
                     shown = f"{printable(place.path)}: {printable(key)}"
                     self.notes.append(f"{shown}: {hint(key, _RULE_KEYS)}")
-            for key, name in (("paths", "files"), ("model", "models")):
-                if key in fields:
-                    attributes[name] = visible(", ".join(fields[key]))
+            if "paths" in fields:
+                attributes["files"] = visible(", ".join(fields["paths"]))
         if excerpt.text.strip():
             marked = excerpt.marked if origin == "user" else visible(excerpt.marked)
             self.sections.append(Section(name=kind, attributes=attributes, body=(marked,)))
@@ -269,6 +298,14 @@ class _Reading:
     def _is_for_us(self, behaviors: Sequence[str]) -> bool:
         names = [name.strip() for each in behaviors for name in each.split(",")]
         return not names or self.behavior in (AGENT_ALIASES.get(name, name) for name in names)
+
+    def _is_for_model(self, place: Place, patterns: Sequence[str]) -> bool:
+        self.depends_on_model = True
+        try:
+            return any(is_in_name(each, self.model) for each in patterns[:_MOST_PATTERNS])
+        except BadMatcher as error:
+            self._leave_out(str(place.path), f"model: {error}")
+            return False
 
     @contextmanager
     def _noting_errors(self, path: str) -> Iterator[None]:

@@ -109,7 +109,7 @@ class Boundaries:
         return self._below(place.root, directory)
 
     def of_entry(self, entry: str, place: Place) -> Reach:
-        """Return the reach of a configuration entry: its file alone.
+        """Return the reach of a configuration entry: its file or directory alone.
 
         A path inside a root may follow a link, which belongs to the opened folder. Out of the root
         it leads only to the file that the user accepted with the folder's entry.

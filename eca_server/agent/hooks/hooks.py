@@ -160,10 +160,15 @@ class Hooks:
         outcome = parse_outcome(payload["hook_type"], result)
         if hook.visible:
             reporter.finished(key, name, result, outcome)
-        elif outcome.fails:
+        elif outcome.fails and not _is_false(result):
             reporter.failed(name, outcome.why)
         for problem in outcome.problems:
             _log.warning("the hook %s: %s", name, problem)
         if outcome.output.get("systemMessage"):
             reporter.say(f"Hook '{name}': {outcome.output['systemMessage']}")
         return outcome
+
+
+def _is_false(result: ActionResult) -> bool:
+    """Return True for a condition that does not hold, as of `jq -e ... && notify`: no failure."""
+    return result.status == 1 and not result.stderr.strip()

@@ -23,6 +23,7 @@ from eca_server.agent.chat.instructions import (
     compact_prompt,
     instructions,
     own_prompt,
+    template_note,
 )
 from eca_server.agent.chat.outlet import Outlet
 from eca_server.agent.chat.subagents import SpawnAgent, SubagentChat, Task, run_task
@@ -133,8 +134,8 @@ class Agents:
             native = native.without(ViewImage.name)
         permissions = self._permissions(chat, policy, owner.chat)
         system = chat.systems.get(behavior)
-        if system is None:
-            system = chat.systems[behavior] = await self._system(turn, config, policy, behavior)
+        if system is None or system.model not in {None, chosen.model}:
+            system = chat.systems[behavior] = await self._system(turn, config, policy, chosen)
         if not system.lists_skills and _offers_skills(policy):
             native = native.without(SKILL_TOOL)
         if self.announcer.is_introduced and parent is None:
@@ -251,14 +252,16 @@ class Agents:
         name, variant = f"{model.origin.provider}/{model.origin.model}", chosen.variant
         return self.hooks.fields(chat, model=name, variant=variant, behavior=chosen.behavior)
 
-    async def _system(self, turn: Turn, config: Config, policy: Policy, behavior: str) -> System:
+    async def _system(self, turn: Turn, config: Config, policy: Policy, chosen: Chosen) -> System:
         """Build a chat's instructions for a behaviour from its prompt and files."""
+        behavior = chosen.behavior
         files = await read_instruction_files(
             self.folders.workspace,
             user_directory=self.settings.user_directory,
             rules=paths_of(config.rules),
             parents=config.include_parent_agents_files,
             behavior=behavior,
+            model=chosen.model,
             trusted_roots=self.settings.loaded.trusted_roots,
         )
         for note in files.notes:
@@ -268,11 +271,14 @@ class Agents:
         except UnreadablePrompt as error:
             own = ""
             turn.say(str(error), role="system")
+        if note := template_note(files.templates, own, behavior):
+            turn.say(note, role="system")
         only = config.behaviors.get(behavior, Behavior()).skills
         skills = await self._listed_skills(turn, policy, only)
         part = instructions(config.built_in(behavior), self.session.roots, own)
         text = "\n\n".join(filter(None, [part, files.text, skills]))
-        return System(text=text, lists_skills=bool(skills))
+        model = chosen.model if files.depends_on_model else None
+        return System(text=text, model=model, lists_skills=bool(skills))
 
     async def _listed_skills(self, turn: Turn, policy: Policy, only: Sequence[str] | None) -> str:
         """Return the list of skills that the model may load, a part of its instructions."""

@@ -47,6 +47,17 @@ def verdicts(loaded: LoadedConfig, names: str) -> list[str]:
     return [policy_of(loaded.config, name).decide(WRITE).verdict for name in names.split()]
 
 
+def test_a_text_names_the_tools_as_a_list_does(house):
+    agents = house.user.parent / "agents"
+    house.write(agents / "a.md", "---\ntools: eca_grep, Read\ndisabledTools: edit_file\n---\nMine")
+    house.write(
+        agents / "b.md", "---\ntools: [eca_grep, Read]\ndisabledTools: [edit_file]\n---\nMine"
+    )
+    loaded = house.load()
+    assert loaded.problems == ()
+    assert loaded.config.behaviors["a"] == loaded.config.behaviors["b"]
+
+
 def test_an_agent_in_a_markdown_file_is_one_of_the_configuration(house):
     house.write(house.user.parent / "agents" / "Sleeper.agent.md", "---\nvariant: high\n---\nMine")
     agents = house.roots[0] / ".eca" / "agents"
@@ -90,7 +101,7 @@ NOT_FINITE = "steps: expected a string, .* got a number that is not finite"
     [
         ("a: [", "expected YAML above the text, got something else at line 3"),
         ("- a", "expected `key: value` lines above the text"),
-        ("tools: all", "tools: expected a list, or rules under"),
+        ("tools: 1", "tools: expected a list, or rules under"),
         ("tools: {deny: eca}", "tools.deny: expected a list of names"),
         ("tools: ['eca_grep(x)']", "expected a pattern only for shell_command"),
         ("mode: subagent\nsteps: many", "maxSteps"),

@@ -191,7 +191,7 @@ def test_a_folder_configures_a_bounded_amount(untrusted, servers, waiting, words
     content = {"mcpServers": servers}
     if is_extra:
         untrusted.write(untrusted.roots[0] / ".eca" / "extra.json", content)
-        content = {"extraConfigs": ["extra.json"]}
+        content = {"extraConfigs": [".eca/extra.json"]}
     untrusted.in_root(0, content)
     loaded = untrusted.load(trusts_workspace=is_extra)
     if not is_extra:

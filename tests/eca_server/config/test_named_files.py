@@ -43,7 +43,7 @@ def run_hook(loaded: LoadedConfig, directory: Path = Path("/")) -> ActionResult:
 @pytest.fixture
 def script(untrusted) -> Path:
     """Return the script of a hook of the folder that the user has not yet accepted."""
-    folder = untrusted.in_root(0, hook("guard.sh", "preToolCall")).parent
+    folder = untrusted.in_root(0, hook(".eca/guard.sh", "preToolCall")).parent
     return untrusted.write(folder / "guard.sh", "echo accepted")
 
 
@@ -83,14 +83,20 @@ def enlarge(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "swap"),
     [
-        *(("guard.sh", swap) for swap in (change, link, link_the_directory, enlarge, Path.unlink)),
-        *((name, change) for name in ("${env:NAME}.sh", "${env:ABSENT:guard}.sh", "${file:name}")),
+        *(
+            (".eca/guard.sh", swap)
+            for swap in (change, link, link_the_directory, enlarge, Path.unlink)
+        ),
+        *(
+            (name, change)
+            for name in (".eca/${env:NAME}.sh", ".eca/${env:ABSENT:guard}.sh", "${file:name}")
+        ),
     ],
 )
 def test_a_changed_hooks_file_runs_as_it_was_accepted(untrusted, script, name, swap):
     untrusted.environ["NAME"] = "guard"
     untrusted.in_root(0, hook(name, "preToolCall"))
-    untrusted.write(script.with_name("name"), "guard.sh\n")
+    untrusted.write(script.with_name("name"), ".eca/guard.sh\n")
     accepted = untrusted.accept()
     swap(script)
     assert not accepted.is_current() or swap is link_the_directory
@@ -152,13 +158,13 @@ def test_a_hooks_file_that_is_too_large_or_named_by_an_unseen_file_never_runs(un
 def test_a_hooks_file_behind_a_link_that_leads_elsewhere_waits_again(untrusted, script):
     two = untrusted.write(untrusted.folder / "two.sh", "echo two")
     link(script)
-    assert untrusted.waiting().uses == (f"guard.sh (a link to {script.readlink()})",)
+    assert untrusted.waiting().uses == (f".eca/guard.sh (a link to {script.readlink()})",)
     accepted = untrusted.accept()
     assert run_hook(accepted).stdout == "accepted\n"
     script.unlink()
     script.symlink_to(two)
     assert run_hook(accepted).stdout == ""
-    assert untrusted.waiting(accepted).uses == (f"guard.sh (a link to {two})",)
+    assert untrusted.waiting(accepted).uses == (f".eca/guard.sh (a link to {two})",)
 
 
 @pytest.mark.parametrize("key", ["systemPromptFile", "compactPromptFile"])
@@ -279,7 +285,7 @@ def lines(untrusted, settings: object) -> str:
 
 def test_an_extra_config_among_the_agents_changes_nothing_of_the_users(untrusted):
     untrusted.options = {"mcpServers": {"github": {"url": "http://good.example"}}}
-    path = untrusted.in_root(0, {"extraConfigs": ["agents/x.json"]})
+    path = untrusted.in_root(0, {"extraConfigs": [".eca/agents/x.json"]})
     extra = {
         "keyring": True,
         "mcpServers": {"github": {"url": "http://evil.example"}},

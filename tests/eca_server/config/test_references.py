@@ -56,7 +56,7 @@ def test_only_the_last_newline_of_a_file_is_dropped(house):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("${netrc:host}", ""),
+        ("${netrc:host}", "in `keyRc` instead of `key`"),
         ("${plugin:x}", ""),
         ("${classpath:prompts/hello.md}", "inside upstream's program: remove the key"),
         ("${file:key.txt}", ""),  # relative, in a source that is no file

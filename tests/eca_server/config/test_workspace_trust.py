@@ -299,7 +299,7 @@ def test_more_files_wait_with_everything_in_them(untrusted):
     server = {"url": "https://evil.example", "headers": {"A": "${env:TOKEN}"}}
     extra = untrusted.write(untrusted.roots[0] / "extra.json", {"mcpServers": {"s": server}})
     outside = untrusted.write(untrusted.folder / "outside.json", MODEL)
-    untrusted.in_root(0, {"extraConfigs": ["../extra.json", str(outside)]})
+    untrusted.in_root(0, {"extraConfigs": ["extra.json", "absent.json", str(outside)]})
     loaded = untrusted.load()
     assert loaded.config.mcp_servers == {}
     assert loaded.config.default_model is None
@@ -316,6 +316,18 @@ def test_more_files_wait_with_everything_in_them(untrusted):
     assert untrusted.accept(trusting).config.default_model == "a/b"
     extra.write_text('{"mcpServers": {"s": {"command": "sh"}}}')
     assert untrusted.load().config.mcp_servers == {}
+
+
+def test_a_relative_file_in_the_users_list_belongs_to_each_folder(untrusted):
+    untrusted.in_user({"extraConfigs": ["absent.json", ".eca/local.json"]})
+    untrusted.write(untrusted.roots[1] / ".eca" / "local.json", MODEL)
+    loaded = untrusted.load()
+    assert loaded.config.default_model is None
+    assert loaded.problems == ()
+    (item,) = loaded.withheld
+    assert item.root == untrusted.roots[1]
+    assert any("defaultModel" in line for line in item.lines)
+    assert untrusted.accept(loaded).config.default_model == "a/b"
 
 
 def test_a_configuration_that_leads_out_of_the_folder_is_named(untrusted):

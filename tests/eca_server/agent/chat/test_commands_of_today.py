@@ -189,6 +189,36 @@ async def test_a_compacted_chat_is_resumed_behind_the_messages_of_this_one(tmp_p
         assert shown == ["the new prompt", "new", summary, "continue", "the end"]
 
 
+@pytest.mark.parametrize("as_reference", [True, False])
+async def test_a_chat_names_the_templates_that_are_not_rendered(tmp_path, as_reference):
+    rules = tmp_path / ".eca" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "plain.md").write_text("Write {{name}} in curly brackets.")
+    (rules / "template.md").write_text(
+        "${env:WHO}" if as_reference else "{% if isSubagent %}Hi.{% endif %}"
+    )
+    prompt = "You work in {{ workspaceRoots }}."
+    note = "Templates are not rendered here, the model reads them as text: "
+    async with current({"agent": {"mine": {"systemPrompt": prompt}}}, folder=tmp_path) as ours:
+        received = await ours.turn("say a", model=SCRIPT, agent="mine")
+        assert f"{note}{rules / 'template.md'}, the prompt of the agent mine." in received.text
+        (rules / "template.md").unlink()
+        received = await ours.turn("say a", "other", model=SCRIPT)
+        assert note not in received.text
+
+
+async def test_a_rule_for_a_model_reaches_no_other_model(tmp_path):
+    rules = tmp_path / ".eca" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "script.md").write_text("---\nmodel: ^simulator/script$\n---\nBe terse.")
+    async with current({}, folder=tmp_path) as ours:
+        for message, model, is_sent in (("say a", SCRIPT, True), ("a", "simulator/echo", False)):
+            await ours.turn(message, model=model)
+            text = ours.connection.chats.open("c").systems["agent"].text
+            assert ("Be terse." in text) is is_sent
+            assert ("script.md" in (await ours.turn("/rules", model=model)).text) is is_sent
+
+
 async def test_rules_and_subagents_are_listed_and_changed_rules_count_when_asked(tmp_path):
     rules = tmp_path / ".eca" / "rules"
     rules.mkdir(parents=True)

@@ -133,6 +133,21 @@ async def test_the_first_behaviours_own_model_is_selected_at_the_start():
     async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
         assert introduced(ours)["selectModel"] == "lmstudio/any"
         assert introduced(ours)["models"][:2] == ["lmstudio/any", "p/m"]
+    own["plan"]["defaultModel"] = "m"
+    async with with_models(behavior=own, defaultBehavior="plan", defaultModel="p/other") as (
+        ours,
+        _,
+    ):
+        assert introduced(ours)["selectModel"] == "p/m"
+    own["plan"]["defaultModel"] = "echo"
+    async with with_models(behavior=own, defaultBehavior="plan") as (ours, _):
+        assert introduced(ours)["selectModel"] == "p/m"
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        assert ours.notified("$/showMessage") == []
+    async with with_models(defaultModel="m") as (ours, _):
+        await ours.ask("chat/queryCommands", {"query": "?"})
+        (message,) = ours.notified("$/showMessage")
+        assert "defaultModel: there is no model of this name" in message["message"]
     assert ["agent.plan.defaultModel" in each["message"] for each in shown] == [True]
 
 

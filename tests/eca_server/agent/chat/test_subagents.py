@@ -210,6 +210,8 @@ async def test_a_subagent_whose_own_chat_is_stopped_or_deleted_ends_alone(ends):
     [
         ({"maxSteps": 1}, {}, "This agent failed: This turn took 1 step and was ended.\n"),
         ({}, {"model": "p/none"}, "p/none cannot be used"),
+        ({"defaultModel": "script"}, {}, "seen"),
+        ({"defaultModel": "none"}, {}, "simulator/none cannot be used"),
         ({}, {"agent": "Nobody"}, "Unknown agent 'Nobody'. Available agents: scout."),
         ({"spawnableBy": "plan"}, {}, "There is no tool 'eca_spawn_agent'"),
         ({"spawnableBy": ["plan", "code"]}, {"agent": " Scout"}, "seen"),

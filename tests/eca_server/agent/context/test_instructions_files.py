@@ -75,7 +75,9 @@ async def test_the_most_general_comes_first(home, repository, user_directory, ru
         write(user_directory / "AGENTS.md", "the user's"),
         write(user_directory / "rules" / "a.md", "the user's rule"),
         write(home / "configured.md", "configured"),
+        write(home / "more" / "deep" / "configured.md", "configured, in a folder"),
         write(repository / "own.md", "configured, relative"),
+        write(repository / "docs" / "rules" / "own.md", "configured, in a relative folder"),
         write(home / "AGENTS.md", "above all"),
         write(repository.parent / "AGENTS.md", "above"),
         write(repository / "AGENTS.md", "the project's"),
@@ -84,7 +86,7 @@ async def test_the_most_general_comes_first(home, repository, user_directory, ru
     ]
     write(rules / ".DS_Store", "no rule")
     write(rules / ".gitignore", "*")
-    configured = [str(home / "configured.md"), "own.md"]
+    configured = [str(home / "configured.md"), str(home / "more"), "own.md", "docs/rules"]
     instructions = await read(repository, user_directory, trusted=True, rules=configured)
     assert paths(instructions) == [str(each) for each in files]
     assert instructions.notes == ()
@@ -94,7 +96,7 @@ async def test_the_most_general_comes_first(home, repository, user_directory, ru
     ):
         assert f'<eca_{tag} path="{path}" source="workspace">\n{text}\n</eca_' in instructions.text
     alone = await read(repository, user_directory, trusted=True, parents=False)
-    assert paths(alone) == [str(each) for each in [*files[:2], *files[6:]]]
+    assert paths(alone) == [str(each) for each in [*files[:2], *files[8:]]]
 
 
 async def test_each_file_counts_once(repository, user_directory, rules):
@@ -251,13 +253,17 @@ async def test_each_file_is_before_those_that_it_mentions_in_a_chain_of_any_leng
         ("agents: plan", "agent", ""),
         ("agent: review", "agent", None),
         ("paths:\n  - src/**.py\n  - '*.md'", "agent", ' files="src/**.py, *.md"'),
-        ("model: ^openai/\nenforce: read", "agent", ' models="^openai/"'),
+        ("model: ^openai/\nenforce: read", "agent", ""),
+        ("model: [anthropic/.*, gpt-4]", "agent", ""),
+        ("model:\n  - ^gpt-4\n  - anthropic", "agent", None),
         ("unknown: {a: b}\n# comment", "agent", ""),
     ],
 )
 async def test_a_rule_says_for_whom_it_is(repository, user_directory, rules, front, behavior, tag):
     write(rules / "r.md", f"---\n{front}\n---\n\nBe kind.")
-    instructions = await read(repository, user_directory, behavior=behavior)
+    model = "openai/gpt-4o-mini"
+    instructions = await read(repository, user_directory, behavior=behavior, model=model)
+    assert instructions.depends_on_model == front.startswith("model")
     mistyped = f"{rules / 'r.md'}: agents: unknown key; did you mean agent?"
     assert instructions.notes == ((mistyped,) if "agents" in front else ())
     if tag is None:
@@ -266,6 +272,23 @@ async def test_a_rule_says_for_whom_it_is(repository, user_directory, rules, fro
         assert f'r.md" source="workspace"{tag}>' in instructions.text
         assert "Be kind." in instructions.text
         assert "---" not in instructions.text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "note"),
+    [
+        ("(", "model: expected a regular expression, got: missing ) at position 1."),
+        ("(a|a)*$", None),
+    ],
+)
+async def test_a_bad_pattern_for_models_leaves_its_rule_out(
+    repository, user_directory, rules, pattern, note
+):
+    write(rules / "r.md", f"---\nmodel: '{pattern}'\n---\nBe kind.")
+    instructions = await read(repository, user_directory, model=f"p/{'a' * 200}b")
+    assert instructions.text == ""
+    left_out = f"{rules / 'r.md'} was left out: {note}"
+    assert instructions.notes == (() if note is None else (left_out,))
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -232,7 +232,7 @@ async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_rest():
     hooks = hooks_of(
         d=hook("preRequest", "echo never"),
         c=hook("preRequest", stops, visible=False),
-        b=hook("preRequest", "exit 7", visible=False),
+        b=hook("preRequest", "exit 7", "false && notify", "echo no >&2; false", visible=False),
         a=hook("preRequest", replaces, "echo plain"),
     )
     with trio.fail_after(20):
@@ -245,5 +245,6 @@ async def test_hooks_run_by_name_rewrite_for_the_next_and_one_stops_the_rest():
         ("said", "Hook 'a-1': hi"),
         ("started", "a-2"),
         ("finished", "a-2", "0"),
-        ("failed", "b", "exit code 7"),
+        ("failed", "b-1", "exit code 7"),
+        ("failed", "b-3", "no"),
     ]

@@ -123,6 +123,14 @@ async def test_of_two_skills_with_one_name_the_users_wins(places):
     assert {each.name for each in result.skills if not each.is_of_project} == users.keys()
     assert result.notes == ("missing: the file does not exist.",)
     assert result.find("C") is not None
+
+
+async def test_a_skill_with_a_reference_that_stays_in_its_text_is_named(places):
+    places.write(places.own / "a", "a", "Use ${file:notes.md}.")
+    places.write(places.own / "b", "b", "Run `echo ${file:-none} ${env:2}`.")
+    result = await places.files().read()
+    message = "references such as ${env:NAME} are not replaced here, they stay in the text"
+    assert result.notes == (f"{places.own / 'a' / 'SKILL.md'}: {message}.",)
     assert result.find("c") is None
 
 
