@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import attrs
 from typing_extensions import override
 
-from eca_server.models.backend import Request
+from eca_server.models.backend import BackendError, Request
 from eca_server.models.corrections import CorrectingBackend
 from eca_server.models.encoding import HistoryEncoder
+from eca_server.models.http_backend import AmendedRequest
 from eca_server.models.openai_chat.decoder import ChatDecoder
 from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
+from eca_server.models.reasoning import demands_reasoning
 
 
 class OpenAIChat(CorrectingBackend):
@@ -31,9 +34,7 @@ class OpenAIChat(CorrectingBackend):
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self._profile = profile or PROFILES.get(self.server, Profile())
-        images = self.capabilities.images
-        self._encoder = HistoryEncoder(ChatWriter(self.origin, self._profile, images=images))
+        self._use(profile or PROFILES.get(self.server, Profile()))
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
@@ -55,7 +56,20 @@ class OpenAIChat(CorrectingBackend):
         )
 
     @override
+    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
+        """Also send reasoning back, from now on, if the server demands it."""
+        if self._profile.reasoning_required or not demands_reasoning(error):
+            return super().amend(request, error)
+        self._use(attrs.evolve(self._profile, reasoning_back=True, reasoning_required=True))
+        return AmendedRequest(request=request)
+
+    @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
         """Add the profile's headers."""
         extra = {name.lower(): value for name, value in self._profile.headers.items()}
         return {**self.headers, **extra}
+
+    def _use(self, profile: Profile) -> None:
+        self._profile = profile
+        writer = ChatWriter(self.origin, profile, images=self.capabilities.images)
+        self._encoder = HistoryEncoder(writer)

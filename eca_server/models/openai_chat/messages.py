@@ -27,6 +27,7 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 from eca_server.models.openai_chat.profiles import Profile
+from eca_server.models.reasoning import BLANK
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -109,6 +110,8 @@ class ChatWriter:
                 content = [value, *([{"type": "text", "text": content}] if content else [])]
             else:
                 extra[field] = value
+        if self._profile.reasoning_required and not extra.get("reasoning_content"):
+            extra["reasoning_content"] = "".join(each.text for each in thoughts) or BLANK
         if not content and self._profile.null_content:
             content = None
         return {

@@ -20,6 +20,7 @@ class Profile:
         max_tokens_field: the name of the output limit.
         stream_options: the value of `stream_options`; None: the field is refused.
         reasoning_back: whether reasoning is sent back in the field that it came in.
+        reasoning_required: whether each answer must have a `reasoning_content`.
         effort: the form of the reasoning effort: its own field, OpenRouter's object, or none.
         think_tags: the place of inline reasoning, as for `ChatDecoder`.
         short_call_ids: ids of calls must have nine letters and digits.
@@ -32,6 +33,7 @@ class Profile:
     system_role: Literal["system", "developer"] = "system"
     stream_options: Mapping[str, Any] | None = attrs.field(factory=lambda: {"include_usage": True})
     reasoning_back: bool = False
+    reasoning_required: bool = False
     effort: Literal["reasoning_effort", "reasoning", "none"] = "reasoning_effort"
     think_tags: Literal["auto", "open", "off"] = "auto"
     tool_choice_required: bool = True

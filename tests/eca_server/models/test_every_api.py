@@ -313,6 +313,41 @@ async def test_secrets_that_are_not_taken_back_are_left_out_and_announced_once_a
         assert (has_secret, told) == ([False, *[True, False] * 3], [1, 0, 1])
 
 
+REASONING_DEMANDED = [
+    "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    "thinking is enabled but reasoning_content is missing in assistant tool call message",
+    "The `content[].thinking` in the thinking mode must be passed back to the API.",
+]
+
+
+@pytest.mark.parametrize("refusal", REASONING_DEMANDED)
+@pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
+async def test_an_answer_without_reasoning_gets_a_blank_one_if_the_server_demands_it(name, refusal):
+    [api] = [each for each in EVERY_API if each.name == name]
+    said = ScriptedAnswer(thoughts=["Hm"], text=["So"], calls=[ScriptedCall("f", {})])
+
+    def thoughts(body: Any) -> list[str | None]:
+        answers = [each for each in body["messages"] if each["role"] == "assistant"]
+        if name == "openai-chat":
+            return [answer.get("reasoning_content") for answer in answers]
+        return [answer["content"][0].get("thinking") for answer in answers]
+
+    def script(request) -> Reply:
+        refused = None in thoughts(request.body)
+        return api.refusing(400, words=refusal) if refused else api.reply(said)
+
+    async with api.talking(script) as (provider, backend):
+        answer, _ = await ask(backend)
+        own = after(HELLO, answer, backend).messages
+        foreign = [user(), model("Hi", tool_call("a")), tool(tool_result("a"))]
+        for _ in range(2):
+            result, events = await ask(backend, Request(messages=[*foreign, *own]))
+            assert (result.text, notes(events)) == ("So", [])
+        requests = [thoughts(request.body) for request in provider.requests]
+    assert None in requests[1]
+    assert requests[2:] == [[" ", "Hm"]] * 2
+
+
 class SlowAccess:
     """An access whose model requests wait for a permission."""
 
