@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
 from eca_server.models.counts import token_count
@@ -43,7 +44,8 @@ class ToolCalls:
     A fragment belongs to the call whose id it repeats; without an id, to the call of its index;
     without either, to the last call. It starts a new call if it has a new id or index, if it names
     a different tool than the call it would belong to, or if that call is complete and it has a name
-    and a new object: some servers give every call the index 0, the same id, or neither.
+    and a new object: some servers give every call the index 0, the same id, or neither. A complete
+    call that is repeated with its id is still one call.
     """
 
     def __init__(self, new_key: Callable[[], str]) -> None:
@@ -67,6 +69,8 @@ class ToolCalls:
         if name is not None and not isinstance(name, str):
             raise BackendError("protocol", f"expected a tool's name, got {str(name)[:60]}")
         text = _arguments_text(function.get("arguments"))
+        if self._is_repeated(fragment, name, text):
+            return []
         call = self._call_for(fragment, name, text)
         begins = call.name is None and name is not None
         if text:
@@ -116,6 +120,18 @@ class ToolCalls:
         self._calls.append(call)
         return call
 
+    def _is_repeated(self, fragment: Mapping[str, Any], name: str | None, text: str) -> bool:
+        """Return whether a fragment repeats a complete call, as those of some gateways do."""
+        index, provider_id = fragment.get("index"), fragment.get("id")
+        may_repeat = provider_id and text.startswith(("{", '"'))
+        call = self._known(index, provider_id, name) if may_repeat else None
+        if call is None or not call.pieces or name not in (None, call.name):
+            return False
+        if not call.pieces[-1].rstrip().endswith("}") or not _is_object(call.raw):
+            return False
+        arguments = read_arguments(call.raw, truncated=True)[0]
+        return arguments == read_arguments(_unquoted(text), truncated=True)[0]
+
     def _known(self, index: int | None, provider_id: str | None, name: str | None) -> _Call | None:
         latest_first = self._calls[::-1]
         if provider_id is not None:
@@ -140,6 +156,15 @@ def _arguments_text(arguments: Any) -> str:
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return json.dumps(arguments).decode()
+
+
+def _unquoted(text: str) -> str:
+    """Return the text in a JSON string; any other text as it is."""
+    try:
+        value = json.loads(text)
+    except InvalidJSON:
+        return text
+    return value if isinstance(value, str) else text
 
 
 def _is_object(raw: str) -> bool:

@@ -119,6 +119,10 @@ THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]
         ({"reasoning_content": "Hm", "reasoning": "Hm"}, {"field": "reasoning_content"}),
         ({"content": THINKING}, {"field": "content"}),
         (
+            {"reasoning_content": "Hm", "content": "<think>\nHm</think>\n"},
+            {"field": "reasoning_content"},
+        ),
+        (
             {"reasoning": "Hm", "reasoning_details": DETAILS},
             {"field": "reasoning", "details": DETAILS},
         ),
@@ -272,6 +276,10 @@ LABELS = {
     "id and name on every piece": [
         *(('{"n"', "f", 0, "a"), (":1}", "f", 0, "a")),
         *(('{"n"', "f", 1, "b"), (":2}", "f", 1, "b")),
+    ],
+    "repeated at its end": [
+        *(('{"n"', "f", 0, "a"), (":1}", None, 0, "a"), ('{"n": 1}', "f", 0, "a")),
+        *((TWO, "f", 1, "b"), (json.dumps(TWO), None, 1, "b")),
     ],
     "arguments as objects": [({"n": 1}, "f", None, "a"), ({"n": 2}, "f", None, "b")],
 }
