@@ -12,7 +12,7 @@ from eca_server.models.backend import BackendError, Request
 from eca_server.models.corrections import CorrectingBackend
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.http_backend import AmendedRequest
-from eca_server.models.openai_chat.decoder import ChatDecoder
+from eca_server.models.openai_chat.decoder import UNREADABLE_CALL, ChatDecoder
 from eca_server.models.openai_chat.messages import ChatWriter
 from eca_server.models.openai_chat.profiles import PROFILES, Profile
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
@@ -30,7 +30,7 @@ class OpenAIChat(CorrectingBackend):
     path = "/chat/completions"
     droppable = DROPPABLE
     server_wide = frozenset({"stream_options"})
-    model_error_codes = frozenset({"tool_use_failed"})
+    model_error_codes = frozenset({"tool_use_failed", UNREADABLE_CALL})
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)

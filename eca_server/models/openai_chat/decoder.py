@@ -36,12 +36,22 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("stop", "eos", "eos_token", "end_turn", "stop_sequence"),
     "tool_calls": ("tool_calls", "function_call", "tool_use"),
     "length": ("length", "max_tokens", "model_length", "max_output_tokens"),
-    "content_filter": ("content_filter", "sensitive", "safety"),
+    "content_filter": (
+        *("content_filter", "sensitive"),
+        *("safety", "recitation", "blocklist", "prohibited_content", "spii"),  # from Gemini
+    ),
     "refusal": ("refusal",),
+    "context_window": ("model_context_window_exceeded",),
 }
 _REASONS = {raw: reason for reason, spellings in _SPELLINGS.items() for raw in spellings}
 
-_FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
+_CUT_OFF = ("length", "context_window", "content_filter")
+"""Finish reasons that may come before the arguments of a call."""
+
+UNREADABLE_CALL = "function_call_filter"
+"""The finish reason of Gemini whose model wrote no readable call."""
+
+_FAILURES = frozenset({"abort", "error", "network_error", "insufficient_system_resource"})
 """Finish reasons of incomplete answers."""
 
 
@@ -133,6 +143,10 @@ class ChatDecoder(TaggedDecoder):
             if reason.lower() in _FAILURES:
                 message = f"the provider ended the answer with {reason}"
                 raise BackendError("overloaded", message, code=reason, retryable=True)
+            filtered, _, why = reason.partition(": ")
+            if filtered == UNREADABLE_CALL:
+                message = f"the model wrote an unreadable answer ({why})"
+                raise BackendError("protocol", message, code=filtered)
             self.finish_seen = True
             self._raw_reason = reason
         return events
@@ -223,9 +237,10 @@ class ChatDecoder(TaggedDecoder):
         if self._details or self._opaque:  # they came after the text, and must be sent back, too
             field = "reasoning_details" if self._details else "reasoning_text"
             events += [*self._begin_reasoning(field), *self._end_reasoning()]
-        reason = _REASONS.get((self._raw_reason or "").lower(), "other")
+        named = (self._raw_reason or "").partition(":")[0]  # Gemini adds its own reason
+        reason = _REASONS.get(named.lower(), "other")
         self._check_content(reason)
-        events += self._calls.finish(truncated=reason == "length")
+        events += self._calls.finish(truncated=reason in _CUT_OFF)
         if self._refused and reason == "stop" and not self._calls:
             reason = "refusal"
         calls = len(self._calls)

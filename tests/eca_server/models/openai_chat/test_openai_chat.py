@@ -106,6 +106,19 @@ def test_done_alone_or_a_finish_reason_alone_ends_an_answer_that_has_content():
     assert play(delta(content="x"), STOP, done=False)[-1].reason == "stop"
 
 
+def test_the_reason_that_gemini_adds_to_a_filters_is_passed_over():
+    raw = "content_filter: RECITATION"
+    assert play(delta(content="x"), delta(raw))[-1] == Finished(
+        reason="content_filter", raw_reason=raw
+    )
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "model_context_window_exceeded"])
+def test_a_call_that_is_cut_before_its_arguments_does_not_run(reason):
+    [call] = only(ToolCallFinished, played(labelled("", "f"), reason=reason))
+    assert call.arguments is None
+
+
 DETAILS = [{"type": "reasoning.text", "index": 0, "text": "Hm"}]
 THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]
 
