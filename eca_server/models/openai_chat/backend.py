@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
 from typing_extensions import override
 
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.corrections import CorrectingBackend
 from eca_server.models.encoding import HistoryEncoder
-from eca_server.models.http_backend import AmendedRequest
 from eca_server.models.openai_chat.decoder import UNREADABLE_CALL, ChatDecoder
 from eca_server.models.openai_chat.messages import ChatWriter
-from eca_server.models.openai_chat.profiles import PROFILES, Profile
+from eca_server.models.openai_chat.profiles import PROFILES, Profile, profile_after
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
-from eca_server.models.reasoning import demands_reasoning
 
 
 class OpenAIChat(CorrectingBackend):
@@ -56,12 +53,13 @@ class OpenAIChat(CorrectingBackend):
         )
 
     @override
-    def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
-        """Also send reasoning back, from now on, if the server demands it."""
-        if self._profile.reasoning_required or not demands_reasoning(error):
-            return super().amend(request, error)
-        self._use(attrs.evolve(self._profile, reasoning_back=True, reasoning_required=True))
-        return AmendedRequest(request=request)
+    def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
+        """Also add to further requests what a refusal demands."""
+        demanded = profile_after(error, self._profile)
+        if demanded is None:
+            return super().leave_out(request, error, payload)
+        self._use(demanded)
+        return True
 
     @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
