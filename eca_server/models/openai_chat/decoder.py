@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Unpack
 
 from typing_extensions import override
@@ -184,9 +184,9 @@ class ChatDecoder(TaggedDecoder):
             case {"type": "text", "text": str(text)}:
                 return self._text(text)
             case {"type": "thinking", "thinking": list(pieces)}:
-                texts = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
-                known = (text for text in texts if isinstance(text, str))
-                return self._reason("".join(known), "content")
+                return self._reason(_joined(pieces), "content")
+            case {"type": "reasoning", "summary": list(pieces)}:  # from Databricks
+                return self._reason(_joined(pieces), "summary")
             case {"type": "thinking", "thinking": str(text)}:
                 return self._reason(text, "content")
         return []
@@ -245,3 +245,9 @@ class ChatDecoder(TaggedDecoder):
             reason = "refusal"
         calls = len(self._calls)
         return [*events, *self._end(reason, self._raw_reason, calls=calls, usage=self._usage)]
+
+
+def _joined(pieces: Iterable[Any]) -> str:
+    """Return the texts of a list of content parts."""
+    texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
+    return "".join(text for text in texts if isinstance(text, str))

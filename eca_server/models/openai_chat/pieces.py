@@ -23,6 +23,9 @@ from eca_server.models.events import (
     Usage,
 )
 
+_RETURNED = ("extra_content", "provider_specific_fields", "thoughtSignature")
+"""Fields of a call with Gemini's signature, to be sent back: Google's, LiteLLM's, Databricks'."""
+
 
 @attrs.define(kw_only=True)
 class _Call:
@@ -75,8 +78,8 @@ class ToolCalls:
         begins = call.name is None and name is not None
         if text:
             call.pieces.append(text)
-        if extra := fragment.get("extra_content"):
-            call.opaque = {"extra_content": extra}
+        if returned := {name: fragment[name] for name in _RETURNED if fragment.get(name)}:
+            call.opaque = {**(call.opaque or {}), **returned}
         if not begins:
             return [ToolCallArguments(call.key, text)] if text and call.name else []
         call.name = name
