@@ -26,7 +26,13 @@ from eca_server.models.events import (
     TextDelta,
     Usage,
 )
-from eca_server.models.openai_chat.pieces import ToolCalls, merge_details, read_usage
+from eca_server.models.openai_chat.pieces import (
+    ToolCalls,
+    is_sealed,
+    merge_details,
+    merge_thinking,
+    read_usage,
+)
 from eca_server.models.stream_decoder import DecoderOptions
 from eca_server.models.think_tags import THINK_TAGS, TaggedDecoder, ThinkTags
 
@@ -80,6 +86,7 @@ class ChatDecoder(TaggedDecoder):
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
         self._details: list[dict[str, Any]] = []
+        self._thinking: list[dict[str, Any]] = []
         self._opaque: str | None = None  # from Copilot
         self._cited: set[str] = set()
         self._blocks = 0
@@ -175,9 +182,12 @@ class ChatDecoder(TaggedDecoder):
                 cited = annotation.get("url_citation")
                 events += self._cite(cited if isinstance(cited, dict) else annotation)
         if extra := delta.get("extra_content"):
-            events.append(Block(raw={"extra_content": extra}, position=self._blocks))
-            self._blocks += 1
+            events.append(self._block(extra_content=extra))
         return events
+
+    def _block(self, **raw: Any) -> Block:
+        self._blocks += 1
+        return Block(raw=raw, position=self._blocks - 1)
 
     def _content_part(self, part: Any) -> list[Event]:
         match part:
@@ -193,6 +203,7 @@ class ChatDecoder(TaggedDecoder):
 
     def _reasoning_of(self, delta: Mapping[str, Any]) -> list[Event]:
         detailed = merge_details(self._details, delta.get("reasoning_details"))
+        merge_thinking(self._thinking, delta.get("thinking_blocks"))
         if isinstance(opaque := delta.get("reasoning_opaque"), str) and opaque:
             self._opaque = opaque
         for field in _REASONING_FIELDS:
@@ -237,6 +248,8 @@ class ChatDecoder(TaggedDecoder):
         if self._details or self._opaque:  # they came after the text, and must be sent back, too
             field = "reasoning_details" if self._details else "reasoning_text"
             events += [*self._begin_reasoning(field), *self._end_reasoning()]
+        if sealed := [block for block in self._thinking if is_sealed(block)]:
+            events.append(self._block(thinking_blocks=sealed))
         named = (self._raw_reason or "").partition(":")[0]  # Gemini adds its own reason
         reason = _REASONS.get(named.lower(), "other")
         self._check_content(reason)

@@ -201,6 +201,24 @@ def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:
     return "".join(added)
 
 
+def merge_thinking(blocks: list[dict[str, Any]], fragments: Any) -> None:
+    """Merge a delta's `thinking_blocks`, which LiteLLM streams for Claude; a signature ends one."""
+    for fragment in fragments if isinstance(fragments, list) else ():
+        if not isinstance(fragment, dict):
+            continue
+        last = blocks[-1] if blocks else {}
+        if not last or is_sealed(last) or last.get("type") != fragment.get("type"):
+            blocks.append(dict(fragment))
+            continue
+        last["thinking"] = f"{last.get('thinking') or ''}{fragment.get('thinking') or ''}"
+        last["signature"] = fragment.get("signature")
+
+
+def is_sealed(block: Mapping[str, Any]) -> bool:
+    """Return whether a block of reasoning has what its provider wants back."""
+    return bool(block.get("signature") or block.get("data"))
+
+
 def read_usage(counts: Mapping[str, Any]) -> Usage:
     """Return token counts that do not overlap, from any dialect."""
 

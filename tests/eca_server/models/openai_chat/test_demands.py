@@ -1,4 +1,4 @@
-"""Options that a server demands in a refusal, and has from then on."""
+"""Demands of servers: in a refusal, from then on, or by what they sent."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from eca_protocol.testing.provider import Reply, reply
+from eca_protocol.testing.provider import Reply, chunk, reply
 from eca_server.models.backend import Request
 from eca_server.models.history import Origin
 from eca_server.models.openai_chat import OpenAIChat
@@ -60,6 +60,28 @@ async def test_several_options_may_be_demanded_of_one_request():
     refused = [Reply(status=400, body={"message": words}) for words in refusals]
     async with talking([*refused, reply("Hi")]) as (_, backend):
         assert (await ask(backend, Request(messages=STOPPED)))[0].text == "Hi"
+
+
+async def test_litellm_gets_the_reasoning_of_claude_back_with_its_signatures():
+    def thinking(text="", signature=None, **fields: Any) -> Any:
+        block = {"type": "thinking", "thinking": text, "signature": signature}
+        delta = {"thinking_blocks": [block], **fields}
+        return chunk({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+    said = [
+        *(thinking("H", reasoning_content="H"), thinking("m"), thinking(signature="one")),
+        *(thinking("So"), thinking(signature="two"), thinking("cut")),
+    ]
+    async with talking([reply(*said, "Hi"), reply("Ho")]) as (provider, backend):
+        answer, _ = await ask(backend)
+        messages = [user(), answer.message(ORIGIN), user()]
+        await ask(backend, Request(messages=messages))
+        written = provider.requests[1].body["messages"][1]
+    assert written["content"] == "Hi"
+    assert written["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "Hm", "signature": "one"},
+        {"type": "thinking", "thinking": "So", "signature": "two"},
+    ]
 
 
 @pytest.mark.parametrize("history", [STOPPED, SHOWN, [*SHOWN, model("Hi"), user()]])
