@@ -91,7 +91,7 @@ def test_a_call_without_a_name_is_a_protocol_error(api):
 NO_ANSWERS = [
     (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
     (b"hello there\n", "protocol", "hello there"),
-    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON|not text"),
     (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
     (b'[{"error": {"code": 503, "message": "busy"}}]', "overloaded", "busy"),
     (b'{"half": ', "protocol", "JSON"),
@@ -109,10 +109,12 @@ OF_ANOTHER_API = (b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n', "prot
 
 
 @each_api
-def test_what_is_no_answer_is_reported_as_what_it_is(api):
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_what_is_no_answer_is_reported_as_what_it_is(api, is_typed):
+    content_type = api.content_type if is_typed else ""
     strange = [] if api.name in ("openai-chat", "anthropic") else [OF_ANOTHER_API]
     for body, kind, words in [*NO_ANSWERS, *strange, *(NO_EVENTS if api.framing == "sse" else [])]:
-        decoding = AnswerBody(content_type="", decoder=api.decoder(), framing=api.framing)
+        decoding = AnswerBody(content_type=content_type, decoder=api.decoder(), framing=api.framing)
         with pytest.raises(BackendError, match=words) as caught:
             list(itertools.chain(decoding.feed(body), decoding.close()))
         assert caught.value.kind == kind, body[:60]
