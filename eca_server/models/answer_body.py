@@ -28,7 +28,7 @@ class AnswerBody:
     """The bytes of one answer in, events out.
 
     Args:
-        content_type: the server's content type; without a usable one, the body is inspected.
+        content_type: the server's content type, for the description of a body that is no answer.
         framing: the stream format of this API.
     """
 
@@ -39,8 +39,7 @@ class AnswerBody:
         self._lines = LineDecoder(max_line=MAX_BODY) if framing == "lines" else None
         self._sse = SSEDecoder()
         self._content_type = content_type
-        streams = self._lines is not None or "event-stream" in content_type
-        self._is_stream: bool | None = True if streams else None
+        self._is_stream: bool | None = None if self._lines is None else True
         self._head = b""
         self._whole = bytearray()
 

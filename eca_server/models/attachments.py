@@ -49,6 +49,9 @@ IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 _REFUSED = TextPart("[omitted: the provider did not accept it]")
 
+_INPUT = re.compile(r"\b(image|file) input\b", re.IGNORECASE)
+"""The name of the cause in refusals with any status: llama.cpp's is 500, OpenRouter's is 404."""
+
 _AnyPart = TypeVar("_AnyPart", bound=Part)
 
 
@@ -77,7 +80,8 @@ def suspected_attachments(
     Attachments before an answer of the same model were accepted: only their total can be too large.
     """
     too_much = error.kind in ("invalid_image", "request_too_large")
-    if not too_much and error.status not in (400, 415, 422):
+    is_named = _INPUT.search(error.message) is not None
+    if not (too_much or is_named or error.status in (400, 415, 422)):
         return frozenset()
     answers = (n for n in range(len(messages) - 1, -1, -1) if messages[n].origin == origin)
     new = frozenset(attachments_in(messages[next(answers, 0) :]))

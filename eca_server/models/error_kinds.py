@@ -27,6 +27,9 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
         "billing_error",
         "budget_exceeded",
         "enforced_spend_limit_reached",
+        "exceeded_current_quota_error",
+        "insufficient_balance_error",
+        "arrearage",
         *("1113", "1304", "1308", "1309", "1310"),
     ),
     "auth": (
@@ -40,6 +43,7 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
     "rate_limit": ("rate_limit_error", "rate_limit_exceeded", "1302", "1303"),
     "overloaded": (
         "overloaded_error",
+        "engine_overloaded_error",
         "server_is_overloaded",
         "service_unavailable_error",
         "slow_down",
@@ -50,12 +54,19 @@ _CODES: Mapping[ErrorKind, tuple[str, ...]] = {
         *("1234", "1305", "1312"),
     ),
     "timeout": ("timeout_error",),
-    "model_not_found": ("model_not_found", "model_not_supported", "deploymentnotfound", "1211"),
+    "model_not_found": (
+        "model_not_found",
+        "model_not_supported",
+        "unavailable_model",
+        "deploymentnotfound",
+        "1211",
+    ),
     "request_too_large": ("request_too_large",),
     "context_overflow": (
         "context_length_exceeded",
         "exceed_context_size_error",
         "model_max_prompt_tokens_exceeded",
+        "tokens_limit_reached",
         "1261",
     ),
     "content_filter": (
@@ -97,8 +108,15 @@ _STATUSES: Mapping[ErrorKind, tuple[int, ...]] = {
     "overloaded": (408, 409, 425, 498, 500, 502, 503, 504, *range(520, 530)),
 }
 
+_USED_UP = (
+    r"credit balance is too low",
+    r"insufficient (account )?(credits|balance|funds)",
+    r"(weekly|monthly|api) usage limit",
+)
+"""Texts on an account, which providers send with any status."""
+
 _WORDS: Mapping[ErrorKind, tuple[str, ...]] = {
-    "quota": (r"credit balance is too low", r"insufficient (credits|balance|funds)"),
+    "quota": _USED_UP,
     "auth": (r"api key not valid", r"(invalid|incorrect) api key"),
     "request_too_large": (r"payload size exceeds",),
     "invalid_image": (
@@ -138,6 +156,8 @@ _OVERFLOW = (
     r"longer than the maximum model length",
     r"too large for model",
     r"range of input length",
+    r"max_(seq|model)_len\b",
+    r"inputs?` (tokens \+ `max_new_tokens` must be <=|must have less than \d+ tokens)",
 )
 
 _OUTPUT_LIMIT = (
@@ -153,6 +173,7 @@ _SAY_LITTLE = ("api_error", "internal_server_error", "server_error")
 _FORBIDDEN: Mapping[ErrorKind, tuple[str, ...]] = {
     "auth": (r"token.{0,40}(expired|invalid)", r"(expired|invalid).{0,40}token"),
     "content_filter": (r"moderation", r"flagged"),
+    "quota": (r"\bcredits\b", r"spending limit"),
 }
 """The class of a status 403 that is no lack of permission."""
 
@@ -169,10 +190,12 @@ def classify(status: int | None, code: str | None, message: str) -> ErrorKind:
     kind = _KIND_OF_CODE.get((code or "").lower()) or _kind_of_quota(code or "")
     if kind and (code or "").lower() not in _SAY_LITTLE:
         return kind
-    if status in (None, 400, 404, 422, 500) and _any(_OVERFLOW, text):
+    if status in (None, 400, 404, 413, 422, 500) and _any(_OVERFLOW, text):
         is_output_limit = _any(_OUTPUT_LIMIT, text) and not _any(_LONG_INPUT, text)
         return "invalid_request" if is_output_limit else "context_overflow"
     if status == 429 and _any((r"per.?day", r"quota.*billing", r"insufficient"), text):
+        return "quota"
+    if status in (None, 400, 429, 500) and _any(_USED_UP, text):
         return "quota"
     if status == 403:
         kind = _kind_of_words(text, _FORBIDDEN)

@@ -168,6 +168,9 @@ def error_in_payload(payload: Any, *, failed: bool = False) -> BackendError | No
     if not isinstance(payload, dict):
         got = json.dumps(payload).decode()[:60]
         return BackendError("protocol", f"expected an object in the stream, got {got}")
+    minimax = payload.get("base_resp")
+    if isinstance(minimax, dict) and minimax.get("status_code"):
+        return error_from_payload({"error": {"message": minimax.get("status_msg")}})
     groq = payload.get("x_groq")
     if isinstance(groq, dict) and groq.get("error"):
         return error_from_payload({"error": groq["error"]})
@@ -209,6 +212,8 @@ def _code_and_message(payload: Any) -> tuple[str | None, str | None]:
     if (within := _error_within(text)) is not None:
         return _code_and_message(within)
     message = _words(text)
+    if isinstance(param := inner.get("param"), str) and " " in param.strip():
+        message = f"{message}: {param}"  # MiMo explains there
     metadata = inner.get("metadata")
     if isinstance(metadata, dict) and isinstance(metadata.get("raw"), str):
         message = f"{message}: {mask(metadata['raw'])[:500]}"

@@ -39,7 +39,8 @@ _ATTACHMENT_REJECTED = (
 )
 
 _REFUSAL = re.compile(
-    r"unsupported|unknown|unrecognized|unexpected|extra|not permitted|not supported|not allowed",
+    r"unsupported|unknown|unrecognized|unexpected|extra|invalid parameter|deprecated"
+    r"|not permitted|not supported|not allowed|(does not|doesn't) support",
     re.IGNORECASE,
 )
 
@@ -277,4 +278,10 @@ def refused_parameter(
     if status not in (400, 422) or not _REFUSAL.search(text):
         return None
     present = (name for name in droppable if name in payload)
-    return next((name for name in present if re.search(rf"\b{name}\b", text)), None)
+    return next((name for name in present if re.search(_spellings(name), text)), None)
+
+
+def _spellings(name: str) -> str:
+    """Return the pattern of a parameter's name; xAI writes it in camel case."""
+    first, *rest = name.split("_")
+    return rf"\b({name}|{first}{''.join(map(str.capitalize, rest))})\b"

@@ -1,20 +1,36 @@
 """The reasoning of a history that goes back to the model.
 
 The user decides for those APIs that can do without reasoning; the others refuse an answer whose
-reasoning is missing. No model receives the reasoning of a different one.
+reasoning is missing. No model receives the reasoning of a different one; an API that demands
+reasoning in each answer gets a blank in its place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
 import attrs
 
+from eca_server.models.backend import BackendError
 from eca_server.models.history import Message, Origin, ReasoningPart
 
 ReasoningHistory = Literal["all", "turn", "off"]
 """All reasoning, the reasoning since the user's last message, none."""
+
+BLANK = " "
+"""The reasoning of an answer that has none; DeepSeek refuses an empty text."""
+
+_DEMANDED = re.compile(
+    r"(reasoning_content|content\[\]\.thinking)\b.{0,80}\b(missing|passed back|required)", re.DOTALL
+)
+
+
+def demands_reasoning(error: BackendError) -> bool:
+    """Return whether a request was refused because an earlier answer has no reasoning."""
+    is_refusal = error.status in (400, 422)
+    return is_refusal and _DEMANDED.search(f"{error.message} {error.raw}") is not None
 
 
 def select_reasoning(messages: Sequence[Message], which: ReasoningHistory) -> Sequence[Message]:

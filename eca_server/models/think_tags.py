@@ -93,6 +93,7 @@ class TaggedDecoder(StreamDecoder):
         self._reasonings = 0
         self._reasoning_open = False
         self._reasoning_field = ""
+        self._reasoned_in_field = False
 
     @property
     def _is_plain(self) -> bool:
@@ -122,9 +123,13 @@ class TaggedDecoder(StreamDecoder):
         return [*self._end_reasoning(), TextDelta(text)]
 
     def _reason(self, text: str, field: str) -> list[Event]:
-        """Emit a piece of reasoning that came in a field of the API, or between tags."""
-        if not text:
+        """Emit a piece of reasoning that came in a field of the API, or between tags.
+
+        Tags repeat a field: MiniMax sends both.
+        """
+        if not text or (field == "tags" and self._reasoned_in_field):
             return []
+        self._reasoned_in_field = field != "tags"
         self._has_content = True
         opening = [] if self._reasoning_open else self._begin_reasoning(field)
         return [*opening, ReasoningDelta(f"reasoning_{self._reasonings}", text)]

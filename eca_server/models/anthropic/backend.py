@@ -25,7 +25,7 @@ from eca_server.models.backend import BackendError, ModelInfo, Request
 from eca_server.models.encoding import HistoryEncoder
 from eca_server.models.events import Event, Finished, Started, Usage
 from eca_server.models.http_backend import AmendedRequest, HTTPBackend, refused_parameter
-from eca_server.models.reasoning import without_reasoning
+from eca_server.models.reasoning import demands_reasoning, without_reasoning
 
 MAX_PAUSES = 10
 """The most pauses of one answer, while the provider's own tools run."""
@@ -63,8 +63,7 @@ class Anthropic(HTTPBackend):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._thinking_support = thinking_support(self.wire_model, self.capabilities)
-        self._writer = MessagesWriter(self.origin, images=self.capabilities.images)
-        self._encoder = HistoryEncoder(self._writer, mark=self._mark)
+        self._write_with(thinking_required=False)
         self._notified: set[str | None] = set()
 
     @override
@@ -104,17 +103,16 @@ class Anthropic(HTTPBackend):
 
     @override
     def amend(self, request: Request, error: BackendError) -> AmendedRequest | None:
-        """Retry with a shorter answer, or with a history without reasoning."""
+        """Retry with a shorter answer, or with reasoning in all answers of the history, or in none.
+
+        Compatible servers demand what Anthropic refuses, reasoning that it has not made.
+        """
+        if demands_reasoning(error) and not self._writer.thinking_required:
+            self._write_with(thinking_required=True)
+            return AmendedRequest(request=request)
         if error.status != 400:
             return None
-        if match := _OVER_WINDOW.search(error.message):
-            remaining = int(match[2]) - int(match[1]) - _MARGIN
-            if remaining < _LEAST_ANSWER:
-                return None
-            return AmendedRequest(request=attrs.evolve(request, max_output_tokens=remaining))
-        if match := _OVER_LIMIT.search(error.message):
-            limit = int(match[1])
-            self.capabilities = attrs.evolve(self.capabilities, output=limit)
+        if (limit := self._allowed_output(error.message)) is not None:
             return AmendedRequest(request=attrs.evolve(request, max_output_tokens=limit))
         without = [*map(without_reasoning, request.messages)]
         if without == list(request.messages) or not _THINKING_REFUSED.search(error.message):
@@ -131,6 +129,23 @@ class Anthropic(HTTPBackend):
     @override
     def read_models(self, listed: Any) -> Sequence[ModelInfo]:
         return [read_model(each) for each in listed["data"] if each.get("lifecycle") != "retired"]
+
+    def _write_with(self, *, thinking_required: bool) -> None:
+        self._writer = MessagesWriter(
+            self.origin, images=self.capabilities.images, thinking_required=thinking_required
+        )
+        self._encoder = HistoryEncoder(self._writer, mark=self._mark)
+
+    def _allowed_output(self, refusal: str) -> int | None:
+        """Return the output limit that a refusal asks for; None: it names none worth a retry."""
+        if match := _OVER_WINDOW.search(refusal):
+            remaining = int(match[2]) - int(match[1]) - _MARGIN
+            return remaining if remaining >= _LEAST_ANSWER else None
+        if match := _OVER_LIMIT.search(refusal):
+            limit = int(match[1])
+            self.capabilities = attrs.evolve(self.capabilities, output=limit)
+            return limit
+        return None
 
     def _mark(self, written: list[dict[str, Any]]) -> None:
         if _CACHE not in self._refused:

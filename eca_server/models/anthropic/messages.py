@@ -30,6 +30,7 @@ from eca_server.models.history import (
     ToolCallPart,
     ToolResultPart,
 )
+from eca_server.models.reasoning import BLANK
 
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -61,11 +62,15 @@ class MessagesWriter:
 
     Args:
         origin: the model whose opaque parts are sent back.
+        thinking_required: whether each answer must begin with reasoning.
     """
 
-    def __init__(self, origin: Origin, *, images: bool = True) -> None:
+    def __init__(
+        self, origin: Origin, *, images: bool = True, thinking_required: bool = False
+    ) -> None:
         self._origin = origin
         self._images = images
+        self.thinking_required = thinking_required
 
     def write(self, messages: Iterable[Message], pending: Pending) -> tuple[list[_Block], Pending]:
         """Write messages; user blocks are carried over to the next message."""
@@ -75,7 +80,10 @@ class MessagesWriter:
         for message in messages:
             if message.role == "assistant":
                 written += [{"role": "user", "content": user_blocks}] if user_blocks else []
-                written.append({"role": "assistant", "content": self._answer(message, ids)})
+                answer = self._answer(message, ids)
+                if self.thinking_required and answer[0]["type"] not in _THOUGHTS:
+                    answer.insert(0, {"type": "thinking", "thinking": BLANK, "signature": ""})
+                written.append({"role": "assistant", "content": answer})
                 user_blocks = []
             else:
                 user_blocks += self._user_blocks(message, ids)

@@ -7,12 +7,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from eca_server.models.backend import Request
+from eca_server.models.backend import BackendError, Request
 from eca_server.models.corrections import CorrectingBackend
 from eca_server.models.encoding import HistoryEncoder
-from eca_server.models.openai_chat.decoder import ChatDecoder
+from eca_server.models.openai_chat.decoder import UNREADABLE_CALL, ChatDecoder
 from eca_server.models.openai_chat.messages import ChatWriter
-from eca_server.models.openai_chat.profiles import PROFILES, Profile
+from eca_server.models.openai_chat.profiles import PROFILES, Profile, profile_after
 from eca_server.models.openai_chat.request import DROPPABLE, write_request
 
 
@@ -27,13 +27,11 @@ class OpenAIChat(CorrectingBackend):
     path = "/chat/completions"
     droppable = DROPPABLE
     server_wide = frozenset({"stream_options"})
-    model_error_codes = frozenset({"tool_use_failed"})
+    model_error_codes = frozenset({"tool_use_failed", UNREADABLE_CALL})
 
     def __init__(self, *, profile: Profile | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self._profile = profile or PROFILES.get(self.server, Profile())
-        images = self.capabilities.images
-        self._encoder = HistoryEncoder(ChatWriter(self.origin, self._profile, images=images))
+        self._use(profile or PROFILES.get(self.server, Profile()))
 
     @override
     def write(self, request: Request) -> dict[str, Any]:
@@ -54,7 +52,21 @@ class OpenAIChat(CorrectingBackend):
         )
 
     @override
+    def leave_out(self, request: Request, error: BackendError, payload: Mapping[str, Any]) -> bool:
+        """Also add to further requests what a refusal demands."""
+        demanded = profile_after(error, self._profile)
+        if demanded is None:
+            return super().leave_out(request, error, payload)
+        self._use(demanded)
+        return True
+
+    @override
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
         """Add the profile's headers."""
         extra = {name.lower(): value for name, value in self._profile.headers.items()}
         return {**self.headers, **extra}
+
+    def _use(self, profile: Profile) -> None:
+        self._profile = profile
+        writer = ChatWriter(self.origin, profile, images=self.capabilities.images)
+        self._encoder = HistoryEncoder(writer)

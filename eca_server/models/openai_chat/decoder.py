@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Unpack
 
 from typing_extensions import override
@@ -26,7 +26,13 @@ from eca_server.models.events import (
     TextDelta,
     Usage,
 )
-from eca_server.models.openai_chat.pieces import ToolCalls, merge_details, read_usage
+from eca_server.models.openai_chat.pieces import (
+    ToolCalls,
+    is_sealed,
+    merge_details,
+    merge_thinking,
+    read_usage,
+)
 from eca_server.models.stream_decoder import DecoderOptions
 from eca_server.models.think_tags import THINK_TAGS, TaggedDecoder, ThinkTags
 
@@ -36,12 +42,22 @@ _SPELLINGS: Mapping[FinishReason, tuple[str, ...]] = {
     "stop": ("stop", "eos", "eos_token", "end_turn", "stop_sequence"),
     "tool_calls": ("tool_calls", "function_call", "tool_use"),
     "length": ("length", "max_tokens", "model_length", "max_output_tokens"),
-    "content_filter": ("content_filter", "sensitive", "safety"),
+    "content_filter": (
+        *("content_filter", "sensitive"),
+        *("safety", "recitation", "blocklist", "prohibited_content", "spii"),  # from Gemini
+    ),
     "refusal": ("refusal",),
+    "context_window": ("model_context_window_exceeded",),
 }
 _REASONS = {raw: reason for reason, spellings in _SPELLINGS.items() for raw in spellings}
 
-_FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
+_CUT_OFF = ("length", "context_window", "content_filter")
+"""Finish reasons that may come before the arguments of a call."""
+
+UNREADABLE_CALL = "function_call_filter"
+"""The finish reason of Gemini whose model wrote no readable call."""
+
+_FAILURES = frozenset({"abort", "error", "network_error", "insufficient_system_resource"})
 """Finish reasons of incomplete answers."""
 
 
@@ -70,6 +86,7 @@ class ChatDecoder(TaggedDecoder):
         self._raw_reason: str | None = None
         self._usage: Usage | None = None
         self._details: list[dict[str, Any]] = []
+        self._thinking: list[dict[str, Any]] = []
         self._opaque: str | None = None  # from Copilot
         self._cited: set[str] = set()
         self._blocks = 0
@@ -133,6 +150,10 @@ class ChatDecoder(TaggedDecoder):
             if reason.lower() in _FAILURES:
                 message = f"the provider ended the answer with {reason}"
                 raise BackendError("overloaded", message, code=reason, retryable=True)
+            filtered, _, why = reason.partition(": ")
+            if filtered == UNREADABLE_CALL:
+                message = f"the model wrote an unreadable answer ({why})"
+                raise BackendError("protocol", message, code=filtered)
             self.finish_seen = True
             self._raw_reason = reason
         return events
@@ -161,24 +182,28 @@ class ChatDecoder(TaggedDecoder):
                 cited = annotation.get("url_citation")
                 events += self._cite(cited if isinstance(cited, dict) else annotation)
         if extra := delta.get("extra_content"):
-            events.append(Block(raw={"extra_content": extra}, position=self._blocks))
-            self._blocks += 1
+            events.append(self._block(extra_content=extra))
         return events
+
+    def _block(self, **raw: Any) -> Block:
+        self._blocks += 1
+        return Block(raw=raw, position=self._blocks - 1)
 
     def _content_part(self, part: Any) -> list[Event]:
         match part:
             case {"type": "text", "text": str(text)}:
                 return self._text(text)
             case {"type": "thinking", "thinking": list(pieces)}:
-                texts = [piece.get("text") for piece in pieces if isinstance(piece, dict)]
-                known = (text for text in texts if isinstance(text, str))
-                return self._reason("".join(known), "content")
+                return self._reason(_joined(pieces), "content")
+            case {"type": "reasoning", "summary": list(pieces)}:  # from Databricks
+                return self._reason(_joined(pieces), "summary")
             case {"type": "thinking", "thinking": str(text)}:
                 return self._reason(text, "content")
         return []
 
     def _reasoning_of(self, delta: Mapping[str, Any]) -> list[Event]:
         detailed = merge_details(self._details, delta.get("reasoning_details"))
+        merge_thinking(self._thinking, delta.get("thinking_blocks"))
         if isinstance(opaque := delta.get("reasoning_opaque"), str) and opaque:
             self._opaque = opaque
         for field in _REASONING_FIELDS:
@@ -223,10 +248,19 @@ class ChatDecoder(TaggedDecoder):
         if self._details or self._opaque:  # they came after the text, and must be sent back, too
             field = "reasoning_details" if self._details else "reasoning_text"
             events += [*self._begin_reasoning(field), *self._end_reasoning()]
-        reason = _REASONS.get((self._raw_reason or "").lower(), "other")
+        if sealed := [block for block in self._thinking if is_sealed(block)]:
+            events.append(self._block(thinking_blocks=sealed))
+        named = (self._raw_reason or "").partition(":")[0]  # Gemini adds its own reason
+        reason = _REASONS.get(named.lower(), "other")
         self._check_content(reason)
-        events += self._calls.finish(truncated=reason == "length")
+        events += self._calls.finish(truncated=reason in _CUT_OFF)
         if self._refused and reason == "stop" and not self._calls:
             reason = "refusal"
         calls = len(self._calls)
         return [*events, *self._end(reason, self._raw_reason, calls=calls, usage=self._usage)]
+
+
+def _joined(pieces: Iterable[Any]) -> str:
+    """Return the texts of a list of content parts."""
+    texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
+    return "".join(text for text in texts if isinstance(text, str))

@@ -27,8 +27,10 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 from eca_server.models.openai_chat.profiles import Profile
+from eca_server.models.reasoning import BLANK
 
 _LEGAL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_RESULTS_READ = "I have the results."
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -48,30 +50,37 @@ class ChatWriter:
         self, messages: Iterable[Message], pending: Pending
     ) -> tuple[list[dict[str, Any]], Pending]:
         """Write messages; images from tools go into the next user message."""
-        images = pending
+        images, after_results = pending or ([], False)
         written: list[dict[str, Any]] = []
         for message in messages:
             if message.role == "user":
-                content = [*images, *self._user_parts(message)]
-                written.append({"role": "user", "content": _plain(content)})
-                images = []
+                written += self._user([*images, *self._user_parts(message)], after_results)
+                images, after_results = [], False
                 continue
             if images:
-                written.append({"role": "user", "content": images})
-                images = []
+                written += self._user(images, after_results)
+                images, after_results = [], False
             if message.role == "assistant":
                 written.append(self._assistant(message))
-            else:
-                for result in message.parts:
-                    assert isinstance(result, ToolResultPart)
-                    written.append(self._tool(result))
-                    shown = self._attachments_of(result)
-                    images = [*images, *(each for each in shown if each["type"] != "text")]
-        return written, images
+                after_results = False
+                continue
+            for result in message.parts:
+                assert isinstance(result, ToolResultPart)
+                written.append(self._tool(result))
+                shown = self._attachments_of(result)
+                images = [*images, *(each for each in shown if each["type"] != "text")]
+            after_results = True
+        return written, [images, after_results]
 
     def end(self, pending: Pending) -> list[dict[str, Any]]:
         """Write the remaining images as the last message."""
-        return [{"role": "user", "content": pending}] if pending else []
+        images, after_results = pending or ([], False)
+        return [*self._user(images, after_results)] if images else []
+
+    def _user(self, parts: list[dict[str, Any]], after_results: bool) -> Iterator[dict[str, Any]]:
+        if after_results and self._profile.answered_results:
+            yield {"role": "assistant", "content": _RESULTS_READ}
+        yield {"role": "user", "content": _plain(parts)}
 
     def _user_parts(self, message: Message) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = []
@@ -109,6 +118,8 @@ class ChatWriter:
                 content = [value, *([{"type": "text", "text": content}] if content else [])]
             else:
                 extra[field] = value
+        if self._profile.reasoning_required and not extra.get("reasoning_content"):
+            extra["reasoning_content"] = "".join(each.text for each in thoughts) or BLANK
         if not content and self._profile.null_content:
             content = None
         return {

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
+from eca_protocol.errors import InvalidJSON
 from eca_server.models.backend import BackendError
 from eca_server.models.calls import read_arguments
 from eca_server.models.counts import token_count
@@ -21,6 +22,9 @@ from eca_server.models.events import (
     ToolCallStarted,
     Usage,
 )
+
+_RETURNED = ("extra_content", "provider_specific_fields", "thoughtSignature")
+"""Fields of a call with Gemini's signature, to be sent back: Google's, LiteLLM's, Databricks'."""
 
 
 @attrs.define(kw_only=True)
@@ -43,7 +47,8 @@ class ToolCalls:
     A fragment belongs to the call whose id it repeats; without an id, to the call of its index;
     without either, to the last call. It starts a new call if it has a new id or index, if it names
     a different tool than the call it would belong to, or if that call is complete and it has a name
-    and a new object: some servers give every call the index 0, the same id, or neither.
+    and a new object: some servers give every call the index 0, the same id, or neither. A complete
+    call that is repeated with its id is still one call.
     """
 
     def __init__(self, new_key: Callable[[], str]) -> None:
@@ -67,12 +72,14 @@ class ToolCalls:
         if name is not None and not isinstance(name, str):
             raise BackendError("protocol", f"expected a tool's name, got {str(name)[:60]}")
         text = _arguments_text(function.get("arguments"))
+        if self._is_repeated(fragment, name, text):
+            return []
         call = self._call_for(fragment, name, text)
         begins = call.name is None and name is not None
         if text:
             call.pieces.append(text)
-        if extra := fragment.get("extra_content"):
-            call.opaque = {"extra_content": extra}
+        if returned := {name: fragment[name] for name in _RETURNED if fragment.get(name)}:
+            call.opaque = {**(call.opaque or {}), **returned}
         if not begins:
             return [ToolCallArguments(call.key, text)] if text and call.name else []
         call.name = name
@@ -116,6 +123,18 @@ class ToolCalls:
         self._calls.append(call)
         return call
 
+    def _is_repeated(self, fragment: Mapping[str, Any], name: str | None, text: str) -> bool:
+        """Return whether a fragment repeats a complete call, as those of some gateways do."""
+        index, provider_id = fragment.get("index"), fragment.get("id")
+        may_repeat = provider_id and text.startswith(("{", '"'))
+        call = self._known(index, provider_id, name) if may_repeat else None
+        if call is None or not call.pieces or name not in (None, call.name):
+            return False
+        if not call.pieces[-1].rstrip().endswith("}") or not _is_object(call.raw):
+            return False
+        arguments = read_arguments(call.raw, truncated=True)[0]
+        return arguments == read_arguments(_unquoted(text), truncated=True)[0]
+
     def _known(self, index: int | None, provider_id: str | None, name: str | None) -> _Call | None:
         latest_first = self._calls[::-1]
         if provider_id is not None:
@@ -140,6 +159,15 @@ def _arguments_text(arguments: Any) -> str:
     if arguments is None or isinstance(arguments, str):
         return arguments or ""
     return json.dumps(arguments).decode()
+
+
+def _unquoted(text: str) -> str:
+    """Return the text in a JSON string; any other text as it is."""
+    try:
+        value = json.loads(text)
+    except InvalidJSON:
+        return text
+    return value if isinstance(value, str) else text
 
 
 def _is_object(raw: str) -> bool:
@@ -171,6 +199,24 @@ def merge_details(details: list[dict[str, Any]], fragments: Any) -> str:
             elif value is not None:
                 existing[name] = value
     return "".join(added)
+
+
+def merge_thinking(blocks: list[dict[str, Any]], fragments: Any) -> None:
+    """Merge a delta's `thinking_blocks`, which LiteLLM streams for Claude; a signature ends one."""
+    for fragment in fragments if isinstance(fragments, list) else ():
+        if not isinstance(fragment, dict):
+            continue
+        last = blocks[-1] if blocks else {}
+        if not last or is_sealed(last) or last.get("type") != fragment.get("type"):
+            blocks.append(dict(fragment))
+            continue
+        last["thinking"] = f"{last.get('thinking') or ''}{fragment.get('thinking') or ''}"
+        last["signature"] = fragment.get("signature")
+
+
+def is_sealed(block: Mapping[str, Any]) -> bool:
+    """Return whether a block of reasoning has what its provider wants back."""
+    return bool(block.get("signature") or block.get("data"))
 
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:

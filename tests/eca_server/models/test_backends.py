@@ -67,6 +67,9 @@ REFUSALS = [
     ("openai-chat", "body.stream_options: Extra inputs are not permitted", "stream_options", True),
     ("openai-chat", "Unsupported value: 'temperature' with this model", "temperature", False),
     ("openai-chat", "Unsupported value: 'reasoning_effort'", "reasoning_effort", False),
+    ("openai-chat", "x does not support parameter reasoningEffort.", "reasoning_effort", False),
+    ("openai-chat", "`temperature` is deprecated for this model.", "temperature", False),
+    ("openai-chat", "Invalid parameter: stream_options", "stream_options", True),
     ("openai-responses", "Unsupported parameter: 'reasoning.effort'", "reasoning", False),
     ("openai-responses", f"Not supported: {NO_SUMMARY}", "summary", False),
     ("openai-responses", "include: encrypted content is not supported", "include", False),
@@ -158,6 +161,8 @@ UNREADABLE = {
 }
 REFUSED = Reply(status=400, body={"error": UNREADABLE})
 FAILED = chunk({"error": UNREADABLE})
+FILTER = "function_call_filter: MALFORMED_FUNCTION_CALL"
+FILTERED = chunk({"choices": [{"delta": {}, "finish_reason": FILTER}]})
 MALFORMED = {"finish": "MALFORMED_FUNCTION_CALL", "finishMessage": "print("}
 MISTAKE = google.steps(google.answer(google.thought("hm"), **MALFORMED))
 LEAKED = google.steps(google.answer(*map(google.text_part, ("I call", "f(n=")), **MALFORMED))
@@ -169,6 +174,7 @@ LEAKED = google.steps(google.answer(*map(google.text_part, ("I call", "f(n=")), 
         ("openai-chat", REFUSED, "<function=f{n:1}>"),
         ("openai-chat", reply(FAILED), "<function=f{n:1}>"),
         ("openai-chat", reply(reasoning("Hm"), FAILED), "<function=f{n:1}>"),
+        ("openai-chat", reply(FILTERED), "malformed function call"),
         ("google", MISTAKE, "malformed function call"),
     ],
 )
@@ -184,7 +190,7 @@ async def test_a_call_that_cannot_be_read_is_asked_for_once_more(api, mistake, w
     check_one_answer_of_two_tries(events)
     assert words in str(second)
     assert words not in str(first)
-    assert error.code in ("tool_use_failed", "MALFORMED_FUNCTION_CALL")
+    assert error.code in ("tool_use_failed", "function_call_filter", "MALFORMED_FUNCTION_CALL")
     assert not error.retryable
 
 

@@ -135,7 +135,8 @@ CALLED = {
 REASONS = [
     ("openai-chat", "stop", "stop STOP eos end_turn"),
     ("openai-chat", "length", "length max_tokens model_length"),
-    ("openai-chat", "content_filter", "content_filter sensitive"),
+    ("openai-chat", "content_filter", "content_filter sensitive RECITATION SPII"),
+    ("openai-chat", "context_window", "model_context_window_exceeded"),
     ("openai-chat", "other", "tool_calls something_new"),
     ("openai-responses", "length", "max_output_tokens"),
     ("openai-responses", "content_filter", "content_filter"),
@@ -384,6 +385,7 @@ ERRORS = {
         ({"choices": [{"error": {"code": 502, "message": "bad"}, "delta": {}}]}, "overloaded"),
         ({"choices": [{"delta": {}, "finish_reason": "error"}]}, "overloaded"),
         ({"choices": [{"delta": {}, "finish_reason": "network_error"}]}, "overloaded"),
+        ({"choices": [{"delta": {}, "finish_reason": "abort"}]}, "overloaded"),
         ({"x_groq": {"error": "over capacity"}}, "unknown"),
         ({"code": "1113", "msg": "no balance"}, "quota"),
         ({"detail": [{"loc": ["body", "model"], "msg": "Field required"}]}, "unknown"),

@@ -70,6 +70,9 @@ def test_every_shape_of_body_has_its_class_and_its_message(status, body, kind, m
         "prompt token count of 9 exceeds the limit of 8",
         "Range of input length should be [1, 8]",
         "too many tokens",
+        "`inputs` tokens + `max_new_tokens` must be <= 8. Given: 9 `inputs` tokens",
+        "`inputs` must have less than 8 tokens. Given: 9",
+        "length of prompt_tokens (9) must be less than max_seq_len (8).",
         "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000",
         "max_tokens is too large: 9. The maximum context length is 9 and there are 5 input tokens",
         "you requested 9000 tokens: reduce the length of the messages or max_tokens",
@@ -147,6 +150,8 @@ def test_whatever_comes_is_an_error_that_can_be_read(status, body):
         ({"choices": [{}], "code": 1, "msg": "x"}, False, False),
         ({"anything": 1}, True, True),
         ({"type": "error"}, False, True),
+        ({"base_resp": {"status_code": 0}}, False, False),
+        ({"choices": None, "base_resp": {"status_code": 1008}}, False, True),
     ],
 )
 def test_only_what_is_an_error_is_taken_for_one(payload, failed, is_error):
@@ -306,6 +311,32 @@ ANSWERS = {
         (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, NO_MODEL),
         (400, {"error": {"code": "content_filter", "message": "m", "param": "prompt"}}, FILTERED),
     ],
+    "GitHub Models": [
+        (
+            413,
+            {"error": {"code": "tokens_limit_reached", "message": "Max size: 8000 tokens"}},
+            FULL,
+        ),
+        (
+            400,
+            {"error": {"code": "unavailable_model", "message": "Unavailable model: x"}},
+            NO_MODEL,
+        ),
+    ],
+    "Cloudflare": [
+        (413, {"errors": [{"message": "tokens exceeded this model context window limit"}]}, FULL),
+    ],
+    "MiniMax": [
+        (500, _anthropic("api_error", "insufficient balance (1008)"), "quota"),
+        (429, _openai("insufficient balance (1008)", kind="insufficient_balance_error"), "quota"),
+    ],
+    "MiMo": [
+        (400, {"error": {"code": "400", "message": "m", "param": "The prompt is too long"}}, FULL),
+    ],
+    "Moonshot": [
+        (429, _openai("check your plan", kind="exceeded_current_quota_error"), "quota"),
+        (429, _openai("try again later", kind="engine_overloaded_error"), BUSY),
+    ],
     "Anthropic": [
         (401, _anthropic("authentication_error", "invalid x-api-key"), "auth"),
         (403, _anthropic("permission_error", "m"), "permission"),
@@ -320,6 +351,7 @@ ANSWERS = {
         (413, _anthropic("request_too_large", "m"), LARGE),
         (400, _invalid("source.base64: image exceeds 5 MB maximum"), NO_IMAGE),
         (400, _invalid("messages: at least one is required"), "invalid_request"),
+        (400, _invalid("You have reached your specified API usage limits."), "quota"),
     ],
     "Google": [
         (400, _google_invalid("m", {"reason": "API_KEY_INVALID"}), "auth"),
@@ -341,6 +373,7 @@ ANSWERS = {
         (401, {"error": "unauthorized"}, "auth"),
         (403, {"error": "ollama cloud is disabled"}, "permission"),
         (429, {"error": "you've reached your hourly usage limit"}, LIMITED),
+        (429, {"error": "you (x) have reached your weekly usage limit, upgrade"}, "quota"),
         (400, {"error": "the prompt is longer than the context length currently available"}, FULL),
         (404, {"error": "model 'x' not found, try pulling it first"}, NO_MODEL),
         (400, {"error": "registry.ollama.ai/library/x does not support tools"}, UNABLE),
@@ -396,9 +429,11 @@ ANSWERS = {
     ],
     "xAI": [
         (400, {"code": "Client", "error": "This model's maximum prompt length is 8"}, FULL),
+        (403, {"code": "Caller", "error": "Your team doesn't have any credits yet."}, "quota"),
     ],
     "DashScope": [
         (400, _openai("m", "data_inspection_failed"), FILTERED),
+        (400, _openai("Access denied", "Arrearage"), "quota"),
     ],
     "what lies between": [
         (407, "", "configuration"),

@@ -91,7 +91,7 @@ def test_a_call_without_a_name_is_a_protocol_error(api):
 NO_ANSWERS = [
     (b"<html><title>Welcome</title></html>", "protocol", "Welcome"),
     (b"hello there\n", "protocol", "hello there"),
-    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON"),
+    (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\x1b[31m", "protocol", "binary data|not JSON|not text"),
     (b'{"error": {"message": "quota", "code": "insufficient_quota"}}', "quota", "quota"),
     (b'[{"error": {"code": 503, "message": "busy"}}]', "overloaded", "busy"),
     (b'{"half": ', "protocol", "JSON"),
@@ -109,10 +109,12 @@ OF_ANOTHER_API = (b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n', "prot
 
 
 @each_api
-def test_what_is_no_answer_is_reported_as_what_it_is(api):
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_what_is_no_answer_is_reported_as_what_it_is(api, is_typed):
+    content_type = api.content_type if is_typed else ""
     strange = [] if api.name in ("openai-chat", "anthropic") else [OF_ANOTHER_API]
     for body, kind, words in [*NO_ANSWERS, *strange, *(NO_EVENTS if api.framing == "sse" else [])]:
-        decoding = AnswerBody(content_type="", decoder=api.decoder(), framing=api.framing)
+        decoding = AnswerBody(content_type=content_type, decoder=api.decoder(), framing=api.framing)
         with pytest.raises(BackendError, match=words) as caught:
             list(itertools.chain(decoding.feed(body), decoding.close()))
         assert caught.value.kind == kind, body[:60]
@@ -311,6 +313,41 @@ async def test_secrets_that_are_not_taken_back_are_left_out_and_announced_once_a
         assert (has_secret, told) == ([False, True, False, False, False], [1, 0, 0])
     else:
         assert (has_secret, told) == ([False, *[True, False] * 3], [1, 0, 1])
+
+
+REASONING_DEMANDED = [
+    "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    "thinking is enabled but reasoning_content is missing in assistant tool call message",
+    "The `content[].thinking` in the thinking mode must be passed back to the API.",
+]
+
+
+@pytest.mark.parametrize("refusal", REASONING_DEMANDED)
+@pytest.mark.parametrize("name", ["openai-chat", "anthropic"])
+async def test_an_answer_without_reasoning_gets_a_blank_one_if_the_server_demands_it(name, refusal):
+    [api] = [each for each in EVERY_API if each.name == name]
+    said = ScriptedAnswer(thoughts=["Hm"], text=["So"], calls=[ScriptedCall("f", {})])
+
+    def thoughts(body: Any) -> list[str | None]:
+        answers = [each for each in body["messages"] if each["role"] == "assistant"]
+        if name == "openai-chat":
+            return [answer.get("reasoning_content") for answer in answers]
+        return [answer["content"][0].get("thinking") for answer in answers]
+
+    def script(request) -> Reply:
+        refused = None in thoughts(request.body)
+        return api.refusing(400, words=refusal) if refused else api.reply(said)
+
+    async with api.talking(script) as (provider, backend):
+        answer, _ = await ask(backend)
+        own = after(HELLO, answer, backend).messages
+        foreign = [user(), model("Hi", tool_call("a")), tool(tool_result("a"))]
+        for _ in range(2):
+            result, events = await ask(backend, Request(messages=[*foreign, *own]))
+            assert (result.text, notes(events)) == ("So", [])
+        requests = [thoughts(request.body) for request in provider.requests]
+    assert None in requests[1]
+    assert requests[2:] == [[" ", "Hm"]] * 2
 
 
 class SlowAccess:

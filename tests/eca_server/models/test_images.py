@@ -156,6 +156,18 @@ def test_only_what_is_new_is_suspected_but_where_the_sum_is_too_much(
     assert suspected_attachments(messages, error, OURS) == suspected
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (500, "image input is not supported - you may need to provide the mmproj"),
+        (404, "No endpoints found that support image input"),
+    ],
+)
+def test_a_refusal_that_names_images_has_any_status(status, words):
+    error = BackendError("overloaded", words, status=status)
+    assert suspected_attachments([user(SHOWN)], error, OURS) == {SHOWN}
+
+
 def test_a_history_without_some_of_them_is_otherwise_the_same():
     messages = history()
     rest = without_attachments(messages, {SHOWN, READ})

@@ -106,7 +106,19 @@ def test_done_alone_or_a_finish_reason_alone_ends_an_answer_that_has_content():
     assert play(delta(content="x"), STOP, done=False)[-1].reason == "stop"
 
 
+def test_the_reason_that_gemini_adds_to_a_filters_is_passed_over():
+    *_, end = play(delta(content="x"), delta("content_filter: RECITATION"))
+    assert end == Finished(reason="content_filter", raw_reason="content_filter: RECITATION")
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "model_context_window_exceeded"])
+def test_a_call_that_is_cut_before_its_arguments_does_not_run(reason):
+    [call] = only(ToolCallFinished, played(labelled("", "f"), reason=reason))
+    assert call.arguments is None
+
+
 DETAILS = [{"type": "reasoning.text", "index": 0, "text": "Hm"}]
+SUMMARY = [{"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm"}]}]
 THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]
 
 
@@ -118,6 +130,11 @@ THINKING = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}]
         ({"reasoning_text": "Hm"}, {"field": "reasoning_text"}),
         ({"reasoning_content": "Hm", "reasoning": "Hm"}, {"field": "reasoning_content"}),
         ({"content": THINKING}, {"field": "content"}),
+        ({"content": SUMMARY}, {"field": "summary"}),
+        (
+            {"reasoning_content": "Hm", "content": "<think>\nHm</think>\n"},
+            {"field": "reasoning_content"},
+        ),
         (
             {"reasoning": "Hm", "reasoning_details": DETAILS},
             {"field": "reasoning", "details": DETAILS},
@@ -273,6 +290,10 @@ LABELS = {
         *(('{"n"', "f", 0, "a"), (":1}", "f", 0, "a")),
         *(('{"n"', "f", 1, "b"), (":2}", "f", 1, "b")),
     ],
+    "repeated at its end": [
+        *(('{"n"', "f", 0, "a"), (":1}", None, 0, "a"), ('{"n": 1}', "f", 0, "a")),
+        *((TWO, "f", 1, "b"), (json.dumps(TWO), None, 1, "b")),
+    ],
     "arguments as objects": [({"n": 1}, "f", None, "a"), ({"n": 2}, "f", None, "b")],
 }
 
@@ -323,13 +344,24 @@ def test_the_old_single_call_is_read():
     assert calls_of(play(*deltas, delta("function_call"))) == [("f", {})]
 
 
-def test_a_signature_comes_back_with_its_call():
-    extra = {"google": {"thought_signature": "c2ln"}}
-    sealed = tool({"index": 0, "extra_content": extra})
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        {"extra_content": {"google": {"thought_signature": "c2ln"}}},
+        {"provider_specific_fields": {"thought_signature": "c2ln"}},
+        {"thoughtSignature": "c2ln"},
+    ],
+)
+def test_a_signature_comes_back_with_its_call(sealed):
     call = tool(labelled("{}", "f", 0, "a"))
-    events = play(call, sealed, delta(extra_content=extra), STOP)
+    events = play(call, tool({"index": 0, **sealed}), STOP)
     [call] = only(ToolCallFinished, events)
-    assert call.opaque == {"extra_content": extra}
+    assert call.opaque == sealed
+
+
+def test_a_signature_of_its_own_comes_back():
+    extra = {"google": {"thought_signature": "c2ln"}}
+    events = play(delta(content="Hi"), delta(extra_content=extra), STOP)
     assert Block(raw={"extra_content": extra}, position=0) in events
 
 

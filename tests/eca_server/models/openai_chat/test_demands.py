@@ -1,0 +1,94 @@
+"""Demands of servers: in a refusal, from then on, or by what they sent."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from eca_protocol.testing.provider import Reply, chunk, reply
+from eca_server.models.backend import Request
+from eca_server.models.history import Origin
+from eca_server.models.openai_chat import OpenAIChat
+from eca_server.models.openai_chat.profiles import PROFILES
+from tests.eca_server.models.histories import PICTURE, model, tool, tool_call, tool_result, user
+from tests.eca_server.models.reading import ask, notes, talking
+
+ORIGIN = Origin(api="openai-chat", provider="test", model="m")
+talking = partial(talking, OpenAIChat, origin=ORIGIN)
+
+STOPPED = [user(), model(tool_call("call_1")), tool(tool_result("call_1")), user()]
+SHOWN = [user(), model(tool_call("call_1")), tool(tool_result("call_1", PICTURE))]
+
+
+def has_short_ids(messages: Sequence[Mapping[str, Any]]) -> bool:
+    ids = [each["tool_call_id"] for each in messages if each["role"] == "tool"]
+    return all(len(each) == 9 and each.isalnum() for each in ids)
+
+
+def has_answered_results(messages: Sequence[Mapping[str, Any]]) -> bool:
+    roles = [each["role"] for each in messages]
+    return "tool user" not in " ".join(roles)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_accepted"),
+    [
+        ("Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.", has_short_ids),
+        ("Tool call IDs should be alphanumeric strings with length 9!", has_short_ids),
+        ("Unexpected role 'user' after role 'tool'", has_answered_results),
+        ("conversation roles must alternate user and assistant roles", has_answered_results),
+    ],
+)
+@pytest.mark.parametrize("history", [STOPPED, SHOWN])
+async def test_a_demanded_option_is_used_from_then_on(words, is_accepted, history):
+    accepted = []
+
+    def script(request) -> Reply:
+        accepted.append(is_accepted(request.body["messages"]))
+        return reply("Hi") if accepted[-1] else Reply(status=400, body={"message": words})
+
+    async with talking(script) as (_, backend):
+        for _ in range(2):
+            answer, events = await ask(backend, Request(messages=history))
+            assert (answer.text, notes(events)) == ("Hi", [])
+    assert accepted == [False, True, True]
+
+
+async def test_several_options_may_be_demanded_of_one_request():
+    refusals = ["tool call id: length of 9", "Unexpected role 'user' after role 'tool'"]
+    refused = [Reply(status=400, body={"message": words}) for words in refusals]
+    async with talking([*refused, reply("Hi")]) as (_, backend):
+        assert (await ask(backend, Request(messages=STOPPED)))[0].text == "Hi"
+
+
+async def test_litellm_gets_the_reasoning_of_claude_back_with_its_signatures():
+    def thinking(text="", signature=None, **fields: Any) -> Any:
+        block = {"type": "thinking", "thinking": text, "signature": signature}
+        delta = {"thinking_blocks": [block], **fields}
+        return chunk({"choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+
+    said = [
+        *(thinking("H", reasoning_content="H"), thinking("m"), thinking(signature="one")),
+        *(thinking("So"), thinking(signature="two"), thinking("cut")),
+    ]
+    async with talking([reply(*said, "Hi"), reply("Ho")]) as (provider, backend):
+        answer, _ = await ask(backend)
+        messages = [user(), answer.message(ORIGIN), user()]
+        await ask(backend, Request(messages=messages))
+        written = provider.requests[1].body["messages"][1]
+    assert written["content"] == "Hi"
+    assert written["thinking_blocks"] == [
+        {"type": "thinking", "thinking": "Hm", "signature": "one"},
+        {"type": "thinking", "thinking": "So", "signature": "two"},
+    ]
+
+
+@pytest.mark.parametrize("history", [STOPPED, SHOWN, [*SHOWN, model("Hi"), user()]])
+async def test_mistral_needs_no_refusal(history):
+    async with talking([reply("Hi")], profile=PROFILES["mistral"]) as (provider, backend):
+        await ask(backend, Request(messages=history))
+        [request] = provider.requests
+    messages = request.body["messages"]
+    assert has_short_ids(messages)
+    assert has_answered_results(messages)
