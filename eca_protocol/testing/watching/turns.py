@@ -208,7 +208,8 @@ class ChatTurns:
             else:
                 self._on_running(content)
         elif kind == "metadata":
-            if self.turn is None and self.stopped is not None and self._has_read(self.stopped):
+            is_late = self.turn is None and not self.is_replaying
+            if is_late and self.stopped is not None and self._has_read(self.stopped):
                 self._report(
                     "W-25d", "no title after a stop", f"the title {content.get('title')!r}"
                 )
@@ -354,7 +355,7 @@ class ChatTurns:
             return
         is_first = not turn.echo
         if is_first:
-            if turn.prompt.is_free and self.was_cut_short:
+            if turn.prompt.is_free and self.was_cut_short and turn.prompt.index < self.ended:
                 self._check_queue(turn, turn.prompt, text)
             if not turn.prompt.expected_echo(text).startswith(text):
                 self._take_other_prompt(turn, turn.prompt, text)

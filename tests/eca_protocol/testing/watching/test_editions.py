@@ -170,3 +170,23 @@ def test_one_text_may_report_a_fork_or_a_rollback(method: str) -> None:
     assert not watcher.feed(*asks(90, method, {"chatId": "c", "contentId": "1"}))
     assert not watcher.feed(*word)
     assert [each.requirement for each in watcher.feed(*word)] == ["CHAT-14"]
+
+
+@pytest.mark.parametrize(
+    ("place", "messages"),
+    [
+        ("prepare more", [news("chat/opened", {"chatId": "c"})]),
+        (
+            "fenced",
+            [
+                news("chat/opened", {"chatId": "new"}),
+                says("new", "system", "metadata", title="A title"),
+            ],
+        ),
+    ],
+    ids=["while its turn runs", "with its title, after a stop"],
+)
+def test_a_chat_may_be_opened(place: str, messages: list[Any]) -> None:
+    session = good_session()
+    expected = rows(watch(session, Revision.CURRENT))
+    assert rows(watch(after(place, *messages)(session), Revision.CURRENT)) == expected
