@@ -65,10 +65,12 @@ class Prompt:
         text: the exact text.
         body: run once, when the prompt leaves the queue.
         content_id: the message's stable id, written with its echo.
+        is_for_model: whether the prompt is stored even if the body never starts.
     """
 
     text: str
     body: Body
+    is_for_model: bool = False
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
@@ -111,7 +113,7 @@ class Turn(Writer):
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
         self.is_closed = False
-        self.messages: list[Message] = []
+        self.messages: list[Message] = [self.unsent] if prompt.is_for_model else []
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
         self.last_request: LastRequest | None = None
