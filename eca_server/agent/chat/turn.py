@@ -273,7 +273,7 @@ class Turn(Writer):
         """
         self.is_closing = True
         self.draft.end()
-        self.close_contents("user-choice")
+        self.close_contents("user-choice" if self.stopped else "interrupted")
         if results := self.calls.missing_results(self.messages):
             self.messages.append(Message(role="tool", parts=results))
 
