@@ -260,9 +260,6 @@ class ChatTurns:
 
     def _report_stray(self, what: str) -> None:
         """Report a content outside of turns."""
-        if self.may_be_reported and what == "`text`":
-            self.may_be_reported = False
-            return
         if not self.is_stray:
             row = "W-23g" if self.stopped is not None else "CHAT-14"
             if self.stopped is None and what == "`usage`":
@@ -302,6 +299,9 @@ class ChatTurns:
 
     def _check_content(self, role: str, kind: str, content: Mapping[str, Any]) -> None:
         turn = self.turn
+        if turn is None and self.may_be_reported and kind == "text":
+            self.may_be_reported = False
+            return
         if turn is None:
             is_late_usage = kind == "usage" and self.lacks_usage is not None
             if not self.prompts or self.prompts[-1].is_free or is_late_usage:
@@ -355,7 +355,7 @@ class ChatTurns:
             return
         is_first = not turn.echo
         if is_first:
-            if turn.prompt.is_free and self.was_cut_short and turn.prompt.index < self.ended:
+            if turn.prompt.is_free and self.was_cut_short:
                 self._check_queue(turn, turn.prompt, text)
             if not turn.prompt.expected_echo(text).startswith(text):
                 self._take_other_prompt(turn, turn.prompt, text)
@@ -402,7 +402,8 @@ class ChatTurns:
 
     def _check_queue(self, turn: Turn, prompt: Prompt, text: str) -> None:
         """Check whether a stop should have dropped the prompt of this turn."""
-        if prompt.expected_echo(text).startswith(text):
+        was_sent_before = prompt.index < self.ended
+        if was_sent_before and prompt.expected_echo(text).startswith(text):
             self._report("W-22c", "no turn for a prompt that a stop has dropped", "one")
             turn.stopped, turn.calls.was_stopped = None, False
             for dropped in (prompt, *self.dropped, *self.prompts):

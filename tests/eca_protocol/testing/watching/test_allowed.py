@@ -101,6 +101,21 @@ ALLOWED: dict[str, Change] = {
             finished("new"),
         ),
     ),
+    "the same, with a prompt behind it": both(
+        without("queued", "queued prompted", "repeated"),
+        after(
+            "fenced",
+            asks(8, "chat/prompt", {"message": "Again", "chatId": "new"}),
+            tells("chat/promptStop", {"chatId": "new"}),
+            asks(9, "chat/prompt", {"message": "At last", "chatId": "new"}),
+            *turn_start("new", "Again"),
+            answers(8, prompted("new")),
+            finished("new"),
+            *turn_start("new", "At last"),
+            answers(9, prompted("new")),
+            finished("new"),
+        ),
+    ),
     "a model without a provider, as it was asked for": both(
         params("prompt", model="gpt"), result("prompted", model="gpt")
     ),
