@@ -73,11 +73,11 @@ class HTTPResponse:
     """
 
     def __init__(
-        self, response: httpx.Response, *, url: str, idle: float, socket_idle: float | None
+        self, response: httpx.Response, url: httpx.URL, *, idle: float, socket_idle: float | None
     ) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = dict(response.headers.items())
-        self.url = url
+        self.url = str(url)
         self.idle = idle
         self.is_read = False  # to its end
         self._socket_idle = socket_idle  # the limit of each read of the socket
@@ -276,19 +276,17 @@ class HTTPClient:
         deadlines = deadlines or Deadlines()
         await self._unwind_unread()
         transport, proxy = await self._transport_for(url, shows_certificate)
-        request = _request(
-            method, url, self._headers | checked_headers(headers or {}), content, deadlines
-        )
+        headers = self._headers | checked_headers(headers or {})
+        request = _request(method, url, headers, content, deadlines)
         if address is not None and proxy is None:
             _connect_to(request, address)
         response = await _send(transport, request, deadlines, resend=resend)
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = deadlines.idle
-        socket_idle = None if self._transport else deadlines.idle
-        http_response = HTTPResponse(
-            response, url=str(request.url), idle=deadlines.idle, socket_idle=socket_idle
-        )
+        idle = deadlines.idle
+        socket_idle = None if self._transport else idle
+        http_response = HTTPResponse(response, request.url, idle=idle, socket_idle=socket_idle)
         try:
             yield http_response
         finally:

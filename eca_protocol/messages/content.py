@@ -24,11 +24,11 @@ ToolCallOrigin: TypeAlias = (
 ToolCallRejectedReason: TypeAlias = (
     Literal["user-choice", "user-config"]
     | Annotated[
-        Literal["userChoiceDeny", "userPromptStop", "userStop", "user", "interrupted"],
+        Literal["userChoiceDeny", "userPromptStop", "userStop", "user"],
         ValueWindow(since=Revision.CURRENT, fallback="user-choice"),
     ]
     | Annotated[
-        Literal["userConfigDeny", "hookRejected"],
+        Literal["userConfigDeny", "hookRejected", "interrupted"],
         ValueWindow(since=Revision.CURRENT, fallback="user-config"),
     ]
     | UnknownValue

@@ -195,4 +195,4 @@ class Session:
 def _text(message: str) -> ChatContent:
     from eca_protocol.messages import ChatTextContent  # noqa: PLC0415 - not needed at the start
 
-    return ChatTextContent(text=f"{message}\n\n")
+    return ChatTextContent(text=f"\n\n{message}\n\n")

@@ -118,13 +118,7 @@ def load(
     workspace = None
     if not is_pure:
         last = sources.empty_copy()
-        of_roots: list[str] = []
-        for text in sources.config().extra_configs:
-            path = expand_home(text, home)
-            if path.is_absolute():
-                last.add_file(path)
-            else:
-                of_roots.append(text)
+        of_roots = _add_extra_configs(sources.config().extra_configs, last)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
         if roots and config_file is None and not is_first:
             workspace = _workspace_roots(
@@ -137,6 +131,18 @@ def load(
     sources.report_missing_bases()
     asks = not is_pure and _editor_trust(initialization_options) is not False
     return _loaded(sources, commands, workspace, is_pure=is_pure, may_ask=asks)
+
+
+def _add_extra_configs(texts: Iterable[str], last: Sources) -> list[str]:
+    """Add the files of `extraConfigs`; return those whose paths begin at each workspace root."""
+    of_roots = []
+    for text in texts:
+        path = expand_home(text, last.home)
+        if path.is_absolute():
+            last.add_file(path)
+        else:
+            of_roots.append(text)
+    return of_roots
 
 
 def _workspace_roots(

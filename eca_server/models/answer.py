@@ -120,14 +120,20 @@ class Answer:
             thoughts: the id and the duration in milliseconds of each block of reasoning, by key.
         """
         self._end_run()
+        parts = tuple(
+            _shown_as(part, thoughts.get(self._reasons[place]))
+            if isinstance(part, ReasoningPart)
+            else part
+            for place, part in enumerate(self._parts)
+        )
+        unfinished = (
+            _shown_as(ReasoningPart(text="".join(pieces)), thoughts.get(key))
+            for key, pieces in self.open_reasonings.items()
+            if pieces and interrupted
+        )
         return Message(
             role="assistant",
-            parts=tuple(
-                _shown_as(part, thoughts.get(self._reasons[place]))
-                if isinstance(part, ReasoningPart)
-                else part
-                for place, part in enumerate(self._parts)
-            ),
+            parts=(*parts, *unfinished),
             origin=origin,
             interrupted=interrupted,
         )

@@ -323,7 +323,8 @@ class Chats:
             return
         if method == "chat/opened":
             self._ignored_ids.discard(chat_id)
-            self._chat(chat_id).is_replaying = True
+            chat = self._chat(chat_id)
+            chat.is_replaying = chat.turn is None  # a running turn is not replayed
         elif method == "chat/cleared":
             self._tokens.pop(chat_id, None)
             self._chat(chat_id).is_replaying = True

@@ -208,7 +208,8 @@ class ChatTurns:
             else:
                 self._on_running(content)
         elif kind == "metadata":
-            if self.turn is None and self.stopped is not None and self._has_read(self.stopped):
+            is_late = self.turn is None and not self.is_replaying
+            if is_late and self.stopped is not None and self._has_read(self.stopped):
                 self._report(
                     "W-25d", "no title after a stop", f"the title {content.get('title')!r}"
                 )
@@ -258,9 +259,6 @@ class ChatTurns:
         return self.prompts.pop(0) if self.prompts else None
 
     def _report_stray(self, what: str) -> None:
-        if self.may_be_reported and what == "`text`":
-            self.may_be_reported = False
-            return
         if not self.is_stray:
             row = "W-23g" if self.stopped is not None else "CHAT-14"
             if self.stopped is None and what == "`usage`":
@@ -300,6 +298,9 @@ class ChatTurns:
 
     def _check_content(self, role: str, kind: str, content: Mapping[str, Any]) -> None:
         turn = self.turn
+        if turn is None and self.may_be_reported and kind == "text":
+            self.may_be_reported = False
+            return
         if turn is None:
             is_late_usage = kind == "usage" and self.lacks_usage is not None
             if not self.prompts or self.prompts[-1].is_free or is_late_usage:
@@ -398,7 +399,8 @@ class ChatTurns:
 
     def _check_queue(self, turn: Turn, prompt: Prompt, text: str) -> None:
         """Check whether a stop should have dropped the prompt of this turn."""
-        if prompt.expected_echo(text).startswith(text):
+        was_sent_before = prompt.index < self.ended
+        if was_sent_before and prompt.expected_echo(text).startswith(text):
             self._report("W-22c", "no turn for a prompt that a stop has dropped", "one")
             turn.stopped, turn.calls.was_stopped = None, False
             for dropped in (prompt, *self.dropped, *self.prompts):

@@ -104,7 +104,7 @@ class CallRunner:
         if self._is_over:
             for call in turn.calls.values():
                 if call.state in {CallState.RUN, CallState.WAITING}:
-                    call.stop()
+                    call.stop("interrupted")
 
     async def look_at(
         self, step: Step, pending: PendingChanges, served_by: Tool | None = None

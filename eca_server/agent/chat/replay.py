@@ -158,7 +158,7 @@ class _Replay:
         call = ToolCall(self._emit, naming)
         call.prepare(part.raw, summary=view.summary or summary)
         if result is None:
-            call.stop()
+            call.stop("interrupted")
             return
         arguments: Mapping[str, Any] = part.arguments or {}
         agent = result.subagent

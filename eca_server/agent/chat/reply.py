@@ -196,7 +196,7 @@ def _report_cut(turn: Turn, model: Model, budget: _AnswerBudget) -> None:
         words = "the stream ended without its last event"
         _break_off(turn, model, BackendError("premature_stop", words))
         return
-    turn.close_contents("user-choice")
+    turn.close_contents("interrupted")
     turn.fail(
         f"The answer was cut: it exceeds the limit of {budget.max_kb} KiB (`answerMaxKb`). "
         "Ask for a shorter answer, or raise the limit."

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final
 import attrs
 import trio
 
+from eca_protocol import json
 from eca_protocol.messages import (
     ChatContent,
     ChatProgressContent,
@@ -355,7 +356,7 @@ class SubagentChat(Outlet):
                 name=content.name,
                 server=content.server,
                 origin=content.origin,
-                arguments_text="",
+                arguments_text=json.dumps(content.arguments).decode(),
                 summary=content.summary,
             )
         if isinstance(content, _OF_CALLS) and content.id in self._approval_ids:

@@ -140,7 +140,7 @@ class Calls(dict[str, ToolCall]):
         call = self[naming.id] = ToolCall(self._emit, naming, moved)
         return call
 
-    def stop(self, reason: Reason) -> None:
+    def stop(self, reason: Reason = "user-choice") -> None:
         """Close the open calls; reject those that did not run, with this reason."""
         for call in self.values():
             call.stop(reason)

@@ -59,10 +59,12 @@ class Prompt:
     Attributes:
         body: run once, when the prompt leaves the queue.
         content_id: the message's stable id, written with its echo.
+        is_for_model: whether the prompt is stored even if the body never starts.
     """
 
     text: str
     body: Body
+    is_for_model: bool = False
     content_id: str = attrs.field(factory=lambda: str(uuid.uuid4()))
 
 
@@ -105,7 +107,7 @@ class Turn(Writer):
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
         self.is_closed = False
-        self.messages: list[Message] = []
+        self.messages: list[Message] = [self.unsent] if prompt.is_for_model else []
         self.usages: list[Usage] = []
         self.limit: UsageLimit | None = None
         self.last_request: LastRequest | None = None
@@ -265,7 +267,7 @@ class Turn(Writer):
         """
         self.is_closing = True
         self.draft.end()
-        self.close_contents("user-choice")
+        self.close_contents("user-choice" if self.stopped else "interrupted")
         if results := self.calls.missing_results(self.messages):
             self.messages.append(Message(role="tool", parts=results))
 

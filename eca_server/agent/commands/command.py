@@ -196,7 +196,7 @@ def mask_keys(text: str, keys: Iterable[Secret]) -> str:
 
 async def ask_model(turn: Turn, context: CommandContext, text: str) -> None:
     """Ask the model a text as if the user had written it."""
-    turn.messages.append(turn.unsent)
+    turn.messages[:] = [turn.unsent]
     agent = await context.make_agent(turn, text)
     if agent is not None:
         await agent.run(turn)

@@ -90,8 +90,9 @@ class Prompts:
         if params.chat_id and chat.is_blank:
             self.session.notify("chat/opened", m.ChatOpenedParams(chat_id=chat.id))
         accepted = self.accept(chat, params)
-        chat.prompt(Prompt(text=accepted.text, body=accepted.body))
-        return self.answer(chat, params, needs_model=accepted.needs_model)
+        needs_model = accepted.needs_model
+        chat.prompt(Prompt(text=accepted.text, body=accepted.body, is_for_model=needs_model))
+        return self.answer(chat, params, needs_model=needs_model)
 
     def accept(self, chat: Chat, params: m.ChatPromptParams) -> Accepted:
         """Choose the model and the command of a prompt."""

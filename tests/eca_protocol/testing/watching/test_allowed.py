@@ -19,6 +19,7 @@ from tests.eca_protocol.testing.watching.session import (
     result,
     running,
     says,
+    tells,
     without,
 )
 from tests.eca_protocol.testing.watching.test_watcher import (
@@ -88,6 +89,32 @@ ALLOWED: dict[str, Change] = {
     "dropped words of several lines, as a quotation": both(
         params("queued", message="And on\n  and on"),
         content("repeated", text="\n\nDropped:\n> And on\n> and on"),
+    ),
+    "a prompt that is sent with its stop after a stopped turn": both(
+        without("queued", "queued prompted", "repeated"),
+        after(
+            "fenced",
+            asks(8, "chat/prompt", {"message": "Again", "chatId": "new"}),
+            tells("chat/promptStop", {"chatId": "new"}),
+            *turn_start("new", "Again"),
+            answers(8, prompted("new")),
+            finished("new"),
+        ),
+    ),
+    "the same, with a prompt behind it": both(
+        without("queued", "queued prompted", "repeated"),
+        after(
+            "fenced",
+            asks(8, "chat/prompt", {"message": "Again", "chatId": "new"}),
+            tells("chat/promptStop", {"chatId": "new"}),
+            asks(9, "chat/prompt", {"message": "At last", "chatId": "new"}),
+            *turn_start("new", "Again"),
+            answers(8, prompted("new")),
+            finished("new"),
+            *turn_start("new", "At last"),
+            answers(9, prompted("new")),
+            finished("new"),
+        ),
     ),
     "a model without a provider, as it was asked for": both(
         params("prompt", model="gpt"), result("prompted", model="gpt")

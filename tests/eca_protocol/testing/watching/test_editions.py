@@ -162,11 +162,35 @@ def test_responses_to_an_odd_client_are_no_violations_of_the_server(change: Chan
 
 
 @pytest.mark.parametrize("method", ["chat/fork", "chat/rollback"])
-def test_one_text_may_report_a_fork_or_a_rollback(method: str) -> None:
+@pytest.mark.parametrize("is_prompted", [False, True])
+def test_one_text_may_report_a_fork_or_a_rollback(method: str, *, is_prompted: bool) -> None:
     watcher = Watcher(revision=Revision.CURRENT)
     for entry in without("shutdown", "shut down", "exit")(good_session()).values():
         watcher.feed(*entry)
     word = says("c", "system", "text", text="This chat goes on twice.")
     assert not watcher.feed(*asks(90, method, {"chatId": "c", "contentId": "1"}))
+    if is_prompted:
+        assert not watcher.feed(*asks(91, "chat/prompt", {"chatId": "c", "message": "x"}))
     assert not watcher.feed(*word)
-    assert [each.requirement for each in watcher.feed(*word)] == ["CHAT-14"]
+    [observation] = watcher.feed(*word)
+    assert observation.requirement == ("W-20a" if is_prompted else "CHAT-14")
+
+
+@pytest.mark.parametrize(
+    ("place", "messages"),
+    [
+        ("prepare more", [news("chat/opened", {"chatId": "c"})]),
+        (
+            "fenced",
+            [
+                news("chat/opened", {"chatId": "new"}),
+                says("new", "system", "metadata", title="A title"),
+            ],
+        ),
+    ],
+    ids=["while its turn runs", "with its title, after a stop"],
+)
+def test_a_chat_may_be_opened(place: str, messages: list[Any]) -> None:
+    session = good_session()
+    expected = rows(watch(session, Revision.CURRENT))
+    assert rows(watch(after(place, *messages)(session), Revision.CURRENT)) == expected

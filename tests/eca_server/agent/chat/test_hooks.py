@@ -195,6 +195,8 @@ async def test_a_hook_that_ends_the_turn_lets_no_other_call_begin(tmp_path, even
     ends = [each["type"] for each in received if each["type"] in ENDS]
     assert len(ends) == 4
     assert ends.count("toolCalled") == (event == "postToolCall")
+    reasons = {each["reason"] for each in received if each["type"] == "toolCallRejected"}
+    assert "user-choice" not in reasons
     assert received.text.count("Turn stopped by hook 'h'.") == 1
     left = ["first"] if event == "postToolCall" else []
     assert [each.name for each in tmp_path.iterdir()] == left

@@ -107,7 +107,7 @@ def test_a_client_that_is_gone_closes_the_connection_to_the_provider(start_serve
 
 @pytest.mark.requirement("VALUE:ChatToolCallRejectedContent.reason=interrupted", "W-32b")
 @pytest.mark.parametrize(
-    ("capabilities", "reason"), [(CURRENT, "interrupted"), ({}, "user-choice")]
+    ("capabilities", "reason"), [(CURRENT, "interrupted"), ({}, "user-config")]
 )
 async def test_a_call_whose_answer_breaks_off_is_rejected_as_interrupted(capabilities, reason):
     script = [reply(tool_call("eca_shell_command", '{"comm'), reset())]

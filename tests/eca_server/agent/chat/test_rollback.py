@@ -124,11 +124,11 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
         first = await said(ours, writes(mine="1"))
         (folder / "mine").write_text("the user's")
         error = await not_rolled_back(ours, first)
-        assert ours.contents()[-1]["text"] == f"{error['message']}\n\n"
+        assert ours.contents()[-1]["text"] == f"\n\n{error['message']}\n\n"
         assert error["message"] not in str(await ours.turn("say more", model=SCRIPT))
         (folder / "mine").write_text("1")
         await rolled_back(ours, first)
-        last = {"type": "text", "text": "1 new file deleted.\n\n"}
+        last = {"type": "text", "text": "\n\n1 new file deleted.\n\n"}
         assert contents(ours.seen)[-1] == ("system", last)
 
 

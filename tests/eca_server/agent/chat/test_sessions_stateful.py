@@ -192,13 +192,12 @@ class Session:
         await self._ours.ask("chat/queryCommands", {"query": "none"})
 
     async def end(self) -> dict[str, list[Message]]:
-        """Shut down; the histories in memory, but for what was ended before it was read back."""
+        """Shut down; the histories in memory."""
         chats = self._ours.connection.chats
         assert await self._ours.ask("shutdown") is None
         assert not chats._bodies
         assert not any(chat.running for chat in self._ours.shown.chats.values())
-        known = {name: chat for name, chat in chats._chats.items() if chat.storage.is_restored}
-        return {name: [*chat.history] for name, chat in known.items()}
+        return {name: [*chat.history] for name, chat in chats._chats.items()}
 
 
 async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> None:

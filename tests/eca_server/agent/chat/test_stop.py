@@ -1,6 +1,7 @@
 """`chat/promptStop` and `chat/delete` in every state of a chat, and its queue (W-22 to W-24)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import trio
@@ -11,6 +12,7 @@ from eca_server.agent.chat.call_runner import CallRunner
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import Part
 from tests.eca_protocol.wire import notification
+from tests.eca_server.agent.chat.current import current
 from tests.eca_server.agent.chat.editor import SCRIPT, contents, editor, types
 
 
@@ -65,3 +67,42 @@ async def test_a_stop_before_an_unusable_call_is_looked_at_is_no_error(script, c
         await ours.ask("chat/queryContext", {"query": ""})
         assert ours.contents().finishes == 1
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+@pytest.mark.requirement("W-43d")
+@pytest.mark.parametrize(
+    ("script", "before", "shown"),
+    [
+        ("speed 2\nthink a b c d e f", "reasonText", {"user", "reasonText"}),
+        ("say some\nwait forever", "text", {"user", "text"}),
+        ("say nothing", None, {"user"}),  # the stop is read with the prompt
+    ],
+)
+async def test_a_stopped_turn_is_shown_again_as_it_was(
+    tmp_path, script, before, shown, autojump_clock
+):
+    async with current(data=tmp_path) as ours:
+        await ours.send(
+            ours.prompt_request(script, model=SCRIPT),
+            *(() if before else (notification("chat/promptStop", {"chatId": "c"}),)),
+        )
+        if before:
+            await ours.content(before, **({"text": "some"} if before == "text" else {}))
+            await ours.stop()
+        await ours.expect_finished()
+        live = _shown(contents(ours.seen))
+        assert live.keys() == shown
+        assert _shown(await ours.reopen()) == live
+    async with current(data=tmp_path) as ours:
+        assert _shown(await ours.reopen()) == live
+
+
+def _shown(received: Sequence[tuple[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Return ids and whole texts of the user's and the model's contents, by their kind."""
+    shown: dict[str, tuple[str, str]] = {}
+    for role, each in received:
+        if role != "system" and each.get("text"):
+            kind = "user" if role == "user" else each["type"]
+            name = each.get("id", each.get("contentId", ""))
+            shown[kind] = name, shown.get(kind, (name, ""))[1] + each["text"]
+    return shown

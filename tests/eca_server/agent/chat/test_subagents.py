@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio.testing
 
+from eca_protocol import json
 from eca_server.agent.chat import subagents
 from eca_server.connection.features.composition import MOST_SUBAGENTS
 from eca_server.models.history import Message
@@ -99,7 +100,7 @@ async def test_a_task_is_done_in_a_chat_of_its_own_and_its_last_message_is_the_r
         assert lengths == [4]
 
 
-@pytest.mark.requirement("W-34")
+@pytest.mark.requirement("W-30b", "W-34")
 @pytest.mark.parametrize(
     ("client", "shown_in", "answered_in"),
     [("VsCode", "subagent-", None), ("VsCode", "subagent-", "c"), ("Neovim", "c", "c")],
@@ -111,6 +112,9 @@ async def test_the_user_is_asked_what_a_subagent_may_not_do(
         asked = await waiting(ours, tmp_path)
         assert asked["chatId"].startswith(shown_in)
         assert not (tmp_path / "new").exists()
+        call_id, arguments = asked["content"]["id"], asked["content"]["arguments"]
+        prepared = [c for c in ours.contents(asked["chatId"]) if c.get("id") == call_id][:-1]
+        assert json.loads("".join(c["argumentsText"] for c in prepared)) == arguments
         if client == "VsCode":
             await ours.content("progress", text="Waiting for tool call approval")
         begun = len(ours.contents())
