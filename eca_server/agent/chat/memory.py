@@ -63,7 +63,7 @@ class Memory:
         self.workspace = workspace
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
         self._notify = notify
-        self._undeleted: set[str] = set()  # deleted chats that may still be on the disk
+        self.undeleted: set[str] = set()  # deleted chats that may still be on the disk
 
     async def wake(self) -> None:
         """Open the store during the first turn, which then does not wait for it at its end."""
@@ -84,10 +84,10 @@ class Memory:
 
     async def delete(self, chat_id: str) -> None:
         """Delete a stored chat; notify the user if the disk still has it."""
-        self._undeleted.add(chat_id)
+        self.undeleted.add(chat_id)
         try:
             if await self.store.delete(chat_id):
-                self._undeleted.discard(chat_id)
+                self.undeleted.discard(chat_id)
             else:
                 self._notify(_UNDELETED.format(chat_id))
         finally:
@@ -103,8 +103,8 @@ class Memory:
         """Return the chats of the workspace, or of all, the latest first."""
         await self.rollbacks.recover()
         workspace = None if everywhere else self.workspace
-        listed = await self.store.list(workspace, limit + len(self._undeleted), by=by)
-        return [each for each in listed if each.id not in self._undeleted][:limit]
+        listed = await self.store.list(workspace, limit + len(self.undeleted), by=by)
+        return [each for each in listed if each.id not in self.undeleted][:limit]
 
 
 class RestoreState(enum.Enum):
@@ -164,6 +164,7 @@ class Storage:
         if memory is None or described is None:
             return
         record = record or ChatRecord()
+        memory.undeleted.discard(self._chat_id)  # a deleted id may be used again
         try:
             await memory.store.append(
                 self._chat_id,

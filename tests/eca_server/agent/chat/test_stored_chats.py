@@ -122,8 +122,14 @@ async def test_a_chat_whose_deletion_cannot_be_written_is_not_listed_and_the_use
             assert [each["id"] for each in listed["chats"]] == ["other"]
             said = [each["message"] for each in ours.notified("$/showMessage")]
             assert any("The chat c is not deleted" in each for each in said), said
+        await ours.turn("anew", "c", model=ECHO)
+        listed = await ours.ask("chat/list")
+        assert {each["id"]: each["messageCount"] for each in listed["chats"]} == {
+            "c": 2,
+            "other": 2,
+        }
     async with current(data=tmp_path) as ours:
-        assert [each["id"] for each in (await ours.ask("chat/list"))["chats"]] == ["other"]
+        assert await ours.ask("chat/list") == listed
 
 
 async def test_a_chat_cleared_unread_keeps_its_title_and_later_messages(tmp_path, monkeypatch):
