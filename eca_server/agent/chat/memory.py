@@ -29,9 +29,9 @@ _log = logging.getLogger("eca_server.agent.chat")
 LARGEST_IMAGE = 1024 * 1024
 """Bytes of the largest before-image; of a larger file only its existence is stored."""
 
-_UNDELETED = (
-    "The chat {} is not deleted on the disk yet, which cannot be written now. If it is listed "
-    "again after a restart, delete it again."
+_NOT_ERASED = (
+    "The chat {} is not {} on the disk yet, which cannot be written now. If its messages are there "
+    "again after a restart, repeat this."
 )
 
 
@@ -62,7 +62,7 @@ class Memory:
         self.gallery = gallery
         self.workspace = workspace
         self.rollbacks = Rollbacks(store, workspace, boundary=boundary, notify=notify)
-        self._notify = notify
+        self.notify = notify
         self.undeleted: set[str] = set()  # deleted chats that may still be on the disk
 
     async def wake(self) -> None:
@@ -89,7 +89,7 @@ class Memory:
             if await self.store.delete(chat_id):
                 self.undeleted.discard(chat_id)
             else:
-                self._notify(_UNDELETED.format(chat_id))
+                self.notify(_NOT_ERASED.format(chat_id, "deleted"))
         finally:
             await self.gallery.remove(chat_id)
 
@@ -259,7 +259,8 @@ class Storage:
         async def erase() -> None:
             if memory is not None and erasure is not None:
                 try:
-                    await erasure
+                    if not await erasure:
+                        memory.notify(_NOT_ERASED.format(self._chat_id, "cleared"))
                 finally:
                     await memory.gallery.remove(self._chat_id)
 

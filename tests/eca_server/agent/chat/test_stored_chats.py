@@ -109,7 +109,7 @@ async def test_a_late_disk_holds_up_no_list_and_says_so(tmp_path):
         assert {each["id"]: each["messageCount"] for each in listed["chats"]}["c"] == 4
 
 
-async def test_a_chat_whose_deletion_cannot_be_written_is_not_listed_and_the_user_is_notified(
+async def test_a_deletion_that_cannot_be_written_is_reported_and_the_chat_is_not_listed(
     tmp_path, monkeypatch
 ):
     await stored(tmp_path)
@@ -122,12 +122,13 @@ async def test_a_chat_whose_deletion_cannot_be_written_is_not_listed_and_the_use
             assert [each["id"] for each in listed["chats"]] == ["other"]
             said = [each["message"] for each in ours.notified("$/showMessage")]
             assert any("The chat c is not deleted" in each for each in said), said
+            patch.setattr(queries, "clear", full_disk)
+            await ours.ask("chat/clear", {"chatId": "other", "messages": True})
+            said = ours.notified("$/showMessage")[-1]["message"]
+            assert "The chat other is not cleared" in said
         await ours.turn("anew", "c", model=ECHO)
         listed = await ours.ask("chat/list")
-        assert {each["id"]: each["messageCount"] for each in listed["chats"]} == {
-            "c": 2,
-            "other": 2,
-        }
+        assert {each["id"]: each["messageCount"] for each in listed["chats"]} == {"c": 2}
     async with current(data=tmp_path) as ours:
         assert await ours.ask("chat/list") == listed
 
