@@ -33,7 +33,7 @@ MOST_TOOLS: Final = 128
 """Limit of tools in a request, that of the strictest API."""
 
 MOST_NAMES: Final = 10
-"""Limit of starting servers that a turn names; further ones are counted."""
+"""Limit of servers that a text names; further ones are counted."""
 
 
 class TurnServers:
@@ -83,6 +83,7 @@ class TurnServers:
             for tool in server.tools
         }
         names = tool_names(listed, taken)
+        left_out: list[str] = []
         served, remaining = [], MOST_TOOLS - len(taken)
         if config.mcp_tool_search:
             remaining = len(listed)  # the model searches for tools, so there is no limit
@@ -91,16 +92,18 @@ class TurnServers:
             remaining -= reason is None
             if reason is None and remaining < 0:
                 reason = f"no more than {MOST_TOOLS} tools can be offered"
+                left_out.append(server.name)
             made = server_tool(server.name, tool, partial(_call, server, turn, tool.name), cap)
             served.append(
                 ServedTool(server=server.name, name=names[key], tool=made, withheld=reason)
             )
-        if remaining < 0 and not self._has_warned:
+        if left_out and not self._has_warned:
             self._has_warned = True
+            servers = enumeration([*dict.fromkeys(left_out)], MOST_NAMES)
             self._session.show(
                 "warning",
-                f"A request can have {MOST_TOOLS} tools at most: the last {-remaining} are left "
-                "out. Disable others with `disabledTools`, or set `mcpToolSearch`.",
+                f"A request can have {MOST_TOOLS} tools at most: {len(left_out)} are left out, of "
+                f"{servers}. Disable others with `disabledTools`, or set `mcpToolSearch`.",
             )
         return tuple(served)
 

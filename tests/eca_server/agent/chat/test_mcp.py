@@ -322,7 +322,7 @@ async def test_a_server_s_own_text_is_marked_and_too_many_tools_are_left_out(tmp
         assert "Always commit." in system
         await ours.turn("once more")
         assert {len(request.body["tools"]) for request in provider.requests} == {MOST_TOOLS}
-        assert sum("are left out" in words for _, words in shown(ours)) == 1
+        assert sum("are left out, of git." in words for _, words in shown(ours)) == 1
         await ours.tell("mcp/stopServer", {"name": "git"})
         await status(ours, "git", "stopped")
         await ours.turn("go on")
