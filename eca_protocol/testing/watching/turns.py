@@ -69,6 +69,8 @@ class Turn:
     has_usage: bool = False
     last_role: str = ""
     is_behind_progress: bool = False
+    is_behind_hook: bool = False
+    """True after a hook, which may add a message as the user's."""
     system_texts: list[str] = attrs.field(factory=list)
     stopped: int | None = None
     """The index of the client's stop."""
@@ -214,7 +216,8 @@ class ChatTurns:
                     "W-25d", "no title after a stop", f"the title {content.get('title')!r}"
                 )
         elif kind in {"hookActionStarted", "hookActionFinished", "flag"} or self.is_replaying:
-            return
+            if kind == "hookActionFinished" and self.turn is not None:
+                self.turn.is_behind_hook = True
         else:
             self._check_content(role, kind, content)
 
@@ -387,7 +390,9 @@ class ChatTurns:
                     "the echo of a queued prompt at the start of its turn",
                     "the echo before",
                 )
-        elif turn.prompt is not None:
+        elif turn.prompt is not None and not (
+            turn.is_behind_hook and text != turn.prompt.expected_echo(text)
+        ):
             self._report("W-20b", "exactly one echo of the prompt", "a second echo")
 
     def _start_without_end(self, turn: Turn, text: str, content_id: Any) -> None:

@@ -32,6 +32,7 @@ from tests.eca_protocol.testing.watching.test_watcher import rows, watch
 
 DOC = {"codeAssistant": {"chat": True, "doc": True}}
 TODAY = {"codeAssistant": {**CAN["codeAssistant"], "chatCapabilities": {"askQuestion": True}}}
+HOOK = says("c", "system", "hookActionFinished", id="h", name="n", actionType="shell", status=0)
 
 
 def drafted(text: str, *, is_complete: bool = False) -> tuple[Side, dict[str, Any]]:
@@ -187,10 +188,11 @@ def test_one_text_may_report_a_fork_or_a_rollback(method: str, *, is_prompted: b
                 says("new", "system", "metadata", title="A title"),
             ],
         ),
+        ("usage", [HOOK, says("c", "user", "text", text="Go on", contentId="m-9")]),
     ],
-    ids=["while its turn runs", "with its title, after a stop"],
+    ids=["a running chat is opened", "a stopped one with its title", "a hook adds a message"],
 )
-def test_a_chat_may_be_opened(place: str, messages: list[Any]) -> None:
+def test_what_current_servers_do_is_not_reported(place: str, messages: list[Any]) -> None:
     session = good_session()
     expected = rows(watch(session, Revision.CURRENT))
     assert rows(watch(after(place, *messages)(session), Revision.CURRENT)) == expected
