@@ -34,14 +34,14 @@ def read_history(api: str, payload: Mapping[str, Any], **rules: Any) -> list[Mes
         for role, parts in itertools.groupby(READERS[api](payload, **rules), lambda each: each[0])
     ]
     check(messages)
-    if api in ("anthropic", "google", "openai-responses"):
+    if api in ("anthropic", "openai-responses"):  # Gemini gets its answers as they came
         assert not any(isinstance(message.parts[-1], ReasoningPart) for message in messages)
     return messages
 
 
-def _call(call_id: str, name: str, arguments: Any) -> ToolCallPart:
+def _call(call_id: str, name: str, arguments: Any, longest: int = 64) -> ToolCallPart:
     assert isinstance(arguments, dict)
-    assert 0 < len(call_id) <= 64
+    assert 0 < len(call_id) <= longest
     return ToolCallPart(id=call_id, name=name, raw=json.dumps(arguments), arguments=arguments)
 
 
@@ -243,7 +243,8 @@ def _ollama(payload: Mapping[str, Any], *, tools: bool = True, images: bool = Tr
         for index, call in enumerate(message.get("tool_calls", ())):
             assert tools
             assert call["function"]["index"] == index
-            yield role, _call(call["id"], call["function"]["name"], call["function"]["arguments"])
+            function = call["function"]
+            yield role, _call(call["id"], function["name"], function["arguments"], 10_000)
 
 
 READERS: Mapping[str, Callable[..., Parts]] = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eca_protocol.fold import TextView
@@ -191,13 +191,16 @@ class Session:
         """All that was sent has been looked at, and what was said before has come."""
         await self._ours.ask("chat/queryCommands", {"query": "none"})
 
-    async def end(self) -> dict[str, list[Message]]:
-        """Shut down; the histories in memory."""
+    async def end(self, before: Mapping[str, list[Message]]) -> dict[str, list[Message]]:
+        """Shut down; the histories in memory, behind those `before` that were not read back."""
         chats = self._ours.connection.chats
         assert await self._ours.ask("shutdown") is None
         assert not chats._bodies
         assert not any(chat.running for chat in self._ours.shown.chats.values())
-        return {name: [*chat.history] for name, chat in chats._chats.items()}
+        return {
+            name: [*([] if chat.storage.is_restored else before.get(name, [])), *chat.history]
+            for name, chat in chats._chats.items()
+        }
 
 
 async def check_stored(data: Path, histories: Mapping[str, list[Message]]) -> None:
@@ -243,7 +246,7 @@ async def play(steps: list[Any], folder: Path, data: Path, *, allow: bool) -> No
                 if step[0] == "delete":
                     histories.pop(step[1], None)
                     restorable[step[1]] = files(folder / step[1])
-            histories |= await session.end()
+            histories |= await session.end(histories)
         await check_stored(data, histories)
     async with current(config, **about) as ours:
         await roll_back(ours)
@@ -256,8 +259,12 @@ def files(folder: Path) -> dict[str, str]:
     return {path: text for path, text in tree(folder).items() if "log" not in path}
 
 
+SAY = ("prompt", "b", "say the end", None)
+
+
 @settings(max_examples=settings().max_examples // 2)
 @given(st.lists(STEPS, min_size=1, max_size=10), st.booleans())
+@example([SAY, ("restart",), SAY], False)
 def test_any_session_keeps_files_history_and_wire_right(steps: list[Any], allow: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         trio.run(lambda: play(steps, Path(name).resolve() / "w", Path(name) / "data", allow=allow))
