@@ -189,7 +189,7 @@ def _thought_fields(thoughts: list[ReasoningPart]) -> dict[str, Any]:
             fields.setdefault("reasoning_details", []).extend(details)
         elif (field := opaque.get("field")) in ("reasoning_content", "reasoning", "reasoning_text"):
             fields[field] = fields.get(field, "") + thought.text
-        elif field == "content":
+        elif field == "content" and thought.text:
             pieces = fields.setdefault("content", {"type": "thinking", "thinking": []})
             pieces["thinking"].append({"type": "text", "text": thought.text})
     return fields

@@ -82,6 +82,9 @@ def _chat_part(part: Mapping[str, Any]) -> Any:
             return _from_url(url)
         case {"type": "file", "file": {"filename": name, "file_data": url}}:
             return _from_url(url, name)
+        case {"type": "thinking", "thinking": pieces}:
+            assert all(piece["type"] == "text" and piece["text"] for piece in pieces)
+            return ReasoningPart(text="".join(piece["text"] for piece in pieces))
     raise AssertionError(part)
 
 
