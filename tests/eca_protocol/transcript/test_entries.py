@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import anyio
 import attrs
 import pytest
 from hypothesis import example, given
@@ -264,6 +265,19 @@ async def test_a_disk_that_is_too_slow_ends_the_record(waits: bool) -> None:
         if waits:
             await recorder.drain()
     assert recorder.failure == "it is written too slowly"
+    os.close(reader)
+    recorder.close()
+
+
+async def test_bytes_that_the_thread_still_writes_are_unwritten() -> None:
+    reader, writer = os.pipe()  # it is never read
+    recorder = Recorder(writer, max_unwritten=100_000)
+    recorder.record_data("client", b"x" * 90_000)
+    recorder.wake()
+    with anyio.fail_after(10):
+        while recorder._notes:  # until the thread has taken them
+            await anyio.sleep(0.001)
+    assert recorder.is_behind
     os.close(reader)
     recorder.close()
 
