@@ -119,6 +119,8 @@ def load(
     if not is_pure:
         last = sources.empty_copy()
         of_roots = _add_extra_configs(sources.config().extra_configs, last)
+        if config_file is not None:
+            _report_skipped(of_roots, sources, config_file)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
         if roots and config_file is None and not is_first:
             workspace = _workspace_roots(
@@ -143,6 +145,24 @@ def _add_extra_configs(texts: Iterable[str], last: Sources) -> list[str]:
         else:
             of_roots.append(text)
     return of_roots
+
+
+def _report_skipped(of_roots: Iterable[str], sources: Sources, config_file: Path) -> None:
+    """Warn about files in workspace roots: `--config-file` replaces all files of the roots."""
+    names = [
+        name
+        for name, value in sources.values.items()
+        if isinstance(value, Mapping) and "extraConfigs" in value
+    ]
+    message = f"skipped, as `--config-file {config_file}` replaces the files of workspace folders"
+    for text in of_roots:
+        problem = Problem(
+            source=names[-1],
+            key="extraConfigs",
+            message=f"`{text}`: {message}; write an absolute path",
+            level="warning",
+        )
+        sources.problems.append(problem)
 
 
 def _workspace_roots(

@@ -138,6 +138,13 @@ def test_a_given_file_replaces_the_users_and_the_workspaces_and_must_be_there(ho
     config = house.config()
     assert (config.default_model, config.welcome_message) == ("given/m", "hello")
     assert config.chat_title is True
+    house.environ["ECA_CONFIG"] = '{"extraConfigs": [".eca/more.json", "/none"]}'
+    [problem] = house.load().problems
+    assert str(problem) == (
+        "ECA_CONFIG: extraConfigs: `.eca/more.json`: skipped, as `--config-file "
+        f"{house.config_file}` replaces the files of workspace folders; write an absolute path"
+    )
+    del house.environ["ECA_CONFIG"]
     house.config_file.unlink()
     assert house.problem().source == str(house.config_file)
     assert house.load().sources[-1] == Source(name=str(house.config_file), state="broken")
