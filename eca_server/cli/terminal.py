@@ -196,7 +196,6 @@ async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
     async with local_client(
         attrs.evolve(options, load_seconds=_LOAD_SECONDS),
         workspace_folders=workspace(),
-        initialization_options=_QUIET,
     ) as local:
         await local.client.wait_for_config(deadline=None)
         errors = errors_of(local)

@@ -150,6 +150,7 @@ def test_doctor_shows_where_keys_are_and_never_what_they_are(tmp_path: Path) -> 
         tmp_path, "doctor", "--verbose", MY_SPECIAL_KEY=planted[1], OPENAI_API_KEY=planted[2]
     )
     assert done.returncode == 0
+    assert "- initializationOptions: not found\n" in done.stdout
     for name in ("written", "named", "filed", "MY_SPECIAL_KEY", "OPENAI_API_KEY"):
         assert name in done.stdout
     without = eca(tmp_path, "doctor", ECA_CONFIG='{"pureConfig": true}', XDG_CONFIG_HOME="/none")
