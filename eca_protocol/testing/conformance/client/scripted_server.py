@@ -128,7 +128,9 @@ class ScriptedServer(ClientLink):
     async def turn(self, id_: Any, params: Mapping[str, Any]) -> None:
         """Run a turn after the announcements; a stop ends it.
 
-        A prompt to a busy chat is answered at once, and its turn waits for the one before.
+        A prompt to a busy chat is answered at once, and its turn waits for the one before. What
+        follows the end of a turn comes before the answer to the next prompt, so that a client can
+        tell a second end from the end of its next turn.
         """
         if await self.until(lambda: self._is_initialized):
             await self.until(lambda: self.greeted, seconds=_GREETING)
@@ -137,7 +139,7 @@ class ScriptedServer(ClientLink):
         chat_id = requested if isinstance(requested, str) else f"played-{self._chats}"
         answer = {"chatId": chat_id, "model": MODEL, "status": "prompting"}
         busy = self._busy.setdefault(chat_id, anyio.Lock())
-        has_to_wait = busy.locked()
+        has_to_wait = chat_id in self._turns
         if has_to_wait:
             await self.answer(id_, answer)
         async with busy:
@@ -150,6 +152,7 @@ class ScriptedServer(ClientLink):
                 if not has_to_wait:
                     await self.answer(id_, answer)
                 await self.body(chat_id, params)
+            del self._turns[chat_id]
             await self.progress(chat_id, "finished", "")
             await self.after_turn(chat_id)
 

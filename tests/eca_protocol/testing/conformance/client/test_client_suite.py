@@ -13,6 +13,7 @@ from eca_protocol.errors import StartFailed
 from eca_protocol.framing import encode_frame
 from eca_protocol.revisions import Revision
 from eca_protocol.testing.conformance.client.client_run import SERVER, run_client
+from eca_protocol.testing.conformance.client.oddities import MoreAfterTheEnd
 from eca_protocol.testing.conformance.client.scripted_server import ScriptedServer
 from eca_protocol.testing.conformance.client.suite import (
     DUPLICATES,
@@ -110,6 +111,23 @@ def test_the_client_of_this_project_passes() -> None:
     script = HERE / "our_client.py"
     run_result = judge(Target(command=(sys.executable, str(script), SERVER)))
     assert not broken(run_result)
+
+
+def test_a_second_end_comes_before_the_answer_to_the_next_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    after_turn = MoreAfterTheEnd.after_turn
+
+    async def late(server: MoreAfterTheEnd, chat_id: str) -> None:
+        if len(server.decisions) == 1:  # the client sends two prompts
+            busy = server._busy[chat_id]
+            assert await server.until(lambda: busy.statistics().tasks_waiting > 0)
+        await after_turn(server, chat_id)
+
+    monkeypatch.setattr(MoreAfterTheEnd, "after_turn", late)
+    target = Target(command=(sys.executable, str(HERE / "our_client.py"), SERVER))
+    run_result = judge(target, about("W-60f"))
+    assert {each.id: each.verdict for each in run_result.findings}["W-60f"] == "pass"
 
 
 def test_a_client_may_take_its_time_to_refuse() -> None:
