@@ -53,7 +53,7 @@ class Chats:
         elif method in {"chat/toolCallApprove", "chat/toolCallReject"}:
             self._on_decision(method, chat_id, params)
         elif method == "chat/update":
-            self._trust(params.get("trust") is True)
+            self._on_update(chat_id, params)
         elif method in {"shutdown", "exit"}:
             for chat in self._chats.values():
                 chat.end()
@@ -72,6 +72,11 @@ class Chats:
         elif method == "chat/delete":
             self._deletes[index] = chat_id
             self._chat(chat_id).end()
+
+    def _on_update(self, chat_id: str | None, params: Mapping[str, Any]) -> None:
+        self._trust(params.get("trust") is True)
+        if chat_id in self._chats and isinstance(params.get("title"), str):
+            self._chats[chat_id].is_named_by_user = True
 
     def _on_prompt(self, chat_id: str | None, params: Mapping[str, Any], index: int) -> None:
         message = params.get("message")

@@ -152,6 +152,8 @@ class ChatTurns:
     """True if that stop ended the turn and emptied the queue."""
     texts_after_stops: str = ""
     awaits_key: bool = False
+    is_named_by_user: bool = False
+    """True if the client has set the title, which the server may announce at any time."""
     ended: int = -1
     """The index of the end of the last turn."""
     lacks_usage: int | None = None
@@ -210,7 +212,7 @@ class ChatTurns:
             else:
                 self._on_running(content)
         elif kind == "metadata":
-            is_late = self.turn is None and not self.is_replaying
+            is_late = self.turn is None and not (self.is_replaying or self.is_named_by_user)
             if is_late and self.stopped is not None and self._has_read(self.stopped):
                 self._report(
                     "W-25d", "no title after a stop", f"the title {content.get('title')!r}"

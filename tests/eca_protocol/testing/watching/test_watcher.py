@@ -340,6 +340,12 @@ def test_a_turn_may_follow_prompts_that_a_stop_dropped():
     assert watch(after("stopped", *NEXT_TURN)(good_session())) == []
 
 
+def test_the_users_title_may_come_after_a_stop():
+    named = asks(9, "chat/update", {"chatId": "new", "title": "Late"})
+    title = says("new", "system", "metadata", title="Late")
+    assert watch(after("fenced", named, answers(9, {}), title)(good_session())) == []
+
+
 @pytest.mark.parametrize(("row", "change"), FAULTS, ids=name_of)
 def test_a_violation_is_reported_as_its_row_and_nothing_else(row, change):
     assert row in REQUIREMENTS
