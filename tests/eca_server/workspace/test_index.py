@@ -165,9 +165,13 @@ async def test_a_turned_root_has_no_files(start, project, mock_clock, outside, t
 
 
 class Listings:
-    """A counter of listings that pauses each before a chosen file until it is released."""
+    """A counter of a folder's listings that pauses each before a chosen file until released.
 
-    def __init__(self, hold_before: int = 0) -> None:
+    A thread that an earlier test has abandoned may begin to list that test's folder only now.
+    """
+
+    def __init__(self, folder: Path, hold_before: int = 0) -> None:
+        self.folder = folder
         self.begun = 0
         self.is_held = False
         self.resume = threading.Event()
@@ -175,9 +179,10 @@ class Listings:
         self.hold_before = hold_before
 
     def __call__(self, folder: Path, **arguments: Any) -> Iterator[str]:
-        self.begun += 1
+        is_own = folder == self.folder
+        self.begun += is_own
         for number, path in enumerate(list_files(folder, **arguments)):
-            if number == self.hold_before:
+            if is_own and number == self.hold_before:
                 while not self.resume.wait(0.01):
                     self.is_held = True
                     arguments["checkpoint"]()
@@ -185,8 +190,8 @@ class Listings:
 
 
 @pytest.fixture
-def listings(monkeypatch: pytest.MonkeyPatch) -> Listings:
-    listings = Listings()
+def listings(project: Path, monkeypatch: pytest.MonkeyPatch) -> Listings:
+    listings = Listings(project.resolve())
     monkeypatch.setattr(room, "list_files", listings)
     return listings
 
