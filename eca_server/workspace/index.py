@@ -2,10 +2,11 @@
 
 The rules of this module: the event loop never waits for a disk, and a disk that hangs blocks only
 the threads of the index. A search uses the last listing, that of a server before if there is no
-other. An old listing is renewed in the background, and a search waits only a moment for the new
-one. A removed file is never a match. Equal queries get equal answers, in the same order, while the
-files are unchanged. Nothing watches the files: a watch costs a handle for every directory, also an
-ignored one, and searches are rare.
+other; while the first listing grows, a search uses its beginning. An old listing is renewed in the
+background, and a search waits only a moment for the new one. A removed file is never a match. Equal
+queries get equal answers, in the same order, while all files are listed and unchanged. Nothing
+watches the files: a watch costs a handle for every directory, also an ignored one, and searches are
+rare.
 """
 
 from __future__ import annotations
@@ -36,9 +37,7 @@ from eca_server.workspace.stored_listings import StoredListings
 
 _FRESH = 5.0  # seconds until a listing is stale
 _PATIENCE = 0.1  # seconds that a search waits for a listing
-_FIRST_PATIENCE = (
-    1.0  # the same while nothing is listed: the web page's popup asks once, at its start
-)
+_MATCH_PATIENCE = 1.0  # the same without a match: the web page's popup asks once, at its start
 _MOST_REMOVED = 5_000  # matches of one search that do not exist
 _MOST_FILES = 1_000_000
 _GROWTH = 8  # each searchable part of the first listing is that much larger
@@ -95,6 +94,7 @@ class FileIndex:
         self._stored = None if stored_in is None else StoredListings(stored_in, roots)
         self._on_problem = on_problem
         self._catalogue = Catalogue()
+        self._has_some = trio.Event()
         self._has_all = trio.Event()
         self._refresh_requested = trio.Event()
         self._requested_at = self._stale_at = -math.inf
@@ -112,7 +112,7 @@ class FileIndex:
                 await self._load()
             started, gitignore = trio.current_time(), self.gitignore
             self._catalogue = await self._in_listing_thread(partial(self._listing, gitignore))
-            self._has_all.set()
+            self._set_has_all()
             duration = trio.current_time() - started
             self._stale_at = started + duration + max(_FRESH, duration)
             self._is_listed.set()
@@ -127,7 +127,11 @@ class FileIndex:
             before = await self._in_listing_thread(load)
             if before:
                 self._catalogue = before
-                self._has_all.set()
+                self._set_has_all()
+
+    def _set_has_all(self) -> None:
+        self._has_some.set()
+        self._has_all.set()
 
     async def _in_listing_thread(self, function: Callable[[], _T]) -> _T:
         return await run_in_thread(function, abandon_on_cancel=True, limiter=self._listing_threads)
@@ -135,8 +139,8 @@ class FileIndex:
     async def search(self, query: str, *, limit: int) -> list[FileMatch]:
         """Return the existing files and directories that match a query, best first.
 
-        It waits at most 0.1 s for the renewal of an old listing, and at most 1 s while nothing is
-        listed or no match of an old listing exists.
+        It waits at most 0.1 s for a whole and new listing, and at most 1 s if without it nothing
+        matches.
 
         A blank query gives the roots, then the rest, short paths first. A query that begins with
         `/`, `~/`, `./` or `../` lists that directory, or completes its last name. A query that is
@@ -157,13 +161,15 @@ class FileIndex:
             self._is_listed = trio.Event()
             self._refresh_requested.set()
         is_listed = self._is_listed
-        with trio.move_on_after(_PATIENCE if self._catalogue else _FIRST_PATIENCE):
+        with trio.move_on_at(started + _MATCH_PATIENCE):
+            await self._has_some.wait()
+        with trio.move_on_at(started + _PATIENCE):
             await self._has_all.wait()
         with trio.move_on_at(self._requested_at + _PATIENCE):
             await is_listed.wait()
-        entries, are_removed = await self._matches(query, limit)
-        if are_removed:
-            with trio.move_on_at(started + _FIRST_PATIENCE):
+        entries, may_have_more = await self._matches(query, limit)
+        if may_have_more:
+            with trio.move_on_at(started + _MATCH_PATIENCE):
                 await is_listed.wait()
             entries, _ = await self._matches(query, limit)
         if query.strip():
@@ -172,13 +178,13 @@ class FileIndex:
         return [*roots, *entries][:limit]
 
     async def _matches(self, query: str, limit: int) -> tuple[list[FileMatch], bool]:
-        """Search the present catalogue; return also whether it has matches and none exists."""
-        catalogue = self._catalogue
+        """Search the present catalogue; return also whether only a new one may have matches."""
+        catalogue, is_whole = self._catalogue, self._has_all.is_set()
 
         def search() -> tuple[list[FileMatch], bool]:
             presence = _Presence(self._workspace.roots)
             matches = list(islice(presence.filter(catalogue.matches(query)), limit))
-            return matches, not matches and presence.removed > 0
+            return matches, not matches and (presence.removed > 0 or not is_whole)
 
         return await self.in_search_thread(search)
 
@@ -196,6 +202,7 @@ class FileIndex:
             entries.append(entry)
             if len(entries) >= next_part:
                 self._catalogue = Catalogue(entries)
+                trio.from_thread.run_sync(self._has_some.set)
                 next_part *= _GROWTH
         return Catalogue(entries)
 

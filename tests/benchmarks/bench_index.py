@@ -3,7 +3,7 @@
 Run it from the repository: `python tests/benchmarks/bench_index.py`. Bound: an answer within
 200 ms while the index is being built, and at the start of a server whose predecessor has stored
 its listing, the first `chat/queryContext` included; 300 ms with a stored listing of 1,000,000
-files. Where nothing is stored yet, the first search waits up to a second for all files. The delay
+files. Where nothing is stored yet, the first matches may be of the files listed so far. The delay
 is how much later than asked a sleeping task of the same loop woke up, at worst.
 """
 

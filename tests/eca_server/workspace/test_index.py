@@ -311,11 +311,14 @@ async def test_a_slow_disk_gives_the_first_files(project, nursery, mock_clock, l
     index = FileIndex([root_of(project)])
     index.first_part = 2
     nursery.start_soon(index.run)
-    search = started(index, "")
+    search, other = started(index, ""), started(index, "main")
     while not listings.is_held:
         await trio.lowlevel.checkpoint()
-    mock_clock.jump(1)
+    mock_clock.jump(0.1)
     assert names((await search.matches())[1:], project) == ["README.md", ".gitignore"]
+    assert not await other.has_ended_after(0.8)
+    mock_clock.jump(0.1)
+    assert await other.matches() == []
     listings.resume.set()
     while not await index.search("main", limit=10):
         await trio.lowlevel.checkpoint()
