@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import attrs
 
@@ -42,8 +42,12 @@ _log = logging.getLogger("eca_server.agent.chat")
 MOST_STEPS = 200
 """Requests of one turn after which it ends with a message to the user."""
 
-MOST_FAILURES = 3
-"""Answers of one turn in which an identical call may fail."""
+MOST_FAILURES = 5
+"""Answers in which an identical call may fail while the turn makes no progress."""
+
+
+_Key: TypeAlias = tuple[str, str, str]
+"""A call by its server, its tool and its arguments."""
 
 
 class Gather(Protocol):
@@ -128,13 +132,15 @@ class Agent:
             self.hooks.mark_greeted()
         await turn.store_prompt()
         compactor = self.compactor(turn, opening)
-        failures: Counter[tuple[str, str, str]] = Counter()
+        failures = _Failures()
         most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
         for step in range(most):
             was_last = step > 0 and turn.messages[-1].role == "assistant"
             has_new_text = await self._take_steers(turn, compactor)
             if self._is_over or (was_last and not has_new_text):
                 return  # or nothing to send: the steers were commands for the server
+            if has_new_text:
+                failures = _Failures()
             wants_title = self.wants_title and step == 0
             answer = await (
                 self._ask(turn, compactor, wants_title=wants_title)
@@ -151,7 +157,7 @@ class Agent:
                 turn.messages.append(Message(role="tool", parts=results))
             if self._is_over:
                 return
-            if self._waits_for_user(turn, answer) or _is_stuck(turn, answer.calls, failures):
+            if self._waits_for_user(turn, answer) or self._is_stuck(turn, answer.calls, failures):
                 return
         hint = " Send `continue` to resume it." if self.initiator == "user" else ""
         turn.fail(f"This turn took {counted(most, 'step')} and was ended.{hint}")
@@ -169,6 +175,28 @@ class Agent:
         was_refused = any(turn.calls[each.key].is_refused_by_user for each in answer.calls)
         ends = was_refused and turn.session.profile.rejection_ends_turn
         return ends and all(each.command for each in turn.steers)
+
+    def _is_stuck(
+        self, turn: Turn, finished: Sequence[ToolCallFinished], failures: _Failures
+    ) -> bool:
+        """Return whether an identical call has failed too often; report it to the user."""
+        failed, changes = set(), set()
+        for each in finished:
+            call = turn.calls[each.key]
+            key = (call.naming.server, call.naming.name, each.raw)
+            tool = self.toolbox.find(call.naming.server, call.naming.name)
+            if call.result is not None and call.result.is_error:
+                failed.add(key)
+            elif call.result is not None and tool is not None and tool.effect != "read":
+                changes.add(key)
+        failures.record(failed, changes)
+        if all(count < MOST_FAILURES for count in failures.counts.values()):
+            return False
+        turn.fail(
+            f"The same call failed {MOST_FAILURES} times, so this turn was ended. "
+            "Send a prompt that says how to continue."
+        )
+        return True
 
     async def _take_steers(self, turn: Turn, compactor: Compactor) -> bool:
         """Take the steers that hooks let through; return whether there is a new text."""
@@ -263,20 +291,19 @@ def _report_dropped_reasoning(turn: Turn, origin: Origin) -> None:
         )
 
 
-def _is_stuck(
-    turn: Turn, finished: Sequence[ToolCallFinished], failures: Counter[tuple[str, str, str]]
-) -> bool:
-    """Return whether an identical call has failed too often; report it to the user."""
-    failed = set()
-    for each in finished:
-        call = turn.calls[each.key]
-        if call.result is not None and call.result.is_error:
-            failed.add((call.naming.server, call.naming.name, each.raw))
-    failures.update(failed)
-    if all(count < MOST_FAILURES for count in failures.values()):
-        return False
-    turn.fail(
-        f"The same call failed {MOST_FAILURES} times, so this turn was ended. "
-        "Send a prompt that says how to continue."
-    )
-    return True
+@attrs.define
+class _Failures:
+    """The failed calls of a turn since its last progress: a new call that changed something.
+
+    Tests that fail until the code is right are no reason to end a turn.
+    """
+
+    counts: Counter[_Key] = attrs.field(factory=Counter)
+    successes: set[_Key] = attrs.field(factory=set)
+
+    def record(self, failed: set[_Key], changes: set[_Key]) -> None:
+        """Take the failed calls of an answer, and the successful ones that change something."""
+        if not changes <= self.successes:
+            self.counts.clear()
+        self.successes |= changes
+        self.counts.update(failed)

@@ -133,15 +133,26 @@ async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path
 @pytest.mark.requirement("W-30e")
 async def test_the_same_call_failing_again_and_again_ends_the_turn_readably(tmp_path):
     one = calls(("eca_read_file", {"path": "gone"}))
-    async with session(tmp_path, one, one, one) as (ours, provider):
+    known = calls(("eca_write_file", {"path": "a", "content": "b"}))
+    script = [one, known, one, known, one, one, one, one]
+    async with session(tmp_path, *script, **ALLOW) as (ours, provider):
         received = await ours.turn("go")
-        assert len(provider.requests) == 3
-        assert any("failed 3 times" in str(each.get("text")) for each in received)
+        assert len(provider.requests) == 8
+        assert any("failed 5 times" in str(each.get("text")) for each in received)
         assert received.finishes == 1
-    at_once = calls(*[("eca_read_file", {"path": "gone"})] * 4)
+    at_once = calls(*[("eca_read_file", {"path": "gone"})] * 6)
     async with session(tmp_path, at_once) as (ours, provider):
         await ours.turn("go")
-        assert len(results(provider)) == 4
+        assert len(results(provider)) == 6
+
+
+async def test_tests_may_fail_as_often_as_the_code_changes(tmp_path):
+    check = calls(("eca_shell_command", {"command": "grep -q right code"}))
+    tries = [calls(("eca_write_file", {"path": "code", "content": str(n)})) for n in range(6)]
+    script = [answer for write in tries for answer in (write, check)]
+    async with session(tmp_path, *script, **ALLOW) as (ours, provider):
+        await ours.turn("go")
+        assert len(provider.requests) == len(script) + 1
 
 
 async def test_a_turn_without_an_end_is_ended_readably(tmp_path, monkeypatch):
