@@ -118,9 +118,7 @@ def load(
     workspace = None
     if not is_pure:
         last = sources.empty_copy()
-        of_roots = _add_extra_configs(sources.config().extra_configs, last)
-        if config_file is not None:
-            _report_skipped(of_roots, sources, config_file)
+        of_roots = _add_extra_configs(sources, last, config_file)
         last.add_saved_settings(roots := tuple(roots), stored_secret)
         if roots and config_file is None and not is_first:
             workspace = _workspace_roots(
@@ -135,15 +133,17 @@ def load(
     return _loaded(sources, commands, workspace, is_pure=is_pure, may_ask=asks)
 
 
-def _add_extra_configs(texts: Iterable[str], last: Sources) -> list[str]:
+def _add_extra_configs(sources: Sources, last: Sources, config_file: Path | None) -> list[str]:
     """Add the files of `extraConfigs`; return those whose paths begin at each workspace root."""
     of_roots = []
-    for text in texts:
+    for text in sources.config().extra_configs:
         path = expand_home(text, last.home)
         if path.is_absolute():
             last.add_file(path)
         else:
             of_roots.append(text)
+    if config_file is not None:
+        _report_skipped(of_roots, sources, config_file)
     return of_roots
 
 
