@@ -341,7 +341,7 @@ class Behavior(BehaviorPrompts):
         spawnable_by: the agents that may start it; empty: all.
         subagents: the agents that it may start, by name or regular expression; default: all.
         skills: the skills that it may load, by name or regular expression; default: all.
-        max_steps: limit of model requests in one turn; default: none.
+        max_steps: limit of model requests in one turn; default: 200.
         default_model: `provider/model`; without a provider, a model of the selected one's provider.
         variant: the variant to use if none was selected and the model has one of this name.
         disabled_tools: tools that are not offered; default: those of the built-in agent.
@@ -398,6 +398,9 @@ def _read_behaviors(value: object, place: Place) -> dict[str, Any]:
         behaviors = deep_merge(behaviors, layer)
     return behaviors
 
+
+MOST_STEPS: Final = 200
+"""Model requests in one turn, unless `maxSteps` sets another limit."""
 
 BUILT_IN_AGENTS: Final = ("agent", "plan")
 """The agents that exist without configuration."""

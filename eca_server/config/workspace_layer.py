@@ -20,7 +20,7 @@ from eca_server.config.interpolation import has_reference
 from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath, Reader, Setting, Workspace, settings_of
 from eca_server.config.settings import Config, provider_name
-from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS
+from eca_server.config.tool_settings import AGENT_ALIASES, BUILT_IN_AGENTS, MOST_STEPS
 from eca_server.printable import printable_line
 
 _MISSING: Final = object()
@@ -241,13 +241,14 @@ class _Classifier:
         if setting.workspace is not Workspace.SMALLER or not isinstance(value, bool | int | float):
             return False
         if setting.name == "max_steps" and value == 0:
-            return False  # 0 means no limit
+            return False  # 0 means the default
         own = value_at(self.user.merged, names)
         if own is None and names[0] == "behaviors":
             behaviors, _ = resolve_inheritance(self.user.merged.get("behaviors") or {})
             own = value_at(behaviors, names[1:])
         if own is None:
-            own = attrs.fields_dict(cls)[setting.name].default
+            is_steps = setting.name == "max_steps"
+            own = MOST_STEPS if is_steps else attrs.fields_dict(cls)[setting.name].default
         return own is None or value <= own
 
     def _paths(

@@ -26,6 +26,7 @@ from eca_server.agent.context.contexts import PromptContext
 from eca_server.agent.tools.output import counted
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.toolbox import ToolBox
+from eca_server.config.tool_settings import MOST_STEPS
 from eca_server.models.answer import Answer
 from eca_server.models.backend import BackendError, Request
 from eca_server.models.events import ToolCallFinished
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from eca_server.agent.chat.hooked import TurnHooks
 
 _log = logging.getLogger("eca_server.agent.chat")
-
-MOST_STEPS = 200
-"""Requests of one turn after which it ends with a message to the user."""
 
 MOST_FAILURES = 5
 """Answers in which an identical call may fail while the turn makes no progress."""
@@ -133,7 +131,7 @@ class Agent:
         await turn.store_prompt()
         compactor = self.compactor(turn, opening)
         failures = _Failures()
-        most = min(self.max_steps or MOST_STEPS, MOST_STEPS)
+        most = self.max_steps or MOST_STEPS
         for step in range(most):
             was_last = step > 0 and turn.messages[-1].role == "assistant"
             has_new_text = await self._take_steers(turn, compactor)

@@ -244,6 +244,10 @@ def test_steps_of_an_agent_are_only_ever_fewer(untrusted):
         loaded = untrusted.load()
         assert loaded.config.behaviors["top"].max_steps == counts
         assert bool(loaded.withheld) == (steps not in (3, 5))
+    untrusted.in_user({"agent": {"top": {"inherit": "plan"}}})
+    for steps, is_withheld in ((200, False), (201, True)):
+        untrusted.in_root(0, {"agent": {"top": {"maxSteps": steps}}})
+        assert bool(untrusted.load().withheld) == is_withheld
 
 
 @pytest.mark.parametrize("name", ["code", "build", "agent"])

@@ -155,14 +155,15 @@ async def test_tests_may_fail_as_often_as_the_code_changes(tmp_path):
         assert len(provider.requests) == len(script) + 1
 
 
-async def test_a_turn_without_an_end_is_ended_readably(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("configured", "steps"), [({}, 2), ({"maxSteps": 3}, 3)])
+async def test_a_turn_without_an_end_is_ended_readably(tmp_path, monkeypatch, configured, steps):
     monkeypatch.setattr("eca_server.agent.chat.agent.MOST_STEPS", 2)
     (tmp_path / "a").write_text("a")
     one = calls(("eca_read_file", {"path": "a"}))
-    async with session(tmp_path, one, one) as (ours, provider):
+    async with session(tmp_path, one, one, one, agent={"agent": configured}) as (ours, provider):
         received = await ours.turn("go")
-        assert len(provider.requests) == 2
-        assert any("2 steps" in str(each.get("text")) for each in received)
+        assert len(provider.requests) == steps
+        assert any(f"{steps} steps" in str(each.get("text")) for each in received)
 
 
 @pytest.mark.requirement("TOOL-7")
