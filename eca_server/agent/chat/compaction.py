@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 NO_PAST = "There is nothing to compact: this chat has no messages since its last summary."
 
-SECONDS = 180
-"""Seconds that a summary may take, retries included."""
+SECONDS = 900
+"""Seconds that a summary may take, retries included: a local model first reads for minutes."""
 
 LONGEST_SUMMARY = 100_000
 """Characters of a summary; a longer text is rejected."""

@@ -186,7 +186,8 @@ async def test_where_there_is_no_summary_the_chat_continues_whole(failure):
 
 
 async def test_a_summary_that_never_comes_is_waited_for_in_vain(autojump_clock):
-    config = {"retry": {"maxRetries": 0}, "streamIdleTimeoutSeconds": 10 * SECONDS}
+    limits = dict.fromkeys(("streamIdleTimeoutSeconds", "noProgressTimeoutSeconds"), 10 * SECONDS)
+    config = {"retry": {"maxRetries": 0}, **limits}
     async with chatting([FULL, answered("b")], [reply("half", hang())], **config) as case:
         await case.turn("one")
         begun = trio.current_time()
