@@ -33,15 +33,17 @@ QUESTION = """call ask_user {"question": "Which branch?", "options": [{"label": 
 say Thank you."""
 
 
-def threads() -> set[str]:
-    """The names of the threads; trio ends its own, of a server in this process, when idle."""
-    return {each.name for each in threading.enumerate() if not each.name.startswith("Trio ")}
+def threads() -> set[threading.Thread]:
+    """The threads; trio ends its own, of a server in this process, when idle."""
+    return {each for each in threading.enumerate() if not each.name.startswith("Trio ")}
 
 
 @pytest.fixture(autouse=True)
 def _threads_end() -> Iterator[None]:
     before = threads()
     yield
+    for thread in threads() - before:
+        thread.join(10)
     assert threads() == before
 
 
