@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -24,12 +26,25 @@ _COMMON = (
     "You are ECA, a coding assistant inside the user's editor. Answer in Markdown. Be concise and "
     "exact. Put code in fenced blocks with the language named. Say so when you do not know."
 )
-_AGENT = "Help the user reach the goal of the conversation."
+_AGENT = (
+    "Help the user reach the goal of the conversation. Continue until the task is done, and stop "
+    "early only for a question that the user alone can answer.\n\n"
+    "- Read the relevant code before you change it or describe it. Do not guess what a tool can "
+    "show.\n"
+    "- Change files with the tools. Do not print the changes in the answer instead.\n"
+    "- Request independent tool calls together in one answer.\n"
+    "- Follow the style of the surrounding code. Change only what the task needs.\n"
+    "- Check the result with the project's tests, linters or diagnostics where there are any, and "
+    "say what you did not check.\n"
+    "- Do not commit, publish or delete anything unless the user asks for it.\n"
+    "- End with a short summary of the changes."
+)
+_SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _SHOWN = 10  # names in one note
 _BEHAVIORS = {
     "plan": (
-        "Plan before anything is changed: list the steps, the files they touch and the risks. Do "
-        "not make the final change until the user asks for it."
+        "Plan before anything is changed: read the relevant code, then list the steps, the files "
+        "they touch and the risks. Do not make the final change until the user asks for it."
     ),
 }
 
@@ -50,7 +65,7 @@ class System:
 
 
 def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
-    """Return the system prompt for a behavior and a workspace.
+    """Return the system prompt for a behavior and a workspace; it has the present date.
 
     Args:
         behavior: a built-in behavior; for the user's own, its base (`Config.built_in`).
@@ -58,6 +73,8 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
         own: the user's text, which replaces the built-in one.
     """
     parts = [own] if own else [_COMMON, _BEHAVIORS.get(behavior, _AGENT)]
+    system, date = _SYSTEMS.get(sys.platform, sys.platform), time.strftime("%Y-%m-%d")
+    parts.append(f"Operating system: {system}. Date at the start of this chat: {date}.")
     if roots:
         folders = "\n".join(f"- {printable(root.path)}" for root in roots)
         parts.append(f"The user's workspace:\n{folders}\n\n{NOTICE}")

@@ -1,5 +1,6 @@
 """Agents, models, variants and trust: configured, and selected for a prompt or a chat."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -67,7 +68,8 @@ async def test_a_behaviour_of_the_users_own_is_an_agent_with_its_settings():
     assert first ^ second == {"eca_write_file", "eca_preview_file_change", "eca_grep"}
     assert first - second == {"eca_preview_file_change"}
     assert third == second
-    assert systems(provider) == [OWN, instructions("agent", ()), instructions("agent", ())]
+    ours = instructions("agent", ())
+    assert systems(provider) == [instructions("agent", (), OWN), ours, ours]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,10 @@ async def test_the_users_prompt_replaces_ours(tmp_path, config, expected):
             behavior["systemPromptFile"] = str(tmp_path / behavior["systemPromptFile"])
     async with with_models(**config) as (ours, provider):
         await ours.turn("hi", behavior="plan")
-    assert systems(provider) == [expected or instructions("plan", ())]
+    [system] = systems(provider)
+    assert system == instructions("plan", (), expected or "")
+    assert system.startswith(expected or "You are ECA")
+    assert time.strftime("%Y-%m-%d") in system
 
 
 async def test_a_prompt_that_cannot_be_read_is_reported_and_ours_is_taken(tmp_path):
@@ -213,12 +218,10 @@ async def test_a_behaviour_s_variant_counts_where_none_was_selected():
     assert efforts == [None, "low", None, "high"]
 
 
-BEHAVIOR_OF = {instructions(name, ()): name for name in ("agent", "plan")}
-
-
 def behaviors(provider: Provider) -> list[str]:
     """The behaviour of each request the provider got."""
-    return [BEHAVIOR_OF[system] for system in systems(provider)]
+    names = {instructions(name, ()): name for name in ("agent", "plan")}
+    return [names[system] for system in systems(provider)]
 
 
 @pytest.mark.requirement("LIFE-8", "CHAT-5")
