@@ -131,15 +131,22 @@ def test_no_locale_changes_a_report(tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number, code):
     manifest(tmp_path, "good", "wait", "good")
-    arguments = ("run", "m.yaml", "--json-out", "r.json", "--verbose")
+    os.mkfifo(tmp_path / "page")
+    arguments = ("run", "m.yaml", "--json-out", "r.json", "--report", "page", "--verbose")
     with started(*arguments, cwd=tmp_path, stdout=subprocess.PIPE) as running:
         assert "passed s0" in running.stdout.readline()
         while not processes_in(tmp_path, b"agent.py"):
             time.sleep(0.01)
         running.send_signal(number)
         begun = time.monotonic()
-        assert running.wait(20) == code
+        while not (tmp_path / "r.json").exists():
+            time.sleep(0.01)
         assert time.monotonic() - begun < 5
+        running.send_signal(signal.SIGINT)  # a second one while it writes the page
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(0.3)
+        assert (tmp_path / "page").read_text("utf-8").endswith("</html>\n")
+        assert running.wait(20) == code
     values = json.loads((tmp_path / "r.json").read_text("utf-8"))
     assert values["exit_reason"] == "interrupted"
     assert [scenario["name"] for scenario in values["scenarios"]] == ["s0"]
