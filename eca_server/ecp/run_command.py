@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
@@ -247,7 +248,7 @@ def _processes(jobs: int) -> Executor:
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - only for more than one
     from multiprocessing import get_context  # noqa: PLC0415 - only for more than one
 
-    return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts)
+    return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_prepare_worker)
 
 
 def _connect_cluster(options: argparse.Namespace) -> Cluster | None:
@@ -261,9 +262,19 @@ def _connect_cluster(options: argparse.Namespace) -> Cluster | None:
         raise RunInvalid(str(fault)) from fault
 
 
-def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a worker: its parent ends it by SIGTERM."""
+def _prepare_worker() -> None:
+    """Ignore Ctrl-C in a worker: its parent ends it by SIGTERM, and so does the parent's end."""
+    from multiprocessing import parent_process  # noqa: PLC0415 - only for more than one
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _html(report: RunReport) -> str:

@@ -153,6 +153,20 @@ def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number,
     assert not processes_in(tmp_path, b"agent.py")
 
 
+def test_workers_end_with_a_killed_run(tmp_path):
+    manifest(tmp_path, "wait", "wait", "wait")
+    command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--jobs", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT) as running:
+        while not processes_in(tmp_path, b"agent.py"):
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.kill()
+    deadline = time.monotonic() + 20
+    while processes_in(tmp_path):
+        assert time.monotonic() < deadline, processes_in(tmp_path)
+        time.sleep(0.02)
+
+
 def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):
     done = ecp("init", tmp_path / "x\udcff")  # a name that is not UTF-8
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
