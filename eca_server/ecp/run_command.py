@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -146,7 +147,8 @@ class _Run:
             mask=make_masker(os.environ),
             verbose=self.options.verbose,
         )
-        outcome, self.signal_number = trio.run(until_a_signal, partial(self._run_all, progress))
+        with redirect_stdout(sys.stderr):  # graders of others may print
+            outcome, self.signal_number = trio.run(until_a_signal, partial(self._run_all, progress))
         if self.signal_number is not None:
             ignore_signals()  # a second Ctrl-C would lose the reports
         if outcome is None:
@@ -266,6 +268,7 @@ def _prepare_worker() -> None:
     """Ignore Ctrl-C in a worker: its parent ends it by SIGTERM, and so does the parent's end."""
     from multiprocessing import parent_process  # noqa: PLC0415 - only for more than one
 
+    sys.stdout = sys.stderr  # as in `run`
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent is not None

@@ -259,6 +259,25 @@ def test_a_full_stream_ends_nothing_and_keys_are_masked(tmp_path):
     assert "password" not in printed + report.read_text("utf-8")
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_printing_grader_of_an_installed_package_leaves_the_report_readable(jobs, tmp_path):
+    file = manifest(tmp_path, "good", "good")
+    text = file.read_text("utf-8").replace("{type: text_match", "{type: noisy}, {type: text_match")
+    file.write_text(text, "utf-8")
+    packaged = tmp_path / "site/noisy-1.dist-info"
+    packaged.mkdir(parents=True)
+    (tmp_path / "site/noisy.py").write_text("def grade(*_):\n    print('noise')\n    return True\n")
+    (packaged / "METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1\n")
+    (packaged / "entry_points.txt").write_text("[ecp.graders]\nnoisy = noisy:grade\n")
+    path = os.pathsep.join((ENVIRONMENT["PYTHONPATH"], str(tmp_path / "site")))
+    command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--json", "--jobs", jobs]
+    environment = ENVIRONMENT | {"PYTHONPATH": path}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["passed"] == 4
+    assert done.stderr.count(b"noise") == 2
+
+
 ERRING = """
 from eca_protocol.ecp import Result, agent, on_step, serve_stdio
 
