@@ -188,7 +188,9 @@ def parse(data: bytes, path: Path) -> tuple[Document, yaml.Node | None]:
             root = _compose(document, text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        document.add_error(mark, None, f"not YAML: {fault.problem or fault.context}")
+        is_tab = mark is not None and text[mark.index : mark.index + 1] == "\t"
+        why = "expected spaces, got a tab" if is_tab else fault.problem or fault.context
+        document.add_error(mark, None, f"not YAML: {why}")
     except yaml.YAMLError as fault:
         document.add_error(None, None, f"not YAML: {fault}")
     return document, None if document.problems else root

@@ -81,6 +81,7 @@ OF_MANIFEST = {
     "a list": ("- a", "1:1", "expected a mapping, got a list"),
     "two documents": ("a: 1\n---\nb: 2", "2:1", "expected one document, got a second one"),
     "no YAML": ("a: [", "2:1", "not YAML: "),
+    "a tab": ("é: 1\n\tb: 2", "2:1", "not YAML: expected spaces, got a tab"),
 }
 OF_SCENARIO = {
     "a date as a name": (
