@@ -111,6 +111,7 @@ def test_build_servers_read_the_same_verdicts():
     assert counts == {"tests": "7", "failures": "1", "errors": "2", "skipped": "1"}
     names = [suite.get("name") for suite in root]
     assert names[-2:] == ["opening hours (repetition 2)", "opening hours (repetition 3)"]
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == len(cases)
     failure = root.find("testsuite/testcase/failure")
     assert failure.get("message") == (
         "text_match of public_output: contains: the text does not contain the value"
