@@ -72,6 +72,9 @@ def run_manifest(options: argparse.Namespace) -> int:
         return UNUSABLE
     for warning in manifest.warnings:
         _say(f"warning: {warning}")
+    for name in (*options.scenario, *options.exclude):
+        if not plan(manifest, include=[name]):
+            _say(f"warning: no scenario is called {name!r}")
     if options.jobs > 1 and batch.target.url is not None:
         _say("warning: scenarios run in parallel; the agent behind the URL must support that")
     if not any(p.scenario.steps for p in batch.planned):

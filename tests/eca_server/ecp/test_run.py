@@ -105,6 +105,8 @@ def test_the_example_passes_and_writes_every_report(tmp_path):
         (("-m", "m.yaml", "--no-fail-on-error"), 0, ""),
         (("-m", "m.yaml", "--scenario", "s0"), 0, ""),
         (("m.yaml", "--scenario", "no*"), 2, "nothing to check"),
+        (("m.yaml", "--scenario", "s0", "--scenario", "s3"), 0, "no scenario is called 's3'"),
+        (("m.yaml", "--scenario", "s0", "--exclude", "s3"), 0, "no scenario is called 's3'"),
         (("-m", "m.yaml", "--json-out", "none/r.json"), 1, "does not exist"),
         (("-m", "none.yaml"), 2, "there is no file"),
         (("-m", "bad.yaml"), 1, "bad.yaml:1:1: target: this key is missing"),
@@ -292,6 +294,16 @@ class Erring:
 
 serve_stdio(Erring)
 """
+
+
+def test_expected_and_actual_texts_are_printed_as_they_are_written(tmp_path, capsys, monkeypatch):
+    manifest(tmp_path, r'"a\nb\x1b\u202e\\"', value="'")
+    text = (tmp_path / "m.yaml").read_text("utf-8").replace("'" * 3, r'"c\n"')
+    (tmp_path / "m.yaml").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(["run", "m.yaml"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == [r"      expected 'c\n'", r"      got 'a\nb\x1b\u202e\\'"]
 
 
 def test_a_traceback_stays_readable_and_a_flaky_scenario_is_named(tmp_path, capsys, monkeypatch):
