@@ -32,7 +32,7 @@ from eca_server.ecp.graders import SettingsInvalid, read_settings
 from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
 from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.progress import Progress, flaky_lines
-from eca_server.ecp.reports.masking import make_masker, mask_report
+from eca_server.ecp.reports.masking import make_masker, mask_report, redact_scenario
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.scheduler import Outcome, plan, run_all
 from eca_server.ecp.target import find_target
@@ -173,7 +173,7 @@ class _Run:
     async def _run_all(self, progress: Progress) -> Outcome:
         def on_report(report: ScenarioReport) -> None:
             self.reports.append(report)
-            progress.add(report)
+            progress.add(redact_scenario(report) if self.options.redact else report)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(progress.keep_current)

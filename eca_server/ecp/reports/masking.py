@@ -46,6 +46,11 @@ def mask_report(report: RunReport, environment: Mapping[str, str], *, redact: bo
     return attrs.evolve(masking.model(attrs.evolve(report, audit={})), audit=audit)
 
 
+def redact_scenario(report: ScenarioReport) -> ScenarioReport:
+    """Omit inputs, answers, and every text that may quote them."""
+    return _Masking(str, redact=True).model(report)
+
+
 def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
     """Make a function that masks values of variables named like keys, and texts like keys.
 

@@ -296,6 +296,17 @@ serve_stdio(Erring)
 """
 
 
+def test_a_redacted_run_prints_no_answers(tmp_path, capsys, monkeypatch):
+    agent = AGENT.replace('== "wait"', '== "crash"').replace("time.sleep(600)", 'sys.exit("mine")')
+    manifest(tmp_path, "secret-input", "crash", agent=agent)
+    monkeypatch.chdir(tmp_path)
+    assert run(["run", "m.yaml", "--redact", "--verbose"]) == 2
+    printed = "".join(capsys.readouterr())
+    assert "secret-input" not in printed
+    assert "mine" not in printed
+    assert "not ok: step 1, text_match of public_output: [redacted]" in printed
+
+
 def test_expected_and_actual_texts_are_printed_as_they_are_written(tmp_path, capsys, monkeypatch):
     manifest(tmp_path, r'"a\nb\x1b\u202e\\"', value="'")
     text = (tmp_path / "m.yaml").read_text("utf-8").replace("'" * 3, r'"c\n"')
