@@ -111,7 +111,7 @@ def _add_run(commands: Any) -> None:
     add("--json-out", type=Path, metavar="FILE", help="write the JSON report")
     add("--junit", type=Path, metavar="FILE", help="write a JUnit XML report")
     add("--audit-out", type=Path, metavar="FILE", help="write the audit record")
-    add("--redact", action="store_true", help="omit inputs and answers from reports")
+    add("--redact", action="store_true", help="omit inputs and answers from reports and results")
     add(
         "--fail-on-error",
         action=argparse.BooleanOptionalAction,

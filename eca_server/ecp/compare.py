@@ -3,13 +3,16 @@
 For repeated scenarios the shares of passes are compared, and a difference has the probability that
 chance alone made one as large (Fisher's exact test, two-sided). A check that both passed and failed
 within one report is flaky. A step without a result counts as a failure of each of its checks.
+Steps are aligned by their inputs, and checks by their expectations: an inserted one does not
+shift the others.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any, Final, Literal, TypeAlias
 
 import attrs
@@ -23,8 +26,8 @@ SIGNIFICANT: Final = 0.05
 ChangeKind: TypeAlias = Literal["fixed", "broken", "better", "worse", "added", "removed", "same"]
 _ScenarioKey: TypeAlias = tuple[str, int]
 """A scenario's name, and its number among the scenarios of that name."""
-_CheckKey: TypeAlias = tuple[str, str, int]
-"""A check's type and field, and its number among the step's checks of that type and field."""
+_CheckKind: TypeAlias = tuple[str, str]
+"""A check's type and field."""
 _DESCRIPTIONS: Final[Mapping[ChangeKind, str]] = {
     "broken": "passed before, and fails now",
     "worse": "passes less often",
@@ -154,10 +157,13 @@ def compare(before: RunReport, after: RunReport) -> Comparison:
     changes: list[Change] = []
     for scenario in {**first, **second}:
         runs = first.get(scenario, []), second.get(scenario, [])
-        longest = max(len(run.steps) for side in runs for run in side)
-        for number in range(longest):
-            old, new = ([run.steps[number] for run in s if number < len(run.steps)] for s in runs)
-            changes += _step_changes(scenario[0], number + 1, old, new)
+        for places in _align(*map(_inputs, runs)):
+            old, new = (
+                [run.steps[place] for run in side if place is not None and place < len(run.steps)]
+                for side, place in zip(runs, places, strict=True)
+            )
+            number = next(place for place in reversed(places) if place is not None) + 1
+            changes += _step_changes(scenario[0], number, old, new)
     return Comparison(before=_summarize(before), after=_summarize(after), changes=tuple(changes))
 
 
@@ -201,46 +207,68 @@ def _by_scenario(report: RunReport) -> dict[_ScenarioKey, list[ScenarioReport]]:
     return repetitions
 
 
+def _inputs(runs: list[ScenarioReport]) -> list[str]:
+    """Return the inputs of a scenario's steps, by the longest of its repetitions."""
+    longest = max((run.steps for run in runs), key=len, default=())
+    return [step.input for step in longest]
+
+
+def _align(
+    old: Sequence[str | None], new: Sequence[str | None]
+) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the places of two lists in pairs; None for an item that was added or removed."""
+    for _, old_start, old_end, new_start, new_end in SequenceMatcher(None, old, new).get_opcodes():
+        yield from zip_longest(range(old_start, old_end), range(new_start, new_end))
+
+
 def _step_changes(
     scenario: str, number: int, old: list[StepReport], new: list[StepReport]
 ) -> Iterator[Change]:
     """Yield the change of each check of a step, over all its repetitions in both reports."""
-    answered = [step for step in (*old, *new) if step.status == "ok"]
-    known = dict.fromkeys(key for step in answered or (*old, *new) for key in _checks(step))
-    for key in known:
-        before, _ = _tally(old, key, is_answered=bool(answered))
-        after, why = _tally(new, key, is_answered=bool(answered))
-        kind, probability = _kind(before, after)
-        check_type, field, nth = key
-        yield Change(
-            scenario=scenario,
-            step=number,
-            check=f"{check_type} of {field}{f' (number {nth + 1})' if nth else ''}",
-            kind=kind,
-            before=before,
-            after=after,
-            probability=probability,
-            reasoning=why,
-        )
+    is_answered = any(step.status == "ok" for step in (*old, *new))
+    first, second = _planned_checks(old, new), _planned_checks(new, old)
+    for check_kind in {**first, **second}:
+        sides = ([check.expected for check in side.get(check_kind, [])] for side in (first, second))
+        for places in _align(*sides):
+            before, _ = _tally(old, check_kind, places[0], is_answered=is_answered)
+            after, why = _tally(new, check_kind, places[1], is_answered=is_answered)
+            kind, probability = _kind(before, after)
+            place = next(place for place in reversed(places) if place is not None)
+            yield Change(
+                scenario=scenario,
+                step=number,
+                check=f"{' of '.join(check_kind)}{f' (number {place + 1})' if place else ''}",
+                kind=kind,
+                before=before,
+                after=after,
+                probability=probability,
+                reasoning=why,
+            )
 
 
-def _checks(step: StepReport) -> dict[_CheckKey, Check]:
-    nth: Counter[tuple[str, str]] = Counter()
-    checks = {}
+def _planned_checks(
+    steps: list[StepReport], others: list[StepReport]
+) -> dict[_CheckKind, list[Check]]:
+    """Return the checks that a step has with a result, if need be by the other report."""
+    if not steps:
+        return {}
+    return _checks(next((step for step in (*steps, *others) if step.status == "ok"), steps[0]))
+
+
+def _checks(step: StepReport) -> dict[_CheckKind, list[Check]]:
+    checks: dict[_CheckKind, list[Check]] = {}
     for check in step.checks:
-        kind = check.type, check.field
-        checks[*kind, nth[kind]] = check
-        nth[kind] += 1
+        checks.setdefault((check.type, check.field), []).append(check)
     return checks
 
 
 def _tally(
-    steps: list[StepReport], key: _CheckKey, *, is_answered: bool
+    steps: list[StepReport], kind: _CheckKind, place: int | None, *, is_answered: bool
 ) -> tuple[tuple[int, int], str | None]:
     passed = total = 0
     why = None
-    for step in steps:
-        check = _checks(step).get(key)
+    for step in steps if place is not None else ():
+        check = next(iter(_checks(step).get(kind, [])[place:]), None)
         if check is None and step.status != "ok" and is_answered and step.checks:
             check = step.checks[0]
         if check is not None:

@@ -160,7 +160,7 @@ Exit codes:
     "trend": Page(
         "show the trend of the pass rate over many JSON reports",
         """\
-Fit a line to the pass rates of reports, in the order of their names.
+Fit a line to the pass rates of reports, in the order of their runs' starts.
 """,
         """\
 Examples:

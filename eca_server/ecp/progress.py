@@ -100,7 +100,7 @@ class Progress:
     def _comparison(self, check: Check) -> list[str]:
         values = {"expected": check.expected, "got": check.actual}
         return [
-            f"      {name} {printable_line(self._mask(value), longest=_LONGEST)!r}"
+            f"      {name} {printable_line(repr(self._mask(value)), longest=_LONGEST)}"
             for name, value in values.items()
             if value is not None
         ]

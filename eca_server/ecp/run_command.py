@@ -12,9 +12,11 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -30,13 +32,13 @@ from eca_server.ecp.graders import SettingsInvalid, read_settings
 from eca_server.ecp.manifest.model import Manifest, ManifestInvalid
 from eca_server.ecp.manifest.reading import load_manifest
 from eca_server.ecp.progress import Progress, flaky_lines
-from eca_server.ecp.reports.masking import make_masker, mask_report
+from eca_server.ecp.reports.masking import make_masker, mask_report, redact_scenario
 from eca_server.ecp.results import ExitReason, RunReport, ScenarioReport
 from eca_server.ecp.scheduler import Outcome, plan, run_all
 from eca_server.ecp.target import find_target
 from eca_server.printable import printable_json, printable_line
 from eca_server.system.command_line import write_to_user
-from eca_server.system.signals import until_a_signal
+from eca_server.system.signals import ignore_signals, until_a_signal
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 
 if TYPE_CHECKING:
@@ -70,6 +72,9 @@ def run_manifest(options: argparse.Namespace) -> int:
         return UNUSABLE
     for warning in manifest.warnings:
         _say(f"warning: {warning}")
+    for name in (*options.scenario, *options.exclude):
+        if not plan(manifest, include=[name]):
+            _say(f"warning: no scenario is called {name!r}")
     if options.jobs > 1 and batch.target.url is not None:
         _say("warning: scenarios run in parallel; the agent behind the URL must support that")
     if not any(p.scenario.steps for p in batch.planned):
@@ -145,7 +150,10 @@ class _Run:
             mask=make_masker(os.environ),
             verbose=self.options.verbose,
         )
-        outcome, self.signal_number = trio.run(until_a_signal, partial(self._run_all, progress))
+        with redirect_stdout(sys.stderr):  # graders of others may print
+            outcome, self.signal_number = trio.run(until_a_signal, partial(self._run_all, progress))
+        if self.signal_number is not None:
+            ignore_signals()  # a second Ctrl-C would lose the reports
         if outcome is None:
             reports = sorted(self.reports, key=lambda report: (report.index, report.repeat))
             not_run = len(self.batch.planned) - len(reports)
@@ -165,7 +173,7 @@ class _Run:
     async def _run_all(self, progress: Progress) -> Outcome:
         def on_report(report: ScenarioReport) -> None:
             self.reports.append(report)
-            progress.add(report)
+            progress.add(redact_scenario(report) if self.options.redact else report)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(progress.keep_current)
@@ -245,7 +253,7 @@ def _processes(jobs: int) -> Executor:
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415 - only for more than one
     from multiprocessing import get_context  # noqa: PLC0415 - only for more than one
 
-    return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts)
+    return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_prepare_worker)
 
 
 def _connect_cluster(options: argparse.Namespace) -> Cluster | None:
@@ -259,9 +267,20 @@ def _connect_cluster(options: argparse.Namespace) -> Cluster | None:
         raise RunInvalid(str(fault)) from fault
 
 
-def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a worker: its parent ends it by SIGTERM."""
+def _prepare_worker() -> None:
+    """Ignore Ctrl-C in a worker: its parent ends it by SIGTERM, and so does the parent's end."""
+    from multiprocessing import parent_process  # noqa: PLC0415 - only for more than one
+
+    sys.stdout = sys.stderr  # as in `run`
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _html(report: RunReport) -> str:

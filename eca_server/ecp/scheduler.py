@@ -162,9 +162,9 @@ class _Scheduler:
     def __init__(
         self, batch: Batch, collector: _ReportCollector, make_executor: MakeExecutor, workers: int
     ) -> None:
-        size = max(1, min(_MAX_BATCH, math.ceil(len(batch.planned) / (workers * 4))))
-        if collector.fail_fast:
-            size = 1  # a worker does not see the others' failures
+        size = 1  # reports arrive with their batch: a signal loses those of unfinished ones
+        if batch.reuse_agent and not collector.fail_fast:
+            size = max(1, min(_MAX_BATCH, math.ceil(len(batch.planned) / (workers * 4))))
         planned = batch.planned
         self._waiting = [
             _Chunk(planned[start : start + size]) for start in range(0, len(planned), size)

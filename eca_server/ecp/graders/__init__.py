@@ -71,7 +71,7 @@ class Graders:
             from eca_server.ecp.graders.installed import run_installed  # noqa: PLC0415 - rare
 
             return await run_installed(grader, step, result)
-        except Exception as fault:  # noqa: BLE001 - a failed grader does not end the run
+        except (Exception, SystemExit) as fault:  # noqa: BLE001 - a failed grader does not end the run
             _log.debug("the grader %s failed", grader.type, exc_info=True)
             return _failed_check(grader, f"{type(fault).__name__}: {fault}")
 

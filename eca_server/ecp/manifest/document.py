@@ -188,7 +188,9 @@ def parse(data: bytes, path: Path) -> tuple[Document, yaml.Node | None]:
             root = _compose(document, text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as fault:
         mark = fault.problem_mark or fault.context_mark
-        document.add_error(mark, None, f"not YAML: {fault.problem or fault.context}")
+        is_tab = mark is not None and text[mark.index : mark.index + 1] == "\t"
+        why = "expected spaces, got a tab" if is_tab else fault.problem or fault.context
+        document.add_error(mark, None, f"not YAML: {why}")
     except yaml.YAMLError as fault:
         document.add_error(None, None, f"not YAML: {fault}")
     return document, None if document.problems else root
@@ -201,8 +203,8 @@ def _compose(document: Document, text: str, loader: Any) -> yaml.Node | None:
     root = yaml.compose(text, Loader=loader)
     if root is None:
         document.add_error(None, None, "expected a mapping, got an empty file")
-    elif _expanded_size(root) > MAX_NODES:
-        message = f"its aliases expand to more than {MAX_NODES} values"
+    elif _is_expanded(root):
+        message = f"its aliases add more than {MAX_NODES} values"
         document.add_error(root.start_mark, None, message)
     return root
 
@@ -240,8 +242,11 @@ def _check_bounds(document: Document, text: str, loader: Any) -> None:
             depth -= 1
 
 
-def _expanded_size(root: yaml.Node) -> float:
-    """Return the number of values with all aliases expanded; infinity for a loop."""
+def _is_expanded(root: yaml.Node) -> bool:
+    """Return True if aliases add too many values, or form a loop.
+
+    Without aliases the file's size is the limit.
+    """
     sizes: dict[int, float] = {}
     entered: set[int] = set()
     stack: list[tuple[yaml.Node, bool]] = [(root, False)]
@@ -255,8 +260,8 @@ def _expanded_size(root: yaml.Node) -> float:
             stack.append((node, True))
             stack.extend((child, False) for child in _children(node))
         elif id(node) in entered:
-            return math.inf
-    return sizes[id(root)]
+            return True
+    return sizes[id(root)] > len(sizes) + MAX_NODES
 
 
 def _children(node: yaml.Node) -> Iterator[yaml.Node]:

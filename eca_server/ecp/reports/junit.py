@@ -30,9 +30,11 @@ def _suite(scenario: ScenarioReport) -> TestSuite:
         first = verdicts.index("skipped")
         why = "\n".join(_failures(scenario.steps[first]))
         outcomes[first] = ("error", scenario.exit_reason, why)
+    repeat = f" (repetition {scenario.repeat + 1})" if scenario.repeat else ""
+    name = f"{scenario.name}{repeat}"
     cases = [
         TestCase(
-            scenario.name,
+            name,
             f"{place}: {step.input[:200]}",
             outcome,
             step.output or "",
@@ -40,8 +42,6 @@ def _suite(scenario: ScenarioReport) -> TestSuite:
         )
         for place, (step, outcome) in enumerate(zip(scenario.steps, outcomes, strict=True), 1)
     ]
-    repeat = f" (repetition {scenario.repeat + 1})" if scenario.repeat else ""
-    name = f"{scenario.name}{repeat}"
     return TestSuite(name, cases, scenario.log, scenario.duration_ms / 1000)
 
 

@@ -18,7 +18,10 @@ import attrs
 from eca_server.ecp.results import RunReport, ScenarioReport
 from eca_server.secret import Secret, mask
 
-_KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
+_KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|_PASS|_PAT)$")
+_QUALIFIED_KEY_NAME: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)S?_?(?:[0-9]|_[A-Z])")
+"""As in `API_KEY_2` and `API_KEY_TEST`, but also in `KEY_PATH`: the value decides."""
+_KEY_VALUE: Final = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[\w+=-][^\s:]{15,}")
 _SHORTEST: Final = 6  # characters; a shorter value would match too many words
 _REDACTED: Final = "[redacted]"
 _OWN_WORDS: Final = frozenset({"status", "exit_reason", "agent_status"})
@@ -43,6 +46,11 @@ def mask_report(report: RunReport, environment: Mapping[str, str], *, redact: bo
     return attrs.evolve(masking.model(attrs.evolve(report, audit={})), audit=audit)
 
 
+def redact_scenario(report: ScenarioReport) -> ScenarioReport:
+    """Omit inputs, answers, and every text that may quote them."""
+    return _Masking(str, redact=True).model(report)
+
+
 def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
     """Make a function that masks values of variables named like keys, and texts like keys.
 
@@ -51,7 +59,7 @@ def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
     values = {
         value.strip()
         for name, value in environment.items()
-        if _KEY_NAME.search(name.upper()) and len(value.strip()) >= _SHORTEST
+        if _holds_key(name.upper(), value.strip())
     }
     spelled = {
         json.dumps(value, ensure_ascii=is_ascii)[1:-1]
@@ -60,6 +68,12 @@ def make_masker(environment: Mapping[str, str]) -> Callable[[str], str]:
     }
     secrets = tuple(map(Secret, values | spelled))
     return functools.lru_cache(4096)(lambda text: mask(text, *secrets))
+
+
+def _holds_key(name: str, value: str) -> bool:
+    if _KEY_NAME.search(name):
+        return len(value) >= _SHORTEST
+    return bool(_QUALIFIED_KEY_NAME.search(name) and _KEY_VALUE.fullmatch(value))
 
 
 def mask_beginning(text: str, length: int) -> str:

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from eca_server.ecp.cli import run
@@ -24,9 +25,37 @@ def crashed(name: str) -> ScenarioReport:
     )
 
 
+def answering(*steps: tuple[str, dict[str, bool]]) -> ScenarioReport:
+    """Make a scenario of inputs, with the verdict of each expected text."""
+    made = [
+        StepReport(
+            input=text,
+            checks=tuple(
+                attrs.evolve(check(passed=passed), expected=expected)
+                for expected, passed in verdicts.items()
+            ),
+        )
+        for text, verdicts in steps
+    ]
+    return ScenarioReport(name="a", steps=tuple(made))
+
+
+SHORTER = answering(("i", {"x": True, "y": False}), ("j", {"z": False}))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "kinds"),
     [
+        (  # a new first step and a new first check
+            [SHORTER],
+            [answering(("h", {"x": False}), ("i", {"w": False, "x": True, "y": False}), ("j", {}))],
+            ["added", "added", "same", "same", "removed"],
+        ),
+        (  # a changed input and a changed text
+            [SHORTER],
+            [answering(("k", {"x": False, "q": True}), ("j", {"z": False}))],
+            ["broken", "fixed", "same"],
+        ),
         ([graded("a", True, False)], [graded("a", False, True)], ["broken", "fixed"]),
         ([graded("a", True)], [graded("b", True)], ["removed", "added"]),
         ([graded("a", True)], [graded("a", True, True)], ["same", "added"]),

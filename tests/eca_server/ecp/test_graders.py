@@ -200,6 +200,7 @@ VERDICTS: list[tuple[Callable[..., Any] | Any, bool, float, bool, str]] = [
     (None, False, 0.0, True, "with `passed`, got None"),
     (float("nan"), False, 0.0, True, "with `passed`, got nan"),
     (ValueError("broken"), False, 0.0, True, "could not be made: ValueError: broken"),
+    (SystemExit(3), False, 0.0, True, "could not be made: SystemExit: 3"),
 ]
 
 
@@ -223,7 +224,7 @@ async def test_an_installed_grader_gives_a_verdict_or_none(monkeypatch):
 
     def mine(text: str, result: Result, options: dict[str, Any]) -> Any:
         received.append((text, result.public_output, options))
-        if isinstance(current[0], Exception):
+        if isinstance(current[0], BaseException):
             raise current[0]
         return current[0]
 

@@ -19,7 +19,7 @@ from eca_server.ecp.batch import RunLimits
 from eca_server.ecp.manifest.model import Manifest
 from eca_server.ecp.reports.html import render_html
 from eca_server.ecp.reports.junit import render_junit
-from eca_server.ecp.reports.masking import mask_report
+from eca_server.ecp.reports.masking import make_masker, mask_report
 from eca_server.ecp.results import RunReport, ScenarioReport, StepReport
 from eca_server.workbench.report_files import Outputs, OutputsInvalid
 from tests.eca_server.ecp.sample_reports import CRASHED, HOSTILE, POLITE, a_report, hours, no_result
@@ -111,6 +111,7 @@ def test_build_servers_read_the_same_verdicts():
     assert counts == {"tests": "7", "failures": "1", "errors": "2", "skipped": "1"}
     names = [suite.get("name") for suite in root]
     assert names[-2:] == ["opening hours (repetition 2)", "opening hours (repetition 3)"]
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == len(cases)
     failure = root.find("testsuite/testcase/failure")
     assert failure.get("message") == (
         "text_match of public_output: contains: the text does not contain the value"
@@ -154,6 +155,27 @@ ENVIRONMENT = {
     "SHORT_KEY": "abc",
     "HOME": "renew",
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_masked"),
+    [
+        ("SHOP_API_KEY_TEST", "Zq7v/Kj83+hush0042", True),
+        ("API_KEY_2", "Zq7vKj83hush0042", True),
+        ("TOKEN2", "Zq7vKj83hush0042", True),
+        ("DB_PASS", "hushhush", True),
+        ("GITHUB_PAT", "hushhush", True),
+        ("KEY_PATH", "/home/me/keys/number-1", False),
+        ("SECRET_NAME", "production", False),
+        ("TOKEN_LIMIT", "1000000000000000", False),
+        ("TOKEN_URL", "https://example.org/v1/token", False),
+        ("KEYBOARD_2", "Zq7vKj83hush0042", False),
+        ("COMPASS", "hushhush", False),
+    ],
+)
+def test_a_variable_s_name_and_value_decide_whether_it_is_masked(name, value, is_masked):
+    text = f"it is {value}"
+    assert make_masker({name: value})(text) == ("it is ***" if is_masked else text)
 
 
 def test_keys_of_the_environment_and_texts_like_keys_are_masked_everywhere():

@@ -105,6 +105,8 @@ def test_the_example_passes_and_writes_every_report(tmp_path):
         (("-m", "m.yaml", "--no-fail-on-error"), 0, ""),
         (("-m", "m.yaml", "--scenario", "s0"), 0, ""),
         (("m.yaml", "--scenario", "no*"), 2, "nothing to check"),
+        (("m.yaml", "--scenario", "s0", "--scenario", "s3"), 0, "no scenario is called 's3'"),
+        (("m.yaml", "--scenario", "s0", "--exclude", "s3"), 0, "no scenario is called 's3'"),
         (("-m", "m.yaml", "--json-out", "none/r.json"), 1, "does not exist"),
         (("-m", "none.yaml"), 2, "there is no file"),
         (("-m", "bad.yaml"), 1, "bad.yaml:1:1: target: this key is missing"),
@@ -131,19 +133,40 @@ def test_no_locale_changes_a_report(tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_the_report_of_what_ran_and_no_process(tmp_path, number, code):
     manifest(tmp_path, "good", "wait", "good")
-    arguments = ("run", "m.yaml", "--json-out", "r.json", "--verbose")
+    os.mkfifo(tmp_path / "page")
+    arguments = ("run", "m.yaml", "--json-out", "r.json", "--report", "page", "--verbose")
     with started(*arguments, cwd=tmp_path, stdout=subprocess.PIPE) as running:
         assert "passed s0" in running.stdout.readline()
         while not processes_in(tmp_path, b"agent.py"):
             time.sleep(0.01)
         running.send_signal(number)
         begun = time.monotonic()
-        assert running.wait(20) == code
+        while not (tmp_path / "r.json").exists():
+            time.sleep(0.01)
         assert time.monotonic() - begun < 5
+        running.send_signal(signal.SIGINT)  # a second one while it writes the page
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(0.3)
+        assert (tmp_path / "page").read_text("utf-8").endswith("</html>\n")
+        assert running.wait(20) == code
     values = json.loads((tmp_path / "r.json").read_text("utf-8"))
     assert values["exit_reason"] == "interrupted"
     assert [scenario["name"] for scenario in values["scenarios"]] == ["s0"]
     assert not processes_in(tmp_path, b"agent.py")
+
+
+def test_workers_end_with_a_killed_run(tmp_path):
+    manifest(tmp_path, "wait", "wait", "wait")
+    command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--jobs", "2"]
+    with subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT) as running:
+        while not processes_in(tmp_path, b"agent.py"):
+            assert running.poll() is None
+            time.sleep(0.01)
+        running.kill()
+    deadline = time.monotonic() + 20
+    while processes_in(tmp_path):
+        assert time.monotonic() < deadline, processes_in(tmp_path)
+        time.sleep(0.02)
 
 
 def test_a_starter_is_written_once_and_passes_or_leaves_nothing(tmp_path):
@@ -238,6 +261,25 @@ def test_a_full_stream_ends_nothing_and_keys_are_masked(tmp_path):
     assert "password" not in printed + report.read_text("utf-8")
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_printing_grader_of_an_installed_package_leaves_the_report_readable(jobs, tmp_path):
+    file = manifest(tmp_path, "good", "good")
+    text = file.read_text("utf-8").replace("{type: text_match", "{type: noisy}, {type: text_match")
+    file.write_text(text, "utf-8")
+    packaged = tmp_path / "site/noisy-1.dist-info"
+    packaged.mkdir(parents=True)
+    (tmp_path / "site/noisy.py").write_text("def grade(*_):\n    print('noise')\n    return True\n")
+    (packaged / "METADATA").write_text("Metadata-Version: 2.1\nName: noisy\nVersion: 1\n")
+    (packaged / "entry_points.txt").write_text("[ecp.graders]\nnoisy = noisy:grade\n")
+    path = os.pathsep.join((ENVIRONMENT["PYTHONPATH"], str(tmp_path / "site")))
+    command = [*fork_server.ECA, "ecp", "run", "m.yaml", "--json", "--jobs", jobs]
+    environment = ENVIRONMENT | {"PYTHONPATH": path}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["passed"] == 4
+    assert done.stderr.count(b"noise") == 2
+
+
 ERRING = """
 from eca_protocol.ecp import Result, agent, on_step, serve_stdio
 
@@ -252,6 +294,27 @@ class Erring:
 
 serve_stdio(Erring)
 """
+
+
+def test_a_redacted_run_prints_no_answers(tmp_path, capsys, monkeypatch):
+    agent = AGENT.replace('== "wait"', '== "crash"').replace("time.sleep(600)", 'sys.exit("mine")')
+    manifest(tmp_path, "secret-input", "crash", agent=agent)
+    monkeypatch.chdir(tmp_path)
+    assert run(["run", "m.yaml", "--redact", "--verbose"]) == 2
+    printed = "".join(capsys.readouterr())
+    assert "secret-input" not in printed
+    assert "mine" not in printed
+    assert "not ok: step 1, text_match of public_output: [redacted]" in printed
+
+
+def test_expected_and_actual_texts_are_printed_as_they_are_written(tmp_path, capsys, monkeypatch):
+    manifest(tmp_path, r'"a\nb\x1b\u202e\\"', value="'")
+    text = (tmp_path / "m.yaml").read_text("utf-8").replace("'" * 3, r'"c\n"')
+    (tmp_path / "m.yaml").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(["run", "m.yaml"]) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == [r"      expected 'c\n'", r"      got 'a\nb\x1b\u202e\\'"]
 
 
 def test_a_traceback_stays_readable_and_a_flaky_scenario_is_named(tmp_path, capsys, monkeypatch):

@@ -106,13 +106,28 @@ async def test_the_scenarios_of_a_lost_worker_are_run_again(tmp_path):
 async def test_scenarios_lost_twice_run_alone():
     scenarios = [scenario(f"s{number}", "count") for number in range(8)]
     executor = Inline(lambda each: any(p.index == 5 for p in each.planned))
-    whole = batch(obedient(), *scenarios)
+    whole = batch(obedient(), *scenarios, reuse_agent=True)  # only these run several in a batch
     done = await run_all(whole, make_executor=lambda: executor, workers=1)
     assert executor.alone == [2, 2, 2, 2, 2, 1, 1]
     assert [report.index for report in done.reports] == [*range(8)]
     assert [report.passed for report in done.reports] == [index != 5 for index in range(8)]
     why = done.reports[5].checks[0].reasoning
     assert why == "the worker that ran it was lost 3 times: RuntimeError: the machine is gone"
+
+
+async def test_a_run_that_is_cancelled_has_the_report_of_each_scenario_that_ended():
+    whole = batch(obedient(), scenario("ended", "count"), *[scenario("s", "hang")] * 8)
+    names: list[str] = []
+    with trio.move_on_after(20) as running:
+
+        def cancel(report: ScenarioReport) -> None:
+            names.append(report.name)
+            running.cancel()
+
+        await run_all(
+            whole, on_report=cancel, make_executor=lambda: Processes(1, FORKING), workers=1
+        )
+    assert names == ["ended"]
 
 
 async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure():
@@ -128,7 +143,7 @@ async def test_workers_have_the_rest_of_the_run_s_time_and_stop_after_a_failure(
     done = await run_all(batch(obedient(), *bad, *many), **stopping)
     assert ([report.name for report in done.reports], done.not_run) == (["good", "bad"], 6)
     many *= 4  # enough for several in a batch
-    done = await run_all(batch(obedient(), bad[1], *many), **stopping)
+    done = await run_all(batch(obedient(), bad[1], *many, reuse_agent=True), **stopping)
     assert ([report.name for report in done.reports], done.not_run) == (["bad"], 24)
     here = await run_all(batch(obedient(), *bad, *many), fail_fast=True)
     assert ([report.name for report in here.reports], here.not_run) == (["good", "bad"], 24)

@@ -27,7 +27,15 @@ from tests.lazy import LazyModule
 jsonschema = LazyModule("jsonschema", without="rfc3987_syntax")
 
 BEYOND_SCHEMA = {
-    *("a key twice", "a merge key", "two documents", "no YAML", "half a pair", "a tag"),  # the text
+    *(
+        "a key twice",
+        "a merge key",
+        "two documents",
+        "no YAML",
+        "a tab",
+        "half a pair",
+        "a tag",
+    ),  # the text
     *("yes", "a date as an argument", "infinity", "a key that is no text"),  # what YAML makes of it
     *("an unknown grader", "no regular expression", "no limits"),  # beyond a schema
 }
