@@ -69,11 +69,13 @@ RUNS_PROJECT = frozenset({"pytest", "python", "python3"})
 _NONE = r"(?!)"
 _REMOTE = r"\w[\w./-]*"
 _REVISION = r"[\w@][\w./@~^-]*|-"
+_NO_OPTION_FILE = r"[^@].*"  # `@FILE` has further options
 _RUN = _form(words=_NONE, needs_name=True)
 _ALONE = _form(words=_NONE)
 _PYTEST = _form(
     "-x -q -v -s -k -m -n -l --exitfirst --quiet --verbose --lf --last-failed --ff --sw"
-    " --collect-only --co --tb --durations --maxfail --no-header --no-cov --color --strict-markers"
+    " --collect-only --co --tb --durations --maxfail --no-header --no-cov --color --strict-markers",
+    words=_NO_OPTION_FILE,
 )
 _GO = _form("-v -race -run -count -short -cover -bench -timeout -failfast")
 _CARGO = _form(
@@ -136,7 +138,10 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "python": {"-m pytest": _PYTEST},
     "python3": {"-m pytest": _PYTEST},
     "ruff": dict.fromkeys(
-        ["check", "format"], _form("-q --quiet --fix --diff --check --select --ignore --no-cache")
+        ["check", "format"],
+        _form(
+            "-q --quiet --fix --diff --check --select --ignore --no-cache", words=_NO_OPTION_FILE
+        ),
     ),
     "yarn": _SCRIPTS,
 }
