@@ -20,7 +20,8 @@ from eca_server.agent.tools.shell_syntax import (
 )
 
 _MOST_OPERATORS = 50
-_DESCRIPTOR = re.compile(r"(?:^|(?<=\s))\d+\Z", re.ASCII)
+_BLANKS = " \t\n"  # as in the shell: a file may be named `\r`
+_DESCRIPTOR = re.compile(rf"(?:^|(?<=[{_BLANKS}]))\d+\Z", re.ASCII)
 _STAND_INS = ("x", "%", ",", "\ue000")
 """Characters in place of an operator: a wildcard matches one of them, the operator itself none."""
 
@@ -81,7 +82,8 @@ def _split(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]], l
         pieces.append(before)
         start = end
     pieces.append(text[start:])
-    return operators, [piece.strip() for piece in pieces if piece.strip()], is_nested
+    trimmed = (piece.strip(_BLANKS) for piece in pieces)
+    return operators, [piece for piece in trimmed if piece], is_nested
 
 
 def _is_quiet(operator: Operator, target: Token | None, text: str) -> bool:

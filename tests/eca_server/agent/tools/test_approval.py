@@ -126,7 +126,8 @@ NAMED = Approval(allow=commands("cd [a-z]+ && npm .*", "npm .* > log"))
             "; touch x", ";touch x", "&& touch x", "|| touch x", "| sh", "|& sh", "& touch x",
             "> x", "2> x", ">| x", "&> x", "< x", "<(touch x)", "`touch x`", "$(touch x)",
             '"$(touch x)"', "; for i in a; do touch x; done", "; { touch x; }", "(touch x)",
-            "<<E\ntouch x\nE", "; git diff > x", "&& git diff; touch x", "# comment; touch x",
+            "> \r", "&>\xa0", "<<E\ntouch x\nE", "; git diff > x", "&& git diff; touch x",
+            "# comment; touch x",
         )),
         *((GIT, command, "allow") for command in (
             "git status ';' x", 'git diff "a | b" \\; x', "git diff -- a;git status",
