@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -20,7 +22,7 @@ from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath
 from eca_server.config.settings import provider_name
 from eca_server.printable import printable_line
-from eca_server.secret import mask
+from eca_server.secret import HIDDEN, mask
 
 _OF_ROOT: Final = ("rules", "commands", "skills")
 """Settings whose relative paths begin at the root."""
@@ -219,7 +221,9 @@ def _provider(name: str, value: Mapping[str, Any]) -> list[str]:
         return lines
     models = value.get("models")
     names = f", with the models {', '.join(models)}" if isinstance(models, Mapping) else ""
-    return [*lines, f"adds the provider {name} at {_url(value.get('url'))}{names}"]
+    auth = _member(value, "auth")
+    logins = [f"logs in to {name} at {_url(auth[key])}" for key in _LOGIN_URLS if auth.get(key)]
+    return [*lines, f"adds the provider {name} at {_url(value.get('url'))}{names}", *logins]
 
 
 def _agent(name: str, value: Mapping[str, Any], file: str = "") -> list[str]:
@@ -275,7 +279,14 @@ def _when(rule: Any) -> str:
 
 
 def _url(value: Any) -> str:
-    return mask(_text(value)) if value else "an unspecified address"
+    """Return an address with its keys hidden; the host is shown, whatever it looks like."""
+    text = _text(value) if value else "an unspecified address"
+    try:
+        host = urlsplit(text.strip()).netloc.rpartition("@")[2]
+    except ValueError:  # no address, so nothing connects to it
+        host = ""
+    before, host, after = text.partition(host) if host else ("", "", text)
+    return f"{mask(before)}{host}{mask(after)}"
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -287,11 +298,32 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    return mask(json.dumps(value, ensure_ascii=False))
+    """Return JSON whose keys are hidden; a path or an option that resembles one is shown."""
+    return json.dumps(_without_keys(value), ensure_ascii=False)
+
+
+def _without_keys(value: Any, name: str = "") -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_keys(each, key) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_keys(each, name) for each in value]
+    if not isinstance(value, str):
+        return value
+    if _ADDRESS.fullmatch(value):
+        return _url(value)
+    shown = mask(f"{name}={value}").removeprefix(f"{name}=")
+    return shown if _KEY.fullmatch(shown) else value
+
+
+_ADDRESS: Final = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+_KEY: Final = re.compile(rf"(?:(?:bearer|basic) )?{re.escape(HIDDEN)}", re.IGNORECASE)
 
 
 _SHOWN_OF_AN_AGENT: Final = ("inherit", "disabledTools", "enabledTools", "systemPromptFile")
 """The keys of an agent that may loosen a permission, or read a file."""
+
+_LOGIN_URLS: Final = ("url", "authorizeUrl", "deviceUrl", "tokenUrl")
+"""The keys of a provider's `auth` that are addresses."""
 
 _UNSET_RULES: Final = {
     "deny": "all rules that deny calls",

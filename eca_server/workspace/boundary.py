@@ -137,6 +137,15 @@ class Workspace:
             temporary_files=self._temporaries,
         )
 
+    def private_below(self, directory: Path) -> tuple[str, ...]:
+        """Return the private directories below a real path, relative to it, with `/`."""
+        private = (real_path_of(each) for each in self._private)
+        return tuple(
+            each.relative_to(directory).as_posix()
+            for each in private
+            if each != directory and each.is_relative_to(directory)
+        )
+
     def ensure_unchanged(self, place: Place) -> None:
         """Check a path before another program, which follows links, gets it.
 

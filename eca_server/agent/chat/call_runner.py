@@ -28,6 +28,7 @@ from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import ImagePart, Part, TextPart
+from eca_server.printable import printable_line
 from eca_server.system.telemetry import operation
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ class CallRunner:
         call.announce(
             arguments,
             manual_approval=decision.verdict == "ask",
-            summary=_with_reason(prepared.summary, decision),
+            summary=printable_line(_with_reason(prepared.summary, decision)),
             details=self.permissions.details(prepared, decision),
         )
         if verdict is not None and verdict.refusal is not None:
@@ -280,7 +281,7 @@ def _error_text(fault: Exception, call: ToolCall) -> str:
 def _summary_of_invalid(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
     """Return the summary of a call that cannot run; None: its arguments are no good for one."""
     try:
-        return tool.summary(arguments)
+        return printable_line(tool.summary(arguments))
     except Exception:  # noqa: BLE001 - the call fails for the reason that the tool has given
         return None
 

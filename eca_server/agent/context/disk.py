@@ -168,6 +168,9 @@ class PathReader:
             limit=_MOST_FILES,
             gitignore=self.gitignore,
             links=links,
+            without=self.workspace.private_below(
+                folder if isinstance(folder, Path) else folder.path
+            ),
             checkpoint=self.checkpoint,
         )
         return list(paths)

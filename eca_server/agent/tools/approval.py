@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
 from eca_protocol import json
 from eca_server.agent.tools.command_keys import CommandPart
+from eca_server.agent.tools.command_rules import covers_every_command
 from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.tool import Effect
 from eca_server.client.content_formatting import NATIVE
@@ -390,15 +392,22 @@ class _Rule:
     def covers(self, call: Call, deadline: float) -> bool:
         """Return True if the rule matches the arguments of a call.
 
-        An `allow` must match every argument it names, and a dot in it matches no line end. For
-        `ask` and `deny` one argument is enough, and in it one line or the whole text.
+        An `allow` must match every argument it names; a dot in it matches no line end, and of a
+        command each part must match. For `ask` and `deny` one argument is enough, and in it one
+        line or the whole text.
         """
         is_allow = self.verdict == "allow"
         results = (
             _fits(_text(call.arguments.get(argument)), patterns, is_allow, deadline)
             for argument, patterns in self.matchers.items()
         )
-        return not self.matchers or (all(results) if is_allow else any(results))
+        if not is_allow or call.command is None:
+            return not self.matchers or (all(results) if is_allow else any(results))
+        return all(results) and all(
+            _fits_each(call.command, patterns, deadline)
+            for argument, patterns in self.matchers.items()
+            if call.arguments.get(argument) == call.command
+        )
 
 
 def _rules(approval: Approval, key: str) -> Iterator[_Rule]:
@@ -442,6 +451,12 @@ def _fits(
             except TimeoutError:
                 return not is_allow
     return False
+
+
+def _fits_each(command: str, patterns: Sequence[regex.Pattern[str]], deadline: float) -> bool:
+    """Return True if the patterns of an `allow` cover each command of a text."""
+    fits = [partial(_fits, patterns=[each], is_allow=True, deadline=deadline) for each in patterns]
+    return covers_every_command(command, fits) and time.monotonic() < deadline
 
 
 def _text(argument: object) -> str | None:

@@ -244,6 +244,8 @@ def _fits(form: Form, words: Sequence[Word], folder: str) -> bool:
 def _is_listed_word(text: str, form: Form, folder: str) -> bool:
     if form.words is not None and not form.words.fullmatch(text):
         return False
+    if form.reads_options and text.startswith("@"):
+        return False
     return not (form.refuses_files and os.path.lexists(Path(folder, text)))
 
 

@@ -77,9 +77,14 @@ class DirectoryTree:
 
     def _listed(self, place: Place, folder: Directory, depth: int) -> ToolOutput:
         gitignore = self.files.leaves_out_ignored(folder)
-        names = list(
-            list_files(folder, limit=self.most + 1, gitignore=gitignore, checkpoint=checkpoint)
+        listed = list_files(
+            folder,
+            limit=self.most + 1,
+            gitignore=gitignore,
+            without=self.files.workspace.private_below(place.real_path),
+            checkpoint=checkpoint,
         )
+        names = list(listed)
         tree = _Directory.of(names[: self.most])
         folders = "1 directory" if tree.directories == 1 else f"{tree.directories:,} directories"
         notes = [f"{folders}, {counted(tree.count, 'file')}"]

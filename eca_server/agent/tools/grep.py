@@ -86,7 +86,8 @@ class Grep:
         place = await in_thread(self.files.workspace.locate, arguments["path"])
         # Both the library's import and a large pattern take time.
         pattern = await in_thread(Pattern, arguments["pattern"])
-        include = Include(arguments.get("include"))
+        private = await in_thread(self.files.workspace.private_below, place.real_path)
+        include = Include(arguments.get("include"), private)
         most: int = arguments.get("max_results", _MAX_RESULTS)
 
         return PreparedCall(

@@ -23,12 +23,14 @@ class Form:
         words: the pattern of words that are not options; None: any word.
         needs_name: whether the word after the subcommand is part of the key (`npm run build`).
         refuses_files: whether a word that names an existing file has no key (`git checkout a.py`).
+        reads_options: whether a word `@FILE` names a file of options.
     """
 
     options: frozenset[str] = frozenset()
     words: re.Pattern[str] | None = None
     needs_name: bool = False
     refuses_files: bool = False
+    reads_options: bool = False
 
 
 def _form(
@@ -37,12 +39,14 @@ def _form(
     words: str | None = None,
     needs_name: bool = False,
     refuses_files: bool = False,
+    reads_options: bool = False,
 ) -> Form:
     return Form(
         options=frozenset(options.split()),
         words=None if words is None else re.compile(words, re.ASCII),
         needs_name=needs_name,
         refuses_files=refuses_files,
+        reads_options=reads_options,
     )
 
 
@@ -73,7 +77,8 @@ _RUN = _form(words=_NONE, needs_name=True)
 _ALONE = _form(words=_NONE)
 _PYTEST = _form(
     "-x -q -v -s -k -m -n -l --exitfirst --quiet --verbose --lf --last-failed --ff --sw"
-    " --collect-only --co --tb --durations --maxfail --no-header --no-cov --color --strict-markers"
+    " --collect-only --co --tb --durations --maxfail --no-header --no-cov --color --strict-markers",
+    reads_options=True,
 )
 _GO = _form("-v -race -run -count -short -cover -bench -timeout -failfast")
 _CARGO = _form(
@@ -81,6 +86,7 @@ _CARGO = _form(
     " --all-targets --features --no-default-features --lib --bins --bin --tests --test --examples"
     " --locked --offline --frozen --no-run --no-fail-fast --check"
 )
+_RUFF = _form("-q --quiet --fix --diff --check --select --ignore --no-cache", reads_options=True)
 _STASH = _form("-u -q -m --include-untracked --keep-index --message --quiet --index --")
 _SCRIPTS = {"test": _ALONE, "run": _RUN, "ci": _ALONE, "install": _ALONE}
 _KUBECTL = _form(
@@ -135,9 +141,7 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
     "pytest": {"": _PYTEST},
     "python": {"-m pytest": _PYTEST},
     "python3": {"-m pytest": _PYTEST},
-    "ruff": dict.fromkeys(
-        ["check", "format"], _form("-q --quiet --fix --diff --check --select --ignore --no-cache")
-    ),
+    "ruff": {"check": _RUFF, "format": _RUFF},
     "yarn": _SCRIPTS,
 }
 """The forms by program and subcommand; the subcommand is empty for a program without one.

@@ -12,7 +12,7 @@ import codecs
 import contextlib
 import os
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -102,7 +102,7 @@ class Pattern:
 
 
 class Include:
-    """A glob for the searched files; None: all files.
+    """A glob for the searched files; None: all files but those in the directories `without`.
 
     The glob is as in Git: without `/` it matches a file's name in any directory, else its path
     below the searched directory; `**` is any number of directories, `{a,b}` is a or b; a leading
@@ -112,7 +112,8 @@ class Include:
         ToolError: it has too many alternatives.
     """
 
-    def __init__(self, glob: str | None) -> None:
+    def __init__(self, glob: str | None, without: Collection[str] = ()) -> None:
+        self._without = tuple(f"{each}/" for each in without)
         self._excludes = glob is not None and glob.startswith("!")
         globs = [] if glob is None else _alternatives(glob.removeprefix("!").removeprefix("./"))
         globs = [each + "**" * each.endswith("/") for each in globs]
@@ -124,8 +125,8 @@ class Include:
 
     def wants(self, path: str) -> bool:
         """Return True if a file is searched; the path is relative to the searched directory."""
-        if self._rules is None:
-            return True
+        if self._rules is None or path.startswith(self._without):
+            return not path.startswith(self._without)
         return (self._rules.verdict(os.fsencode(path)) is True) is not self._excludes
 
 

@@ -86,6 +86,7 @@ class Operator:
     """`;`, `&&`, `|`, `>`, `(`, a line break; `#` before the words of a comment."""
 
     text: str
+    at: int = attrs.field(default=0, eq=False)
 
 
 Token: TypeAlias = Word | Operator
@@ -209,7 +210,7 @@ class _Tokenizer:
         is_after_bracket = self.text[self.at - 1 : self.at] == "("
         self.has_arithmetic |= operator == "(" and self.at > 0 and is_after_bracket
         self.open_brackets += {"(": 1, ")": -1}.get(operator, 0)
-        self.tokens.append(Operator(operator))
+        self.tokens.append(Operator(operator, self.at))
         self.at += len(operator)
         if operator == "\n" and self.documents:
             self._take_documents()
@@ -263,7 +264,7 @@ class _Tokenizer:
     def _take_comment(self) -> None:
         end = self.text.find("\n", self.at)
         end = len(self.text) if end < 0 else end
-        self.tokens.append(Operator("#"))
+        self.tokens.append(Operator("#", self.at))
         self.tokens += [Word(word) for word in self.text[self.at + 1 : end].split()]
         self.at = end
 

@@ -33,6 +33,7 @@ from eca_server.connection.features.selection import Selection
 from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
 from eca_server.models.history import Message, ToolCallPart
+from eca_server.printable import printable_line
 
 
 @attrs.frozen(eq=False)
@@ -132,7 +133,8 @@ def _described(
     summary = None
     if tool is not None:
         try:
-            summary = tool.summary(check_arguments(part.arguments or {}, tool.parameters))
+            arguments = check_arguments(part.arguments or {}, tool.parameters)
+            summary = printable_line(tool.summary(arguments))
         except ToolError:
             summary = None
     origin: Literal["native", "mcp"] = "native" if server == NATIVE else "mcp"

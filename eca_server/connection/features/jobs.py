@@ -15,6 +15,7 @@ from eca_server.agent.chat import Chats
 from eca_server.agent.jobs.job import Job
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.tools.output import cut_mark
+from eca_server.printable import printable_line, printable_lines
 
 MOST_LINES = 2000
 LONGEST_LABEL = 1000
@@ -62,8 +63,8 @@ def summaries(jobs: Jobs, chats: Chats) -> Iterator[m.JobSummary]:
             id=job.id,
             type="shell",
             status=job.status,
-            label=_label(job.command),
-            summary=job.name,
+            label=_label(printable_lines(job.command)),
+            summary=printable_line(job.name),
             started_at=job.started_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             elapsed=job.elapsed,
             exit_code=job.exit_code,

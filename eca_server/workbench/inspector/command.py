@@ -25,6 +25,7 @@ from eca_protocol.http_server import serve
 from eca_protocol.transcript import is_locked
 from eca_server.config.directories import data_directory
 from eca_server.printable import printable_lines
+from eca_server.system.child_process import absolute_entries
 from eca_server.system.command_line import write_to_user
 from eca_server.system.signals import until_a_signal
 from eca_server.workbench.inspector.inspection import Inspection
@@ -182,6 +183,8 @@ def _redirect_file(address: str) -> Iterator[Path]:
 
 
 async def _open_browser(redirect: Path) -> None:
+    path = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = absolute_entries(path)  # no program of the current directory
     await trio.to_thread.run_sync(webbrowser.open, redirect.as_uri(), abandon_on_cancel=True)
 
 

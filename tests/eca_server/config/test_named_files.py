@@ -312,6 +312,10 @@ LONG = f"{'a' * 900}evil-command{'a' * 900}"
             "hooks",
             {"x": {"type": "chatStart", "actions": [{"shell": " ", "file": "evil-command"}]}},
         ),
+        ("mcpServers", {"x": {"url": "https://sk-evil-command.example/mcp"}}),
+        ("mcpServers", {"x": {"command": "c", "env": {"NODE_OPTIONS": "-r ./sk-evil-command.js"}}}),
+        ("providers", {"x": {"auth": {"url": "https://evil-command.example"}}}),
+        ("providers", {"x": {"auth": {"tokenUrl": "https://evil-command.example"}}}),
         ("agent", {"x": {"inherit": "evil-command"}}),
         ("agent", {"x": {"systemPromptFile": "evil-command"}}),
         ("agent", {"agent": DENIED}),
@@ -319,6 +323,21 @@ LONG = f"{'a' * 900}evil-command{'a' * 900}"
 )
 def test_the_list_shows_what_a_setting_does(untrusted, kind, settings):
     assert "evil-command" in lines(untrusted, {kind: settings})
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"X": "sk-planted123"},
+        {"X": "Bearer planted123"},
+        {"API_KEY": "planted123"},
+        {"X": "https://me:planted123@host.example/"},
+    ],
+)
+def test_the_list_hides_the_keys_of_variables(untrusted, env):
+    shown = lines(untrusted, {"mcpServers": {"x": {"command": "c", "env": env}}})
+    assert "***" in shown
+    assert "planted" not in shown
 
 
 @pytest.mark.parametrize(

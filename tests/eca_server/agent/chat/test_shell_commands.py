@@ -69,6 +69,35 @@ async def test_a_job_is_approved_and_ends_with_a_kill_or_the_session(monkeypatch
         assert_gone({int((tmp_path / "pid").read_text())})
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("shell_command", {"command": "ls \u202e\x1b[2J"}),
+        ("shell_command", {"command": "cat /etc/\u202e\x1b[2J"}),
+        ("shell_command", {"command": "sleep 9", "working_directory": "/none\u202e\x1b[2J"}),
+    ],
+)
+async def test_nothing_in_the_summary_of_a_call_is_invisible(name, arguments, tmp_path):
+    async with current(folder=tmp_path) as ours:
+        await ours.prompt(call(name, **arguments), model=SCRIPT)
+        run = await ours.content("toolCallRun")
+        assert run["summary"].isprintable()
+        assert "\\u202e" in run["summary"] or "?" in run["summary"]
+        assert run["arguments"] == arguments
+        await ours.expect_stopped()
+
+
+async def test_nothing_in_the_list_of_jobs_is_invisible(tmp_path):
+    async with current(folder=tmp_path) as ours:
+        run = call("shell_command", command="sleep 60 # \u202e\x1b", background="a\u202e\x1bb")
+        await ours.prompt(run, model=SCRIPT)
+        await ours.approve(await ours.content("toolCallRun", manualApproval=True))
+        await until_jobs(ours, "running")
+        [job] = (await ours.ask("jobs/list"))["jobs"]
+        assert (job["label"], job["summary"]) == ("sleep 60 # \\u202e\\x1b", "a\\u202e\\x1bb")
+        await ours.expect_stopped()
+
+
 async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.3)
     os.mkfifo(tmp_path / "gate")

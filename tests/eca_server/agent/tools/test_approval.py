@@ -104,11 +104,54 @@ ONE_OF_TWO = rules(write_file={"path": [".*py"], "content": ["y"]})
         (Approval(allow=commands("git status.*")), shell("git status\nrm -rf x"), "ask"),
         (Approval(allow=commands("git status")), shell("git status\n"), "ask"),
         (Approval(allow=commands("git status")), shell("sudo git status"), "ask"),
-        (Approval(allow=commands("(?s)make.*")), shell("make\ntest"), "allow"),
+        (Approval(allow=commands("(?s)make.*")), shell("make\ntest"), "ask"),
+        (Approval(allow=commands("(?s)make.*")), shell("make\nmake test"), "allow"),
     ],
 )
 def test_the_verdict_of_rules_about_a_call(approval, call, expected):
     assert verdict(approval, call) == expected
+
+
+GIT = Approval(allow=commands("git (status|diff)( .*)?", "head( .*)?"))
+ASCII = Approval(allow=commands("git[ -~]*"))
+ECHO = Approval(allow=commands("echo .*"))
+ALL = Approval(allow=commands(".*"))
+NAMED = Approval(allow=commands("cd [a-z]+ && npm .*", "npm .* > log"))
+
+
+@pytest.mark.parametrize(
+    ("approval", "command", "expected"),
+    [
+        *((GIT, f"git status {rest}", "ask") for rest in (
+            "; touch x", ";touch x", "&& touch x", "|| touch x", "| sh", "|& sh", "& touch x",
+            "> x", "2> x", ">| x", "&> x", "< x", "<(touch x)", "`touch x`", "$(touch x)",
+            '"$(touch x)"', "; for i in a; do touch x; done", "; { touch x; }", "(touch x)",
+            "> \r", "&>\xa0", "<<E\ntouch x\nE", "; git diff > x", "&& git diff; touch x",
+            "# comment; touch x",
+        )),
+        *((GIT, command, "allow") for command in (
+            "git status ';' x", 'git diff "a | b" \\; x', "git diff -- a;git status",
+            "git status ;", "git status 2>/dev/null | head -3", "git diff &",
+            "git diff >/dev/null 2>&1 && git status",
+        )),
+        (ASCII, "git log; touch x", "ask"),
+        (ECHO, "echo $(touch x)", "ask"),
+        (ECHO, "echo $(echo $(touch x))", "ask"),
+        (ECHO, "echo $(echo x) $((1 + 2))", "allow"),
+        *((ALL, command, "allow") for command in (
+            "a; b", "a | b > c", "echo $(a; b) `c`", "for i in a; do b; done", "(a)", "a 2> b",
+        )),
+        (NAMED, "cd web && npm test", "allow"),
+        (NAMED, "npm test > log", "allow"),
+        (NAMED, "cd web && npm test; touch x", "ask"),
+        (NAMED, "cd web && npm test && touch x", "ask"),
+        (NAMED, "npm test; touch x > log", "ask"),
+        (ALL, "'", "ask"),
+        (GIT, "git status " + "; git diff" * 60, "ask"),
+    ],
+)  # fmt: skip
+def test_a_wildcard_of_an_allow_covers_no_second_command(approval, command, expected):
+    assert verdict(approval, shell(command)) == expected
 
 
 @pytest.mark.requirement("W-33e")

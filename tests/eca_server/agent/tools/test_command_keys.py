@@ -138,6 +138,7 @@ ATTACKS = [
     "kubectl evil", "go test -exec sh ./...", "go build -toolexec=x ./...", "go run .",
     "go vet -vettool=x ./...", "go generate ./...", "go env -w CC=x", "pytest -p evil",
     "pytest -c x.ini", "pytest --basetemp=src", "pytest --rootdir=x",
+    "pytest @options", "ruff check @options",
     # Variables, the shell's own state, and what changes the words behind it.
     "X=1 git status", "PATH=. git status", "GIT_SSH_COMMAND=x git fetch", "a[0]=x git status",
     "! git status", "{ ls; }",

@@ -17,12 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.tools import grep, search, tracked
+from eca_server.agent.tools.directory_tree import DirectoryTree
 from eca_server.agent.tools.grep import Grep
 from eca_server.agent.tools.output import Cap
 from eca_server.agent.tools.ripgrep import find_ripgrep, ripgrep
 from eca_server.agent.tools.search import Include, Pattern
 from eca_server.agent.tools.tracked import IgnoredAndTracked
 from eca_server.workspace import git
+from eca_server.workspace.boundary import Workspace
 from eca_server.workspace.opening import Directory, open_directory
 from tests.eca_server.agent.tools.file_tools import files_in, output_text, prepare, refusal, write
 
@@ -60,6 +62,22 @@ async def test_lines_come_with_path_and_number_in_order(tool, tmp_path):
     assert await found(tool, "(?i)^foo$", "./") == "a/b:1:FOO"
     assert await found(tool, "nothing") == "No line matches."
     assert "cannot span lines" in await found(tool, r"foo\nbar")
+
+
+async def test_nothing_private_is_found_above_it(tool, tmp_path):
+    write(
+        tmp_path, a__data__keys="foo key\n", a__database="foo\n", **{"a__data__.gitignore": "*\n"}
+    )
+    workspace = Workspace(tool.files.workspace.roots, private=[tmp_path / "a" / "data"])
+    files = attrs.evolve(tool.files, workspace=workspace)
+    for gitignore in (True, False):
+        private = attrs.evolve(files, gitignore=gitignore)
+        for include in (None, "*key*", "!x"):
+            assert "key" not in await found(Grep(files=private), path="a", include=include)
+        assert "key" not in await output_text(DirectoryTree(files=private), path="a")
+    (tmp_path / "a" / "database").unlink()
+    assert await found(Grep(files=files), path="a") == "No line matches."
+    assert "key" not in await output_text(DirectoryTree(files=files), path="a")
 
 
 async def test_paths_are_written_as_the_model_wrote_the_directory(tool, tmp_path):

@@ -4,6 +4,7 @@ import http.client
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,28 @@ def test_a_page_is_served_until_a_signal_to_clients_with_the_token(tmp_path):
         assert running.wait(10) == 143
         assert running.stderr.read() == ""
     assert list(tmp_path.iterdir()) == [record]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems open pages in other ways")
+def test_no_program_of_the_current_folder_opens_the_page(tmp_path):
+    notes = tmp_path / "notes"
+    os.mkfifo(notes)
+    for folder in ("planted", "bin"):
+        (tmp_path / folder).mkdir()
+        for name in ("xdg-open", *["xdg-settings", "chromium", "firefox"] * (folder == "planted")):
+            program = tmp_path / folder / name
+            program.write_text(f'#!/bin/sh\necho {folder} "$1" > "{notes}"\n')
+            program.chmod(0o755)
+    with subprocess.Popen(
+        [*fork_server.command(), "inspect", str(RECORD)],
+        cwd=tmp_path / "planted",
+        env=environment(tmp_path, PATH=f".::{tmp_path / 'bin'}", DISPLAY=":7"),
+        stdout=subprocess.DEVNULL,
+    ) as running:
+        opened_by = notes.read_text()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == 143
+    assert opened_by.startswith("bin file:///")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,110 @@
+"""The check that the patterns of an `allow` cover all commands of a text; pure.
+
+`git status.*` matches the text `git status; rm x`, but its author meant one command. The rule of
+this module: a wildcard covers no operator of the shell. Either each command and each target of a
+redirection matches a pattern by itself, or one pattern matches the text and names its operators.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from eca_server.agent.tools.shell_syntax import (
+    UNKNOWN,
+    Operator,
+    Token,
+    Unreadable,
+    Word,
+    tokenize,
+)
+
+_MOST_OPERATORS = 50
+_BLANKS = " \t\n"  # as in the shell: a file may be named `\r`
+_DESCRIPTOR = re.compile(rf"(?:^|(?<=[{_BLANKS}]))\d+\Z", re.ASCII)
+_STAND_INS = ("x", "%", ",", "\ue000")
+"""Characters in place of an operator: a wildcard matches one of them, the operator itself none."""
+
+
+def covers_every_command(text: str, patterns: Sequence[Callable[[str], bool]]) -> bool:
+    """Return True if the patterns, one of which matches a text, cover each command in it."""
+    try:
+        tokens = tokenize(text)
+    except Unreadable:
+        return False
+    operators, pieces, is_nested = _split(text, tokens)
+    if not operators and not is_nested:
+        return True
+    if len(operators) > _MOST_OPERATORS:
+        return False
+    if all(any(matches(piece) for matches in patterns) for piece in pieces):
+        return True
+    return not is_nested and any(
+        matches(text) and not any(matches(each) for each in _without(text, operators))
+        for matches in patterns
+    )
+
+
+def _without(text: str, operators: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """Yield the text with other characters in place of one operator."""
+    for start, end in operators:
+        for char in _STAND_INS:
+            yield f"{text[:start]}{char * (end - start)}{text[end:]}"
+
+
+def _split(text: str, tokens: Sequence[Token]) -> tuple[list[tuple[int, int]], list[str], bool]:
+    """Return the places of the operators, the texts between them, and whether code is nested.
+
+    Redirections to `/dev/null` and between outputs are left out.
+    """
+    operators: list[tuple[int, int]] = []
+    if any(isinstance(each, Operator) and each.text in {"<<", "<<-"} for each in tokens):
+        return operators, [*_nested_pieces(tokens)], True  # tokens of here documents have no place
+    pieces: list[str] = []
+    is_nested = False
+    start = 0
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        if isinstance(token, Word):
+            for code in token.nested:
+                is_nested = True
+                pieces += _nested_pieces(code)
+            continue
+        end = token.at + len(token.text)
+        before = text[start : token.at]
+        if token.text[0] in "<>&" and ("<" in token.text or ">" in token.text):
+            before = _DESCRIPTOR.sub("", before)
+            if _is_quiet(token, following, text):
+                assert isinstance(following, Word)
+                pieces.append(before)
+                start = following.at + len(following.text)
+                continue
+        operators.append((token.at, end))
+        pieces.append(before)
+        start = end
+    pieces.append(text[start:])
+    trimmed = (piece.strip(_BLANKS) for piece in pieces)
+    return operators, [piece for piece in trimmed if piece], is_nested
+
+
+def _is_quiet(operator: Operator, target: Token | None, text: str) -> bool:
+    if not isinstance(target, Word) or not text.startswith(target.text, target.at):
+        return False
+    if operator.text == ">&":
+        return target.text in {"1", "2"}
+    return operator.text in {">", ">>", "&>", "&>>", "<"} and target.text == "/dev/null"
+
+
+def _nested_pieces(tokens: Sequence[Token]) -> Iterator[str]:
+    """Yield the commands in the code of a substitution, their quotes removed."""
+    words: list[str] = []
+    is_comment = False
+    for token in (*tokens, Operator("\n")):
+        if isinstance(token, Word):
+            words.append(token.text.replace(UNKNOWN, "$"))
+            for code in token.nested:
+                yield from _nested_pieces(code)
+        else:
+            if words and not is_comment:
+                yield " ".join(words)
+            words = []
+            is_comment = token.text == "#" or (is_comment and token.text != "\n")
