@@ -42,6 +42,8 @@ class ClientProfile:
             ended without it; other clients get it repeated (W-22).
         shows_other_chats: whether it shows the chats that commands begin (`/btw`, `/import`).
         shows_messages: whether it shows `$/showMessage`; else a chat repeats the message (W-15).
+        formats_messages: whether it uses the text of `$/showMessage` as a format, so that a single
+            `%` is an error by which it loses the rest of its read.
         has_plain_own_texts: whether it shows questions and system texts without Markdown, and
             questions without line ends; links work in the model's answers alone.
         names_changed_files: whether it appends the name of a changed file to a call's summary.
@@ -71,6 +73,7 @@ class ClientProfile:
     resends_steers: bool = False
     shows_other_chats: bool = True
     shows_messages: bool = True
+    formats_messages: bool = False
     has_plain_own_texts: bool = False
     names_changed_files: bool = False
     merge_seconds: float = 0.0
@@ -113,6 +116,7 @@ _EMACS = ClientProfile(
     finishes_deleted=True,
     resends_steers=True,
     names_changed_files=True,
+    formats_messages=True,
     first_positions=_EMACS_POSITIONS,
     merge_seconds=_MERGE_SECONDS,
 )
@@ -126,6 +130,7 @@ _OLD_EMACS = ClientProfile(
     ends_echo=True,
     finishes_deleted=True,
     names_changed_files=True,
+    formats_messages=True,
     first_positions=_EMACS_POSITIONS,
     merge_seconds=_MERGE_SECONDS,
 )

@@ -114,7 +114,7 @@ class Session:
                 self.emit(chat_id, "system", _text(message))
             elif message not in self._unshown:
                 self._unshown.append(message)
-        self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
+        self._show_message(kind, message)
 
     def show_once(self, kind: MessageKind, message: str) -> None:
         """Show the user a message, unless this method has shown the same one before."""
@@ -189,7 +189,12 @@ class Session:
         )
         if not self._profile.shows_messages:
             self._unshown.append(note)
-        self.notify("$/showMessage", ShowMessageParams(type="warning", message=note))
+        self._show_message("warning", note)
+
+    def _show_message(self, kind: MessageKind, message: str) -> None:
+        if self._profile.formats_messages:
+            message = message.replace("%", "%%")
+        self.notify("$/showMessage", ShowMessageParams(type=kind, message=message))
 
 
 def _text(message: str) -> ChatContent:

@@ -104,6 +104,12 @@ class Emacs(Screen):
         super().start(result)
         need(is_text(self.welcome), "the chat's buffer is not made without a text", result)
 
+    def show(self, method: str, params: Any) -> None:
+        if method == "$/showMessage":
+            single = params["message"].replace("%%", "")
+            need("%" not in single, "the text of a message is a format", params)
+        super().show(method, params)
+
 
 class WebviewThen(Screen):
     """The page inside VS Code and IntelliJ, as it was in October 2025."""

@@ -48,6 +48,16 @@ def updates(server: Stranger) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize(("hello", "name"), [(VSCODE, "a%3Ab"), (EMACS, "a%%3Ab")])
+def test_a_message_is_a_format_for_emacs_only(start_server, tmp_path, hello, name):
+    """It passes the text to `format`, and an error there loses the rest of its read."""
+    server = start_server(cwd=tmp_path)
+    begin(server, hello, tmp_path / "project")
+    send(server, b'{"jsonrpc":"2.0","method":"mcp/startServer","params":{"name":"a%3Ab"}}')
+    server.until(lambda m: m.get("method") == "$/showMessage")
+    assert f"'{name}'" in server.seen[-1]["params"]["message"]
+
+
 @pytest.mark.requirement("W-3f")
 def test_vs_codes_popup_lists_files_beside_a_bare_cursor(start_server, tmp_path):
     project = tmp_path / "project"

@@ -121,6 +121,7 @@ def drawn_too(messages: list[Any]) -> None:
         (23, "VS Code", config(selectBehavior=None)),
         (33, "Emacs then", elsewhere),
         (33, "Neovim", drawn_too),
+        (7, "Emacs", lambda messages: messages.append(("$/showMessage", {"message": "50% off"}))),
     ],
 )
 def test_a_client_notices_what_it_breaks_on(requirement, name, wrong):

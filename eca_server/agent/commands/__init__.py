@@ -194,9 +194,17 @@ async def _run_server_prompt(
 async def matching_commands(
     query: str, files: CommandFiles, skill_files: SkillFiles, mcp: Manager | None
 ) -> tuple[ChatCommand, ...]:
-    """Return the commands that match `query` by name or description; a blank one: all (W-40)."""
+    """Return the commands that match `query` by name or description; a blank one: all (W-40).
+
+    Those whose name begins with `query` come first, and those that only describe it last: an editor
+    runs the first one when the user presses Enter behind a typed name.
+    """
     needle = query.strip().lower()
     loaded = await _read(files, skill_files, mcp)
+    matches = [
+        each for each in _all(loaded, mcp) if needle in f"{each.name}\n{each.description}".lower()
+    ]
+    matches.sort(key=lambda each: _rank(each.name.lower().find(needle)))
     return tuple(
         ChatCommand(
             name=each.name,
@@ -204,9 +212,13 @@ async def matching_commands(
             type=_type_of(each),
             arguments=each.arguments,
         )
-        for each in _all(loaded, mcp)
-        if needle in each.name.lower() or needle in each.description.lower()
+        for each in matches
     )
+
+
+def _rank(position: int) -> int:
+    """Return the rank of a command by the position of the query in its name, -1 for none."""
+    return 2 if position < 0 else min(position, 1)
 
 
 def _type_of(command: _AnyCommand) -> ChatCommandType:

@@ -172,7 +172,8 @@ class MCPServers:
         """Show why a login failed, in place of its page, which is of no use any more."""
         server = self.manager.get(name)
         if server is not None and server.state is State.REQUIRES_AUTH:
-            text = f"it requires a login; the last one failed: {reason}. Start it to log in again"
+            again = "Connect or start it to log in again"
+            text = f"it requires a login; the last one failed: {reason}. {again}"
             server.error = MCPError(text, kind="login")
             self._show_error(server)
 

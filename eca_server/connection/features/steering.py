@@ -31,8 +31,14 @@ def make_handlers(chats: Chats, prompts: Prompts, nursery: trio.Nursery) -> Mapp
 
     def prompt_steer(params: m.ChatPromptSteerParams) -> None:
         chat = chats.at(params.chat_id)
-        turn = None if chat is None else chat.turn
-        if chat is None or turn is None:
+        if chat is None:
+            # A client whose server was restarted waits for the end of a lost turn. Freed by this
+            # message, it sends the text as a prompt.
+            idle = m.ChatStatusChangedParams(chat_id=params.chat_id, status="idle")
+            prompts.session.notify("chat/statusChanged", idle)
+            return
+        turn = chat.turn
+        if turn is None:
             return
         if isinstance(chat, SubagentChat):
             text = prompts.shown_text(params.message)

@@ -94,6 +94,18 @@ async def test_custom_commands_are_queried_with_their_arguments(tmp_path, announ
         assert "\n\nBuilt-in test model: works" in (await ours.turn("/doctor")).text
 
 
+@pytest.mark.parametrize("name", ["fork", "model", "agent", "import", "chat", "skill"])
+async def test_a_query_lists_the_commands_whose_name_begins_with_it_first(ours, name):
+    """An editor completes a typed name to the first command: `/model` must not become `/init`."""
+    names = [
+        each["name"] for each in (await ours.ask("chat/queryCommands", {"query": name}))["commands"]
+    ]
+    matching = [each.startswith(name) for each in names]
+    assert matching[0]
+    assert matching == sorted(matching, reverse=True)
+    assert len(names) > 1
+
+
 async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_user_s(tmp_path):
     project, mine = tmp_path / "project", tmp_path / "mine"
     skill = mine / "eca" / "skills" / "deploy" / "SKILL.md"

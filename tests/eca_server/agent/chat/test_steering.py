@@ -51,6 +51,13 @@ async def test_one_that_was_taken_back_or_came_to_no_turn_is_nothing(client):
     assert client.contents().text == "oneonesay a\nwait 0.01\nsay bab"
 
 
+async def test_a_message_to_a_turn_of_an_earlier_server_frees_the_client_to_send_it_as_a_prompt():
+    async with today() as (ours, _provider):
+        await steer(ours, "go on")
+        shown = await ours.until(lambda message: message.get("method") == "chat/statusChanged")
+        assert shown["params"] == {"chatId": "c", "status": "idle"}
+
+
 @asynccontextmanager
 async def running(*script: Reply) -> AsyncIterator[tuple[Editor, Provider]]:
     """A chat whose turn waits in the middle of the first of these answers, at `go`."""
