@@ -1,15 +1,16 @@
 """The agents of a batch: a new one for each scenario, or one that is reset in between.
 
-A process is started for each scenario after the one before has ended: an agent may hold a port or a
-file. With `reuse_agent` one process is reset in between, and replaced if a reset fails. An agent
-behind a URL is initialized and reset for each scenario, even the first, since it may have served
-others before.
+A process is started for each scenario, one ahead: it starts up while the scenario before it runs,
+and serves no other. If it cannot start beside the one before, which may hold its port or its file,
+it is started again alone, and so are those that follow. With `reuse_agent` one process is reset in
+between, and replaced if a reset fails. An agent behind a URL is initialized and reset for each
+scenario, even the first, since it may have served others before.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
 
@@ -43,16 +44,50 @@ class AgentSession:
     warnings: list[str] = attrs.field(factory=list)
 
 
+@attrs.define
+class _Process:
+    """An agent's process in a task of its own, since the next one starts before it ends."""
+
+    connection: AgentConnection | None = None
+    fault: AgentError | None = None
+    ready: trio.Event = attrs.field(factory=trio.Event)
+    over: trio.Event = attrs.field(factory=trio.Event)
+    ended: trio.Event = attrs.field(factory=trio.Event)
+
+    async def run(self, connect: AbstractAsyncContextManager[AgentConnection]) -> None:
+        """Connect, until `over` is set; a failure is for the scenario that gets the process."""
+        try:
+            async with connect as self.connection:
+                self.ready.set()
+                await self.over.wait()
+        except AgentError as fault:
+            self.fault = fault
+        finally:
+            self.ready.set()
+            self.ended.set()
+
+    async def end(self) -> None:
+        """End the process and wait for its end."""
+        self.over.set()
+        with trio.CancelScope(shield=True):
+            await self.ended.wait()
+
+
 class AgentPool:
     """A pool that gives each scenario of a batch its agent; a context manager."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
+        self._opening = trio.open_nursery()
+        self._next: _Process | None = None
+        self._unstarted = len(batch.planned)
+        self._starts_ahead = True
         self._stack = AsyncExitStack()
         self._current: AgentSession | None = None
         self._last_identity: InitializeResult | None = None
 
     async def __aenter__(self) -> Self:
+        self._nursery = await self._opening.__aenter__()
         return self
 
     async def __aexit__(
@@ -61,7 +96,13 @@ class AgentPool:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._stack.aclose()
+        try:
+            await self._stack.aclose()
+            await self._end_next()
+        finally:
+            if error is not None:
+                self._nursery.cancel_scope.cancel()
+            await self._opening.__aexit__(None, None, None)  # an error is not wrapped in a group
 
     @asynccontextmanager
     async def acquire(self, seconds_left: Callable[[], float]) -> AsyncIterator[AgentSession]:
@@ -75,8 +116,8 @@ class AgentPool:
             VersionUnsupported: the agent has a different major version.
         """
         if not self._batch.reuse_agent and self._batch.target.url is None:
-            async with AsyncExitStack() as stack:
-                yield await self._start(stack, seconds_left)
+            async with self._fresh(seconds_left) as session:
+                yield session
             return
         session = await self._reset_session(seconds_left)
         try:
@@ -84,6 +125,42 @@ class AgentPool:
         except (AgentError, trio.Cancelled):
             self._current = None
             raise
+
+    @asynccontextmanager
+    async def _fresh(self, seconds_left: Callable[[], float]) -> AsyncIterator[AgentSession]:
+        """Provide a new process; start the next one ahead."""
+        is_ahead = self._next is not None
+        process = self._next or self._start_process()
+        can_start_next = self._starts_ahead and self._unstarted > 0
+        self._next = self._start_process() if can_start_next else None
+        try:
+            try:
+                session = await self._session_of(process, seconds_left)
+            except AgentError:
+                if not is_ahead:
+                    raise
+                await process.end()
+                await self._end_next()
+                self._starts_ahead = False
+                process = self._start_process()
+                session = await self._session_of(process, seconds_left)
+            yield session
+        finally:
+            await process.end()
+
+    async def _session_of(
+        self, process: _Process, seconds_left: Callable[[], float]
+    ) -> AgentSession:
+        await process.ready.wait()
+        if process.connection is None:
+            raise process.fault or AgentError("transport_error", "the agent was not started")
+        return await self._opened(process.connection, seconds_left)
+
+    async def _end_next(self) -> None:
+        if self._next is not None:
+            await self._next.end()
+            self._next = None
+            self._unstarted += 1
 
     async def discard(self) -> None:
         """End the reused agent: the next scenario gets a new one."""
@@ -130,18 +207,30 @@ class AgentPool:
             current.warnings.append("the agent has no agent/reset: it was only initialized")
         return current
 
+    def _start_process(self) -> _Process:
+        self._unstarted -= 1
+        process = _Process()
+        self._nursery.start_soon(process.run, self._connection())
+        return process
+
+    def _connection(self) -> AbstractAsyncContextManager[AgentConnection]:
+        target, limits = self._batch.target, self._batch.limits
+        return connect_agent(
+            target.url or target.command,
+            cwd=target.cwd,
+            env=self._batch.environment(),
+            limits=AgentLimits(max_message=limits.max_message, start=limits.start),
+        )
+
     async def _start(
         self, stack: AsyncExitStack, seconds_left: Callable[[], float]
     ) -> AgentSession:
-        target, limits = self._batch.target, self._batch.limits
-        connection = await stack.enter_async_context(
-            connect_agent(
-                target.url or target.command,
-                cwd=target.cwd,
-                env=self._batch.environment(),
-                limits=AgentLimits(max_message=limits.max_message, start=limits.start),
-            )
-        )
+        connection = await stack.enter_async_context(self._connection())
+        return await self._opened(connection, seconds_left)
+
+    async def _opened(
+        self, connection: AgentConnection, seconds_left: Callable[[], float]
+    ) -> AgentSession:
         warnings: list[str] = []
         agent = await self._initialize(connection, warnings, seconds_left)
         return AgentSession(connection, agent, warnings)

@@ -291,7 +291,7 @@ async def test_scenarios_behind_a_url_share_no_state_with_each_other_or_earlier_
     assert [outcome(each)[1] for each in gone] == ["transport_error", "transport_error"]
 
 
-async def test_processes_of_one_worker_never_overlap_and_serve_one_scenario(tmp_path) -> None:
+async def test_processes_that_exclude_each_other_start_one_after_the_other(tmp_path) -> None:
     lock = tmp_path / "lock"
     change = f"""
 import fcntl
@@ -299,15 +299,31 @@ lock = open({str(lock)!r}, "w")
 try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except OSError:
-    sys.exit("another agent runs")
+    sys.exit("a different agent runs")
 def done(r, text, answered=done):
     time.sleep(0.2)  # a process that starts now finds the lock
+    answered(r, str(os.getpid()))
+"""
+    reports = await reports_of(batch(obedient(change), *(scenario(n, n) for n in "stu")))
+    pids = [output for report in reports for output in outputs(report)]
+    assert len({*pids} - {None}) == 3, [outcome(each) for each in reports]
+
+
+async def test_the_next_process_starts_ahead_and_serves_one_scenario(tmp_path) -> None:
+    started = tmp_path / "started"
+    change = f"""
+open({str(started)!r}, "a").write(f"{{os.getpid()}}\\n")
+def done(r, text, answered=done):
+    while text.isdigit() and len(open({str(started)!r}).readlines()) < int(text):
+        time.sleep(0.01)
     answered(r, str(os.getpid()))
 """
     one, two = await reports_of(
         batch(obedient(), scenario("s", "pid"), scenario("t", "pid"), reuse_agent=True)
     )
     assert outputs(one) == outputs(two)
-    reports = await reports_of(batch(obedient(change), *(scenario(n, n) for n in "stu")))
+    steps = ["2", "3", "3"]  # the processes that run, or have run, before the answer
+    reports = await reports_of(batch(obedient(change), *(scenario(f"{n}", n) for n in steps)))
     pids = [output for report in reports for output in outputs(report)]
-    assert len({*pids} - {None}) == 3, [outcome(each) for each in reports]
+    assert sorted(pids) == sorted(started.read_text().split())
+    assert len({*pids}) == len(steps)
