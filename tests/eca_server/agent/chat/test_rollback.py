@@ -134,7 +134,12 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
 
 async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, f"{writes(a='1')}\n{call('shell_command', command='touch b')}")
+        denied = await said(ours, call("shell_command", command="touch b"), agent="plan")
+        assert ours.contents(kind="toolCallRejected")
+        assert shown(await rolled_back(ours, denied)) == []
+        first = await said(
+            ours, f"{writes(a='1')}\n{call('shell_command', command='touch b')}", agent="code"
+        )
         [words] = shown(await rolled_back(ours, first))
         assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
         assert tree(folder) == {"b": ""}
