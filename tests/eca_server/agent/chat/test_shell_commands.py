@@ -78,7 +78,9 @@ async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeyp
     lines = {"toolCall": {**ALLOW["toolCall"], "outputTruncation": {"lines": 3}}}
     script = [
         calls(
-            in_background(f"seq 5; {PROMPT}; cat gate; exit 4"), in_background("exit 3", "breaks")
+            bg_job("kill", "job-1"),
+            in_background(f"seq 5; {PROMPT}; cat gate; exit 4"),
+            in_background("exit 3", "breaks"),
         ),
         reply("started"),
         calls(*[bg_job("read_output", "job-1")] * 2, bg_job("kill", "job-2"),
@@ -86,13 +88,14 @@ async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeyp
     ]  # fmt: skip
     async with today(*script, folder=tmp_path, **lines) as (ours, provider):
         await ours.turn("go")
-        started, broken = results(provider)
+        absent, started, broken = results(provider)
+        assert "There are no background jobs: " in absent
         assert "(job-1) was started: running, " in started
         assert ".\n1\n2\n3\n... more output is available" in started
         assert "(job-2) was started: failed with exit code 3, " in broken
         assert broken.endswith("(no new output)")
         await ours.turn("read")
-        one, two, killed, listed, unknown = results(provider)[2:]
+        one, two, killed, listed, unknown = results(provider)[3:]
         assert one.endswith("\n4\n5\n[incomplete line] Proceed? ")
         assert two.endswith(".\n\n[incomplete line] Proceed? ")
         assert "has already ended: failed with exit code 3" in killed
