@@ -102,7 +102,7 @@ class WriteFile:
     )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """Return `Creating file NAME`."""
+        """Return `Creating file NAME`; only a prepared call knows whether it replaces one."""
         return action_summary("Creating file", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
@@ -112,7 +112,8 @@ class WriteFile:
             ToolError: the file cannot be written, or has changed since the model read it.
         """
         planned, note = await in_thread(self._plan, arguments["path"], arguments["content"])
-        return planned.prepared(f"{self.summary(arguments)}{note}")
+        action = "Creating file" if planned.expected is None else "Replacing file"
+        return planned.prepared(f"{action_summary(action, arguments)}{note}")
 
     def _plan(self, path: str, content: str) -> tuple[PlannedWrite, str]:
         """Return the planned write, and a note for the user who approves it."""
