@@ -145,6 +145,23 @@ async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, fo
         assert tree(folder) == {"b": ""}
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_what_a_hook_makes_of_a_written_file_is_undone_too(tmp_path, folder, is_late):
+    (folder / "f").write_text("old")
+    command = f"echo formatted > {folder / 'f'}"
+    actions = [{"type": "shell", "shell": command}]
+    hooks = {"format": {"type": "postToolCall", "matcher": ".*write_file", "actions": actions}}
+    async with current({"hooks": hooks}, data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(f="new", g="new"))
+        assert tree(folder) == {"f": "formatted\n", "g": "new"}
+        if is_late:
+            (folder / "f").write_text("the user's")
+            assert "changed since" in (await not_rolled_back(ours, first))["message"]
+            return
+        await rolled_back(ours, first)
+    assert tree(folder) == {"f": "old"}
+
+
 def full_disk(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
