@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,7 +175,7 @@ class Workspace:
             ) from None
         if length > _LONGEST:
             raise InvalidPath(f"expected a path of at most {_LONGEST} bytes, got {length}: {shown}")
-        return expanded
+        return _composed_as_on_disk(expanded)
 
     def _respelled(self, path: Path) -> Path:
         """Return a path below a root with the root's own spelling, which guards compare by name."""
@@ -189,6 +190,20 @@ class Workspace:
             return None
         containing = [each for each in self.roots if _contains(each.real_path, real_path)]
         return max(containing, key=lambda each: len(each.real_path.parts), default=None)
+
+
+def _composed_as_on_disk(absolute: str) -> str:
+    """Return a path with the composed or decomposed characters of existing files.
+
+    The two look alike, and a model writes composed ones.
+    """
+    if absolute.isascii() or os.path.lexists(absolute):
+        return absolute
+    spelled = ""
+    for name in absolute.split(os.sep):  # noqa: PTH206 (Path() would lose a final slash)
+        forms = (name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))
+        spelled += next((each for each in forms if os.path.lexists(spelled + each)), name) + os.sep
+    return spelled.removesuffix(os.sep)
 
 
 def _resolved(absolute: str, shown: str) -> Path:

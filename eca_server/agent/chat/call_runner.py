@@ -7,8 +7,10 @@ of a tool ends its call, not the turn.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
@@ -20,16 +22,26 @@ from eca_server.agent.chat.steps import PendingChanges, Step, in_order
 from eca_server.agent.chat.tool_call import ToolCall
 from eca_server.agent.chat.turn import Turn
 from eca_server.agent.tools.approval import BUILT_IN, Decision
+from eca_server.agent.tools.files import LARGEST, checkpoint, in_thread
 from eca_server.agent.tools.permissions import Permissions
 from eca_server.agent.tools.schema_check import check_arguments
 from eca_server.agent.tools.tasks import TaskTool, reserved_for
-from eca_server.agent.tools.tool import PreparedCall, Tool, ToolError, ToolOutput, running_call
+from eca_server.agent.tools.tool import (
+    FileChange,
+    PreparedCall,
+    Tool,
+    ToolError,
+    ToolOutput,
+    running_call,
+)
 from eca_server.agent.tools.toolbox import ToolBox
 from eca_server.client.content_formatting import NATIVE, PREFIX
 from eca_server.models.events import ToolCallFinished
 from eca_server.models.history import ImagePart, Part, TextPart
 from eca_server.printable import printable_line
 from eca_server.system.telemetry import operation
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.reading import FileSnapshot, read_file
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.hooked import TurnHooks
@@ -246,7 +258,9 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
         if hooks is not None:
             assert step.prepared is not None
             known = _for_hooks(step.call.naming, step.prepared, step.call.arguments)
+            written = {} if output.is_error else await _written(step.prepared)
             output = await hooks.after_call(*known, output)
+            await turn.will_change(_changed_by_hooks(written, await _written(step.prepared)))
         if span.records_content:
             texts = (part.text for part in output.parts if isinstance(part, TextPart))
             span.set(
@@ -254,6 +268,34 @@ async def _output(step: Step, turn: Turn, hooks: TurnHooks | None) -> ToolOutput
                 gen_ai__tool__call__result="\n".join(texts),
             )
     return output
+
+
+async def _written(prepared: PreparedCall) -> dict[Path, FileSnapshot]:
+    """Return the current contents of the files that a call has written, if they can be read."""
+    paths = {change.path for change in prepared.changes if change.after is not None}
+    places = [place for place in prepared.places if place.real_path in paths]
+
+    def read() -> dict[Path, FileSnapshot]:
+        snapshots = {}
+        for place in places:
+            with contextlib.suppress(FileError, OSError):
+                snapshots[place.real_path] = read_file(place, limit=LARGEST, checkpoint=checkpoint)
+        return snapshots
+
+    with contextlib.suppress(ToolError):  # the disk is too slow
+        return await in_thread(read) if places else {}
+    return {}
+
+
+def _changed_by_hooks(
+    before: Mapping[Path, FileSnapshot], after: Mapping[Path, FileSnapshot]
+) -> Sequence[FileChange]:
+    """Return the changes that hooks (a formatter) made of the files that a call has written."""
+    return [
+        FileChange(path=path, before=before[path], after=snapshot.fingerprint)
+        for path, snapshot in after.items()
+        if path in before and snapshot.fingerprint != before[path].fingerprint
+    ]
 
 
 async def _done(step: Step, turn: Turn) -> ToolOutput:

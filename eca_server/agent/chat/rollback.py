@@ -6,7 +6,7 @@ Rule: nothing is undone unless everything can be, or a partial rollback is reque
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 import attrs
 import trio
@@ -181,12 +181,22 @@ async def _undo(
 
 
 def _contain_commands(messages: Sequence[Message]) -> bool:
-    """Return whether messages, or their subagents' messages, contain calls of commands."""
-    for part in (part for message in messages for part in message.parts):
+    """Return whether messages, or their subagents' messages, contain commands that may have run."""
+    parts = [part for message in messages for part in message.parts]
+    rejected = {part.call_id for part in parts if _is_rejection(part)}
+    for part in parts:
         match part:
-            case ToolCallPart(server=server, tool=tool) if (server, tool) == _COMMAND:
-                return True
+            case ToolCallPart(id=call_id, server=server, tool=tool) if (server, tool) == _COMMAND:
+                if call_id not in rejected:
+                    return True
             case ToolResultPart(subagent=subagent) if subagent is not None:
                 if _contain_commands(subagent.messages):
                     return True
     return False
+
+
+def _is_rejection(part: object) -> TypeGuard[ToolResultPart]:
+    """Return whether a part is the result of a call that did not run."""
+    if not isinstance(part, ToolResultPart) or part.view is None:
+        return False
+    return part.view.reason not in {None, "interrupted"}

@@ -35,6 +35,7 @@ from eca_server.agent.context.limits import Limits, limit_notes
 from eca_server.agent.context.mentions import Mention, find_mentions, resolve_mention
 from eca_server.agent.context.pasted import pasted_attachment
 from eca_server.agent.tools.files import printable
+from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import Cap, cut_end
 from eca_server.models.attachments import Attachment
 from eca_server.models.history import TextPart
@@ -87,6 +88,7 @@ async def build_context(
     workspace: Workspace,
     http: HTTPClient,
     resources: ResourceReader | None = None,
+    ledger: Ledger | None = None,
     limits: Limits | None = None,
     gitignore: bool = True,
     allow_private: bool = False,
@@ -100,6 +102,7 @@ async def build_context(
         http: fetches web pages.
         resources: reads resources of MCP servers, and again those that changed since they were
             sent in this chat; None: there are no servers.
+        ledger: records the contents of files that are sent; None: they are not sent.
         limits: of sizes and numbers.
         gitignore: leave out the files that Git ignores in directories and trees.
         allow_private: fetch web pages of this machine and of private networks, too.
@@ -116,6 +119,7 @@ async def build_context(
     reader = PathReader(
         workspace=workspace,
         limits=limits,
+        ledger=ledger or Ledger(),
         gitignore=gitignore,
         checkpoint=trio.from_thread.check_cancelled,
     )

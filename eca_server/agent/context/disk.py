@@ -1,7 +1,8 @@
 """Files and directories as sections of a prompt, pictures and documents as attachments.
 
 The rule of this module: a path in a context is read wherever it leads, since the user consented by
-adding it. Below a directory, a file is read only if no link takes it outside the directory.
+adding it. Below a directory, a file is read only if no link takes it outside the directory. The
+model knows the content of a file that was read, as after a call of `read_file`.
 
 Everything here accesses the disk: call it in a worker thread.
 """
@@ -17,9 +18,11 @@ import attrs
 from eca_protocol.messages import LinesRange
 from eca_protocol.server.roots import Root
 from eca_server.agent.context.block import Section, render
-from eca_server.agent.context.excerpt import read_excerpt
+from eca_server.agent.context.excerpt import Excerpt, read_excerpt
 from eca_server.agent.context.limits import Limits
 from eca_server.agent.context.tree import draw_tree
+from eca_server.agent.tools.files import LARGEST
+from eca_server.agent.tools.ledger import Ledger
 from eca_server.agent.tools.output import cut_mark
 from eca_server.models.attachments import (
     SIGNATURE_BYTES,
@@ -29,7 +32,7 @@ from eca_server.models.attachments import (
 )
 from eca_server.workspace.boundary import Place, Workspace, open_place
 from eca_server.workspace.descent import Descent
-from eca_server.workspace.errors import FileError
+from eca_server.workspace.errors import FileError, TooLarge
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint, open_file, read_file
@@ -59,12 +62,14 @@ class PathReader:
     """A reader of files and directories for prompts.
 
     Attributes:
+        ledger: records the contents of the text files that were read.
         gitignore: leave out the files that Git ignores in directories.
         checkpoint: called between pieces of work; an exception of it ends the work.
     """
 
     workspace: Workspace
     limits: Limits
+    ledger: Ledger = attrs.field(factory=Ledger)
     gitignore: bool = True
     checkpoint: Checkpoint = lambda: None
 
@@ -93,14 +98,21 @@ class PathReader:
         attributes = {"path": str(place.path)}
         if lines is not None:
             attributes["lines"] = f"{max(lines.start, 1)}-{max(lines.end, lines.start, 1)}"
-        excerpt = read_excerpt(
-            place, size=min(budget, self.limits.file), lines=lines, checkpoint=self.checkpoint
-        )
+        excerpt = self._excerpt(place, min(budget, self.limits.file), lines)
         return PathContent(
             section=Section(name="file", attributes=attributes, body=(excerpt.marked,)),
             size=len(excerpt.text.encode()),
             left_out=excerpt.left_out,
         )
+
+    def _excerpt(self, place: Place, size: int, lines: LinesRange | None = None) -> Excerpt:
+        content = None  # read first: a change in between then counts as one after the reading
+        with contextlib.suppress(TooLarge):
+            content = read_file(place, limit=LARGEST, checkpoint=self.checkpoint).fingerprint
+        excerpt = read_excerpt(place, size=size, lines=lines, checkpoint=self.checkpoint)
+        if content is not None:
+            self.ledger.record(place.real_path, content)
+        return excerpt
 
     def _read_attachment(self, place: Place) -> PathContent | None:
         with open_file(place) as file:
@@ -153,7 +165,7 @@ class PathReader:
                 place = self.workspace.locate(str(directory.real_path / path))
                 if not place.real_path.is_relative_to(directory.real_path):
                     continue
-                excerpt = read_excerpt(place, size=remaining, checkpoint=self.checkpoint)
+                excerpt = self._excerpt(place, remaining)
                 remaining -= len(excerpt.text.encode())
                 cut += excerpt.left_out
                 attributes = {"path": str(directory.path / path)}

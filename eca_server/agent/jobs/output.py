@@ -85,12 +85,15 @@ class JobOutput:
 
     def last(self, count: int) -> tuple[Line, ...]:
         """Return the last lines, and behind them the partial ones."""
-        partial = [
+        return (*self._lines, *self.partial())[-count:]
+
+    def partial(self) -> tuple[Line, ...]:
+        """Return the lines whose end has not come: a prompt, or a progress bar."""
+        return tuple(
             Line(stream, data, self._written, self._written + len(data))
             for stream, data in self._partial.items()
             if data
-        ]
-        return (*self._lines, *partial)[-count:]
+        )
 
     def page(self, offset: int, *, lines: int, size: int) -> Page:
         """Return the whole lines from an offset on, as many as fit the limits, but at least one."""

@@ -20,6 +20,7 @@ from eca_server.models.history import TextPart
 _FIRST_OUTPUT = 0.5  # seconds in which most invalid commands fail
 _SHOWN_NAME = 80
 _MARKS_SIZE = 200  # bytes
+_SHOWN_PARTIAL = 1_000  # bytes of a line without its end
 
 
 @attrs.frozen(kw_only=True)
@@ -83,7 +84,9 @@ class Background:
             self.mark_reported(job)
         missed_bytes = [cut_mark(page.missed_bytes)] if page.missed_bytes else []
         more = [] if page.is_last else ["... more output is available: read again ..."]
-        text = lines_text(page.lines) if page.lines else "(no new output)"
+        partial = map(_shown_partial, job.output.partial()) if page.is_last else ()
+        lines = (*page.lines, *partial)
+        text = lines_text(lines) if lines else "(no new output)"
         return "\n".join([*missed_bytes, text, *more]), is_complete
 
     def mark_reported(self, job: Job) -> None:
@@ -104,6 +107,12 @@ def job_status(job: Job) -> str:
         case status:
             code = "" if job.exit_code is None else f" with exit code {job.exit_code}"
             return f"{status}{code}, {job.elapsed}"
+
+
+def _shown_partial(line: Line) -> Line:
+    """Return the end of a line that the job still writes, as a terminal shows it; it is marked."""
+    shown = line.data.rstrip(b"\r").rpartition(b"\r")[2][-_SHOWN_PARTIAL:]
+    return line._replace(data=b"[incomplete line] " + shown)
 
 
 def lines_text(lines: Iterable[Line]) -> str:

@@ -77,7 +77,9 @@ class BgJob:
             raise ToolError("job_id: expected the id of a job. Use `list` to see the jobs.")
         job = self.background.jobs.get(job_id)
         if job is None:
-            known = ", ".join(each.id for each in self.background.jobs) or "none"
+            known = ", ".join(each.id for each in self.background.jobs)
+            if not known:
+                raise ToolError("There are no background jobs: all jobs end with their session.")
             raise ToolError(f"job_id: expected one of: {known}; got {job_id[:100]!r}.")
         return job
 

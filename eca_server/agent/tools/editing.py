@@ -74,6 +74,7 @@ def edit(
         return EditResult(text=text.replace(passage, replacement), count=count, exact=True)
     lines = split_lines(text)
     block = _Block(passage, replacement, content.newline)
+    problem = "was not found, even with whitespace ignored"
     for blanks in (str.rstrip, str.strip):
         checkpoint()
         starts = list(_starts(lines, block.passage, blanks)) if block.is_distinct else []
@@ -86,10 +87,9 @@ def edit(
                 count=len(starts),
                 exact=False,
             )
-    raise ToolError(
-        f"original_content was not found, even with whitespace ignored. "
-        f"{_nearest(lines, block.passage, checkpoint)}"
-    )
+        if starts:
+            problem = "matches with a different indentation only: indent both texts as in the file"
+    raise ToolError(f"original_content {problem}. {_nearest(lines, block.passage, checkpoint)}")
 
 
 def _check_unambiguous(count: int, all_occurrences: bool) -> None:
@@ -184,7 +184,8 @@ class _Block:
 def _shift(matched: Sequence[str], passage: Sequence[str]) -> Callable[[str], str | None] | None:
     """Return a function that indents a line of the model as in the file, or None.
 
-    None means that the indentation of the lines differs in more than one way.
+    None means that the indentation of the lines differs in more than one way. The function returns
+    None for a line that would be indented by tabs and spaces in place of one of them.
     """
     pairs = {
         (_indent(actual), _indent(written))
@@ -201,8 +202,15 @@ def _shift(matched: Sequence[str], passage: Sequence[str]) -> Callable[[str], st
             return line if not less else ""
         return more + line.removeprefix(less) if line.startswith(less) else None
 
+    def shift_new(line: str) -> str | None:
+        deeper = _indent(line.removeprefix(less))
+        mixes = more and not set(deeper).isdisjoint(set(less) - set(more))
+        if mixes or (more.endswith(" ") and "\t" in deeper):
+            return None  # how deep it is in the file is unknown
+        return shift(line)
+
     is_consistent = all(shift(f"{written}x") == f"{actual}x" for actual, written in pairs)
-    return shift if is_consistent else None
+    return shift_new if is_consistent else None
 
 
 def _indent(line: str) -> str:

@@ -117,13 +117,14 @@ def _with_tool_errors(work: Callable[[*Ts], T], *args: *Ts) -> T:
     try:
         return work(*args)
     except FileError as error:
-        raise ToolError(f"{_sentence(str(error))}.") from error
+        raise ToolError(f"{sentence(str(error))}.") from error
     except OSError as error:
         where = "" if error.filename is None else f": {str(error.filename)!r}"
         raise ToolError(f"{error.strerror or error}{where}.") from error
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Return a text that begins with a capital letter."""
     return text[:1].upper() + text[1:]
 
 

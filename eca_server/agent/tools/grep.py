@@ -23,11 +23,13 @@ from eca_server.agent.tools.search import (
     Pattern,
     confirm,
     search,
+    search_file,
 )
 from eca_server.agent.tools.tool import Effect, PreparedCall, ToolError, ToolOutput
 from eca_server.agent.tools.tracked import IgnoredAndTracked
 from eca_server.models.history import TextPart
-from eca_server.workspace.boundary import Place, open_place
+from eca_server.workspace.boundary import Place, errors_naming, open_place
+from eca_server.workspace.errors import NotText
 from eca_server.workspace.ignore import list_files
 from eca_server.workspace.opening import Directory, open_directory
 from eca_server.workspace.reading import Checkpoint
@@ -107,7 +109,7 @@ class Grep:
         except (FileNotFoundError, NotADirectoryError):
             raise ToolError(f"{str(place.path)!r} does not exist.") from None
         parts = [_output(result.lines, cap)]
-        if not result.lines and "\\n" in pattern.text:
+        if not result.lines and ("\\n" in pattern.text or "\n" in pattern.text):
             parts.append("A match cannot span lines: remove \\n from the pattern.")
         if result.is_cut:
             parts.append(
@@ -173,9 +175,12 @@ class _Result:
 
 def _in_file(place: Place, pattern: Pattern, seconds: float) -> _Result:
     deadline = _Deadline(seconds)
-    names = [place.real_path.name]
-    with open_directory(place.real_path.parent) as parent:
-        result = _collected(search(parent, names, pattern, largest=None, checkpoint=deadline))
+    with errors_naming(place), open_directory(place.real_path.parent) as parent:
+        lines = search_file(parent, place.real_path.name, pattern, checkpoint=deadline)
+        try:
+            result = _collected(lines)
+        except NotText as error:
+            raise ToolError(f"Expected a text file, {error}: {str(place.path)!r}.") from error
     return attrs.evolve(result, lines=[each._replace(path=place.text) for each in result.lines])
 
 

@@ -16,6 +16,7 @@ from eca_server.agent.tools.files import (
     checkpoint,
     in_thread,
     printable,
+    sentence,
 )
 from eca_server.agent.tools.output import Cap, cut_mark
 from eca_server.agent.tools.schemas import integer, object_schema, string
@@ -79,9 +80,10 @@ class ReadFile:
             self.files.ledger.forget(place.real_path)
             raise
         except TooLarge as error:
-            raise ToolError(f"{error}. Use grep to search it.") from error
+            raise ToolError(f"{sentence(str(error))}. Use grep to search it.") from error
         except NotRegularFile as error:
-            raise ToolError(f"{error}. To list a directory, use directory_tree.") from error
+            hint = "To list a directory, use directory_tree."
+            raise ToolError(f"{sentence(str(error))}. {hint}") from error
         if media_type := media_type_of(snapshot.data[:SIGNATURE_BYTES]):
             return attachment_output(place, media_type, snapshot.data)
         try:
@@ -129,13 +131,14 @@ def _shown(lines: Sequence[str], offset: int, cap: Cap) -> str:
         shown.append(bare)
     end = offset + len(shown)
     rest = len("".join(lines[end:]).encode())
+    range_shown = f"lines {offset + 1} to {end} of {total} are shown"
     if not shown:
         beginning = lines[offset].encode()[: cap.size].decode(errors="ignore").rstrip("\r\n")
         shown.append(beginning)
         end += 1
         rest -= len(beginning.encode())
+        range_shown = f"only the beginning of line {end} of {total} is shown"
     if rest:
-        range_shown = f"lines {offset + 1} to {end} of {total} are shown"
-        hint = f"continue with line_offset={end}" if end < total else "the last line is cut"
-        shown.append(cut_mark(rest, f"{range_shown}; {hint}"))
+        further = f"; continue with line_offset={end}" if end < total else ""
+        shown.append(cut_mark(rest, f"{range_shown}{further}"))
     return "\n".join(shown)

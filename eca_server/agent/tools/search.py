@@ -21,7 +21,7 @@ from eca_server.agent.tools.output import cut_mark
 from eca_server.agent.tools.tool import ToolError
 from eca_server.config.matchers import BadMatcher, compile_matcher
 from eca_server.workspace.descent import Descent
-from eca_server.workspace.errors import FileError
+from eca_server.workspace.errors import FileError, NotText
 from eca_server.workspace.gitignore import Rules
 from eca_server.workspace.opening import Directory
 from eca_server.workspace.reading import Checkpoint, open_regular
@@ -150,16 +150,14 @@ def search(
     names: Iterable[str],
     pattern: Pattern,
     *,
-    largest: int | None = LARGEST_SEARCHED,
     checkpoint: Checkpoint = lambda: None,
 ) -> Generator[LineMatch, None, None]:
-    """Yield the matching lines, file by file; skip files that cannot be read.
+    """Yield the matching lines, file by file; skip files that are large or cannot be read.
 
     Args:
         start: an open directory.
         names: the files, relative to it; those behind a link are skipped.
         pattern: the pattern.
-        largest: the maximum size of a file in bytes; None: any size.
         checkpoint: called between pieces of the work; an exception of it ends the search.
 
     Raises:
@@ -169,8 +167,22 @@ def search(
         for name in names:
             checkpoint()
             with contextlib.suppress(OSError, FileError), _opened(descent, name) as file:
-                if largest is None or os.fstat(file.fileno()).st_size <= largest:
+                if os.fstat(file.fileno()).st_size <= LARGEST_SEARCHED:
                     yield from _matches_in(file, name, pattern, checkpoint)
+
+
+def search_file(
+    parent: Directory, name: str, pattern: Pattern, *, checkpoint: Checkpoint
+) -> Generator[LineMatch, None, None]:
+    """Yield the matching lines of a file of any size in an open directory.
+
+    Raises:
+        ToolError: the pattern takes too long.
+        FileError: it is binary, or not a regular file.
+        OSError: it cannot be read.
+    """
+    with Descent(parent) as descent, _opened(descent, name) as file:
+        yield from _matches_in(file, name, pattern, checkpoint)
 
 
 def confirm(
@@ -189,7 +201,7 @@ def confirm(
         for name, group in groupby(matches, key=attrgetter("path")):
             checkpoint()
             with (
-                contextlib.suppress(OSError, FileError, _NotText),
+                contextlib.suppress(OSError, FileError),
                 _opened(descent, name) as file,
             ):
                 yield from _existing(file, list(group), checkpoint)
@@ -241,13 +253,7 @@ def _matches_in(
         raise ToolError(
             f"pattern: it takes too long on line {number} of {name!r}. Simplify it."
         ) from None
-    except (_NotText, OSError):
-        return []
     return matches
-
-
-class _NotText(Exception):
-    """The file is not text."""
 
 
 def _texts(file: BinaryIO, checkpoint: Checkpoint) -> Iterator[str]:
@@ -258,8 +264,10 @@ def _texts(file: BinaryIO, checkpoint: Checkpoint) -> Iterator[str]:
         checkpoint()
         decoder = decoder or _decoder(data)
         text = decoder.decode(data)
-        if "\0" in text or len(rest) > _LONGEST_LINE:
-            raise _NotText
+        if "\0" in text:
+            raise NotText("it is binary: it has a NUL")
+        if len(rest) > _LONGEST_LINE:
+            raise NotText(f"it has a line of more than {_LONGEST_LINE:,} characters")
         complete, newline, last = text.rpartition("\n")
         if newline:
             yield (rest + complete).replace("\r\n", "\n").removesuffix("\r")

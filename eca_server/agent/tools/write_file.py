@@ -84,7 +84,7 @@ def plan_write(
 
 @attrs.frozen(kw_only=True)
 class WriteFile:
-    """The tool `write_file`; an existing file keeps its encoding and line ends."""
+    """The tool `write_file`; an existing file keeps its line ends, and its encoding if it can."""
 
     files: Files
 
@@ -102,7 +102,7 @@ class WriteFile:
     )
 
     def summary(self, arguments: Mapping[str, Any]) -> str:
-        """Return `Creating file NAME`."""
+        """Return `Creating file NAME`; only a prepared call knows whether it replaces one."""
         return action_summary("Creating file", arguments)
 
     async def prepare(self, arguments: Mapping[str, Any]) -> PreparedCall:
@@ -111,13 +111,15 @@ class WriteFile:
         Raises:
             ToolError: the file cannot be written, or has changed since the model read it.
         """
-        planned = await in_thread(self._plan, arguments["path"], arguments["content"])
-        return planned.prepared(self.summary(arguments))
+        planned, note = await in_thread(self._plan, arguments["path"], arguments["content"])
+        action = "Creating file" if planned.expected is None else "Replacing file"
+        return planned.prepared(f"{action_summary(action, arguments)}{note}")
 
-    def _plan(self, path: str, content: str) -> PlannedWrite:
+    def _plan(self, path: str, content: str) -> tuple[PlannedWrite, str]:
+        """Return the planned write, and a note for the user who approves it."""
         place = self.files.workspace.locate(path)
         snapshot = self.files.read(place)
-        before = ""
+        before = note = ""
         if snapshot is None:
             data = _encoded(content)
         else:
@@ -129,20 +131,21 @@ class WriteFile:
                     "move it away first."
                 ) from error
             before = old.text
-            content, data = _like(old, content)
-        return plan_write(self.files, place, snapshot, data, old=before, new=content)
+            content = _like(old, content)
+            try:
+                data = old.encode(content)
+            except NotText:
+                data = _encoded(content)
+                note = f" (its encoding changes from {old.encoding} to utf-8)"
+        planned = plan_write(self.files, place, snapshot, data, old=before, new=content)
+        return attrs.evolve(planned, text=f"{planned.text}{note}"), note
 
 
-def _like(old: Text, content: str) -> tuple[str, bytes]:
-    """Return a content with the line ends and the encoding of the old one, else UTF-8."""
+def _like(old: Text, content: str) -> str:
+    """Return a content with the line ends of the old one, and without its byte order mark."""
     if old.bom:
         content = content.removeprefix("\ufeff")
-    if "\r" not in content:
-        content = with_newline(content, old.newline)
-    try:
-        return content, old.encode(content)
-    except NotText:
-        return content, _encoded(content)
+    return content if "\r" in content else with_newline(content, old.newline)
 
 
 def _encoded(content: str) -> bytes:

@@ -195,6 +195,7 @@ class Agents:
             workspace=self.folders.workspace,
             http=self.http,
             resources=resources,
+            ledger=None if is_preview else chat.ledger,
             gitignore=gitignore,
         )
         news = job_notice(self.jobs, chat.id, is_preview=is_preview)

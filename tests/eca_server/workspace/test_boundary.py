@@ -166,6 +166,22 @@ def test_another_spelling_of_the_same_folder_alone_is_inside(workspace, project,
     assert not workspace.locate(str(different)).is_inside
 
 
+def test_composed_characters_are_those_of_existing_files(workspace, project):
+    composed, decomposed = "\xe9", "e\u0301"
+    (project / decomposed).mkdir()
+    for name in (decomposed, f"{composed}2", "both\xe9", "bothe\u0301"):
+        (project / decomposed / name).touch()
+    for text, path in [
+        (f"{composed}/{composed}", f"{decomposed}/{decomposed}"),
+        (f"{project}/{composed}/new/", f"{decomposed}/new"),
+        (f"{composed}/../{composed}/{decomposed}2", f"{decomposed}/{composed}2"),
+        (f"{composed}/both\xe9", f"{decomposed}/both\xe9"),
+        (f"{decomposed}/bothe\u0301", f"{decomposed}/bothe\u0301"),
+        (f"{composed}3", f"{composed}3"),
+    ]:
+        assert workspace.locate(text).real_path == project / path, text
+
+
 names = st.sampled_from(["a", "b", "c", "..", "."])
 paths = st.lists(names, min_size=1, max_size=5).map("/".join)
 targets = st.builds(str.__add__, st.sampled_from(["", "@/base/", "@/"]), paths)

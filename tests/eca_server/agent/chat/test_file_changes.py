@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eca_protocol.server.roots import Root
+from eca_protocol.testing.provider import reply
 from eca_server.agent.chat import undo
 from eca_server.agent.chat.store.place import store_path
 from eca_server.agent.chat.store.rows import BeforeImage, Change, StoredContent
@@ -238,6 +239,29 @@ async def test_calls_of_one_answer_change_what_the_ones_before_them_left(tmp_pat
         errors = [each["error"] for each in of_calls(ours) if each["type"] == "toolCalled"]
         assert errors == [call[1].get("path") == "gone" for call in made]
     assert tree(tmp_path) == expected
+
+
+@pytest.mark.parametrize("name", ["d/f", "d"])
+@pytest.mark.parametrize("lines", [{}, {"linesRange": {"start": 1, "end": 1}}])
+async def test_a_file_is_known_as_it_was_in_the_last_context(tmp_path, name, lines):
+    (tmp_path / "d").mkdir()
+    file = tmp_path / "d/f"
+    file.write_text("one\ntwo\n")
+    contexts = [{"type": "file", "path": str(tmp_path / name), **lines}]
+    script = [
+        reply("seen"),
+        calls(write("d/f", "new\n")),
+        reply("no"),
+        calls(edit("d/f", "3", "4")),
+    ]
+    async with session(tmp_path, *script, **ALLOW) as (ours, provider):
+        await ours.turn("look", contexts=contexts)
+        file.write_text("one\n3\n")
+        await ours.turn("/prompt-show", contexts=contexts)
+        await ours.turn("overwrite it")
+        assert "has changed since you read it" in results(provider)[-1]
+        await ours.turn("look again", contexts=contexts)
+    assert file.read_text() == "one\n4\n"
 
 
 @pytest.mark.parametrize("path", ["a", ""])

@@ -134,10 +134,32 @@ async def test_a_client_that_drops_messages_has_those_of_a_rollback_in_its_chat(
 
 async def test_what_commands_changed_stays_and_the_user_is_notified(tmp_path, folder):
     async with current(data=tmp_path, folder=folder) as ours:
-        first = await said(ours, f"{writes(a='1')}\n{call('shell_command', command='touch b')}")
+        denied = await said(ours, call("shell_command", command="touch b"), agent="plan")
+        assert ours.contents(kind="toolCallRejected")
+        assert shown(await rolled_back(ours, denied)) == []
+        first = await said(
+            ours, f"{writes(a='1')}\n{call('shell_command', command='touch b')}", agent="code"
+        )
         [words] = shown(await rolled_back(ours, first))
         assert words == "1 new file deleted.\n\nChanges made by shell commands were not undone."
         assert tree(folder) == {"b": ""}
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_what_a_hook_makes_of_a_written_file_is_undone_too(tmp_path, folder, is_late):
+    (folder / "f").write_text("old")
+    command = f"echo formatted > {folder / 'f'}"
+    actions = [{"type": "shell", "shell": command}]
+    hooks = {"format": {"type": "postToolCall", "matcher": ".*write_file", "actions": actions}}
+    async with current({"hooks": hooks}, data=tmp_path, folder=folder) as ours:
+        first = await said(ours, writes(f="new", g="new"))
+        assert tree(folder) == {"f": "formatted\n", "g": "new"}
+        if is_late:
+            (folder / "f").write_text("the user's")
+            assert "changed since" in (await not_rolled_back(ours, first))["message"]
+            return
+        await rolled_back(ours, first)
+    assert tree(folder) == {"f": "old"}
 
 
 def full_disk(*_: Any, **__: Any) -> None:

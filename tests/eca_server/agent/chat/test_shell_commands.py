@@ -98,28 +98,37 @@ async def test_nothing_in_the_list_of_jobs_is_invisible(tmp_path):
         await ours.expect_stopped()
 
 
+PROMPT = r"printf '1%%\rProceed? '"
+
+
 async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeypatch, tmp_path):
     monkeypatch.setattr(background, "_FIRST_OUTPUT", 0.3)
     os.mkfifo(tmp_path / "gate")
     lines = {"toolCall": {**ALLOW["toolCall"], "outputTruncation": {"lines": 3}}}
     script = [
-        calls(in_background("seq 5; cat gate; exit 4"), in_background("exit 3", "breaks")),
+        calls(
+            bg_job("kill", "job-1"),
+            in_background(f"seq 5; {PROMPT}; cat gate; exit 4"),
+            in_background("exit 3", "breaks"),
+        ),
         reply("started"),
         calls(*[bg_job("read_output", "job-1")] * 2, bg_job("kill", "job-2"),
               ("eca_bg_job", {"action": "list"}), bg_job("kill", "job-9")),
     ]  # fmt: skip
     async with today(*script, folder=tmp_path, **lines) as (ours, provider):
         await ours.turn("go")
-        started, broken = results(provider)
+        absent, started, broken = results(provider)
+        assert "There are no background jobs: " in absent
         assert "(job-1) was started: running, " in started
         assert ".\n1\n2\n3\n... more output is available" in started
         assert "(job-2) was started: failed with exit code 3, " in broken
+        assert broken.endswith("(no new output)")
         await ours.turn("read")
-        one, two, killed, listed, unknown = results(provider)[2:]
-        assert one.endswith("\n4\n5")
-        assert two.endswith("(no new output)")
+        one, two, killed, listed, unknown = results(provider)[3:]
+        assert one.endswith("\n4\n5\n[incomplete line] Proceed? ")
+        assert two.endswith(".\n\n[incomplete line] Proceed? ")
         assert "has already ended: failed with exit code 3" in killed
-        assert ' | seq 5; cat gate; exit 4\n- job-2 "breaks": failed' in listed
+        assert f' | seq 5; {PROMPT}; cat gate; exit 4\n- job-2 "breaks": failed' in listed
         assert "expected one of: job-1, job-2; got 'job-9'" in unknown
         (tmp_path / "gate").write_text("late")
         await until_jobs(ours, "failed", "failed")
@@ -129,7 +138,7 @@ async def test_a_model_reads_what_is_new_and_is_notified_once_of_the_end(monkeyp
             said = str(provider.requests[-1].body["messages"])
             assert said.count("<eca_job ") == 1
             assert '<eca_job id="job-1" name="it" status="failed with exit code 4, ' in said
-            assert "\n1\n2\n3\n4\n5\nlate\n</eca_job>" in said.replace("\\n", "\n")
+            assert "\n4\n5\n1%\\rProceed? late\n</eca_job>" in said.replace("\\n", "\n")
 
 
 @pytest.mark.parametrize("is_subagent", [False, True])

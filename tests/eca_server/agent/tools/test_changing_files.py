@@ -21,6 +21,7 @@ from tests.eca_server.agent.tools.file_tools import (
     prepare,
     refusal,
     run,
+    text_of,
 )
 
 TEXT = "one\ntwo\nthree\n"
@@ -67,7 +68,9 @@ async def test_a_new_file_is_created_with_its_directories(folder):
 
 async def test_an_existing_file_keeps_its_mode_and_is_compared_with_what_it_was(folder):
     (folder / "f").chmod(0o751)
-    change = change_of(await run(folder.write, path="f", content="one\n2\nthree\n"))
+    call = await prepare(folder.write, path="f", content="one\n2\nthree\n")
+    assert call.summary == "Replacing file f"
+    change = change_of(await call.run())
     assert change.diff == "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"
     assert (folder / "f").read_text() == "one\n2\nthree\n"
     assert (folder / "f").stat().st_mode & 0o777 == 0o751
@@ -88,7 +91,9 @@ async def test_an_existing_file_keeps_its_mode_and_is_compared_with_what_it_was(
 )
 async def test_encoding_and_line_ends_are_preserved_where_possible(folder, before, content, after):
     (folder / "f").write_bytes(before)
-    await run(folder.write, path="f", content=content)
+    call = await prepare(folder.write, path="f", content=content)
+    for shown in (call.summary, text_of(await call.run())):
+        assert ("its encoding changes from latin-1 to utf-8" in shown) is (content == "€\n")
     assert (folder / "f").read_bytes() == after
 
 

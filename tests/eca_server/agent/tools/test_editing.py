@@ -93,11 +93,24 @@ BRANCHES = "if a:\n    go()\nif b:\n  go()\n"
     [
         ("a b a b a", "a", "new", "3 times"),
         ("aaa", "aa", "new", "2 times"),  # they overlap
-        (CODE, "if True:\n  return 1", "x", "not found"),  # another shape of indentation
-        (CODE, "        if True:\n            return 1", "x", "not found"),  # cannot move left
+        (
+            CODE,
+            "if True:\n  return 1",
+            "x",
+            "different indentation only",
+        ),  # another shape of indentation
+        (
+            CODE,
+            "        if True:\n            return 1",
+            "x",
+            "indent both texts",
+        ),  # cannot move left
         ("a\n\n\nb\n", " \n \n", "new", "not found"),  # blank lines alone are never a guess
         ("\n" * 500_000 + "a\n", "\n" * 400_000 + "b\n", "new", "not found"),  # at once
         (BRANCHES, "\tgo()", "stop()", "2 times"),
+        ("f:\n    a\n", "\ta\n", "\tif b:\n\t\ta\n", "lines are 2 to 2:\n    a"),
+        ("f:\n\ta\n", "    a\n", "    if b:\n        a\n", "lines are 2 to 2:\n\ta"),
+        ("f:\n    a\n    b\n", "a\nb", "if c:\n\ta\nb", "different indentation only"),
         (" a\n a\n a\n", "a\na", "b", "2 times"),
         (CODE, "def two():\n    return 3", "x", "lines are 6 to 7:\ndef two():\n    return 2"),
         (CODE, "%%%%%%%%%%", "x", "No line of the file is similar"),
@@ -105,7 +118,7 @@ BRANCHES = "if a:\n    go()\nif b:\n  go()\n"
         ("a", "a", "a", "nothing would change"),
         ("a\r\nb\r\n", "a\nb", "a\r\nb", "nothing would change"),
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_an_ambiguous_or_missing_passage_is_refused(text, original, new, words):
     assert words in refused(text, original, new)

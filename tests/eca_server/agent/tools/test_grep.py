@@ -62,6 +62,7 @@ async def test_lines_come_with_path_and_number_in_order(tool, tmp_path):
     assert await found(tool, "(?i)^foo$", "./") == "a/b:1:FOO"
     assert await found(tool, "nothing") == "No line matches."
     assert "cannot span lines" in await found(tool, r"foo\nbar")
+    assert "cannot span lines" in await found(tool, "foo\nbar")
 
 
 async def test_nothing_private_is_found_above_it(tool, tmp_path):
@@ -254,12 +255,15 @@ async def test_a_file_that_matches_everywhere_is_left_early(tmp_path):
         ({"path": ""}, "empty"),
         ({"include": "{a,b}" * 10}, "alternatives"),
         ({"path": "a b", "pattern": "(a+)+$"}, "takes too long on line 2 of 'a b'"),
+        ({"path": "log"}, "Expected a text file, it is binary: it has a NUL: "),
+        ({"path": "pipe"}, "Expected a file, got a named pipe: "),
     ],
-    ids=range(10),
+    ids=range(12),
 )
 async def test_what_cannot_be_searched_is_refused(tool, tmp_path, monkeypatch, arguments, words):
     monkeypatch.setattr(search, "_SECONDS", 0.02)
-    write(tmp_path, **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
+    write(tmp_path, log="foo\n\0\n", **{"a b": "foo\n" + "a" * 5_000 + "b\n"})
+    os.mkfifo(tmp_path / "pipe")
     assert words in await refusal(tool, **{"path": ".", "pattern": "foo", **arguments})
 
 

@@ -81,7 +81,9 @@ async def test_an_output_stays_within_lines_and_bytes(tmp_path):
     tool = ReadFile(files=files_in(tmp_path, cap=Cap(lines=10, size=101)))
     text = await output_text(tool, path="wide")
     assert text.startswith("ü" * 50 + "\n... cut, 1906 bytes left out ...")
-    assert text.endswith("line_offset=1)")
+    assert text.endswith(
+        "(only the beginning of line 1 of 2 is shown; continue with line_offset=1)"
+    )
     assert await output_text(tool, path="wide", line_offset=1) == "next"
 
 
