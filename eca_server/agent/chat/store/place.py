@@ -104,6 +104,12 @@ class Presence:
         """Return whether no other process has the file open; if so, none opens it until `leave`."""
         return _lock(self._descriptor)
 
+    def is_alone_now(self) -> bool:
+        """Return whether no other process has the file open; others may open it at once."""
+        is_alone = self.is_alone()
+        self._share()  # a failed attempt may have released it
+        return is_alone
+
     def _share(self) -> None:
         ending = time.monotonic() + BUSY_SECONDS
         while not _lock(self._descriptor, shared=True):

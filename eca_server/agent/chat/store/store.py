@@ -160,7 +160,7 @@ class Store:
         """Delete a chat; return whether the deletion is on disk.
 
         Copies that SQLite may have left in the file are overwritten while the store is idle, at
-        the latest when it is closed.
+        the latest when it is closed; those in a large file after a longer idle time.
         """
         return await self._worker.write(
             chat_id, lambda file: queries.delete(file, chat_id), deletes=True
