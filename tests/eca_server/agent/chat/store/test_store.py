@@ -119,9 +119,14 @@ async def test_changes_are_read_a_part_at_a_time(
         assert [each.path for each in part] == names[:2]  # of gigabytes, no call reads all
 
 
-async def test_only_the_user_can_read_what_is_stored(path: Path) -> None:
-    path.parent.mkdir(parents=True, mode=0o755)
-    path.touch(mode=0o644)
+@pytest.mark.parametrize(("directory", "file"), [(0o755, 0o644), (0o500, 0o400)])
+async def test_only_the_user_can_read_and_write_what_is_stored(
+    path: Path, directory: int, file: int
+) -> None:
+    path.parent.mkdir(parents=True)
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        Path(f"{path}{suffix}").touch(mode=file)
+    path.parent.chmod(directory)
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, turn("a"))
         modes = {
