@@ -331,13 +331,14 @@ class ChatFile:
 
     def _report(self, fault: BaseException) -> None:
         reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        place = (isinstance(fault, OSError) and fault.filename) or self.path
         if reason != self._logged_reason:  # each write tries again
             self._logged_reason = reason
-            _log.warning("%s: %s", self.path, reason)
+            _log.warning("%s: %s", place, reason)
         if not self._reported_error:
             self._reported_error = True
             self._on_problem(
-                f"Chats are not stored, and stay only in memory: {self.path}: {reason}."
+                f"Chats are not stored, and stay only in memory: {place}: {reason}."
             )
 
 
