@@ -337,9 +337,7 @@ class ChatFile:
             _log.warning("%s: %s", place, reason)
         if not self._reported_error:
             self._reported_error = True
-            self._on_problem(
-                f"Chats are not stored, and stay only in memory: {place}: {reason}."
-            )
+            self._on_problem(f"Chats are not stored, and stay only in memory: {place}: {reason}.")
 
 
 def _is_of_the_disk(fault: Exception) -> bool:
