@@ -123,7 +123,8 @@ def _decisions(sources: Sources) -> Mapping[str, RootTrust]:
     try:
         return store.read()
     except TrustStoreError as error:
-        message = f"{error} (until this is fixed, no folder is trusted)"
+        reason = f"{error}".removeprefix(f"{store.path}: ")  # the problem names the file itself
+        message = f"{reason} (until this is fixed, no folder is trusted)"
         sources.problems.append(Problem(source=str(store.path), message=message))
         return {}
 

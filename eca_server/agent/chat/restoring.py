@@ -30,6 +30,7 @@ ALONE_SECONDS = 10.0
 """Seconds to wait for the same before a rollback; without it the messages would stay."""
 
 _UNREADABLE = "its previous content cannot be read now"
+_NO_CHANGES = "Nothing was undone: the stored chats cannot be read now."
 
 
 class RollbackRefused(ECAError):
@@ -60,18 +61,29 @@ class Rollbacks:
     _notify: Callable[[str], None] = attrs.field(kw_only=True)
     _recovering: trio.Lock = attrs.field(init=False, factory=trio.Lock)
 
-    async def changes(
+    async def first_change(
         self, chat_id: str, content_ids: Sequence[str], *, needed: bool
-    ) -> Sequence[Change]:
-        """Return the changes of files in a chat since one of these messages.
+    ) -> int | None:
+        """Return the number of the first change of a file of these messages, or None.
 
         Raises:
-            RollbackRefused: the changes are needed and cannot be read.
+            RollbackRefused: it is needed and cannot be read.
         """
-        changes = await self._store.changes_since(chat_id, content_ids)
-        if changes is None and needed:
-            raise RollbackRefused("Nothing was undone: the stored chats cannot be read now.")
-        return changes or ()
+        number = await self._store.first_change(chat_id, content_ids)
+        if number is None and needed:
+            raise RollbackRefused(_NO_CHANGES)
+        return number or None
+
+    async def changes_from(self, chat_id: str, first: int) -> Sequence[Change]:
+        """Return the changes of files in a chat from a number on.
+
+        Raises:
+            RollbackRefused: they cannot be read.
+        """
+        changes = await self._store.changes_from(chat_id, first)
+        if changes is None:
+            raise RollbackRefused(_NO_CHANGES)
+        return changes
 
     @asynccontextmanager
     async def alone(self, chat_id: str) -> AsyncIterator[None]:

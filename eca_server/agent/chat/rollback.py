@@ -14,7 +14,7 @@ import trio
 from eca_server.agent.chat.chat import Chat
 from eca_server.agent.chat.history import Cut
 from eca_server.agent.chat.restoring import RollbackRefused, Rollbacks
-from eca_server.agent.chat.store.rows import Rollback
+from eca_server.agent.chat.store.rows import Change, Rollback
 from eca_server.agent.chat.stored_messages import ChatRecord
 from eca_server.agent.chat.undo import Plan, SkippedFile, skipped_lines
 from eca_server.agent.tools.output import counted
@@ -97,10 +97,8 @@ async def roll_back(
         raise RollbackRefused(
             "Nothing was undone: a stopped tool call is still running. Try again in a moment."
         )
-    if (
-        not await rollbacks.changes(chat.id, cut.content_ids, needed=request.files)
-        or not request.files
-    ):
+    first = await rollbacks.first_change(chat.id, cut.content_ids, needed=request.files)
+    if first is None or not request.files:
         return await _undo(chat, rollbacks, request, cut)
     async with rollbacks.alone(chat.id):  # no other server changes the stored chat from here on
         if cut.named_by is not None and await rollbacks.was_undone(chat.id, cut.named_by):
@@ -135,7 +133,10 @@ async def _undo(
     chat: Chat, rollbacks: Rollbacks, request: RollbackRequest, cut: Cut
 ) -> RollbackResult:
     """Undo what the request names; read the stored changes again."""
-    changes = await rollbacks.changes(chat.id, cut.content_ids, needed=request.files)
+    first = await rollbacks.first_change(chat.id, cut.content_ids, needed=request.files)
+    changes: Sequence[Change] = ()
+    if request.files and first is not None:
+        changes = await rollbacks.changes_from(chat.id, first)
     gone = len(chat.history) - cut.place
     has_commands = request.files and _contain_commands(chat.history[cut.place :])
     unstored_changes = [
@@ -155,7 +156,7 @@ async def _undo(
         cut=cut.named_by if request.messages else None,
         earlier=cut.earlier,
         last_remaining=cut.last_remaining,
-        first_change=changes[0].number if changes else None,
+        first_change=first,
         undoes=request.files,
         steps=planned.steps,
     )

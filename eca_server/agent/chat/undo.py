@@ -146,7 +146,7 @@ class _Planner:
         """Plan to undo one more change; the latest comes first."""
         path = Path(change.path)
         if change.moved_from is not None:
-            self._move_back(path, Path(change.moved_from))
+            self._move_back(path, Path(change.moved_from), change.after)
             return
         file = self._at(path)
         before = (change.before or _NOT_STORED) if change.existed else None
@@ -189,12 +189,14 @@ class _Planner:
             ),
         )
 
-    def _move_back(self, path: Path, source: Path) -> None:
+    def _move_back(self, path: Path, source: Path, content: bytes | None) -> None:
         moved, there = self._at(path), self._at(source)
         if moved.skip_reason or (moved.state is None and there.state is not None):
             return  # it was never moved, or is back already
         if moved.state is None:
             moved.skip_reason = "moved here, and removed since"
+        elif content is not None and moved.state not in (content, _NOT_STORED):
+            moved.skip_reason = _CHANGED
         elif there.skip_reason or not self._will_be_free(source, there):
             moved.skip_reason = f"its previous place {str(source)!r} is taken"
         if moved.skip_reason:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 import attrs
 
 from eca_server.agent.tools.files import (
+    LARGEST,
     Files,
     change_in_thread,
     checkpoint,
@@ -22,6 +24,8 @@ from eca_server.agent.tools.schemas import object_schema, string
 from eca_server.agent.tools.tool import Effect, FileChange, PreparedCall, ToolError, ToolOutput
 from eca_server.models.history import TextPart
 from eca_server.workspace.boundary import Place
+from eca_server.workspace.errors import FileError
+from eca_server.workspace.reading import Fingerprint, read_file
 from eca_server.workspace.writing import move_file
 
 
@@ -59,11 +63,11 @@ class MoveFile:
         Raises:
             ToolError: it cannot be moved.
         """
-        source, destination = await in_thread(
+        source, destination, content = await in_thread(
             self._look, arguments["source"], arguments["destination"]
         )
 
-        change = FileChange(path=destination.real_path, moved_from=source.real_path)
+        change = FileChange(path=destination.real_path, moved_from=source.real_path, after=content)
         return PreparedCall(
             run=partial(change_in_thread, self._move, source, destination),
             summary=self.summary(arguments),
@@ -71,7 +75,10 @@ class MoveFile:
             changes=(change,),
         )
 
-    def _look(self, source_text: str, destination_text: str) -> tuple[Place, Place]:
+    def _look(
+        self, source_text: str, destination_text: str
+    ) -> tuple[Place, Place, Fingerprint | None]:
+        """Return both places, and what tells a moved file of no great size from others."""
         source = self.files.workspace.locate(source_text)
         destination = self.files.workspace.locate(destination_text)
         if not os.path.lexists(source.path):
@@ -80,7 +87,10 @@ class MoveFile:
             raise ToolError(
                 f"destination: {str(destination.path)!r} already exists. Choose a different path."
             )
-        return source, destination
+        content = None
+        with suppress(FileError, OSError):
+            content = read_file(source, limit=LARGEST, checkpoint=checkpoint).fingerprint
+        return source, destination, content
 
     def _move(self, source: Place, destination: Place) -> ToolOutput:
         move_file(source, destination, checkpoint=checkpoint)

@@ -55,7 +55,7 @@ class FileChange:
     Attributes:
         path: the real path of the file, or of the destination of a moved file or directory.
         before: the previous content; None: the file does not exist.
-        after: the new content; None for a move.
+        after: the new content; None for a directory and for a large file that is moved.
     """
 
     path: Path

@@ -2,9 +2,9 @@
 
 Rules: writes take effect in the order of the calls, so that a chat has no gap; a failed write stays
 queued and is retried; deleted data is removed completely, also from the queue, and the file is
-rewritten when the store is idle, since SQLite leaves copies where it moved rows; an error is
-reported once and never raised, and after it the file is closed and opened again, as it is when it
-was removed or replaced.
+rewritten when the store is idle (see `tidy`), since SQLite leaves copies where it moved rows; an
+error is reported once and never raised, and after it the file is closed and opened again, as it is
+when it was removed or replaced.
 
 Everything here waits for the disk and for other processes.
 """
@@ -40,6 +40,12 @@ from eca_server.agent.chat.store.wal import repair_log
 _log = logging.getLogger("eca_server.agent.chat.store")
 
 _PACE = 1000  # steps of SQLite's machine between two looks at whether a rewrite should end
+
+SMALL_FILE = 32 * 2**20
+"""Bytes in use of the largest file that is rewritten beside other servers, or at the end."""
+
+IDLE_PACE = 4 * 2**20
+"""Bytes in use of a larger file, for each second without a call that its rewrite waits for."""
 
 LARGE_BODY = 2**20
 """The size in bytes above which the body of a message is written in parts of this size."""
@@ -163,10 +169,14 @@ class ChatFile:
             self._reported.add(sentence)
             self._on_problem(sentence)
 
-    def tidy(self, should_end: Callable[[], bool]) -> None:
-        """Rewrite the file if that is due; give up when `should_end` returns true."""
+    def tidy(self, should_end: Callable[[], bool], *, idle_seconds: float = 0.0) -> None:
+        """Rewrite the file if that is due; give up when `should_end` returns true.
+
+        No server can write meanwhile, and SQLite cannot give up in the second half. A large file
+        is therefore rewritten after a long idle time, while no other server has it open.
+        """
         if self.rewrite_is_due:
-            self._maintain(lambda: self._rewrite(should_end))
+            self._maintain(lambda: self._rewrite(should_end, idle_seconds))
 
     def empty_log(self) -> None:
         """Write the log's contents to the file itself, unless another server prevents it."""
@@ -286,8 +296,18 @@ class ChatFile:
             self.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}").fetchone()
         self.log_is_due = bool(is_busy)
 
-    def _rewrite(self, should_end: Callable[[], bool]) -> None:
+    def _rewrite(self, should_end: Callable[[], bool], idle_seconds: float) -> None:
         assert self._connection is not None
+        assert self._presence is not None
+        pages, free, page_size = (
+            self.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        size = (pages - free) * page_size
+        if size > SMALL_FILE and (
+            idle_seconds < size / IDLE_PACE or not self._presence.is_alone_now()
+        ):
+            return
         self._connection.set_progress_handler(should_end, _PACE)
         try:
             self.execute("VACUUM")
@@ -305,20 +325,19 @@ class ChatFile:
     def _maintain(self, action: Callable[[], None]) -> None:
         try:
             action()
-        except sqlite3.Error as fault:
+        except (OSError, StoreFault, sqlite3.Error) as fault:
             self._drop()
             _log.warning("%s cannot be maintained: %s", self.path, fault)
 
     def _report(self, fault: BaseException) -> None:
         reason = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        place = (isinstance(fault, OSError) and fault.filename) or self.path
         if reason != self._logged_reason:  # each write tries again
             self._logged_reason = reason
-            _log.warning("%s: %s", self.path, reason)
+            _log.warning("%s: %s", place, reason)
         if not self._reported_error:
             self._reported_error = True
-            self._on_problem(
-                f"Chats are not stored, and stay only in memory: {self.path}: {reason}."
-            )
+            self._on_problem(f"Chats are not stored, and stay only in memory: {place}: {reason}.")
 
 
 def _is_of_the_disk(fault: Exception) -> bool:

@@ -33,6 +33,7 @@ SALVAGE_SUFFIX: Final = ".salvage"
 UNKNOWN_WORKSPACE: Final = "unknown"
 """The key of a chat whose workspace was lost to damage; no workspace has this key."""
 
+_LOCK_SUFFIX: Final = ".lock"
 _LEFT_BEHIND_SECONDS: Final = 60.0
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 _OPEN: Final = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
@@ -62,7 +63,9 @@ def workspace_key(roots: Iterable[Path]) -> str:
 
 
 def make_private_file(path: Path) -> None:
-    """Make the directory and the empty file, if missing, readable only by the user.
+    """Make the directory and the empty file, if missing, readable and writable only by the user.
+
+    A copy from a read-only medium has read-only files, and so have the logs that SQLite adds to it.
 
     Raises:
         OSError: they cannot be made.
@@ -73,9 +76,10 @@ def make_private_file(path: Path) -> None:
         os.close(os.open(path, _CREATE | os.O_EXCL, 0o600))
     if not stat.S_ISREG(path.stat().st_mode):
         raise StoreFault("expected a regular file, got something else")
-    for place, mode in ((path.parent, 0o700), (path, 0o600)):
-        if stat.S_IMODE(place.stat().st_mode) & 0o077:
-            with suppress(OSError):  # some file systems have no modes
+    files = [Path(f"{path}{suffix}") for suffix in ("", "-wal", "-shm", _LOCK_SUFFIX)]
+    for place, mode in ((path.parent, 0o700), *((file, 0o600) for file in files)):
+        with suppress(OSError):  # there is no such file, or the file system has no modes
+            if stat.S_IMODE(place.stat().st_mode) != mode:
                 place.chmod(mode)
 
 
@@ -89,7 +93,7 @@ class Presence:
             OSError: the lock file cannot be made or locked.
             StoreFault: another process is setting the file aside.
         """
-        self._descriptor = os.open(path.with_name(f"{path.name}.lock"), _CREATE, 0o600)
+        self._descriptor = os.open(f"{path}{_LOCK_SUFFIX}", _CREATE, 0o600)
         try:
             self._share()
         except BaseException:
@@ -103,6 +107,12 @@ class Presence:
     def is_alone(self) -> bool:
         """Return whether no other process has the file open; if so, none opens it until `leave`."""
         return _lock(self._descriptor)
+
+    def is_alone_now(self) -> bool:
+        """Return whether no other process has the file open; others may open it at once."""
+        is_alone = self.is_alone()
+        self._share()  # a failed attempt may have released it
+        return is_alone
 
     def _share(self) -> None:
         ending = time.monotonic() + BUSY_SECONDS

@@ -49,6 +49,9 @@ from eca_server.workspace.reading import Fingerprint
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
 
+BYTES_AT_ONCE = 16 * 2**20
+"""The bytes of before-images after which a query for changes ends."""
+
 _BEGINNING: Final = 100  # characters
 _LARGEST: Final = 2**63 - 1
 _LAST_SEQUENCE: Final = 2**53
@@ -265,29 +268,43 @@ def remove_before_images(file: ChatFile, batch: BeforeImageBatch) -> None:
         )
 
 
-def changes_since(
-    file: ChatFile, chat: str, content_ids: Sequence[str]
-) -> tuple[Change, ...] | None:
-    """Return all changes in a chat since the first one of these messages; None: writes wait."""
-    rows = file.execute(
-        "SELECT number, path, moved_from, existed, data, after FROM before_image"
-        " WHERE chat = ?1 AND number >= (SELECT min(number) FROM before_image WHERE chat = ?1"
-        "  AND content_id IN (SELECT value FROM json_each(?2))) ORDER BY number",
+def first_change(file: ChatFile, chat: str, content_ids: Sequence[str]) -> int | None:
+    """Return the number of the first change of these messages, or 0; None: writes wait."""
+    [(number,)] = file.execute(
+        "SELECT coalesce(min(number), 0) FROM before_image WHERE chat = ?1"
+        " AND content_id IN (SELECT value FROM json_each(?2))",
         (chat, json.dumps(list(content_ids)).decode()),
     )
-    if file.is_behind:
-        return None
-    return tuple(
-        Change(
-            number=number,
-            path=os.fsdecode(path),
-            moved_from=_decode_path(moved_from),
-            existed=bool(existed),
-            before=None if data is None else Fingerprint.of(data).digest,
-            after=after,
-        )
-        for number, path, moved_from, existed, data, after in rows
+    return None if file.is_behind else int(number)
+
+
+def changes_from(file: ChatFile, chat: str, first: int) -> list[Change] | None:
+    """Return the next changes of a chat from a number on, if any; None: writes wait.
+
+    All bytes of a chat's before-images may be more than can be read in the time of one call.
+    """
+    rows = file.execute(
+        "SELECT number, path, moved_from, existed, data, after FROM before_image"
+        " WHERE chat = ? AND number >= ? ORDER BY number",
+        (chat, first),
     )
+    changes: list[Change] = []
+    size = 0
+    for number, path, moved_from, existed, data, after in rows:
+        changes.append(
+            Change(
+                number=number,
+                path=os.fsdecode(path),
+                moved_from=_decode_path(moved_from),
+                existed=bool(existed),
+                before=None if data is None else Fingerprint.of(data).digest,
+                after=after,
+            )
+        )
+        size += len(data or b"")
+        if size >= BYTES_AT_ONCE:
+            break
+    return None if file.is_behind else changes
 
 
 def content(file: ChatFile, number: int) -> StoredContent | None:

@@ -46,6 +46,9 @@ from eca_server.models.history import (
     ToolResultPart,
 )
 
+_LAST_TIME: Final = 2.5e11
+"""Seconds since the epoch in the year 9892: a later time is damage, and no date."""
+
 Coding = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
@@ -340,12 +343,13 @@ def read_usage(tokens: object, cost: object) -> TurnUsage:
 
 
 def repair_row(row: ChatRow) -> tuple[ChatRow, tuple[str, ...]]:
-    """Return the row with defaults for columns of a wrong type, and the names of those columns."""
+    """Return the row with defaults for damaged columns, and the names of those columns."""
     defaults: dict[str, Any] = {}
     if not isinstance(row.title, str | None):
         defaults["title"] = None
     for name in ("created", "updated"):
-        if not isinstance(getattr(row, name), int | float):
+        seconds = getattr(row, name)
+        if not isinstance(seconds, int | float) or not 0 <= seconds < _LAST_TIME:
             defaults[name] = 0.0
     return attrs.evolve(row, **defaults), tuple(defaults)
 

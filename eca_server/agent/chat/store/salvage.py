@@ -1,8 +1,8 @@
 """Salvage: the readable rows of a damaged file of chats are copied into the new file.
 
 Rules: the damaged file is not changed, since all work is done on a copy; a salvage that is killed
-starts again when the store is next opened, and copies nothing twice; it is limited in time and
-size; an unreadable row costs only itself.
+starts again when the store is next opened, and copies nothing twice; it is limited in time, by the
+size of the file; an unreadable row costs only itself.
 
 Three methods are tried until one finds messages: SQLite's own program, SQLite's library reading
 around the damage, and a scan of the pages for rows (see `scan`).
@@ -35,16 +35,16 @@ from eca_server.agent.chat.store.scan import scan
 from eca_server.agent.chat.store.schema import decode_text, set_up
 
 SECONDS = 20.0
-"""Seconds of work on one damaged file."""
+"""Seconds of work on one damaged file, if it is not large."""
 
-LARGEST = 1024 * 1024 * 1024
-"""Bytes of the largest file that is salvaged; a larger one is only set aside."""
+PACE = 16 * 2**20
+"""Bytes of a large file for each second of work on it."""
 
 PROGRAMS: Final = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin"
 """The search path of the program `sqlite3`: no directory of a workspace."""
 
 _FURTHEST: Final = 2**40
-_PACE = 1000  # steps of SQLite's machine between two looks at the clock
+_STEPS = 1000  # steps of SQLite's machine between two looks at the clock
 _WORK: Final = "work"
 _LOCK: Final = f"{_WORK}.lock"
 _WRONG_LETTERS: Final = 3
@@ -107,12 +107,9 @@ def salvage_all(target: sqlite3.Connection, path: Path) -> Iterator[str]:
 
 def _salvage(aside: Path, place: Path, target: sqlite3.Connection) -> _Result:
     result = _Result()
-    ending = time.monotonic() + SECONDS
     copy, recovered, scanned = (place / name for name in ("copy", "recovered", "scanned"))
     try:
-        if aside.stat().st_size > LARGEST:
-            result.trouble = "the file is too large"
-            return result
+        ending = time.monotonic() + max(SECONDS, aside.stat().st_size / PACE)
         for file in place.iterdir():  # what a server that was killed has left
             if file.name != _LOCK:
                 file.unlink()
@@ -143,7 +140,7 @@ def _bring(source: Path, target: sqlite3.Connection, ending: float, result: _Res
         connection.text_factory = decode_text
         with suppress(sqlite3.Error, UnicodeDecodeError):
             _repair_schema(connection)
-        connection.set_progress_handler(lambda: time.monotonic() > ending, _PACE)
+        connection.set_progress_handler(lambda: time.monotonic() > ending, _STEPS)
         target.execute("BEGIN IMMEDIATE")
         for row in _rows(connection, "chat", "id, workspace, title, created, updated", ending):
             _insert(target, "chat VALUES", row)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -159,7 +160,7 @@ class Store:
         """Delete a chat; return whether the deletion is on disk.
 
         Copies that SQLite may have left in the file are overwritten while the store is idle, at
-        the latest when it is closed.
+        the latest when it is closed; those in a large file after a longer idle time.
         """
         return await self._worker.write(
             chat_id, lambda file: queries.delete(file, chat_id), deletes=True
@@ -218,16 +219,28 @@ class Store:
         """The file that a server locks while it restores files."""
         return self._path.with_name("rollback.lock")
 
-    async def changes_since(
-        self, chat_id: str, content_ids: Sequence[str]
-    ) -> Sequence[Change] | None:
-        """Return all changes of files since the first one of these messages, in order.
+    async def first_change(self, chat_id: str, content_ids: Sequence[str]) -> int | None:
+        """Return the number of the first change of a file of these messages, or 0 if there is none.
 
-        None means that they cannot be read.
+        None means that it cannot be read.
         """
         return await self._worker.read(
-            lambda file: queries.changes_since(file, chat_id, content_ids)
+            lambda file: queries.first_change(file, chat_id, content_ids)
         )
+
+    async def changes_from(self, chat_id: str, first: int) -> Sequence[Change] | None:
+        """Return all changes of files from a number on, in order; None: they cannot be read."""
+        changes: list[Change] = []
+        while True:
+            start = changes[-1].number + 1 if changes else first
+            following = await self._worker.read(
+                partial(queries.changes_from, chat=chat_id, first=start)
+            )
+            if following is None:
+                return None
+            if not following:
+                return changes
+            changes += following
 
     async def content(self, number: int) -> StoredContent | None:
         """Return a file's content before a change; None: unreadable."""

@@ -216,17 +216,18 @@ class Worker:
                 self._in_trio(self._finish, call, None)
             return
         file = make_file(self._path, lambda text: self._in_trio(self._on_problem, text))
-        emptied = time.monotonic()  # the log, or it was tried
+        emptied = idle_since = time.monotonic()  # the log, or it was tried
         pause = self.limits.idle
         while True:
             is_due = file.rewrite_is_due or file.log_is_due
             try:
                 call = self._calls.get(timeout=pause if is_due else None)
             except queue.Empty:
-                file.tidy(lambda: not self._calls.empty())
+                idle_seconds = time.monotonic() - idle_since
+                file.tidy(lambda: not self._calls.empty(), idle_seconds=idle_seconds)
                 file.empty_log()
                 emptied = time.monotonic()
-                pause = self.limits.log if file.log_is_due else self.limits.idle
+                pause = self.limits.log
                 continue
             pause = self.limits.idle
             if call is None:
@@ -237,6 +238,7 @@ class Worker:
             except Exception:  # noqa: BLE001 - an internal error must not end the thread
                 _log.exception("an internal error of the store")
             self._in_trio(self._finish, call, result)
+            idle_since = time.monotonic()
             if time.monotonic() - emptied > self.limits.log:  # never idle
                 file.empty_log()
                 emptied = time.monotonic()

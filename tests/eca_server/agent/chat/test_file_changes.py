@@ -96,7 +96,8 @@ class Disk:
         source, destination = self.folder / old, self.folder / new
         if not source.exists() or destination.exists() or not self.may_write(new):
             return
-        self.note(path=str(destination), moved_from=str(source), existed=False)
+        content = Fingerprint.of(source.read_bytes()).digest if source.is_file() else None
+        self.note(path=str(destination), moved_from=str(source), existed=False, after=content)
         destination.parent.mkdir(parents=True, exist_ok=True)
         source.rename(destination)
 

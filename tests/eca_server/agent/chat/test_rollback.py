@@ -235,6 +235,18 @@ async def test_moves_and_links_are_seen_through(tmp_path, folder):
         assert tree(folder) == {"here/f": "1"}
 
 
+async def test_a_different_file_in_the_place_of_a_moved_one_stays(tmp_path, folder):
+    (folder / "old").write_text("ours")
+    async with current(data=tmp_path, folder=folder) as ours:
+        first = await said(ours, call("move_file", source="old", destination="new"))
+        (folder / "new").write_text("not ours")  # as in another repository in this place
+        assert "new: changed since" in (await not_rolled_back(ours, first))["message"]
+        assert tree(folder) == {"new": "not ours"}
+        (folder / "new").write_text("ours")
+        assert shown(await rolled_back(ours, first)) == ["1 file restored."]
+        assert tree(folder) == {"old": "ours"}
+
+
 async def test_a_stop_drops_a_prompt_that_waits_for_a_rollback(tmp_path):
     async with current(data=tmp_path) as ours:
         await said(ours, "say one")

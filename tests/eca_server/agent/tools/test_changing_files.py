@@ -266,7 +266,9 @@ async def test_a_file_moves_and_directories_it_needs_are_made(folder):
     summary = folder.move.summary({"source": "a/old.py", "destination": "a/new.py"})
     assert summary == "Moving old.py to new.py"
     assert folder.move.summary({"source": "a/old.py"}) == "Moving file"
-    assert call.changes == (FileChange(path=folder / "a/b/g", moved_from=folder / "f"),)
+    content = Fingerprint.of(TEXT.encode())
+    moved = FileChange(path=folder / "a/b/g", moved_from=folder / "f", after=content)
+    assert call.changes == (moved,)
     await call.run()
     assert not (folder / "f").exists()
     assert (folder / "a/b/g").read_text() == TEXT

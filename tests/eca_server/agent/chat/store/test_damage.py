@@ -69,6 +69,8 @@ UNTYPED = 6
         ("UPDATE chat SET title = x'ff00' WHERE id = 'bad'", 2, "column title of chat bad"),
         ("UPDATE chat SET created = x'ff' WHERE id = 'bad'", 2, "column created of chat bad"),
         ("UPDATE chat SET updated = 'soon' WHERE id = 'bad'", 2, "column updated of chat bad"),
+        ("UPDATE chat SET updated = 9e999 WHERE id = 'bad'", 2, "column updated of chat bad"),
+        ("UPDATE chat SET created = -1e20 WHERE id = 'bad'", 2, "column created of chat bad"),
         ("UPDATE chat SET title = CAST(x'ff' AS TEXT) WHERE id = 'bad'", 2, ""),
     ],
 )

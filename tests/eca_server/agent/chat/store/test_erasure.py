@@ -2,7 +2,7 @@
 
 import random
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import attrs
@@ -125,8 +125,8 @@ async def test_the_file_is_rewritten_while_nothing_is_asked_for(filled, monkeypa
     token = trio.lowlevel.current_trio_token()
     tidy = ChatFile.tidy
 
-    def tidy_and_tell(self: ChatFile, *arguments: object) -> None:
-        tidy(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
+    def tidy_and_tell(self: ChatFile, *arguments: object, **named: object) -> None:
+        tidy(self, *arguments, **named)  # type: ignore[arg-type]  # passed on as they came
         token.run_sync_soon(rewritten.set)
 
     monkeypatch.setattr(ChatFile, "tidy", tidy_and_tell)
@@ -148,6 +148,24 @@ async def test_a_rewriting_that_would_hold_up_the_end_is_left_for_the_next_time(
         assert ours.problems == []
     assert left(filled) == set()
     assert due(filled) == 0
+
+
+@pytest.mark.parametrize("idle_seconds", [0.0, 99.0, 1000.0])
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_large_file_is_rewritten_alone_and_after_a_long_idle_time(
+    filled, monkeypatch, idle_seconds, is_alone
+):
+    for name, size in (("SMALL_FILE", 0), ("IDLE_PACE", filled.stat().st_size / 100)):
+        monkeypatch.setattr(f"eca_server.agent.chat.store.file.{name}", size)
+    with opened_file(filled) as ours, ExitStack() as others:
+        if not is_alone:
+            assert others.enter_context(opened_file(filled)).read(lambda _: True)
+        assert ours.write("chat 1", lambda each: queries.delete(each, "chat 1"), deletes=True)
+        ours.tidy(lambda: False, idle_seconds=idle_seconds)
+        is_rewritten = is_alone and idle_seconds > 100
+        assert ours.rewrite_is_due is not is_rewritten
+        assert ours.read(lambda each: each.execute("SELECT 1").fetchone())
+        assert bool(due(filled)) is not is_rewritten
 
 
 def due(path: Path) -> int:

@@ -52,7 +52,7 @@ def test_a_directory_that_may_not_be_written_is_reported_once(tmp_path: Path) ->
     closed.mkdir(mode=0o555)
     with spawn(write_where_it_is_forbidden, closed / "data" / "chats.sqlite") as running:
         [problem] = running.heard()
-    assert "data/chats.sqlite: Permission denied." in problem
+    assert "closed/data: Permission denied." in problem
 
 
 def a_file_for_a_directory(path: Path) -> None:

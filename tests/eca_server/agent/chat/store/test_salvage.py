@@ -242,19 +242,20 @@ def a_busy_place(_: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "words"),
-    [("LARGEST", "(the file is too large)"), ("SECONDS", "(the time limit was reached)")],
+    ("bytes_a_second", "words"),
+    [(2**40, "Nothing could be recovered (the time limit was reached)."), (1, " were recovered.")],
 )
-async def test_a_salvage_is_bounded_and_says_so(
-    path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
+async def test_a_salvage_is_limited_in_time_by_the_size_of_the_file_and_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch, bytes_a_second: int, words: str
 ) -> None:
     overwrite(path, *DAMAGES["the header"])
     broken = path.read_bytes()
-    monkeypatch.setattr(salvage, limit, 0)
+    monkeypatch.setattr(salvage, "SECONDS", 0)
+    monkeypatch.setattr(salvage, "PACE", bytes_a_second)
     async with opened(path) as ours:
         assert await ours.store.append("new", WORKSPACE, said("new"))
         (problem,) = ours.problems
-        assert f"Nothing could be recovered {words}." in problem
+        assert words in problem
     (aside,) = set_aside(path)
     assert aside.read_bytes() == broken
 

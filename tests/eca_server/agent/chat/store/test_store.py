@@ -10,12 +10,21 @@ from pathlib import Path
 import pytest
 import trio
 
+from eca_server.agent.chat.store import queries
 from eca_server.agent.chat.store.file import LARGE_BODY
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
 from eca_server.agent.chat.store.store import Store
 from eca_server.models.history import ImagePart, Message
-from tests.eca_server.agent.chat.store.keeping import WORKSPACE, image, opened, said, texts_of, turn
+from tests.eca_server.agent.chat.store.keeping import (
+    WORKSPACE,
+    image,
+    opened,
+    opened_file,
+    said,
+    texts_of,
+    turn,
+)
 
 
 async def test_a_chat_comes_back_after_a_restart_as_it_was(path: Path) -> None:
@@ -89,9 +98,35 @@ async def test_before_images_of_files_are_stored_in_order(path: Path) -> None:
         assert await ours.before_images("other") == images[:1]
 
 
-async def test_only_the_user_can_read_what_is_stored(path: Path) -> None:
-    path.parent.mkdir(parents=True, mode=0o755)
-    path.touch(mode=0o644)
+async def test_changes_are_read_a_part_at_a_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queries, "BYTES_AT_ONCE", 20)
+    names = [f"/{each}" for each in range(5)]
+    async with opened(path) as ours:
+        await ours.store.add_before_images(
+            "c", [image("1", each, data=b"1" * 10) for each in names]
+        )
+        first = await ours.store.first_change("c", ["none", "1"])
+        assert first is not None
+        changes = await ours.store.changes_from("c", first)
+        assert changes is not None
+        assert [each.path for each in changes] == names
+        assert await ours.store.first_change("c", ["none"]) == 0
+    with opened_file(path) as file:
+        part = file.read(lambda each: queries.changes_from(each, "c", first))
+        assert part is not None
+        assert [each.path for each in part] == names[:2]  # of gigabytes, no call reads all
+
+
+@pytest.mark.parametrize(("directory", "file"), [(0o755, 0o644), (0o500, 0o400)])
+async def test_only_the_user_can_read_and_write_what_is_stored(
+    path: Path, directory: int, file: int
+) -> None:
+    path.parent.mkdir(parents=True)
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        Path(f"{path}{suffix}").touch(mode=file)
+    path.parent.chmod(directory)
     async with opened(path) as ours:
         await ours.store.append("c", WORKSPACE, turn("a"))
         modes = {
