@@ -77,9 +77,11 @@ async def resume_chat(turn: Turn, context: CommandContext) -> None:
         if stored is not None:
             messages = appendable([each.message for each in stored.messages])
             turn.messages.extend(messages)
-            count = counted(len(messages), "message")
-            message = f"Added {count} to this chat (not shown again). Send a prompt to continue."
-            turn.say(message, role="system")
+            count, show = counted(len(messages), "message"), context.chats.show_after_turn
+            added = f"Added {count} to this chat{'' if show else ' (not shown again)'}."
+            turn.say(f"{added} Send a prompt to continue.", role="system")
+            if show is not None:
+                show(context.chat)
             titling = context.chat.titling
             if titling.title is None and stored.title is not None:
                 titling.rename(stored.title)

@@ -85,6 +85,7 @@ class ChatActions:
             that it opens.
         fork: creates and shows a chat with messages of another one; None: as above.
         ask_aside: asks a question in a fork of a chat; None: as above.
+        show_after_turn: shows a chat again after its turn; None: as above.
     """
 
     select_model: Callable[[Chat, str], None]
@@ -94,6 +95,7 @@ class ChatActions:
     begin: Callable[[Sequence[Message], str, ChatSettings], Awaitable[Chat]] | None = None
     fork: Callable[[Chat, Sequence[Message]], Awaitable[Chat]] | None = None
     ask_aside: Callable[[Chat, str], Awaitable[Chat]] | None = None
+    show_after_turn: Callable[[Chat], object] | None = None
 
 
 @attrs.frozen(kw_only=True)

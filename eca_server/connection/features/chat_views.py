@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
@@ -34,6 +34,9 @@ from eca_server.connection.features.settings import Settings
 from eca_server.connection.features.tool_sets import ToolSets
 from eca_server.models.history import Message, ToolCallPart
 from eca_server.printable import printable_line
+
+if TYPE_CHECKING:
+    import anyio
 
 
 @attrs.frozen(eq=False)
@@ -109,6 +112,19 @@ class ChatViews:
         self.announce_cleared(chat)
         await chat.replayer.run(self.contents_of(chat, page_of(chat.history)))
         chat.titling.announce()
+
+    def show_after_turn(self, chat: Chat) -> anyio.Event:
+        """Show a chat again once no turn runs, unless it is deleted by then.
+
+        Returns:
+            An event that is set when it was shown.
+        """
+
+        async def show() -> None:
+            if self.chats.get(chat.id) is chat:
+                await self.show_again(chat)
+
+        return chat.mailbox.do(show)
 
     def contents_of(self, chat: Chat, page: Page) -> Generator[ReplayedContent]:
         """Yield the contents of a page of a chat, for a replay."""

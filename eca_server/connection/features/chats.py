@@ -206,14 +206,9 @@ class ChatRequests:
 
     async def _flags_changed(self, chat: Chat) -> None:
         """Store the flags, and replay the chat with them, after a running turn has ended."""
-
-        async def show() -> None:
-            if self.chats.get(chat.id) is chat:  # not deleted meanwhile
-                await self.views.show_again(chat)
-
         await chat.storage.store()
         is_busy = chat.is_busy
-        shown = chat.mailbox.do(show)
+        shown = self.views.show_after_turn(chat)
         if not is_busy:
             await shown.wait()
 

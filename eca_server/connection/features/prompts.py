@@ -257,6 +257,7 @@ class Prompts:
             begin=self.views.begin_chat if shows_more_chats else None,
             fork=self.views.fork_chat if knows_more_chats else None,
             ask_aside=self.ask_aside if shows_more_chats else None,
+            show_after_turn=self.views.show_after_turn if shows_more_chats else None,
         )
 
     async def _ask_user(self, chat: Chat, question: str, labels: Sequence[str]) -> str | None:

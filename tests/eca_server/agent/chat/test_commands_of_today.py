@@ -6,7 +6,14 @@ from eca_protocol.testing.provider import Provider, finish, reply, usage
 from eca_server.agent.commands import chats
 from tests.eca_server.agent.chat.agent_session import today
 from tests.eca_server.agent.chat.current import current, since
-from tests.eca_server.agent.chat.editor import ECHO, SCRIPT, Editor, editor, provider_config
+from tests.eca_server.agent.chat.editor import (
+    ECHO,
+    SCRIPT,
+    Editor,
+    contents,
+    editor,
+    provider_config,
+)
 
 
 async def test_a_model_is_selected_by_a_command_for_its_chat_alone(client):
@@ -145,6 +152,15 @@ async def test_what_fills_the_context_is_sent_with_the_usage_and_shown_by_a_comm
     assert "at 60 %" in answer
 
 
+async def resumed(ours: Editor, command: str, chat: str) -> list[str]:
+    """Resume a chat in another one; return the texts and the title that are shown after it."""
+    assert "Added 2 messages to this chat. Send" in (await ours.turn(command, chat)).text
+    begun = len(ours.seen)
+    await ours.content("metadata", chat)
+    assert "chat/cleared" in str(ours.seen[begun])
+    return [each.get("text", each.get("title")) for _, each in contents(ours.seen[begun:], chat)]
+
+
 async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, monkeypatch):
     async with current(data=tmp_path) as ours:
         assert "nothing to fork" in (await ours.turn("/fork")).text
@@ -155,16 +171,14 @@ async def test_a_chat_is_forked_by_a_command_and_resumed_by_its_id(tmp_path, mon
         assert opened["title"] == "Mine (2)"
         shown = [each.get("text", each.get("title")) for each in ours.contents(opened["chatId"])]
         assert shown == ["say one", "one", "Mine (2)"]
-        resumed = await ours.turn(f"/resume {opened['chatId']}", "d", model=ECHO)
-        assert "Added 2 messages to this chat (not shown again)." in resumed.text
-        assert [each["title"] for each in resumed if "title" in each] == ["Mine (2)"]
+        assert await resumed(ours, f"/resume {opened['chatId']}", "d") == shown
         monkeypatch.setattr(chats, "MAX_RESUMABLE", 1)
         assert "Mine\n" not in (await ours.turn("/resume", "e")).text
-        assert "Added 2 messages" in (await ours.turn("/resume c", "e")).text
+        assert await resumed(ours, "/resume c", "e") == ["say one", "one", "Mine"]
         assert "forked to Mine (3)." in (await ours.turn("/fork")).text
         assert "Expected a number from 1 to " in (await ours.turn("/resume e", "e")).text
-        resumed = await ours.turn(f"/resume {'9' * 5000}", "d")
-        assert "Expected a number from 1 to " in resumed.text
+        unknown = await ours.turn(f"/resume {'9' * 5000}", "d")
+        assert "Expected a number from 1 to " in unknown.text
     async with current(data=tmp_path) as ours:
         assert "forked to Mine (4)." in (await ours.turn("/fork")).text
     async with editor() as ours:
