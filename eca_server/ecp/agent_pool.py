@@ -129,15 +129,17 @@ class AgentPool:
     @asynccontextmanager
     async def _fresh(self, seconds_left: Callable[[], float]) -> AsyncIterator[AgentSession]:
         """Provide a new process; start the next one ahead."""
-        is_ahead = self._next is not None
+        has_neighbour = self._next is not None
         process = self._next or self._start_process()
-        can_start_next = self._starts_ahead and self._unstarted > 0
-        self._next = self._start_process() if can_start_next else None
+        self._next = None
+        if self._starts_ahead and self._unstarted > 0:
+            has_neighbour = True
+            self._next = self._start_process()
         try:
             try:
                 session = await self._session_of(process, seconds_left)
             except AgentError:
-                if not is_ahead:
+                if not has_neighbour:
                     raise
                 await process.end()
                 await self._end_next()
