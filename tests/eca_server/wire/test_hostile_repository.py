@@ -53,7 +53,7 @@ LOOKS: list[tuple[str, dict[str, Any], str]] = [
     (GREP, {"path": ".", "pattern": "needle"}, "two\\nlines.txt:1:needle"),
     (GREP, {"path": ".", "pattern": "needle"}, "bad-\\xff\\xfe.txt:1:needle"),
     (GREP, {"path": "pipe", "pattern": "needle"}, "got a named pipe"),
-    (GREP, {"path": "sparse", "pattern": "needle"}, "No line matches"),
+    (GREP, {"path": "sparse", "pattern": "needle"}, "it has a NUL"),
     (GREP, {"path": "AGENTS.md", "pattern": "house"}, "more than 20,000 lines"),
     (READ, {"path": "loop"}, "circle"),
     (READ, {"path": "a"}, "circle"),
