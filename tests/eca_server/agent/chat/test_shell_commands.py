@@ -300,3 +300,11 @@ async def test_an_unapproved_change_is_rejected_after_a_while(tmp_path, autojump
         assert "Rejected: Creating file new.txt." in "".join(texts)
         assert "".join(texts).endswith("Well.")
         assert not (tmp_path / "new.txt").exists()
+
+
+async def test_git_does_not_wait_for_an_editor(tmp_path):
+    git = "git -c user.name=a -c user.email=a@b -c core.editor='sleep 60' commit --allow-empty"
+    commands = calls(("eca_shell_command", {"command": f"git init -q; {git}"}))
+    async with today(commands, folder=tmp_path, **ALLOW) as (ours, provider):
+        await ours.turn("go")
+        assert "empty commit message" in results(provider)[0]
