@@ -92,7 +92,8 @@ class Workspace:
     """The roots, and the only check of paths against them.
 
     Args:
-        private: directories that never count as part of the roots (the server's own data).
+        private: directories and files that never count as part of the roots (keys, the server's
+            own data).
         temporary_files: the records of temporary files made by writes; None: no records.
     """
 
@@ -139,7 +140,7 @@ class Workspace:
         )
 
     def private_below(self, directory: Path) -> tuple[str, ...]:
-        """Return the private directories below a real path, relative to it, with `/`."""
+        """Return the private paths below a real path, relative to it, with `/`."""
         private = (real_path_of(each) for each in self._private)
         return tuple(
             each.relative_to(directory).as_posix()

@@ -110,8 +110,14 @@ class Folders:
             await clean()
 
     def _make_workspace(self) -> Workspace:
-        private = [data_directory(self._environ), cache_directory(self._environ)]
-        return Workspace(self._session.roots, private, self.temporary_files)
+        # The answer to `initialize` needs no workspace.
+        from eca_server.agent.sandbox.credentials import credential_paths  # noqa: PLC0415
+
+        roots = self._session.roots
+        opened = {path for root in roots for path in (root.path, root.real_path)}
+        keys = (each for each in credential_paths(self._environ) if opened & {*each.parents})
+        private = [data_directory(self._environ), cache_directory(self._environ), *keys]
+        return Workspace(roots, private, self.temporary_files)
 
     def _make_index(self) -> FileIndex:
         index = FileIndex(

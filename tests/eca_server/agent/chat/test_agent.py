@@ -20,7 +20,8 @@ from tests.eca_server.agent.chat.agent_session import (
     session,
     today,
 )
-from tests.eca_server.agent.chat.editor import Editor
+from tests.eca_server.agent.chat.current import current
+from tests.eca_server.agent.chat.editor import SCRIPT, Editor, call
 from tests.eca_server.processes import assert_gone
 
 
@@ -128,6 +129,18 @@ async def test_an_approval_for_the_session_never_covers_what_is_outside(tmp_path
         await ours.approve(asked, save="session")
         await ours.reject(await ours.content("toolCallRun", manualApproval=True))
         await ours.expect_finished()
+
+
+@pytest.mark.parametrize("opened", [".", ".ssh"])
+async def test_keys_below_an_opened_home_need_approval_unless_opened_themselves(tmp_path, opened):
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_rsa").write_text("secret")
+    run = call("read_file", path=str(tmp_path / ".ssh" / "id_rsa"))
+    async with current(folder=tmp_path / opened, environ={"HOME": str(tmp_path)}) as ours:
+        await ours.prompt(run, model=SCRIPT)
+        asked = await ours.content("toolCallRun")
+        assert asked["manualApproval"] is (opened == ".")
+        await ours.expect_stopped()
 
 
 @pytest.mark.requirement("W-30e")
