@@ -74,7 +74,7 @@ def instructions(behavior: str, roots: Sequence[Root], own: str = "") -> str:
     """
     parts = [own] if own else [_COMMON, _BEHAVIORS.get(behavior, _AGENT)]
     system, date = _SYSTEMS.get(sys.platform, sys.platform), time.strftime("%Y-%m-%d")
-    parts.append(f"Operating system: {system}. Date at the start of this chat: {date}.")
+    parts.append(f"Operating system: {system}. Date: {date}.")
     if roots:
         folders = "\n".join(f"- {printable(root.path)}" for root in roots)
         parts.append(f"The user's workspace:\n{folders}\n\n{NOTICE}")
