@@ -282,10 +282,12 @@ def _url(value: Any) -> str:
     """Return an address with its keys hidden; the host is shown, whatever it looks like."""
     text = _text(value) if value else "an unspecified address"
     try:
-        host = urlsplit(text.strip()).netloc.rpartition("@")[2]
+        netloc = urlsplit(text.strip()).netloc
     except ValueError:  # no address, so nothing connects to it
-        host = ""
-    before, host, after = text.partition(host) if host else ("", "", text)
+        netloc = ""
+    host = netloc.rpartition("@")[2]
+    end = text.find(netloc) + len(netloc)
+    before, after = text[: end - len(host)], text[end:]
     return f"{mask(before)}{host}{mask(after)}"
 
 

@@ -332,6 +332,7 @@ def test_the_list_shows_what_a_setting_does(untrusted, kind, settings):
         {"X": "Bearer planted123"},
         {"API_KEY": "planted123"},
         {"X": "https://me:planted123@host.example/"},
+        {"X": "https://host.example:planted123@host.example/"},
     ],
 )
 def test_the_list_hides_the_keys_of_variables(untrusted, env):
