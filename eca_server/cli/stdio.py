@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import trio
 
@@ -12,11 +13,12 @@ from eca_protocol.streams import FdTransport, owned_stdio
 from eca_server.connection.features.host import Options
 from eca_server.connection.server import serve
 from eca_server.system.signals import ignore_signals
-from eca_server.system.threads import NameLookups
+from eca_server.system.threads import SWITCH_SECONDS, NameLookups
 
 
 def serve_stdio(options: Options) -> int:
     """Serve the client at stdin and stdout, and return the exit code."""
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):
             return trio.run(_serve, options, read_fd, write_fd)

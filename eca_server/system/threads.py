@@ -17,6 +17,9 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+SWITCH_SECONDS: Final = 0.0005
+"""The switch interval of the interpreter: the longest time that a busy thread delays the loop."""
+
 THREAD_SECONDS: Final = 5.0
 """The longest wait for a thread in a turn."""
 

@@ -26,6 +26,7 @@ from eca_protocol.transcript import Mask, Recorder, Transcript, new_file, play, 
 from eca_server.config.directories import data_directory, make_data_directory
 from eca_server.printable import printable_lines
 from eca_server.secret import HIDDEN, Secret, mask
+from eca_server.system.threads import SWITCH_SECONDS
 
 _SECRET_NAME = re.compile(
     r"(?i).*(api|secret|private|access)[-_]?key|.*(password|passphrase|secret|token)"
@@ -50,7 +51,6 @@ _ESCAPES = (b"\\/", b"\\u")  # escapes by which a JSON text may encode a secret 
 _LOGIN = re.compile(r"(?s)(.*?/login\s+\S+\s+)(\S.{7,})")
 """A `/login` command with both the provider and the key."""
 
-_SWITCH_SECONDS = 0.0005  # longest time that the thread writing the record may delay a message
 _SHORTEST = 8
 """Shortest value of a variable that is hidden everywhere; shorter ones may be ordinary words."""
 
@@ -66,7 +66,7 @@ def tap_stdio(
         masked: whether secrets are masked in the recording.
         page: arguments for `inspect`, which shows the recording live; None: no page.
     """
-    sys.setswitchinterval(_SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     file, path = _record_file(out)
     _say(f"tap: recording the conversation in {path}")
     recorder = Recorder(

@@ -23,8 +23,6 @@ _CHUNK = 4_096  # entries searched in one call, which holds the interpreter
 _MAGIC: Final = f"eca listing 2 {sys.byteorder} {array('I').itemsize}\n".encode()
 _ENCODING: Final = ("utf-8", "surrogatepass")  # names that are not UTF-8 have lone surrogates
 
-_PARENT: Final = re.compile(r"[\0/]\.\.[\0/]")
-
 _Finder: TypeAlias = Callable[[str, int], int]
 """A function from a text and a start to the position of a match; negative: no match."""
 
@@ -63,12 +61,6 @@ class _Texts:
         """Return True if these are `count` texts."""
         is_joined = self.joined.startswith("\0") and self.joined.endswith("\0")
         return is_joined and self.joined.count("\0") == count + 1
-
-    def leads_out(self) -> bool:
-        """Return True if one of the texts is an absolute path, or has a `..`."""
-        return "\0/" in self.joined or (
-            ".." in self.joined and _PARENT.search(self.joined) is not None
-        )
 
     def __getitem__(self, number: int) -> str:
         return self.joined[self.starts[number] + 1 : self.starts[number + 1]]
@@ -122,19 +114,17 @@ class _Chunk:
         yield from texts
 
     @classmethod
-    def read(cls, stored: _Reader, *, roots: int) -> _Chunk:
+    def read(cls, stored: _Reader) -> _Chunk:
         """Read the stored form.
 
         Raises:
-            ValueError: it is none, names a root that does not exist, or leads out of a root.
+            ValueError: it is none.
         """
         count, *lengths = stored.numbers(3)
         kinds = stored.numbers(count)
         paths, names = (_Texts(stored.text(length)) for length in lengths)
         if not 0 < count == len(kinds) <= _CHUNK or not (paths.has(count) and names.has(count)):
             raise ValueError("the parts of the listing disagree")
-        if max(kinds) >= 2 * roots or paths.leads_out():
-            raise ValueError("the listing has files outside the roots")
         return cls(kinds, paths, names)
 
 
@@ -155,15 +145,11 @@ class Catalogue:
         return b"".join([_MAGIC, _checksum(parts), *parts])
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, roots: int) -> Catalogue:
-        """Return the listing of a stored form.
-
-        Args:
-            data: the stored form; not trusted.
-            roots: the number of roots.
+    def from_bytes(cls, data: bytes) -> Catalogue:
+        """Return the listing of a stored form; its entries may lie outside the roots.
 
         Raises:
-            ValueError: the data are something else, damaged, or name files outside the roots.
+            ValueError: the data are something else, or damaged.
         """
         stored = _Reader(data)
         if stored.piece(len(_MAGIC)) != _MAGIC:
@@ -173,7 +159,7 @@ class Catalogue:
             raise ValueError("the listing is damaged")
         catalogue = cls()
         while stored.rest:
-            catalogue._chunks.append(_Chunk.read(stored, roots=roots))
+            catalogue._chunks.append(_Chunk.read(stored))
         return catalogue
 
     def search(self, query: str, limit: int) -> list[Entry]:

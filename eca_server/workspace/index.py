@@ -139,8 +139,8 @@ class FileIndex:
     async def search(self, query: str, *, limit: int) -> list[FileMatch]:
         """Return the existing files and directories that match a query, best first.
 
-        It waits at most 0.1 s for a whole and new listing, and at most 1 s if without it nothing
-        matches.
+        It waits at most 0.1 s for a whole and new listing (a large one is not renewed as fast, so
+        its searches do not wait), and at most 1 s if without it nothing matches.
 
         A blank query gives the roots, then the rest, short paths first. A query that begins with
         `/`, `~/`, `./` or `../` lists that directory, or completes its last name. A query that is
@@ -165,8 +165,9 @@ class FileIndex:
             await self._has_some.wait()
         with trio.move_on_at(started + _PATIENCE):
             await self._has_all.wait()
-        with trio.move_on_at(self._requested_at + _PATIENCE):
-            await is_listed.wait()
+        if len(self._catalogue) < self.stored_from:  # a larger one takes longer to renew
+            with trio.move_on_at(self._requested_at + _PATIENCE):
+                await is_listed.wait()
         entries, may_have_more = await self._matches(query, limit)
         if may_have_more:
             with trio.move_on_at(started + _MATCH_PATIENCE):
@@ -278,7 +279,9 @@ class FileIndex:
 
 
 class _Presence:
-    """The check that matches still exist; each directory is resolved once.
+    """The check that matches still exist below their roots; each directory is resolved once.
+
+    It is the only one: a stored listing may name anything.
 
     Attributes:
         removed: the number of matches that do not exist.
@@ -292,8 +295,8 @@ class _Presence:
     def filter(self, entries: Iterator[Entry]) -> Iterator[FileMatch]:
         """Yield the existing matches; end after very many that do not exist."""
         for entry in entries:
-            root = self._roots[entry.root]
-            if self._exists(entry, root):
+            root = self._roots[entry.root] if entry.root < len(self._roots) else None
+            if root is not None and self._exists(entry, root):
                 yield FileMatch(path=root.path / entry.path, is_directory=entry.is_directory)
                 continue
             self.removed += 1

@@ -44,8 +44,7 @@ class StoredListings:
         """
         file = self._file(gitignore=gitignore)
         try:
-            data = read_bytes(file, most=_MOST_BYTES)
-            catalogue = Catalogue.from_bytes(data, roots=len(self._roots))
+            catalogue = Catalogue.from_bytes(read_bytes(file, most=_MOST_BYTES))
         except (Unreadable, ValueError):
             return Catalogue()
         with suppress(OSError):

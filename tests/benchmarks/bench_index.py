@@ -8,6 +8,7 @@ is how much later than asked a sleeping task of the same loop woke up, at worst.
 """
 
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from report import Row, machine, print_rows, print_table
 from rig import BareClient, rig
 
 from eca_protocol.server.roots import Root
+from eca_server.system.threads import SWITCH_SECONDS
 from eca_server.workspace.catalogue import Catalogue, Entry
 from eca_server.workspace.index import FileIndex
 from eca_server.workspace.stored_listings import StoredListings
@@ -161,10 +163,13 @@ def queries(client: BareClient) -> list[float]:
 
 def main() -> list[Row]:
     print(machine("trio"))
+    sys.setswitchinterval(SWITCH_SECONDS)
     with tempfile.TemporaryDirectory() as temporary, rig() as here:
         folder = Path(temporary).resolve() / "files"
         make_repository(folder)
         rows = trio.run(measure, folder, folder.with_name("stored"))
+        with here.server(root=here.folder) as client:
+            queries(client)  # compiles the modules, as an installation does
         with here.server(root=folder) as client:
             first_of_all, *_ = queries(client)
             trio.run(until_stored, here.folder / ".cache" / "eca-python" / "listings")

@@ -84,7 +84,7 @@ def test_the_search_is_the_plain_one_only_quicker(paths, query, limit, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(catalogues, "_CHUNK", chunk)
         listed = catalogue(paths)
-        for each in (listed, Catalogue.from_bytes(listed.to_bytes(), roots=1)):
+        for each in (listed, Catalogue.from_bytes(listed.to_bytes())):
             assert [entry.path for entry in each.search(query, limit)] == expected[:limit]
 
 
@@ -99,12 +99,12 @@ entries = st.builds(
 @given(st.lists(entries, max_size=9), st.integers(0, 10_000), st.integers(0, 7))
 def test_a_stored_form_is_the_listing_or_an_error(listed, at, bit):
     stored = Catalogue(listed).to_bytes()
-    assert sorted(Catalogue.from_bytes(stored, roots=10).search("", 10)) == sorted(listed)
+    assert sorted(Catalogue.from_bytes(stored).search("", 10)) == sorted(listed)
     damaged = bytearray(stored)
     damaged[at % len(stored)] ^= 1 << bit
     for data in (bytes(damaged), stored[: at % len(stored)], b""):
         with pytest.raises(ValueError, match="listing"):
-            Catalogue.from_bytes(data, roots=10)
+            Catalogue.from_bytes(data)
 
 
 def forged(*parts: bytes | tuple[int, ...]) -> bytes:
@@ -116,10 +116,6 @@ def forged(*parts: bytes | tuple[int, ...]) -> bytes:
 @pytest.mark.parametrize(
     "data",
     [
-        Catalogue([Entry("/etc/passwd", 0, False)]).to_bytes(),
-        Catalogue([Entry("a/../../b", 0, False)]).to_bytes(),
-        Catalogue([Entry("..", 0, True)]).to_bytes(),
-        Catalogue([Entry("a", 1, False)]).to_bytes(),
         forged((0, 1, 1), b"\0" * 2),
         forged((1, 6, 6), (), b"\0abcd\0" * 2),
         forged((1, 6, 5), (0,), b"\0abcd\0" * 2),
@@ -135,7 +131,7 @@ def forged(*parts: bytes | tuple[int, ...]) -> bytes:
 )
 def test_a_forged_listing_counts_as_absent(tmp_path, data):
     with pytest.raises(ValueError):
-        Catalogue.from_bytes(data, roots=1)
+        Catalogue.from_bytes(data)
     stored = StoredListings(tmp_path, [root_of(tmp_path)])
     stored.save(catalogue(["a"]), gitignore=True)
     (file,) = tmp_path.glob("[!.]*")
