@@ -154,11 +154,11 @@ async def test_many_requests_cancelled_at_once_leak_no_connection():
         return reply("last") if request.target.endswith("?last") else reply("Hel", wait("never"))
 
     async with asking(script) as (provider, client, url):
-        for _ in range(2):
+        for sent in (20, 40):
             async with anyio.create_task_group() as tasks:
                 for _ in range(20):
                     tasks.start_soon(body_of, client, url)
-                await provider.until(lambda: provider.open_connections == 20)
+                await provider.until(lambda sent=sent: len(provider.requests) == sent)
                 tasks.cancel_scope.cancel()
             await provider.until(lambda: provider.open_connections == 0)
         assert sum(request.closed_by_client for request in provider.requests) == 40

@@ -71,7 +71,7 @@ def test_slashes_inside_strings_are_text_and_a_text_without_json_is_an_empty_obj
     ("text", "position"),
     [
         ("[ ,]", Position(1, 3)),
-        ('{"a": 1,\n,}', Position(2, 2)),
+        ('{"a": 1,\n, "b": 2}', Position(2, 1)),
         ('{"a": 1', Position(1, 8)),
         ('{"a" 1}', Position(1, 6)),
         ("{'a': 1}", Position(1, 2)),
