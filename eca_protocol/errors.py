@@ -55,7 +55,20 @@ REQUEST_CANCELLED = -32800
 
 
 class ECAError(Exception):
-    """The root of every exception that this package raises on purpose."""
+    """The root of every exception that this package raises on purpose.
+
+    A process pool can pickle it, with its attributes.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default the constructor is called with `args`, which is only the message.
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(error_type: type[ECAError], args: tuple[Any, ...]) -> ECAError:
+    error = error_type.__new__(error_type)
+    error.args = args
+    return error
 
 
 class ProtocolError(ECAError):

@@ -165,6 +165,7 @@ class Peer:
         self._scopes: dict[Id | None, anyio.CancelScope] = {}
         self._handling: dict[anyio.CancelScope, str] = {}
         self._handler_done = anyio.Event()
+        self._started: set[anyio.CancelScope] = set()  # of the tasks by `start_soon`
 
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
@@ -187,7 +188,10 @@ class Peer:
             self._endpoint.close()
             self._lose_calls(reason)
             self._sending.cancel()
-            self._tasks.cancel_scope.cancel()
+            # Not the group's scope: on asyncio its cancellation would be raised from the block, if
+            # a request to cancel the task is left from there (CPython's TaskGroup, before 3.13).
+            for scope in (*self._handling, *self._started):
+                scope.cancel()
             try:
                 with anyio.CancelScope(shield=True):
                     await self.transport.aclose()
@@ -207,7 +211,18 @@ class Peer:
 
     def start_soon(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Start a task in the peer's own task group, for example `serve`."""
-        self._tasks.start_soon(function)
+        scope = anyio.CancelScope()
+        self._started.add(scope)
+        self._tasks.start_soon(self._run, function, scope)
+
+    async def _run(
+        self, function: Callable[[], Coroutine[Any, Any, Any]], scope: anyio.CancelScope
+    ) -> None:
+        try:
+            with scope:
+                await function()
+        finally:
+            self._started.discard(scope)
 
     async def serve(self) -> End:
         """Read and dispatch until the stream ends, a fatal error occurs, or `close` is called.

@@ -382,6 +382,21 @@ async def test_leaving_in_a_different_task_is_an_error_and_ends_all(is_process: 
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_cancellation_that_the_program_has_handled_is_not_raised_from_the_block() -> None:
+    """`asyncio.TaskGroup` leaves such a request on Python 3.11 and 3.12 when a task fails."""
+
+    async def program() -> str:
+        async with connect(server=PlainServer(name="s")):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(10)
+        return "left"
+
+    task = asyncio.create_task(program())
+    assert await task == "left"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_recipe_for_frameworks_opens_and_closes_in_different_tasks() -> None:
     guide = (ROOT / "docs" / "guides" / "client.md").read_text("utf-8")
     (recipe,) = re.findall(
