@@ -230,6 +230,18 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
     assert all(text in done.stdout for text in (*expected[:-1], expected[-1].partition(": ")[2]))
 
 
+def test_doctor_runs_no_hook_as_a_chat_does(tmp_path: Path) -> None:
+    events = ("sessionStart", "chatStart", "chatStatusChanged", "sessionEnd")
+    hooks = {
+        each: {"type": each, "actions": [{"type": "shell", "shell": f"touch '{tmp_path}/{each}'"}]}
+        for each in events
+    }
+    config = json.dumps({"hooks": hooks})
+    for command, ran in ((["doctor"], set()), (["chat", "hi"], set(events))):
+        assert eca(tmp_path, *command, ECA_CONFIG=config).returncode == 0
+        assert ran == {each for each in events if (tmp_path / each).exists()}
+
+
 def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert run(["config", "init"]) == 0
