@@ -168,6 +168,7 @@ CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}
     ("config", "error"),
     [
         (json.dumps({"providers": {"x": CHTA}}), "x.api: there is no API 'openai-chta'; did you"),
+        ('{"providers": {"x": {"url": "localhost:1"}}}', "x.url: expected a url like https://"),
         ('{"welcomeMessage": "${cmd:sleep 2.1; exit 3}"}', "`sleep 2.1; exit 3` failed with exit"),
         ("{oops", "ECA_CONFIG:1:2: expected JSON"),
         ('{"defaultModel": "no/such"}', "configuration: defaultModel: 'no/such' cannot be used"),
