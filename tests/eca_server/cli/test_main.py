@@ -197,11 +197,16 @@ IGNORED: dict[str, Any] = {
             "actions": [{"file": "/no/such"}, {"shell": "x"}, {}, {"file": LONG}],
         }
     },
-    "disabledTools": ["eca_write_fil", "git_.*"],
+    "disabledTools": ["eca_write_fil", "git_.*", "eca__git"],
+    "prompts": {"tools": {"eca__grepp": "x", "eca__fetch_rule": "x"}},
     "toolCall": {
         "approval": {
             "allow": {"shell_command": {"argsMatchers": {"command": ["ls"]}}, "github": {}},
-            "deny": {"shel_command": {}, "write_file": {"argsMatchers": {"file": ["x"]}}},
+            "deny": {
+                "shel_command": {},
+                "write_file": {"argsMatchers": {"file": ["x"]}},
+                "eca__git": {"argsMatchers": {"operation": ["push"]}},
+            },
         }
     },
     "mcpServers": {"broken": {"command": "no-such-program"}},
@@ -217,7 +222,9 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "customTools: The custom tool 'read_file' was left out",
         "toolCall.approval.deny.shel_command: there is no tool 'shel_command'; did you mean",
         "toolCall.approval.deny.write_file: the tool has no argument 'file', so the rule never",
+        "toolCall.approval.deny.eca__git: there is no tool 'eca__git' here; git runs in `eca__sh",
         "disabledTools.eca_write_fil: there is no tool 'eca_write_fil'; did you mean `eca_write",
+        "prompts.tools.eca__grepp: there is no tool 'eca__grepp'; did you mean `eca__grep`?",
         "hooks.h.matcher.read_fil: there is no tool 'read_fil'; did you mean",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",
