@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z][\w-]*):(.*)\Z")
+_MEMBER = re.compile(r"[ \t]*(-[ \t]+)?([A-Za-z][\w-]*):(.*)\Z")
 _ITEM = re.compile(r"[ \t]*-[ \t](.*)\Z")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[+-]?\Z")
 _BLANKS = " \t"
@@ -36,6 +37,20 @@ def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
             more = line.strip(_BLANKS) if is_text else _value_in(line)
             lines += [more] if more else []
     return {name: tuple(_words(lines)) for name, lines in fields.items()}, text[match.end() :]
+
+
+def mappings_in(text: str, key: str) -> Sequence[Mapping[str, str]]:
+    r"""Return the items `- name: value` of one field of a text with `\n` as line ends."""
+    match = _FRONT_MATTER.match(text)
+    items: list[dict[str, str]] = []
+    is_inside = False
+    for line in match[1].split("\n") if match else ():
+        if field := _KEY.match(line):
+            is_inside = field[1] == key
+        elif is_inside and (member := _MEMBER.match(line)) and (member[1] or items):
+            items += [{}] if member[1] else []
+            items[-1][member[2]] = _plain(_value_in(member[3]))
+    return items
 
 
 def _words(lines: Sequence[str]) -> Sequence[str]:
