@@ -6,6 +6,7 @@ file that became unreadable keeps its previous values.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -105,8 +106,10 @@ class Sources:
             if error.absent and not required:
                 self.sources.append(Source(name=str(path), state="absent"))
             else:
+                is_link = error.absent and os.path.islink(path)  # noqa: PTH114 - it raises nothing
+                message = "the link leads to no file" if is_link else error.message
                 position = Position(error.line, 1) if error.line else None
-                self._add_broken(str(path), error.message, position, self._place(directory))
+                self._add_broken(str(path), message, position, self._place(directory))
             return
         self.add_text(str(path), text, directory=directory)
 
