@@ -64,7 +64,8 @@ def _of_tools(config: Config) -> Iterator[tuple[str, str]]:
 def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
     """Yield mistyped tools and arguments: a rule or matcher with one applies to no call."""
     native = {each: name for name in NATIVE_NAMES for each in spellings(NATIVE, name)}
-    others = {*_OTHERS, *config.custom_tools, *config.mcp_servers}
+    others = {each for name in (*_OTHERS, *config.custom_tools) for each in spellings(NATIVE, name)}
+    others |= config.mcp_servers.keys()
     for path, selector, rule in _rules(config):
         key = dotted([*path, selector])
         if selector in native:

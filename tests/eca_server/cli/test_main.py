@@ -202,6 +202,7 @@ IGNORED: dict[str, Any] = {
     "toolCall": {
         "approval": {
             "allow": {"shell_command": {"argsMatchers": {"command": ["ls"]}}, "github": {}},
+            "ask": {"eca__skill": {}, "eca__spawn_agent": {}, "eca__read_file": {}},
             "deny": {
                 "shel_command": {},
                 "write_file": {"argsMatchers": {"file": ["x"]}},
