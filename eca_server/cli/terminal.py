@@ -194,7 +194,7 @@ def _lacks_a_model(local: LocalPair) -> bool:
 
 async def _doctor(options: Options, online: bool, prints_json: bool) -> int:
     async with local_client(
-        attrs.evolve(options, load_seconds=_LOAD_SECONDS),
+        attrs.evolve(options, load_seconds=_LOAD_SECONDS, runs_hooks=False),
         workspace_folders=workspace(),
     ) as local:
         await local.client.wait_for_config(deadline=None)

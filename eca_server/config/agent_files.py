@@ -48,6 +48,9 @@ _KINDS: Final[Mapping[str, str]] = {
 _TAG_ERRORS: Final = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError)
 """Exceptions of the YAML library for `!!int ''`, `!!bool x`, `!!timestamp x` and the like."""
 
+_COLON: Final = "mapping values are not allowed"
+"""The begin of the YAML library's error for a colon in an unquoted text, often a description."""
+
 _FILE = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)(.*)", re.DOTALL | re.MULTILINE)
 _ENTRY = re.compile(r"(.+?)\((.+)\)\Z", re.DOTALL)
 _COMMANDS = re.compile(r"(?:eca_{1,2})?shell_command\Z")
@@ -67,6 +70,10 @@ _KEYS: Final[Mapping[str, str]] = {
     "skills": "skills",
 }
 """Keys allowed above the text, each with its key in the configuration."""
+
+_BELOW: Final = frozenset({"systemPrompt", "systemPromptFile", "prompts"})
+"""Keys of the configuration for what the text of a file is."""
+_WRITE_BELOW: Final = "no effect here; the system prompt is the text below the second `---`"
 
 _VERDICTS: Final = ("allow", "ask", "deny")
 
@@ -115,7 +122,11 @@ def parse_agent_file(
     if fields.get("tools") is not None:
         agent["toolCall"] = {"approval": _approval(fields["tools"])}
     source = {"agent": {(name or path.name.partition(".")[0]).lower(): agent}}
-    return source, [*_unknown(fields, {*_KEYS, "name", "tools"}, ""), *_unknown_rules(fields)]
+    return source, [
+        *(f"{key}: {_WRITE_BELOW}" for key in sorted(_BELOW & fields.keys())),
+        *_unknown(fields, {*_KEYS, "name", "tools"}, ""),
+        *_unknown_rules(fields),
+    ]
 
 
 def _unknown(fields: Mapping[Any, Any], known: Collection[str], prefix: str) -> Iterator[str]:
@@ -150,6 +161,8 @@ def _fields(text: str, budget: Budget) -> Mapping[str, Any]:
     except (yaml.YAMLError, RecursionError, *_TAG_ERRORS) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 2}" if mark else ""
+        if (getattr(error, "problem", None) or "").startswith(_COLON):
+            where += " (write a text that contains `: ` in quotes)"
         raise InvalidAgentFile(f"expected YAML above the text, got something else{where}") from None
     if not isinstance(fields, dict):
         raise InvalidAgentFile("expected `key: value` lines above the text")

@@ -11,6 +11,7 @@ becomes a `Problem`, and the rest applies.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -215,7 +216,9 @@ def _add_user_sources(sources: Sources, config_file: Path | None, *, reads_agent
     directory = user_directory(sources.environ, sources.home)
     if reads_agents:
         sources.add_agents(directory / FOLDER)
-    sources.add_file(directory / "config.json")
+    file = directory / "config.json"
+    # The rules of a user whose link is broken would be missing without a word.
+    sources.add_file(file, required=os.path.islink(file))  # noqa: PTH114 - it raises nothing
 
 
 def _join_spellings(sources: Sources, known_providers: Callable[[], Collection[str]]) -> None:

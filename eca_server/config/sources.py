@@ -6,6 +6,7 @@ file that became unreadable keeps its previous values.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
@@ -105,8 +106,10 @@ class Sources:
             if error.absent and not required:
                 self.sources.append(Source(name=str(path), state="absent"))
             else:
+                is_link = error.absent and os.path.islink(path)  # noqa: PTH114 - it raises nothing
+                message = "the link leads to no file" if is_link else error.message
                 position = Position(error.line, 1) if error.line else None
-                self._add_broken(str(path), error.message, position, self._place(directory))
+                self._add_broken(str(path), message, position, self._place(directory))
             return
         self.add_text(str(path), text, directory=directory)
 
@@ -240,19 +243,18 @@ class Sources:
             self.problems.append(_problem(name, errors[path], position, key=dotted(path)))
         if len(errors) > _MOST_PROBLEMS:
             rest = len(errors) - _MOST_PROBLEMS
-            self.problems.append(_problem(name, f"and {rest} more problems like these", None))
+            self.problems.append(_problem(name, f"more such problems: {rest}", None))
 
     def _warn(self, name: str, value: object, positions: Positions) -> None:
         """Warn of unknown keys. The client's options have keys of its own and are exempt."""
         from eca_server.config.schema import config_schema  # noqa: PLC0415 - not for a start
-        from eca_server.config.unknown import hint, unknown_keys  # noqa: PLC0415
+        from eca_server.config.unknown import unknown_keys  # noqa: PLC0415
 
         unknown = [*unknown_keys(value, config_schema())]
-        for path, known in unknown[:_MOST_PROBLEMS]:
-            message = hint(str(path[-1]), known)
+        for path, message in unknown[:_MOST_PROBLEMS]:
             self._add_warning(name, message, positions.position(path), key=dotted(path))
         if len(unknown) > _MOST_PROBLEMS:
-            self._add_warning(name, f"and {len(unknown) - _MOST_PROBLEMS} more keys like these")
+            self._add_warning(name, f"more such keys: {len(unknown) - _MOST_PROBLEMS}")
 
     def _add_warning(
         self, name: str, message: str, position: Position | None = None, *, key: str | None = None

@@ -1,35 +1,70 @@
-"""Unknown keys, most of them typing errors, and suggestions of the nearest known key."""
+"""Unknown keys, mistyped or misplaced, and suggestions of the key that was probably meant."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
+from eca_server.config.problems import dotted
 from eca_server.config.reading import KeyPath
+
+_UNKNOWN: Final = "unknown key"
+
+
+_Place: TypeAlias = tuple[KeyPath, Mapping[str, Any]]
+"""An object of the configuration: its path, and the keys that its schema names."""
+
+_DEEPEST: Final = 2
+"""Objects between a misplaced key and the one that it belongs in."""
 
 
 def unknown_keys(
-    value: object, schema: Mapping[str, Any], path: KeyPath = ()
-) -> Iterator[tuple[KeyPath, Collection[str]]]:
-    """Yield each key that the schema does not name, and the keys it allows there."""
+    value: object, schema: Mapping[str, Any], path: KeyPath = (), above: Sequence[_Place] = ()
+) -> Iterator[tuple[KeyPath, str]]:
+    """Yield each key that the schema does not name, with a message for the user.
+
+    `above`: the objects around the value, the outermost first.
+    """
     if isinstance(value, Mapping):
         known = schema.get("properties", {})
         others = schema.get("additionalProperties", {})
+        places = (*above, (path, known))
         for name, member in value.items():
             inside = known.get(name, others)
             if inside is False:
-                yield (*path, name), known
+                yield (*path, name), _hint_at(name, places)
             else:
-                yield from unknown_keys(member, inside, (*path, name))
+                yield from unknown_keys(member, inside, (*path, name), places)
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield from unknown_keys(item, schema.get("items", {}), (*path, index))
+            yield from unknown_keys(item, schema.get("items", {}), (*path, index), above)
+
+
+def _hint_at(name: str, places: Sequence[_Place]) -> str:
+    """Return a message about an unknown key: it may belong deeper, or in an outer object."""
+    path, known = places[-1]
+    deeper = [*_below(name, path, known, _DEEPEST)]
+    if len(deeper) == 1:
+        return f"{_UNKNOWN}; did you mean {dotted(deeper[0])}?"
+    message = hint(name, known)
+    outer = next(((*path, name) for path, known in reversed(places) if name in known), None)
+    is_outer = outer is not None and message == _UNKNOWN
+    return f"{message}; did you mean {dotted(outer or ())}?" if is_outer else message
+
+
+def _below(name: str, path: KeyPath, known: Mapping[str, Any], depth: int) -> Iterator[KeyPath]:
+    """Yield the places of a key in the objects inside an object."""
+    for key, schema in known.items() if depth else ():
+        inside = schema.get("properties", {})
+        if name in inside:
+            yield (*path, key, name)
+        yield from _below(name, (*path, key), inside, depth - 1)
 
 
 def hint(key: str, known: Collection[str]) -> str:
     """Return a message for the user about an unknown key."""
     near = nearest_key(key, known)
-    return f"unknown key; did you mean {near}?" if near else "unknown key"
+    return f"{_UNKNOWN}; did you mean {near}?" if near else _UNKNOWN
 
 
 def nearest_key(key: str, known: Collection[str]) -> str | None:

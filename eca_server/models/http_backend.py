@@ -199,6 +199,8 @@ class HTTPBackend(ABC):
                 payload[name] = {key: each for key, each in both.items() if each is not None}
             else:
                 payload[name] = value
+        if payload.get("stream") is False:  # servers refuse the options without a stream
+            payload.pop("stream_options", None)
         refused = self._refused | self._refused_by_server
         return {
             name: value

@@ -107,6 +107,10 @@ async def run_command(name: str, turn: Turn, context: CommandContext) -> None:
     loaded = await _read(context.command_files, context.skill_files, context.mcp)
     command = next((each for each in loaded.commands if each.name == name), None)
     if command is not None:
+        path = command.path if isinstance(command, CustomCommand) else None
+        for note in loaded.notes:
+            if path is not None and note.startswith(f"{printable(path)}:"):
+                turn.say(note, role="system")
         await _run_file_command(command, turn, context)
     elif await _run_server_prompt(name, turn, context, loaded):
         return

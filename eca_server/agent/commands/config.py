@@ -26,8 +26,7 @@ _MAX_VALUE = 400  # characters of one value
 _MAX_VALUES = 300  # values
 _REFERENCE = re.compile(r"\$\{\w+:[^{}:]+\}")  # without a default, which may be the secret
 _SECRET_KEYS = re.compile(
-    r"(?:.*(?:key|token|secret|password|passphrase|authorization)s?|extraHeaders|extraPayload"
-    r"|headers|env)",
+    r"(?:.*(?:key|token|secret|password|passphrase|authorization|header)s?|extraPayload|env)",
     re.IGNORECASE,
 )
 """Names of settings whose values are or may be secrets; `keyEnv` is not one of them."""

@@ -3,7 +3,8 @@ r"""Custom commands: Markdown files whose text is sent to the model in place of 
 They are searched in this order: `commands/` of the user's directory, paths of the setting
 `commands` outside the workspace, `.eca/commands/` of each root, paths of the setting inside the
 workspace. Of two commands with one name the first wins, so that a project never shadows the user's
-own; native commands win over all. A file may begin with front matter that has a `description`.
+own; native commands win over all. A file may begin with front matter that has a `description`, and
+`arguments` with a `name`, `description` and `required`, which editors show.
 
 In the text `$ARGS` and `$ARGUMENTS` are replaced by the whole argument text, `$1`, `$2` (also
 `$ARG1`) by its words; `\$1` is not a placeholder. In a text without those, `{{city}}` is replaced
@@ -27,7 +28,7 @@ from eca_server.agent.context.definition_files import (
     DefinitionPlaces,
     InvalidDefinition,
 )
-from eca_server.agent.context.front_matter import split_front_matter
+from eca_server.agent.context.front_matter import mappings_in, split_front_matter
 from eca_server.agent.context.limits import limit_notes
 from eca_server.agent.context.provenance import workspace_text
 from eca_server.agent.tools.files import printable
@@ -60,6 +61,7 @@ class CustomCommand:
         description: one line.
         text: the prompt for the model, with placeholders.
         is_of_project: true if the file belongs to the workspace, not to the user.
+        described: the file's own descriptions of its arguments.
     """
 
     name: str
@@ -67,21 +69,26 @@ class CustomCommand:
     text: str
     path: Path | None = None
     is_of_project: bool = False
+    described: tuple[CommandArgument, ...] = ()
 
     @property
     def arguments(self) -> tuple[CommandArgument, ...]:
         """The arguments, one for each placeholder."""
         placeholders = self._placeholders(limit=_MAX_DESCRIBED)
         most = max((int(match["number"]) for match in placeholders if match["number"]), default=0)
-        shown = {f"arg{n}": f"${n}" for n in range(1, most + 1)}
-        shown |= {name: f"{{{{{name}}}}}" for name in _names_of(placeholders)}
-        arguments = [
-            CommandArgument(name=name, description=f"Replaces `{written}` in the command.")
-            for name, written in shown.items()
-        ]
+        names = _names_of(placeholders)
+        notes = {f"arg{n}": f"Replaces `${n}` in the command." for n in range(1, most + 1)}
+        notes |= {name: f"Replaces `{{{{{name}}}}}` in the command." for name in names}
         if any(match["all"] for match in placeholders):
-            whole_text = "The whole text after the command's name."
-            arguments.append(CommandArgument(name="args", description=whole_text))
+            notes["args"] = "The whole text after the command's name."
+        described = {each.name: each for each in self.described}
+        if not names:  # these are described in their order
+            described = dict(zip(notes, self.described, strict=False))
+        arguments = []
+        for name, note in notes.items():
+            own = described.get(name) or CommandArgument(name=name, required=name in names)
+            own = attrs.evolve(own, name=own.name or name, description=own.description or note)
+            arguments.append(own)
         return tuple(arguments)
 
     def expand(self, argument_text: str) -> str:
@@ -167,7 +174,17 @@ def parse_command(name: str, text: str) -> CustomCommand | None:
         name=name,
         description=printable(description[:_MAX_DESCRIPTION]),
         text=body,
+        described=tuple(_described(mappings_in(text.replace("\r\n", "\n"), "arguments"))),
     )
+
+
+def _described(arguments: Iterable[Mapping[str, str]]) -> Iterator[CommandArgument]:
+    for each in islice(arguments, _MAX_DESCRIBED):
+        yield CommandArgument(
+            name=printable(each.get("name", "")[:_MAX_DESCRIPTION]),
+            description=printable(each.get("description", "")[:_MAX_DESCRIPTION]),
+            required=each.get("required", "true").lower() != "false",
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -23,6 +23,10 @@ from eca_server.workspace.boundary import Workspace
 _OTHERS: Final = (SKILL_TOOL, SPAWN_TOOL)
 """The native tools of other packages."""
 _VERDICTS: Final = ("allow", "ask", "deny")
+_OF_UPSTREAM: Final = {
+    each: name for name in ("git", "fetch_rule", "compact_chat") for each in spellings(NATIVE, name)
+}
+"""The selectors of upstream's tools that this server does not have."""
 
 
 def setup_warnings(config: Config) -> list[Problem]:
@@ -60,7 +64,8 @@ def _of_tools(config: Config) -> Iterator[tuple[str, str]]:
 def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
     """Yield mistyped tools and arguments: a rule or matcher with one applies to no call."""
     native = {each: name for name in NATIVE_NAMES for each in spellings(NATIVE, name)}
-    others = {*_OTHERS, *config.custom_tools, *config.mcp_servers}
+    others = {each for name in (*_OTHERS, *config.custom_tools) for each in spellings(NATIVE, name)}
+    others |= config.mcp_servers.keys()
     for path, selector, rule in _rules(config):
         key = dotted([*path, selector])
         if selector in native:
@@ -68,7 +73,11 @@ def _of_rules(config: Config) -> Iterator[tuple[str, str]]:
             for name in rule.args_matchers.keys() - set(known):
                 near = nearest(name, known) or f"; expected one of {', '.join(known)}"
                 yield key, f"the tool has no argument {name!r}, so the rule never applies{near}"
-        elif selector not in others and (near := nearest(selector, native)):
+        elif selector in others:
+            continue
+        elif _OF_UPSTREAM.get(selector) == "git" and path[-1] in _VERDICTS:
+            yield key, f"there is no tool {selector!r} here; git runs in `eca__shell_command`"
+        elif selector not in _OF_UPSTREAM and (near := nearest(selector, native)):
             yield key, f"there is no tool {selector!r}{near}"
 
 
@@ -83,11 +92,13 @@ def _rules(config: Config) -> Iterator[tuple[Sequence[str], str, ApprovalRule]]:
     for owner, approval, lists in owners:
         path = (*owner, "toolCall", "approval")
         places += [((*path, verdict), getattr(approval, verdict)) for verdict in _VERDICTS]
+        texts = lists.prompts.tools if isinstance(lists, Config) else lists.tool_prompts
         for key, names in (
-            ("disabledTools", lists.disabled_tools),
-            ("enabledTools", lists.enabled_tools),
+            (["disabledTools"], lists.disabled_tools),
+            (["enabledTools"], lists.enabled_tools),
+            (["prompts", "tools"], texts),
         ):
-            places.append(((*owner, key), dict.fromkeys(names or (), ApprovalRule())))
+            places.append(((*owner, *key), dict.fromkeys(names or (), ApprovalRule())))
     places += [(("hooks", name, "matcher"), each.matcher) for name, each in config.hooks.items()]
     for place, rules in places:
         for selector, rule in rules.items() if isinstance(rules, Mapping) else ():

@@ -1,8 +1,8 @@
 """The front matter of a Markdown file: `key: value` between two lines of dashes.
 
 Only a small part of YAML is supported: words, also over several lines, lists in brackets, lists of
-lines. Everything else is ignored. A file of 64 KiB takes milliseconds, whatever its content: no
-expression here begins or ends with blanks that another part of it may match, too.
+lines, quotes, comments. Everything else is ignored. A file of 64 KiB takes milliseconds, whatever
+its content: no expression here begins or ends with blanks that another part of it may match, too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z][\w-]*):(.*)\Z")
+_MEMBER = re.compile(r"[ \t]*(-[ \t]+)?([A-Za-z][\w-]*):(.*)\Z")
 _ITEM = re.compile(r"[ \t]*-[ \t](.*)\Z")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[+-]?\Z")
 _BLANKS = " \t"
+_QUOTES = "\"'"
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
@@ -27,12 +29,28 @@ def split_front_matter(text: str) -> tuple[Mapping[str, tuple[str, ...]], str]:
     lines: list[str] = []
     for line in match[1].split("\n"):
         if field := _KEY.match(line):
-            lines = fields[field[1]] = [field[2].strip(_BLANKS)]
+            lines = fields[field[1]] = [_value_in(field[2])]
         elif lines and not lines[0] and (item := _ITEM.match(line)):
-            lines.append(_plain(item[1].strip(_BLANKS)))
-        elif lines and lines[0] and line[:1] in _BLANKS and (more := line.strip(_BLANKS)):
-            lines.append(more)
+            lines.append(_plain(_value_in(item[1])))
+        elif lines and lines[0] and line[:1] in _BLANKS:
+            is_text = lines[0][0] in _QUOTES or _BLOCK.match(lines[0])
+            more = line.strip(_BLANKS) if is_text else _value_in(line)
+            lines += [more] if more else []
     return {name: tuple(_words(lines)) for name, lines in fields.items()}, text[match.end() :]
+
+
+def mappings_in(text: str, key: str) -> Sequence[Mapping[str, str]]:
+    r"""Return the items `- name: value` of one field of a text with `\n` as line ends."""
+    match = _FRONT_MATTER.match(text)
+    items: list[dict[str, str]] = []
+    is_inside = False
+    for line in match[1].split("\n") if match else ():
+        if field := _KEY.match(line):
+            is_inside = field[1] == key
+        elif is_inside and (member := _MEMBER.match(line)) and (member[1] or items):
+            items += [{}] if member[1] else []
+            items[-1][member[2]] = _plain(_value_in(member[3]))
+    return items
 
 
 def _words(lines: Sequence[str]) -> Sequence[str]:
@@ -44,10 +62,32 @@ def _words(lines: Sequence[str]) -> Sequence[str]:
 
 def _values(text: str) -> list[str]:
     if text.startswith("[") and text.endswith("]"):
-        return [value for part in text[1:-1].split(",") if (value := _plain(part.strip()))]
+        return [value for part in _parts(text[1:-1], ",") if (value := _plain(part.strip()))]
     return [_plain(text)] if text else []
 
 
+def _value_in(line: str) -> str:
+    """Return a line without the blanks around it and the comment at its end."""
+    return _parts(line, "#")[0].strip(_BLANKS)
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    """Split a text at commas, or at signs of a comment, which follow a blank; not in quotes."""
+    parts, start, quote, previous = [], 0, "", " "
+    for position, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote and previous != "\\" else quote
+        elif character in _QUOTES and previous in " \t[,":
+            quote = character
+        elif character == separator and (separator == "," or previous in _BLANKS):
+            parts.append(text[start:position])
+            start = position + 1
+        previous = character
+    return [*parts, text[start:]]
+
+
 def _plain(text: str) -> str:
-    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
-    return text[1:-1] if is_quoted else text
+    if len(text) < 2 or text[0] != text[-1] or text[0] not in _QUOTES:
+        return text
+    quote, inner = text[0], text[1:-1]
+    return inner.replace("''", "'") if quote == "'" else inner.replace('\\"', '"')

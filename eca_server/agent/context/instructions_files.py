@@ -219,7 +219,8 @@ class _Reading:
             if place.real_path.is_dir():
                 self._add_directory(place.path, reach)
             else:
-                self._add(_RULE, str(place.path), reach)
+                kind = _INSTRUCTIONS if place.path.name == _NAME else _RULE
+                self._add(kind, str(place.path), reach)
         return True
 
     def _add(self, kind: str, path: str, reach: Reach) -> None:

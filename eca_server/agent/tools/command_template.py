@@ -135,7 +135,11 @@ def _pieces(text: str, names: Collection[str]) -> Iterator[str | _Slot]:
         if slot and slot[1] in names:
             unsafe = [kind for kind in within if kind not in _QUOTE]
             if unsafe or here_document:
-                raise TemplateError(f"{slot[0]} is in {(unsafe or ['a here document'])[-1]}")
+                place = (unsafe or ["a here document"])[-1]
+                raise TemplateError(
+                    f"{slot[0]} is in {place}, where no value can be inserted; "
+                    f"write it outside, as in VALUE={slot[0]}"
+                )
             yield text[end:position]
             yield _Slot(slot[1], _QUOTE[within[-1]])
             end = position = slot.end()

@@ -78,13 +78,15 @@ class ToolBox:
     def resolve(self, name: str) -> tuple[str, str]:
         """Return the server of a tool and its name there, for any spelling of the model.
 
-        An unknown name is returned unchanged, as that of a native tool.
+        Prompts that users bring from upstream's server name its tools as `eca__read_file`. An
+        unknown name is returned unchanged, as that of a native tool.
         """
         if name in self._served:
             return self._served[name]
-        prefixed = NATIVE, PREFIX + name
-        is_listed = prefixed in self._tools or prefixed in self._withheld
-        return prefixed if is_listed else (NATIVE, name)
+        for each in (PREFIX + name, PREFIX + name.removeprefix(f"{NATIVE}__")):
+            if (NATIVE, each) in self._tools or (NATIVE, each) in self._withheld:
+                return NATIVE, each
+        return NATIVE, name
 
     def find(self, server: str, name: str) -> Tool | None:
         """Return the offered tool of a server and name, or None."""

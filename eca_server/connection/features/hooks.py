@@ -53,7 +53,7 @@ class SessionHooks:
         self, turn: Turn, config: Config, fields: Mapping[str, str]
     ) -> TurnHooks | None:
         """Return the hooks of a turn, after those at the session's start have ended, or None."""
-        if not config.hooks:
+        if not (config.hooks and self.host.options.runs_hooks):
             return None
         from eca_server.agent.chat.hooked import TurnHooks  # noqa: PLC0415 - only where there are hooks
 
@@ -71,13 +71,13 @@ class SessionHooks:
         added = {
             name: hook for name, hook in config.hooks.items() if before.hooks.get(name) != hook
         }
-        if self.announcer.is_introduced and added:
+        if self._may_run and added:
             hooks = self._hooks(attrs.evolve(config, hooks=added))
             self.background.get().fire(hooks, "sessionStart", {})
 
     async def end_session(self) -> None:
         """Run the hooks at the session's end, within a deadline."""
-        if self.announcer.is_introduced and (self.settings.config.hooks or self.background.made):
+        if self._may_run and (self.settings.config.hooks or self.background.made):
             await self.background.get().close(self._hooks(self.settings.config), {})
 
     def report_status(self, chat: Outlet) -> None:
@@ -134,10 +134,14 @@ class SessionHooks:
         if self._has(event):
             self.background.get().fire(self._hooks(self.settings.config), event, fields, chat_id)
 
+    @property
+    def _may_run(self) -> bool:
+        """The permission to run hooks; before the introduction, there is none (W-10)."""
+        return self.announcer.is_introduced and self.host.options.runs_hooks
+
     def _has(self, event: HookEvent) -> bool:
-        """Return whether an event has a hook; before the introduction, none runs (W-10)."""
         hooks = self.settings.config.hooks.values()
-        return self.announcer.is_introduced and any(hook.type == event for hook in hooks)
+        return self._may_run and any(hook.type == event for hook in hooks)
 
     def _hooks(self, config: Config) -> Hooks:
         from eca_server.agent.hooks.hooks import Hooks  # noqa: PLC0415 - as above

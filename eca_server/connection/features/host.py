@@ -35,6 +35,7 @@ class Options:
             start.
         hide: called with every secret in use, so that the log can hide it.
         only_answers: whether nothing runs unasked: no hook, MCP server or discovery of models.
+        runs_hooks: whether hooks of the configuration run; a diagnosis has no side effects.
         trusts_workspace: whether the settings of workspace folders apply in this session, except
             those that use variables or files of the user's.
     """
@@ -48,6 +49,7 @@ class Options:
     discovers: bool = False
     hide: Callable[[Iterable[Secret]], None] = lambda _: None
     only_answers: bool = False
+    runs_hooks: bool = True
     trusts_workspace: bool = False
 
 

@@ -131,11 +131,15 @@ def _located(location: Location, url: str, source: str, kind: str) -> Location:
 
 
 def url_problem(url: str) -> str | None:
-    """Return why a URL is unusable, without quoting it; None: its host and port are readable."""
+    """Return why a URL is unusable, without quoting it; None: it is one of HTTP with a host."""
+    expected = "expected a url like https://host:8080/v1, got one"
     try:
-        _ = urlsplit(url.strip()).port
+        parts = urlsplit(url.strip())
+        _ = parts.port
     except ValueError:
-        return "expected a url like https://host:8080/v1, got one whose host or port cannot be read"
+        return f"{expected} whose host or port cannot be read"
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        return f"{expected} that does not begin with http:// or https:// and a host"
     return None
 
 

@@ -168,6 +168,7 @@ CHTA = {"api": "openai-chta", "url": "http://127.0.0.1:1/v1", "models": {"m": {}
     ("config", "error"),
     [
         (json.dumps({"providers": {"x": CHTA}}), "x.api: there is no API 'openai-chta'; did you"),
+        ('{"providers": {"x": {"url": "localhost:1"}}}', "x.url: expected a url like https://"),
         ('{"welcomeMessage": "${cmd:sleep 2.1; exit 3}"}', "`sleep 2.1; exit 3` failed with exit"),
         ("{oops", "ECA_CONFIG:1:2: expected JSON"),
         ('{"defaultModel": "no/such"}', "configuration: defaultModel: 'no/such' cannot be used"),
@@ -196,11 +197,17 @@ IGNORED: dict[str, Any] = {
             "actions": [{"file": "/no/such"}, {"shell": "x"}, {}, {"file": LONG}],
         }
     },
-    "disabledTools": ["eca_write_fil", "git_.*"],
+    "disabledTools": ["eca_write_fil", "git_.*", "eca__git"],
+    "prompts": {"tools": {"eca__grepp": "x", "eca__fetch_rule": "x"}},
     "toolCall": {
         "approval": {
             "allow": {"shell_command": {"argsMatchers": {"command": ["ls"]}}, "github": {}},
-            "deny": {"shel_command": {}, "write_file": {"argsMatchers": {"file": ["x"]}}},
+            "ask": {"eca__skill": {}, "eca__spawn_agent": {}, "eca__read_file": {}},
+            "deny": {
+                "shel_command": {},
+                "write_file": {"argsMatchers": {"file": ["x"]}},
+                "eca__git": {"argsMatchers": {"operation": ["push"]}},
+            },
         }
     },
     "mcpServers": {"broken": {"command": "no-such-program"}},
@@ -216,7 +223,9 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
         "customTools: The custom tool 'read_file' was left out",
         "toolCall.approval.deny.shel_command: there is no tool 'shel_command'; did you mean",
         "toolCall.approval.deny.write_file: the tool has no argument 'file', so the rule never",
+        "toolCall.approval.deny.eca__git: there is no tool 'eca__git' here; git runs in `eca__sh",
         "disabledTools.eca_write_fil: there is no tool 'eca_write_fil'; did you mean `eca_write",
+        "prompts.tools.eca__grepp: there is no tool 'eca__grepp'; did you mean `eca__grep`?",
         "hooks.h.matcher.read_fil: there is no tool 'read_fil'; did you mean",
         "hooks.h.actions[0]: there is no file '/no/such'",
         "hooks.h.actions[2]: expected either `shell` or `file`",
@@ -228,6 +237,18 @@ def test_doctor_warns_of_settings_without_effect_and_is_well(tmp_path: Path) -> 
     done = eca(tmp_path, "doctor", ECA_CONFIG=json.dumps(IGNORED))
     assert (done.returncode, done.stderr) == (0, "")
     assert all(text in done.stdout for text in (*expected[:-1], expected[-1].partition(": ")[2]))
+
+
+def test_doctor_runs_no_hook_as_a_chat_does(tmp_path: Path) -> None:
+    events = ("sessionStart", "chatStart", "chatStatusChanged", "sessionEnd")
+    hooks = {
+        each: {"type": each, "actions": [{"type": "shell", "shell": f"touch '{tmp_path}/{each}'"}]}
+        for each in events
+    }
+    config = json.dumps({"hooks": hooks})
+    for command, ran in ((["doctor"], set()), (["chat", "hi"], set(events))):
+        assert eca(tmp_path, *command, ECA_CONFIG=config).returncode == 0
+        assert ran == {each for each in events if (tmp_path / each).exists()}
 
 
 def test_a_starter_configuration_is_written_once_and_is_valid(tmp_path, capsys, monkeypatch):

@@ -124,10 +124,12 @@ NOT_FINITE = "steps: expected a string, .* got a number that is not finite"
         ("- &a [*a]", "-: expected at most 5000 values"),
         ("mode: subagnt", "a.mode: expected one of primary, subagent, got 'subagnt'"),
         ("varient: high", "varient: unknown key; did you mean variant"),
+        ("systemPrompt: ${file:../p.md}", "systemPrompt: no effect here; the system prompt is the"),
+        ("description: Use when: x", "something else at line 2 .write a text that contains `: `"),
         ("tools: {byDefault: ask, denny: [a]}", "tools.denny: unknown key; did you mean deny"),
         ("x" * 70_000, "expected at most 65536 bytes"),
     ],
-    ids=range(27),
+    ids=range(29),
 )
 def test_what_is_wrong_with_one_is_reported_and_loosens_nothing(house, yaml, expected):
     path = house.write(house.roots[0] / ".eca" / "agents" / "a.md", f"---\n{yaml}\n---\nx")

@@ -51,6 +51,24 @@ def test_a_change_to_any_of_the_files_is_seen(house, change):
     assert not loaded.is_current()
 
 
+def test_a_link_of_the_user_that_leads_nowhere_keeps_the_content_and_is_reported(house):
+    rules = {"toolCall": {"approval": {"deny": {"eca": {}}}}}
+    target = house.write(house.folder / "dotfiles" / "config.json", rules)
+    house.in_user({}).unlink()
+    file = house.home / ".config" / "eca" / "config.json"
+    file.symlink_to(target)
+    before = house.load()
+    assert "eca" in before.config.tool_call.approval.deny
+    target.unlink()
+    assert not before.is_current()
+    loaded = house.load(before)
+    assert loaded.config == before.config
+    (problem,) = loaded.problems
+    assert (problem.source, problem.level) == (str(file), "error")
+    assert problem.message.startswith("the link leads to no file")
+    assert house.problem().message == "the link leads to no file"
+
+
 @pytest.mark.parametrize("content", [b"{", b'{"defaultModel": "c/', b"[]", b"\xff", None])
 def test_a_file_that_breaks_counts_as_it_was_until_it_is_fixed_or_removed(house, content):
     path = house.in_root(0, {**MODEL, "lspTimeoutSeconds": 5})

@@ -68,6 +68,11 @@ def _schemas(schema: object) -> Iterator[Mapping[str, Any]]:
         ({"rules": [{"paths": "x"}]}, "rules[0].paths", "path"),
         ({"behavior": {"plan": {"disabledTool": []}}}, None, "disabledTools"),
         ({"zzz": 1}, "zzz", None),
+        ({"byDefault": "ask"}, "byDefault", "toolCall.approval.byDefault"),
+        ({"agent": {"a": {"toolCall": {"allow": {}}}}}, None, "agent.a.toolCall.approval.allow"),
+        ({"agent": {"a": {"mcpServers": {}}}}, "agent.a.mcpServers", "mcpServers"),
+        ({"agent": {"a": {"prompts": {"defaultModel": "m"}}}}, None, "agent.a.defaultModel"),
+        ({"model": "of completion, rewrite or chat"}, "model", None),
     ],
 )
 def test_an_unknown_key_is_a_warning_that_names_the_nearest_one(house, content, key, meant):

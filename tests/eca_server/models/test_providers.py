@@ -58,7 +58,7 @@ def test_a_known_provider_needs_only_its_key():
 @pytest.mark.parametrize(
     ("name", "settings", "kind", "words"),
     [
-        ("corp/n", Settings(url="u", models=M), "model_not_found", "corp/m"),
+        ("corp/n", Settings(url="http://u", models=M), "model_not_found", "corp/m"),
         ("nobody/m", Settings(), "model_not_found", "simulator/echo"),
         ("plain", Settings(), "model_not_found", "no model of this name"),
         ("corp/m", Settings(), "configuration", "providers.corp.url"),

@@ -149,6 +149,15 @@ def test_calls_are_distinguished_whatever_ids_the_model_gives(start_agent, tmp_p
     assert agent.results() == ["one", "two"] * len(kinds)
 
 
+def test_a_native_tool_runs_in_each_spelling_of_its_name(start_agent, tmp_path):
+    (tmp_path / "project" / "a.txt").write_text("good")
+    names = (READ, "read_file", "eca__read_file")  # the last is that of prompts for upstream
+    agent = start_agent(calls(*((name, {"path": "a.txt"}) for name in names)))
+    runs = [each for each in contents_of(agent.turn()) if each["type"] == "toolCallRun"]
+    assert {each["name"] for each in runs} == {READ}
+    assert agent.results() == ["good"] * len(names)
+
+
 NONSENSE = [
     *((READ, given, "unreadable") for given in ("no JSON", "null", '["a"]', '"a"', '{"path": "a"')),
     (READ, '{"path": ' + "[" * 3000 + "]" * 3000 + "}", "unreadable"),

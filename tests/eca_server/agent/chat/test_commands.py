@@ -125,6 +125,15 @@ async def test_a_project_s_command_takes_no_name_of_a_command_or_skill_of_the_us
         assert [names.count(name) for name in ("deploy", "fix", "build")] == [1, 1, 1]
 
 
+async def test_a_command_whose_references_stay_in_its_text_says_so_each_time(tmp_path):
+    write_command(tmp_path, "fix", "Read ${file:notes.md}")
+    write_command(tmp_path, "plain", "Read it")
+    async with session(tmp_path) as ours:
+        for name, says in (("fix", True), ("plain", False), ("fix", True)):
+            answer = (await ours.turn(f"/{name}", model=ECHO)).text
+            assert (f"{name}.md: references such as ${{env:NAME}} are not" in answer) is says
+
+
 async def test_an_unknown_command_names_the_custom_ones_and_the_files_that_are_none(tmp_path):
     write_command(tmp_path, "fix", "x")
     write_command(tmp_path, "empty", "")

@@ -67,6 +67,9 @@ def test_arguments_are_not_expanded_again(text, argument_text):
         command("$ARGS " * 10_000).expand("x" * 100_000)
 
 
+NOTE = "Replaces `{}` in the command."
+
+
 def test_its_placeholders_are_its_described_arguments():
     assert [each.name for each in command("$2 $ARGS").arguments] == ["arg1", "arg2", "args"]
     assert [each.name for each in command("{{b}} {{a}} {{b}}").arguments] == ["b", "a"]
@@ -76,6 +79,29 @@ def test_its_placeholders_are_its_described_arguments():
         "Replaces `$1` in the command.",
         "The whole text after the command's name.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "{{units}} {{city}} {{c}}",
+            [("units", "m or i", False), ("city", "A", True), ("c", NOTE.format("{{c}}"), True)],
+        ),
+        ("$2 $1", [("city", "A", True), ("units", "m or i", False)]),
+        ("$ARGS", [("city", "A", True)]),
+        (
+            "$1 $2 $3",
+            [("city", "A", True), ("units", "m or i", False), ("arg3", NOTE.format("$3"), False)],
+        ),
+    ],
+)
+def test_its_front_matter_describes_its_arguments(body, expected):
+    yaml = "arguments:\n  - name: city # c\n    description: 'A'\n    required: true\n"
+    more = "  - description: m or i\n    name: units\n    required: false\nlast: x\n"
+    parsed = parse_command("weather", f"---\r\n{yaml}{more}---\r\n{body}")
+    shown = [(each.name, each.description, each.required) for each in parsed.arguments]
+    assert shown == expected
 
 
 @pytest.mark.parametrize(

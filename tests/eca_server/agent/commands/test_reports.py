@@ -159,14 +159,15 @@ def test_a_reference_is_shown_unresolved_and_problems_are_listed(tmp_path):
 
 
 SECRET_PATHS = [
-    "providers.p.key",
-    "providers.p.extraHeaders.Authorization",
-    "providers.p.models.m.extraPayload.x",
-    "mcpServers.s.env.TOKEN",
-    "mcpServers.s.headers.X",
-    "mcpServers.s.clientSecret",
-    "remote.password",
+    "providers/p/key",
+    "providers/p/extraHeaders/Authorization",
+    "providers/p/models/m/extraPayload/x",
+    "mcpServers/s/env/TOKEN",
+    "mcpServers/s/headers/X",
+    "mcpServers/s/clientSecret",
+    "remote/password",
     "apiKeys",
+    "otlp/otel.exporter.otlp.headers",
 ]
 
 
@@ -178,7 +179,7 @@ SECRET_PATHS = [
 def test_no_secret_is_shown(path, shape, nested):
     text = shape % KEY
     value: Any = [{"a": text}] if nested else text
-    for name in reversed(path.split(".")):
+    for name in reversed(path.split("/")):
         value = {name: value}
     configuration = load(initialization_options={"pureConfig": True, **value}, roots=(), environ={})
     assert KEY not in config.report(configuration, ())

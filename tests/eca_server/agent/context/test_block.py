@@ -98,6 +98,14 @@ def test_a_tree_is_indented_folders_first_and_cut_with_a_mark(paths, limit, draw
         ("a: |", ()),
         ("a: one\nb: two\na: three", ("three",)),
         (" one\n- two\na: three\nfour", ("three",)),
+        ("a: one # two", ("one",)),
+        ("a: # two\n  # three\n  - one # four\n  - 'two # three' # four", ("one", "two # three")),
+        ("a: [one, 'two, # three'] # four", ("one", "two, # three")),
+        ("a: one#two\n  # three\n  four # five", ("one#two four",)),
+        ("a: | # one\n  two # three", ("two # three",)),
+        ("a: 'it''s \"one\"'", ('it\'s "one"',)),
+        (r'a: "one \"two\" # three"', ('one "two" # three',)),
+        ("a: 'one\n  # two'", ("one # two",)),
     ],
 )
 def test_a_field_is_a_list_of_words(above, expected):

@@ -226,6 +226,16 @@ async def test_what_an_agents_file_mentions_is_read_with_it(repository, outside,
     assert note == f"{outside}/secret.md was left out: it leads out of '{repository}'."
 
 
+async def test_an_agents_file_that_rules_name_too_still_includes_what_it_mentions(
+    repository, user_directory
+):
+    named = write(repository / "AGENTS.md", "See @style.md.")
+    write(repository / "style.md", "Style.")
+    for rules in ((), ("AGENTS.md",), (str(named),)):
+        instructions = await read(repository, user_directory, rules=rules)
+        assert [Path(each).name for each in paths(instructions)] == ["AGENTS.md", "style.md"]
+
+
 async def test_each_file_is_before_those_that_it_mentions_in_a_chain_of_any_length(
     repository, user_directory
 ):

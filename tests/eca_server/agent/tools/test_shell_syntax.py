@@ -182,7 +182,7 @@ def test_what_is_not_given_leaves_no_word_and_what_is_no_string_is_given_as_json
         ('echo "${x:-"{{a}}"}"', "${...}"),
         ("echo `cat {{a}}`", "backticks"),
         ("echo $'{{a}}'", "$'...'"),
-        ("cat <<EOF\n{{a}}\nEOF", "a here document"),
+        ("cat <<EOF\n{{a}}\nEOF", "a here document, where no value can be inserted; write it out"),
         ("cat <<-'EOF'\n{{a}}\nEOF", "a here document"),
         ("echo {{a}} 'open", "single quotes in it are not closed"),
         ('echo "{{a}}', "double quotes in it are not closed"),

@@ -100,6 +100,11 @@ def test_optional_fields_are_written_as_the_profile_says(server, fields):
     assert {name: value for name, value in payload.items() if name not in always} == fields
 
 
+def test_a_model_that_shall_not_stream_gets_no_options_of_a_stream():
+    payload = write("openai-chat", user(), extra_payload={"stream": False})
+    assert (payload["stream"], "stream_options" in payload) == (False, False)
+
+
 def test_done_alone_or_a_finish_reason_alone_ends_an_answer_that_has_content():
     assert play(delta(content="x"))[-1] == Finished(reason="other")
     assert play(delta(content="x"), delta(""))[-1] == Finished(reason="other")
