@@ -16,12 +16,12 @@ and not its client, whose redirects and cookies take half of a request's time. R
 from __future__ import annotations
 
 import functools
+import math
 import socket
 import time
-import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
@@ -29,6 +29,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
+from eca_protocol.decompression import decompressor_for
 from eca_protocol.errors import HTTPError, HTTPTimeout
 from eca_protocol.http_errors import (
     NO_DESCRIPTORS,
@@ -52,11 +53,14 @@ __all__ = ["Deadlines", "HTTPClient", "HTTPResponse"]
 PACE = 0.0005
 """Seconds between the checkpoints while buffered chunks are read: the delay of a stop."""
 
-PIECE = 64 * 1024
-"""The size of the pieces of a compressed body, in bytes: few bytes can decompress to gigabytes."""
+SENT_PIECE = 16 * 1024
+"""The size of the pieces of a sent body, in bytes: small enough for the slowest links."""
 
 CLOSE_DEADLINE = 2.0
 """The limit for closing a connection, in seconds."""
+
+EXCERPT_IDLE = 5.0
+"""The limit between two chunks of the body of a refusal, in seconds."""
 
 STALE = 1.0
 """Seconds within which a reused connection fails if the server had closed it before."""
@@ -108,6 +112,20 @@ class HTTPResponse:
                 break
         return bytes(body)
 
+    async def read_excerpt(self) -> bytes:
+        """Read the beginning of the body of a refusal, or less if the rest cannot be read.
+
+        The status counts more than its text, which may be late, cut, or compressed unasked.
+        """
+        body = bytearray()
+        self.idle = min(self.idle, EXCERPT_IDLE)
+        with suppress(HTTPError):
+            async for chunk in self.chunks():
+                body += chunk
+                if len(body) >= 64 * 1024:
+                    break
+        return bytes(body)
+
     async def _unwind(self) -> None:
         """End an unread body by a cancelled read.
 
@@ -124,8 +142,8 @@ class _Chunks:
     def __init__(self, response: HTTPResponse) -> None:
         self._response = response
         self._next = response._body.__anext__
-        self._decompressor = _decompressor(response.headers.get("content-encoding", "identity"))
-        self._has_more = False  # the last received bytes decompress to more
+        encoding = response.headers.get("content-encoding", "identity")
+        self._decompressor = decompressor_for(encoding)
         self._looked = time.perf_counter()
 
     def __aiter__(self) -> Self:
@@ -137,38 +155,22 @@ class _Chunks:
             await anyio.lowlevel.checkpoint()
             self._looked = time.perf_counter()
         response, decompressor = self._response, self._decompressor
+        if decompressor is not None and decompressor.has_more:
+            return decompressor.decompress()
         try:
-            if self._has_more and decompressor is not None:
-                chunk = decompressor.unconsumed_tail
-            elif response.idle == response._socket_idle:
+            if response.idle == response._socket_idle:
                 chunk = await self._next()
             else:
                 with anyio.fail_after(response.idle):
                     chunk = await self._next()
-            if decompressor is None:
-                return chunk
-            piece = decompressor.decompress(chunk, PIECE)
         except StopAsyncIteration:
             response.is_read = True
             raise
         except TimeoutError:
             raise idle_timeout(response.idle) from None
-        except zlib.error as error:
-            raise HTTPError("protocol", f"the body cannot be decompressed: {error}") from None
         except Exception as error:
             raise to_http_error(_httpx(), error, Deadlines(idle=response.idle)) or error from error
-        self._has_more = len(piece) == PIECE
-        return piece
-
-
-def _decompressor(encoding: str) -> zlib._Decompress | None:
-    """Return the decompressor for servers that compress although we ask them not to."""
-    match encoding.strip().lower():
-        case "identity" | "":
-            return None
-        case "gzip" | "x-gzip" | "deflate":
-            return zlib.decompressobj(wbits=47)
-    raise HTTPError("protocol", f"expected an uncompressed body or gzip, got {encoding!r}")
+        return chunk if decompressor is None else decompressor.decompress(chunk)
 
 
 class HTTPClient:
@@ -213,12 +215,7 @@ class HTTPClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._closed = True
         with anyio.move_on_after(CLOSE_DEADLINE, shield=True):
             await self._unwind_unread()
@@ -280,7 +277,12 @@ class HTTPClient:
         request = _request(method, url, headers, content, deadlines)
         if address is not None and proxy is None:
             _connect_to(request, address)
-        response = await _send(transport, request, deadlines, resend=resend)
+        try:
+            response = await _send(transport, request, deadlines, resend=resend)
+        except HTTPError as error:
+            if proxy is not None and error.kind == "connect":
+                raise HTTPError("connect", f"the proxy of the environment: {error}") from error
+            raise
         # From here on the transport limits each read of the socket, which costs far less than a
         # scope around each chunk. A test's transport may have no limits, so it gets scopes.
         request.extensions["timeout"]["read"] = deadlines.idle
@@ -379,15 +381,15 @@ def _httpx() -> ModuleType:
 @functools.cache
 def _body_type() -> type[httpx.ByteStream]:
     class Body(_httpx().ByteStream):  # type: ignore[misc]  # the module is known as any
-        """A body without a generator, which would have to be closed when it is left halfway."""
+        """A body in pieces; no generator, which would have to be closed when it is left halfway."""
 
         def __aiter__(self) -> Self:
-            self._rest: list[bytes] = [self._stream]
+            self._starts = iter(range(0, len(self._stream), SENT_PIECE))
             return self
 
         async def __anext__(self) -> bytes:
-            if self._rest:
-                return self._rest.pop()
+            for start in self._starts:
+                return bytes(self._stream[start : start + SENT_PIECE])
             raise StopAsyncIteration
 
     return Body
@@ -440,7 +442,7 @@ async def _send(
     resend: bool,
 ) -> httpx.Response:
     first_byte = deadlines.first_byte
-    with anyio.CancelScope(deadline=anyio.current_time() + first_byte):
+    with anyio.CancelScope(deadline=anyio.current_time() + first_byte) as scope:
         while True:
             connected = False
             started = anyio.current_time()
@@ -448,6 +450,9 @@ async def _send(
             async def trace(event: str, _info: Mapping[str, Any]) -> None:
                 nonlocal connected
                 connected = connected or event.startswith("connection.connect")
+                if event.startswith("http11.send_request_body"):  # each write has its own limit
+                    is_sending = event.endswith(".started")
+                    scope.deadline = math.inf if is_sending else anyio.current_time() + first_byte
 
             request.extensions["trace"] = trace
             try:

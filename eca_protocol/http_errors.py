@@ -15,6 +15,7 @@ from types import ModuleType
 import attrs
 
 from eca_protocol.errors import HTTPError, HTTPErrorKind, HTTPTimeout
+from eca_protocol.proxies import PROXY_LOGIN
 from eca_protocol.tls import explain_tls_error
 
 __all__ = [
@@ -43,9 +44,9 @@ class Deadlines:
     connect: float = 10
     """The limit of the TCP connection, and of the TLS handshake."""
     write: float = 30
-    """The limit of each write of the request."""
+    """The limit of each write of the request, whose body is written in small pieces."""
     first_byte: float = 60
-    """The limit from the start of the request to the status line and headers."""
+    """The limit until the body is begun, and from its end to the status line and headers."""
     idle: float = 120
     """The limit between two chunks of the body."""
 
@@ -81,6 +82,8 @@ def _error_of_kind(error: Exception, kind: HTTPErrorKind, message: str) -> HTTPE
         return HTTPError("resources", f"cannot connect: {NO_DESCRIPTORS}")
     if trouble := explain_tls_error(error, is_connecting=kind == "connect"):
         return HTTPError("tls", f"TLS failed: {trouble}")
+    if kind == "proxy" and text.startswith("407"):
+        return HTTPError("config", f"the proxy requires a login: {PROXY_LOGIN}")
     if kind == "protocol" and ("disconnected" in text or "closed" in text):
         return HTTPError("broken", f"the connection was lost: {text}")
     return HTTPError(kind, f"{message}: {text}")

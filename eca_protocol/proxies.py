@@ -12,7 +12,12 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-__all__ = ["explain_proxy_error", "proxy_for"]
+__all__ = ["PROXY_LOGIN", "explain_proxy_error", "proxy_for"]
+
+PROXY_LOGIN = (
+    "put the right user name and password before the host in the proxy variable (HTTPS_PROXY)"
+)
+"""The advice for a refusal with status 407."""
 
 
 def proxy_for(url: str, proxies: Mapping[str, str]) -> str | None:

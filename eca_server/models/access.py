@@ -189,6 +189,11 @@ def _login_error(fault: ECAError) -> BackendError:
         return error_from_fault(fault)
     if isinstance(fault, LoggedOut):
         return BackendError("auth", f"the login has ended, log in again with `/login`: {fault}")
-    failing = isinstance(fault, OAuthError) and (fault.status or 0) >= 500
-    kind: ErrorKind = "overloaded" if failing else "auth"
-    return BackendError(kind, f"the login cannot be renewed: {fault}", retryable=failing)
+    kind: ErrorKind = "auth"
+    if isinstance(fault, OAuthError) and fault.is_foreign:
+        kind = "network"
+    elif isinstance(fault, OAuthError) and fault.is_temporary:
+        kind = "overloaded"
+    return BackendError(
+        kind, f"the login cannot be renewed: {fault}", retryable=kind == "overloaded"
+    )

@@ -174,6 +174,7 @@ _FORBIDDEN: Mapping[ErrorKind, tuple[str, ...]] = {
     "auth": (r"token.{0,40}(expired|invalid)", r"(expired|invalid).{0,40}token"),
     "content_filter": (r"moderation", r"flagged"),
     "quota": (r"\bcredits\b", r"spending limit"),
+    "rate_limit": (r"rate limit",),
 }
 """The class of a status 403 that is no lack of permission."""
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eca_protocol import json
-from eca_protocol.errors import HTTPError, InvalidJSON
+from eca_protocol.errors import HTTPError, HTTPTimeout, InvalidJSON
+from eca_protocol.proxies import PROXY_LOGIN
 from eca_server.models.backend import BackendError, ErrorKind
 from eca_server.models.error_kinds import TRANSIENT, classify
 from eca_server.models.retry_after import demanded_wait
@@ -104,6 +105,8 @@ def _in_units(seconds: float) -> str:
 def error_from_fault(fault: HTTPError) -> BackendError:
     """Return the error for a failed exchange."""
     kind, retryable = _FAULTS[fault.kind]
+    if isinstance(fault, HTTPTimeout) and fault.timer == "connect":
+        kind = "network"
     return BackendError(kind, mask(str(fault)), retryable=retryable)
 
 
@@ -120,10 +123,12 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     kind = classify(status, code, message)
     retryable = kind in TRANSIENT
     if 300 <= status < 400:
-        kind, retryable = "configuration", False
-        message = f"the server redirects to {headers.get('location', 'nowhere')}, nothing was sent"
-    elif status == 403 and text.lstrip().startswith("<"):
-        kind = "network"  # from a proxy or firewall, not the provider
+        kind, retryable = "network", False  # a wrong url, or a network with a login page
+        message = f"it redirects to {headers.get('location', 'nowhere')}, where nothing was sent"
+    elif status == 407:
+        message = f"the proxy requires a login: {PROXY_LOGIN}"
+    elif status == 511 or (status == 403 and text.lstrip().startswith("<")):
+        kind, retryable = "network", False  # from a proxy or firewall, not the provider
     should_retry = headers.get("x-should-retry", "").lower()
     if should_retry == "false" or (should_retry == "true" and kind not in _HOPELESS):
         retryable = should_retry == "true"
@@ -151,6 +156,8 @@ def error_from_page(content_type: str, body: bytes) -> BackendError:
     text = body.decode("utf-8", "replace")
     excerpt = _first_words(text) or mask(" ".join(text.split()))[:200]  # some pages are only tags
     content = f"{content_type[:80]}: {excerpt}" if content_type else excerpt
+    if text.lstrip().startswith("<"):
+        content += " (is it a login page of the network?)"
     return BackendError(
         "protocol", mask(f"expected an answer in JSON, got {content}"), raw=mask(text)[:2000]
     )

@@ -247,7 +247,7 @@ class HTTPBackend(ABC):
                         async for event in events:
                             yield event
                     return
-                refusal = await response.read()
+                refusal = await response.read_excerpt()
             error = self.client.refusal(response, refusal)
             if (
                 error.status in (401, 403)

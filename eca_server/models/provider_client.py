@@ -102,9 +102,9 @@ class ProviderClient:
         self, method: str, target: Target, content: bytes, headers: Mapping[str, str]
     ) -> Any:
         async with self.open(method, target, headers=headers, content=content) as (response, _):
+            if response.status != 200:
+                raise self.refusal(response, await response.read_excerpt())
             body = await response.read(limit=MAX_BODY)
-        if response.status != 200:
-            raise self.refusal(response, body)
         try:
             return json.loads(body)
         except InvalidJSON:

@@ -6,8 +6,9 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,49 @@ async def test_a_compressed_stream_is_read_all_the_same():
     script = [Reply(steps=[raw(packed), close()], headers=encoding, close_delimited=True)]
     async with asking(script) as (_, client, url):
         assert await body_of(client, url) == b"data: hello\n\n"
+
+
+async def test_a_body_of_several_compressed_members_is_read_to_its_end():
+    members = b"".join(gzip.compress(b"data: %d\n\n" % number) for number in range(3))
+    encoding = {"content-encoding": "gzip"}
+    for rest in (b"", bytes(9)):
+        steps = [*(raw(bytes([byte])) for byte in members), raw(rest), close()]
+        script = [Reply(steps=steps, headers=encoding, close_delimited=True)]
+        async with asking(script) as (_, client, url):
+            assert await body_of(client, url) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
+
+
+async def test_a_body_may_take_longer_to_send_than_a_write_and_the_answer(slow_reader):
+    async with HTTPClient() as client:
+        deadlines = Deadlines(write=1, first_byte=1)
+        body = await body_of(client, slow_reader, content=bytes(8_000_000), deadlines=deadlines)
+    assert body == b"8000000"
+
+
+@pytest.fixture
+def slow_reader():
+    """Read each request's body in at least 2 s, and answer with its size."""
+
+    def read() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            received = b""
+            while b"\r\n\r\n" not in received:
+                received += connection.recv(1000)
+            size = len(received.partition(b"\r\n\r\n")[2])
+            started = time.monotonic()
+            while size < 8_000_000 and (piece := connection.recv(2**16)):
+                size += len(piece)
+                time.sleep(max(0, started + size / 4_000_000 - time.monotonic()))
+            with suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n%d" % size)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        thread = threading.Thread(target=read)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        thread.join()
 
 
 async def test_a_request_can_be_cancelled_while_certificates_cannot_be_read(monkeypatch):

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from eca_protocol.errors import HTTPError
 from eca_protocol.http import HTTPClient
-from eca_protocol.proxies import proxy_for
+from eca_protocol.proxies import PROXY_LOGIN, proxy_for
 from eca_protocol.tls import ClientCertificate, make_context
 from tests.eca_protocol.http_peers import mutual_tls, proxy, read_head, server, tls, trust
 
@@ -99,6 +99,25 @@ async def test_http_goes_through_the_proxy_with_its_credentials(monkeypatch):
     [head] = way.heads
     assert head.startswith(f"GET http://{NAME}/path HTTP/1.1")
     assert "proxy-authorization: basic dxnlcjp3b3jk" in head.lower()
+
+
+async def test_a_proxy_that_refuses_or_is_down_is_named(monkeypatch):
+    async def refuse(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            await read_head(stream)
+            await stream.send(b"HTTP/1.1 407 No\r\ncontent-length: 0\r\n\r\n")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{port}")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, refuse)
+        kind, message = await failure(f"https://{NAME}/")
+        tasks.cancel_scope.cancel()
+    assert (kind, message) == ("config", f"the proxy requires a login: {PROXY_LOGIN}")
+    kind, message = await failure(f"https://{NAME}/")
+    assert kind == "connect"
+    assert message.startswith("the proxy of the environment: cannot connect")
 
 
 @pytest.mark.usefixtures("trusted")

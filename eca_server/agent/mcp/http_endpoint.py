@@ -36,7 +36,6 @@ _OURS: Final = frozenset(
 )
 _SAME_METHOD: Final = frozenset({307, 308})  # the redirects that preserve method and body
 _UNAUTHORIZED: Final = 401
-_MAX_REFUSAL: Final = 64 * 1024
 _SHOWN: Final = 200
 _TAG: Final = re.compile(r"(?is)<(script|style)\b.*?</\1>|<[^>]*>")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -178,7 +177,7 @@ class HTTPEndpoint:
 
     async def refusal(self, response: HTTPResponse) -> Refusal:
         """Return the refusal in a response; read its body, up to a limit."""
-        body = await response.read(_MAX_REFUSAL)
+        body = await response.read_excerpt()
         retry_after = _seconds(response.headers.get("retry-after", ""))
         challenge = response.headers.get("www-authenticate", "")
         try:

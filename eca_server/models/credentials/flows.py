@@ -35,7 +35,6 @@ from eca_server.secret import Secret
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _LONGEST_DEVICE_LOGIN: Final = 1800.0
 _SLOWER: Final = 5.0  # seconds, as the standard says
-_SERVER_ERROR: Final = 500  # the statuses from here on are errors of the server
 
 
 @attrs.frozen(kw_only=True)
@@ -203,7 +202,9 @@ class DeviceLogin:
             except OAuthError as error:
                 if error.code == "slow_down":
                     interval += _SLOWER
-                elif error.code != "authorization_pending" and (error.status or 0) < _SERVER_ERROR:
+                elif error.is_temporary or error.is_foreign:
+                    interval += _SLOWER  # as below
+                elif error.code != "authorization_pending":
                     raise
             except HTTPError:
                 interval += _SLOWER  # keep polling: the user may be entering the code

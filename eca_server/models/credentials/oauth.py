@@ -26,6 +26,7 @@ from eca_server.secret import Secret, mask, parse_key
 
 _DEADLINES: Final = Deadlines(connect=10, write=10, first_byte=20, idle=10)
 _SUCCESS: Final = frozenset({200, 201})
+_BUSY: Final = frozenset({408, 429})
 _SECONDS: Final = 30.0
 _LONGEST: Final = 100 * 365 * 86_400.0
 _EARLY: Final = 60.0
@@ -37,12 +38,26 @@ class OAuthError(ECAError):
 
     Attributes:
         status: the HTTP status; None: there was no answer.
+        is_foreign: true if the answer came from a proxy, or from a network's login page.
     """
 
-    def __init__(self, message: str, *, code: str | None = None, status: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        is_foreign: bool = False,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        self.is_foreign = is_foreign
+
+    @property
+    def is_temporary(self) -> bool:
+        """True if the server is failing or busy: the same request may succeed later."""
+        return self.status is not None and (self.status >= 500 or self.status in _BUSY)
 
 
 class LoggedOut(OAuthError):
@@ -303,7 +318,8 @@ async def ask(
             deadlines=_DEADLINES,
             shows_certificate=shows_certificate,
         ) as response:
-            body = await response.read()
+            is_success = response.status in _SUCCESS
+            body = await (response.read() if is_success else response.read_excerpt())
         return _answer(response.status, body, hide)
     raise HTTPError("timeout", f"the login took longer than {_SECONDS:g} s")
 
@@ -314,8 +330,12 @@ def _answer(status: int, body: bytes, hide: tuple[Secret, ...]) -> Mapping[str, 
     except InvalidJSON:
         answer = None
     if not isinstance(answer, dict):
+        is_foreign = status < 400 or status in (403, 511)
+        hint = ": a network may require a login in the browser" if is_foreign else ""
         raise OAuthError(
-            f"expected a JSON object, got something else (status {status})", status=status
+            f"expected a JSON object, got something else (status {status}){hint}",
+            status=status,
+            is_foreign=is_foreign,
         )
     code = answer.get("error")
     if status in _SUCCESS and not code:

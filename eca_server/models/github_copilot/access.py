@@ -19,7 +19,7 @@ from eca_protocol.errors import HTTPError, InvalidJSON
 from eca_protocol.http import Deadlines
 from eca_server.models.access import LoginAccessConfig, Target, join_url
 from eca_server.models.backend import BackendError, Request
-from eca_server.models.errors import error_from_fault, error_from_response
+from eca_server.models.errors import error_from_fault, error_from_page, error_from_response
 from eca_server.models.history import ImagePart, Part, ToolResultPart
 from eca_server.secret import Secret, parse_key
 
@@ -134,14 +134,17 @@ class CopilotAccess:
                 deadlines=_DEADLINES,
                 shows_certificate=True,
             ) as response:
-                body = await response.read()
+                is_success = response.status == 200
+                body = await (response.read() if is_success else response.read_excerpt())
         except HTTPError as fault:
             raise error_from_fault(fault) from fault
-        if response.status != 200:
+        if not is_success:
             raise _refusal(response.status, response.headers, body)
         return self._read(body)
 
     def _read(self, body: bytes) -> _Token:
+        if body.lstrip().startswith(b"<"):
+            raise error_from_page("", body)
         try:
             answer = json.loads(body)
             secret = parse_key(answer["token"])
@@ -173,7 +176,7 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> BackendErr
             "auth",
             f"GitHub refused the login, log in again with `/login`: {message}",
         )
-    elif status in (403, 404):
+    elif status == 404 or error.kind == "permission":
         error.kind, message = "permission", f"this GitHub login has no Copilot: {message}"
     error.message = message
     return error

@@ -74,6 +74,11 @@ async def test_a_refused_token_is_renewed_once(tmp_path) -> None:
         (None, "auth", False, "log in again with `/login`"),
         ((500, {"error": "server_error"}), "overloaded", True, "cannot be renewed"),
         ((400, {"error": "server_error"}), "auth", False, "cannot be renewed"),
+        ((429, {"error": "slow"}), "overloaded", True, "cannot be renewed: slow"),
+        *(
+            ((status, b"<html>Log in</html>"), "network", False, "require a login in the browser")
+            for status in (200, 302, 403, 511)
+        ),
     ],
 )
 async def test_a_login_that_is_over_or_not_renewed_is_reported_with_what_to_do(

@@ -42,7 +42,10 @@ INNER = json.dumps({"error": {"message": "inner"}})
         (503, "", "overloaded", "503"),
         (500, {"error": {"code": 500, "message": INNER}}, "overloaded", "inner"),
         (413, "", "request_too_large", "413"),
-        (307, "", "configuration", "redirects to nowhere"),
+        (307, "", "network", "redirects to nowhere"),
+        (511, "<html><title>Log in</title></html>", "network", "Log in"),
+        (407, "<html><title>Denied</title></html>", "configuration", "the proxy requires a login"),
+        (403, {"message": "You have exceeded a rate limit"}, "rate_limit", "exceeded"),
         (418, "\u2615", "invalid_request", "\u2615"),
     ],
 )

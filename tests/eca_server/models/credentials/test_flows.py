@@ -269,6 +269,7 @@ WAITING = pending("authorization_pending")
         ([(200, FRESH | {"expires_in": "3600"})], 3600),
         ([(200, FRESH | {"expires_in": "soon"})], None),
         ([WAITING, (502, b"<html>Bad gateway</html>")], 3600),
+        ([WAITING, (200, b"<html>Log in to the network</html>"), (429, {"error": "slow"})], 3600),
         ([WAITING, (503, {"error": "temporarily_unavailable"})], 3600),
         ([WAITING, None, None], 3600),
     ],

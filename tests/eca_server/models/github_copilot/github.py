@@ -40,7 +40,11 @@ class GitHub:
             "endpoints": {"api": self.api},
         }
         status, body = self.refuses or (200, sold)
-        await responder.respond(status, json.dumps(body).encode())
+        await responder.respond(status, _encoded(body))
+
+
+def _encoded(body: Any) -> bytes:
+    return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
 @asynccontextmanager
