@@ -172,7 +172,10 @@ class Session:
             self._prompt.cancel()
 
     async def decide(self, call: eca.ChatToolCallRunContent) -> ApprovalDecision:
-        """Ask the user about a tool call; a failed or cancelled request rejects it."""
+        """Ask the user about a tool call; a failed request rejects it.
+
+        The outcome `cancelled` cancels the prompt: some clients send it before `session/cancel`.
+        """
         outcome = await self._ask(
             "session/request_permission",
             acp.RequestPermissionRequest(
@@ -180,6 +183,8 @@ class Session:
             ),
         )
         chosen = None if outcome is None else outcome.outcome.option_id
+        if outcome is not None and outcome.outcome.outcome == "cancelled":
+            self.cancel()
         if chosen == "allow":
             return "allow"
         return "allow_session" if chosen == "allow_session" else "reject"

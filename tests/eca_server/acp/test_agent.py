@@ -27,6 +27,16 @@ async def test_a_request_for_permission_shows_the_whole_command(tmp_path: Path) 
         assert "end" in shown[1]
 
 
+async def test_a_cancelled_request_for_permission_cancels_its_prompt(tmp_path: Path) -> None:
+    config = {"defaultModel": "simulator/script", "toolCall": {"approval": {"byDefault": "ask"}}}
+    async with editing(tmp_path, json.dumps(config), choice="cancelled") as editor:
+        session = (await editor.new()).session_id
+        calls = [f"call eca_shell_command {json.dumps({'command': each})}" for each in ("a", "b")]
+        assert await editor.prompt(session, "\n".join(calls)) == "cancelled"
+        assert len(editor.of(m.RequestPermissionRequest)) == 1
+        assert await editor.prompt(session, "say more") == "end_turn"
+
+
 async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> None:
     config = {"toolCall": {"approval": {"byDefault": "ask"}, "outputTruncation": {"sizeKb": 1}}}
     call = {"path": str(tmp_path / "new.txt"), "content": "line\n" * 1000}
