@@ -211,7 +211,7 @@ class Agent:
             workspace_folders=folders,
             client_info=eca.ClientInfo(name="eca-server acp", version=version()),
             initialization_options=options,
-            on_approval=session.decide,
+            on_approval="manual",
             on_question=session.answer if has_forms else None,
             idle_deadline=None,
         )
