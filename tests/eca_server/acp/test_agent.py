@@ -84,6 +84,16 @@ async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> 
         assert "bytes left out" in note.content.text
 
 
+async def test_a_change_that_changes_nothing_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "same.txt").write_text("x")
+    call = {"path": str(tmp_path / "same.txt"), "content": "x"}
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = await editor.new()
+        script = f"call eca_write_file {json.dumps(call)}"
+        assert await editor.prompt(session.session_id, script) == "end_turn"
+        assert editor.of(m.ToolCallUpdate)[-1].status == "completed"
+
+
 async def test_a_command_selects_also_after_the_editor_has(tmp_path: Path) -> None:
     config = {"defaultModel": "simulator/script", "toolCall": {"approval": {"byDefault": "allow"}}}
     async with editing(tmp_path, json.dumps(config)) as editor:
