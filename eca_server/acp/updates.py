@@ -38,7 +38,7 @@ def _kind(name: str) -> acp.ToolKind:
 def _side(lines: list[str], mark: str) -> str:
     """Return the text of one side of a hunk; a backslash line says that its end has no newline."""
     text = ""
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in pairwise([*lines, ""]):
         if line[:1] in {" ", mark}:
             text += line[1:] + ("" if following.startswith("\\") else "\n")
     return text
