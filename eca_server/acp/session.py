@@ -183,8 +183,11 @@ class Session:
         """Ask about a call that needs approval, while the contents behind it are shown."""
         match received.content:
             case eca.ChatToolCallRunContent(manual_approval=True) as call if self._may_ask:
-                scope = self._questions[received.chat_id, call.id] = trio.CancelScope()
-                self._peer.start_soon(partial(self._decide, received.chat_id, call, scope))
+                request = acp.RequestPermissionRequest(
+                    session_id=self.id, tool_call=shown_call(call), options=_OPTIONS
+                )
+                self._questions[received.chat_id, call.id] = trio.CancelScope()
+                self._peer.start_soon(partial(self._decide, received.chat_id, call.id, request))
             case (
                 eca.ChatToolCallRunningContent()
                 | eca.ChatToolCalledContent()
@@ -197,15 +200,13 @@ class Session:
         return self._prompt is not None and not self._prompt.is_cancelled
 
     async def _decide(
-        self, chat_id: str, call: eca.ChatToolCallRunContent, scope: trio.CancelScope
+        self, chat_id: str, call_id: str, request: acp.RequestPermissionRequest
     ) -> None:
         """Ask the user about a tool call, and send the decision; a failed request rejects it.
 
         The outcome `cancelled` cancels the prompt: some clients send it before `session/cancel`.
         """
-        request = acp.RequestPermissionRequest(
-            session_id=self.id, tool_call=shown_call(call), options=_OPTIONS
-        )
+        scope = self._questions[chat_id, call_id]
         try:
             with scope:
                 async with self._permission:
@@ -213,7 +214,7 @@ class Session:
                     if answer is not None and answer.outcome.outcome == "cancelled":
                         self.cancel()  # before the next call is asked about
         finally:
-            self._questions.pop((chat_id, call.id), None)
+            self._questions.pop((chat_id, call_id), None)
         if scope.cancel_called or not self._may_ask:
             return
         chosen = None if answer is None else answer.outcome.option_id
@@ -221,7 +222,7 @@ class Session:
         if chosen in {"allow", "allow_session"}:
             decision = "allow" if chosen == "allow" else "allow_session"
         with contextlib.suppress(ECAError):
-            answer_call(self._client, chat_id, call.id, decision)
+            answer_call(self._client, chat_id, call_id, decision)
 
     async def _ask(self, method: str, params: Any) -> Any:
         """Return the client's answer; None if the request failed."""
