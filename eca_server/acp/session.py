@@ -16,7 +16,7 @@ from eca_protocol.acp import messages as acp
 from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.client.approvals import ApprovalDecision
 from eca_protocol.client.turn_queue import answer_call
-from eca_protocol.errors import ECAError, RPCError
+from eca_protocol.errors import ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.methods import CHAT_SELECTED_MODEL_CHANGED
 from eca_protocol.peer import Peer
@@ -41,8 +41,10 @@ _OPTIONS: Final = tuple(
 
 def failure(error: ECAError) -> RPCError:
     """Return an error for the client that says what the ECA server did."""
-    if isinstance(error, RPCError):
+    if isinstance(error, RequestFailed):
         return RPCError(error.code, f"the ECA server refused: {error.message}")
+    if isinstance(error, RPCError):
+        return error
     return RPCError(ErrorCode.INTERNAL_ERROR, f"the ECA server failed: {error}")
 
 
