@@ -41,7 +41,7 @@ class Agent:
     Args:
         transport: the byte stream to the client.
         server: makes an ECA server in this process.
-        listing: makes one that only lists chats; None: as `server`.
+        answering: makes one that runs nothing unasked; None: as `server`.
         command: starts any other ECA server, in place of `server`.
     """
 
@@ -50,11 +50,11 @@ class Agent:
         transport: Transport,
         *,
         server: Callable[[], InProcessServer] | None = None,
-        listing: Callable[[], InProcessServer] | None = None,
+        answering: Callable[[], InProcessServer] | None = None,
         command: Sequence[str] | None = None,
     ) -> None:
         self._server = server
-        self._listing = listing or server
+        self._answering = answering or server
         self._command = command
         self._sessions: dict[str, Session] = {}
         self._opening: set[str] = set()
@@ -143,13 +143,15 @@ class Agent:
         act = {"environment": check_keys, "login": log_in}.get(params.method_id)
         if act is None:
             raise RPCError(ErrorCode.INVALID_PARAMS, f"no login method {params.method_id!r}")
-        await self._with_client(None, act, self._server)
+        # Only a full server announces that a login was stored.
+        server = self._server if act is log_in else self._answering
+        await self._with_client(None, act, server)
         return _EMPTY
 
     async def _logout(self, _: acp.Empty) -> acp.Empty:
         from eca_server.acp.logins import log_out  # noqa: PLC0415
 
-        await self._with_client(None, log_out, self._server)
+        await self._with_client(None, log_out, self._answering)
         return _EMPTY
 
     def _session(self, session_id: str) -> Session:
@@ -209,7 +211,7 @@ class Agent:
             workspace_folders=folders,
             client_info=eca.ClientInfo(name="eca-server acp", version=version()),
             initialization_options=options,
-            on_approval=session.decide,
+            on_approval="manual",
             on_question=session.answer if has_forms else None,
             idle_deadline=None,
         )
@@ -292,7 +294,7 @@ class Agent:
         sessions: dict[str, acp.SessionInfo] = {}
         for cwd in folders:
             listed = await self._with_client(
-                cwd, lambda client: client.request(CHAT_LIST, ChatListParams()), self._listing
+                cwd, lambda client: client.request(CHAT_LIST, ChatListParams()), self._answering
             )
             for chat in listed.chats:
                 time = _time(chat.updated_at)
@@ -316,7 +318,7 @@ class Agent:
             await session.closed.wait()
             session = None
         if session is None:
-            await self._with_client(folder, delete, self._server)
+            await self._with_client(folder, delete, self._answering)
             return _EMPTY
         session.cancel()
         try:

@@ -38,8 +38,8 @@ def run(options: Callable[[], Options], command: Sequence[str]) -> int:
     def make(transport: Transport) -> Agent:
         if command:
             return Agent(transport, command=list(command))
-        listing = partial(server, only_answers=True)
-        return Agent(transport, server=partial(server, discovers=True), listing=listing)
+        answering = partial(server, only_answers=True)
+        return Agent(transport, server=partial(server, discovers=True), answering=answering)
 
     try:
         with owned_stdio(for_good=True) as (read_fd, write_fd):

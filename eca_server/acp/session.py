@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -14,7 +15,8 @@ from eca_protocol.acp import AUTHENTICATION_REQUIRED
 from eca_protocol.acp import messages as acp
 from eca_protocol.client import Chat, Client, Turn
 from eca_protocol.client.approvals import ApprovalDecision
-from eca_protocol.errors import ECAError, RPCError
+from eca_protocol.client.turn_queue import answer_call
+from eca_protocol.errors import ECAError, RequestFailed, RPCError
 from eca_protocol.jsonrpc import ErrorCode
 from eca_protocol.methods import CHAT_SELECTED_MODEL_CHANGED
 from eca_protocol.peer import Peer
@@ -39,8 +41,10 @@ _OPTIONS: Final = tuple(
 
 def failure(error: ECAError) -> RPCError:
     """Return an error for the client that says what the ECA server did."""
-    if isinstance(error, RPCError):
+    if isinstance(error, RequestFailed):
         return RPCError(error.code, f"the ECA server refused: {error.message}")
+    if isinstance(error, RPCError):
+        return error
     return RPCError(ErrorCode.INTERNAL_ERROR, f"the ECA server failed: {error}")
 
 
@@ -50,7 +54,6 @@ class _Prompt:
 
     turn: Turn
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
-    asking: trio.CancelScope | None = None
     is_cancelled: bool = False
 
     def cancel(self) -> None:
@@ -63,8 +66,6 @@ class _Prompt:
             self.turn.stop()
         except ECAError as error:
             _log.info("a prompt could not be stopped: %s", error)
-        if self.asking is not None:
-            self.asking.cancel()
 
 
 class Session:
@@ -86,6 +87,8 @@ class Session:
         self._client: Client
         self._chat: Chat
         self._prompt: _Prompt | None = None
+        self._questions: dict[object, trio.CancelScope] = {}  # that wait for the user, by subject
+        self._permission = trio.Lock()  # one call is asked about at a time
         self._updates = Updates()
         self._notices: list[str] = []
         self._agent: str | None = None
@@ -96,7 +99,7 @@ class Session:
         self._client = client
         self._chat = client.chat(self.id)
         client.on(eca.ConfigUpdatedParams, self._take_config)
-        client.on(eca.ChatContentReceivedParams, self._announce_title)
+        client.on(eca.ChatContentReceivedParams, self._take_outside_of_turn)
 
     def note(self, shown: eca.ShowMessageParams) -> None:
         """Show a message of the server in the running prompt, else in the next one.
@@ -151,6 +154,7 @@ class Session:
             with prompt.scope:
                 self._show_notices()
                 async for received in turn.contents_with_roles():
+                    self._follow_call(received)
                     if received.role != "user":
                         for update in self._updates.of(received):
                             self.update(update)
@@ -160,6 +164,7 @@ class Session:
                 raise failure(error) from error
         finally:
             self._prompt = None
+            self._withdraw_questions()
         if prompt.is_cancelled:
             return acp.PromptResponse(stop_reason="cancelled")
         if turn.response is not None and turn.response.status == "login":
@@ -170,32 +175,63 @@ class Session:
         """Cancel the running prompt, if there is one."""
         if self._prompt is not None:
             self._prompt.cancel()
+            self._withdraw_questions()
 
-    async def decide(self, call: eca.ChatToolCallRunContent) -> ApprovalDecision:
-        """Ask the user about a tool call; a failed or cancelled request rejects it."""
-        outcome = await self._ask(
-            "session/request_permission",
-            acp.RequestPermissionRequest(
-                session_id=self.id, tool_call=shown_call(call), options=_OPTIONS
-            ),
-        )
-        chosen = None if outcome is None else outcome.outcome.option_id
-        if chosen == "allow":
-            return "allow"
-        return "allow_session" if chosen == "allow_session" else "reject"
+    def _withdraw_questions(self) -> None:
+        for scope in self._questions.values():
+            scope.cancel()
+
+    def _follow_call(self, received: eca.ChatContentReceivedParams) -> None:
+        """Ask about a call that needs approval, while the contents behind it are shown."""
+        match received.content:
+            case eca.ChatToolCallRunContent(manual_approval=True) as call if self._may_ask:
+                request = acp.RequestPermissionRequest(
+                    session_id=self.id, tool_call=shown_call(call), options=_OPTIONS
+                )
+                self._questions[received.chat_id, call.id] = trio.CancelScope()
+                self._peer.start_soon(partial(self._decide, received.chat_id, call.id, request))
+            case (
+                eca.ChatToolCallRunningContent()
+                | eca.ChatToolCalledContent()
+                | eca.ChatToolCallRejectedContent()
+            ) as call if (received.chat_id, call.id) in self._questions:
+                self._questions[received.chat_id, call.id].cancel()
+
+    @property
+    def _may_ask(self) -> bool:
+        return self._prompt is not None and not self._prompt.is_cancelled
+
+    async def _decide(
+        self, chat_id: str, call_id: str, request: acp.RequestPermissionRequest
+    ) -> None:
+        """Ask the user about a tool call, and send the decision; a failed request rejects it.
+
+        The outcome `cancelled` cancels the prompt: some clients send it before `session/cancel`.
+        """
+        scope = self._questions[chat_id, call_id]
+        try:
+            with scope:
+                async with self._permission:
+                    answer = await self._ask("session/request_permission", request)
+                    if answer is not None and answer.outcome.outcome == "cancelled":
+                        self.cancel()  # before the next call is asked about
+        finally:
+            self._questions.pop((chat_id, call_id), None)
+        if scope.cancel_called or not self._may_ask:
+            return
+        chosen = None if answer is None else answer.outcome.option_id
+        decision: ApprovalDecision = "reject"
+        if chosen in {"allow", "allow_session"}:
+            decision = "allow" if chosen == "allow" else "allow_session"
+        with contextlib.suppress(ECAError):
+            answer_call(self._client, chat_id, call_id, decision)
 
     async def _ask(self, method: str, params: Any) -> Any:
-        """Return the client's answer; None if it failed or the prompt was cancelled."""
-        prompt = self._prompt
-        if prompt is not None and prompt.is_cancelled:
-            return None
-        with trio.CancelScope() as scope:
-            if prompt is not None:
-                prompt.asking = scope
-            try:
-                return await self._peer.start_call(method, params).result(deadline=None)
-            except ECAError as error:
-                _log.warning("%s: %s", method, error)
+        """Return the client's answer; None if the request failed."""
+        try:
+            return await self._peer.start_call(method, params).result(deadline=None)
+        except ECAError as error:
+            _log.warning("%s: %s", method, error)
         return None
 
     async def answer(self, question: eca.ChatAskQuestionParams) -> str | None:
@@ -206,20 +242,22 @@ class Session:
         elif question.options:
             labels = ", ".join(option.label for option in question.options)
             text["description"] = f"For example: {labels}"
-        response = await self._ask(
-            "elicitation/create",
-            acp.CreateElicitationRequest(
-                mode="form",
-                session_id=self.id,
-                tool_call_id=question.tool_call_id,
-                message=question.question,
-                requested_schema={
-                    "type": "object",
-                    "properties": {"answer": text},
-                    "required": ["answer"],
-                },
-            ),
+        request = acp.CreateElicitationRequest(
+            mode="form",
+            session_id=self.id,
+            tool_call_id=question.tool_call_id,
+            message=question.question,
+            requested_schema={
+                "type": "object",
+                "properties": {"answer": text},
+                "required": ["answer"],
+            },
         )
+        response, subject = None, object()
+        if self._may_ask:
+            with trio.CancelScope() as self._questions[subject]:
+                response = await self._ask("elicitation/create", request)
+            del self._questions[subject]
         if response is None or response.action != "accept":
             return None
         answer = (response.content or {}).get("answer")
@@ -356,9 +394,11 @@ class Session:
         if options := self.options():
             self.update(acp.ConfigOptionUpdate(config_options=options))
 
-    def _announce_title(self, late: eca.ChatContentReceivedParams) -> None:
-        """Announce a title that comes after the end of its turn."""
-        if self._peer.closed or self.closing.is_set() or late.chat_id != self.id:
+    def _take_outside_of_turn(self, received: eca.ChatContentReceivedParams) -> None:
+        """Ask about a subagent's calls, and announce a title that follows the end of its turn."""
+        if self._peer.closed or self.closing.is_set():
             return
-        if isinstance(late.content, eca.ChatMetadataContent):
-            self.update(acp.SessionInfoUpdate(title=late.content.title))
+        if received.chat_id != self.id:
+            self._follow_call(received)
+        elif isinstance(received.content, eca.ChatMetadataContent):
+            self.update(acp.SessionInfoUpdate(title=received.content.title))

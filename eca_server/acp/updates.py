@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from eca_protocol import messages as eca
@@ -37,7 +38,7 @@ def _kind(name: str) -> acp.ToolKind:
 def _side(lines: list[str], mark: str) -> str:
     """Return the text of one side of a hunk; a backslash line says that its end has no newline."""
     text = ""
-    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+    for line, following in pairwise([*lines, ""]):
         if line[:1] in {" ", mark}:
             text += line[1:] + ("" if following.startswith("\\") else "\n")
     return text
@@ -46,7 +47,7 @@ def _side(lines: list[str], mark: str) -> str:
 def _diffs(details: eca.FileChangeDetails) -> Iterator[acp.DiffOfCall]:
     """Yield the old and the new text of each hunk; a new file has no old text."""
     starts = [match.start() for match in _HUNK.finditer(details.diff)]
-    for start, end in zip(starts, [*starts[1:], len(details.diff)], strict=True):
+    for start, end in pairwise([*starts, len(details.diff)]):
         head, *lines = details.diff[start:end].removesuffix("\n").split("\n")
         old, new = _side(lines, "-"), _side(lines, "+")
         is_new = head.startswith("@@ -0,0")

@@ -23,7 +23,8 @@ _MOST_FOLDERS = 16
 _DEEPEST = 4
 _SHOWN = 60
 _OTHER_TILDE = re.compile(r"(?:^|[:=])~[+\-\d]")
-_CODE_IN_SUBSCRIPT = re.compile(r"[A-Za-z_]\w*\[[^\]]*(?:\$[({]|`)")
+_SUBSCRIPT = re.compile(r"\w\[")
+_CODE = re.compile(r"\$[({]|`")
 _SHELL_OPTION = re.compile(r"extglob|dotglob|nullglob|globstar|nocaseglob|nocasematch|GLOBIGNORE")
 _MAGIC = frozenset("*?[")
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "popd", "chdir"})
@@ -32,6 +33,15 @@ _CHANGES_COMMANDS = frozenset({"function", "enable", "hash", "alias", "unalias",
 _REPEATS = frozenset({"for", "function", "select", "trap", "until", "while", FUNCTION})
 _FOLDER_OPTIONS = frozenset({"-C", "--chdir", "--directory", "--cwd"})
 _SED = re.compile(r"(?:.*/)?g?sed", re.DOTALL)
+
+
+def _has_code_in_subscript(text: str) -> bool:
+    """Return whether code is between a name with `[` and the next `]`, in linear time."""
+    return any(
+        begin is not None and _CODE.search(part, begin.end())
+        for part in text.split("]")
+        for begin in [_SUBSCRIPT.search(part)]
+    )
 
 
 class Walk:
@@ -122,7 +132,7 @@ class Walk:
             self.unknown.append(f"the unknown expansion of {shown!r}")
         if index == command.program and word.active & _MAGIC and word.text not in {"[", "[["}:
             self.unknown.append(f"a program named by a glob: {shown!r}")
-        if _CODE_IN_SUBSCRIPT.search(word.text):
+        if _has_code_in_subscript(word.text):
             self.unknown.append(f"code in a subscript: {shown!r}")
         if _SHELL_OPTION.search(word.text) or word.text == "shopt":
             self.unknown.append(f"a change of the shell's expansion: {shown!r}")

@@ -20,7 +20,10 @@ __all__ = ["Editor", "editing"]
 
 @attrs.define
 class Editor:
-    """An editor; `choice` is its answer to requests for permission, None for no answer."""
+    """An editor; `choice` is its answer to requests for permission, None for no answer.
+
+    The choice `cancelled` is the outcome of a cancelled turn.
+    """
 
     cwd: Path
     choice: str | None = "allow"
@@ -70,6 +73,8 @@ class Editor:
         if self.choice is None:
             await trio.sleep_forever()
         outcome = m.PermissionOutcome(outcome="selected", option_id=self.choice)
+        if self.choice == "cancelled":
+            outcome = m.PermissionOutcome(outcome="cancelled")
         return m.RequestPermissionResponse(outcome=outcome)
 
 

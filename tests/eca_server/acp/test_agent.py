@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from eca_protocol.acp import messages as m
 from eca_protocol.errors import RPCError
@@ -27,6 +28,48 @@ async def test_a_request_for_permission_shows_the_whole_command(tmp_path: Path) 
         assert "end" in shown[1]
 
 
+async def test_a_cancelled_request_for_permission_cancels_its_prompt(tmp_path: Path) -> None:
+    config = {"defaultModel": "simulator/script", "toolCall": {"approval": {"byDefault": "ask"}}}
+    async with editing(tmp_path, json.dumps(config), choice="cancelled") as editor:
+        session = (await editor.new()).session_id
+        calls = [f"call eca_shell_command {json.dumps({'command': each})}" for each in ("a", "b")]
+        assert await editor.prompt(session, "\n".join(calls)) == "cancelled"
+        assert len(editor.of(m.RequestPermissionRequest)) == 1
+        assert await editor.prompt(session, "say more") == "end_turn"
+
+
+async def test_a_request_for_permission_holds_up_no_other_call(tmp_path: Path) -> None:
+    (tmp_path / "here.txt").write_text("text")
+    async with editing(tmp_path, SCRIPT, choice=None) as editor:
+        session = (await editor.new()).session_id
+        calls = (
+            'call eca_read_file {"path": "here.txt"}\ncall eca_shell_command {"command": "a; b"}'
+        )
+        call = editor.start_prompt(session, calls)
+        with trio.fail_after(10):
+            while "completed" not in {update.status for update in editor.of(m.ToolCallUpdate)}:
+                await trio.sleep(0.005)
+        assert len(editor.of(m.RequestPermissionRequest)) == 1
+        editor.peer.notify("session/cancel", m.SessionReference(session_id=session))
+        assert (await call.result(deadline=5)).stop_reason == "cancelled"
+
+
+async def test_the_calls_of_a_subagent_are_asked_about(tmp_path: Path) -> None:
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = (await editor.new()).session_id
+        task = {
+            "agent": "general",
+            "activity": "x",
+            "task": 'call eca_shell_command {"command": "a; b"}',
+        }
+        assert (
+            await editor.prompt(session, f"call eca_spawn_agent {json.dumps(task)}") == "end_turn"
+        )
+        (asked,) = editor.of(m.RequestPermissionRequest)
+        assert asked.session_id == session
+        assert asked.tool_call.raw_input == {"command": "a; b"}
+
+
 async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> None:
     config = {"toolCall": {"approval": {"byDefault": "ask"}, "outputTruncation": {"sizeKb": 1}}}
     call = {"path": str(tmp_path / "new.txt"), "content": "line\n" * 1000}
@@ -39,6 +82,16 @@ async def test_a_change_that_is_too_long_to_be_shown_says_so(tmp_path: Path) -> 
         diff, note = asked.tool_call.content
         assert len(diff.new_text) < 1100
         assert "bytes left out" in note.content.text
+
+
+async def test_a_change_that_changes_nothing_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "same.txt").write_text("x")
+    call = {"path": str(tmp_path / "same.txt"), "content": "x"}
+    async with editing(tmp_path, SCRIPT) as editor:
+        session = await editor.new()
+        script = f"call eca_write_file {json.dumps(call)}"
+        assert await editor.prompt(session.session_id, script) == "end_turn"
+        assert editor.of(m.ToolCallUpdate)[-1].status == "completed"
 
 
 async def test_a_command_selects_also_after_the_editor_has(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def stored(tmp_path: Path) -> Mapping[str, Any]:
 
 async def test_a_missing_key_is_an_error_and_a_configured_one_counts(tmp_path: Path) -> None:
     async with editing(tmp_path) as editor:
-        with pytest.raises(RPCError, match="no key was found") as refused:
+        with pytest.raises(RPCError, match=r"^no key was found") as refused:
             await authenticate(editor, "environment")
         assert refused.value.code == AUTHENTICATION_REQUIRED
         with pytest.raises(RPCError, match="no login method"):

@@ -71,18 +71,24 @@ async def test_a_conversation_over_pipes(tmp_path: Path, has_command: bool) -> N
             assert await process.wait() == 0
 
 
-async def test_a_list_starts_no_hooks_and_no_mcp_servers(tmp_path: Path) -> None:
+async def test_only_a_session_starts_hooks_and_mcp_servers(tmp_path: Path) -> None:
     config = tmp_path / ".config" / "eca" / "config.json"
     config.parent.mkdir(parents=True)
     marks = [tmp_path / "hook", tmp_path / "mcp"]
     touch = [f"touch {mark}" for mark in marks]
     hook = {"type": "sessionStart", "actions": [{"type": "shell", "shell": touch[0]}]}
     server = {"command": "/bin/sh", "args": ["-c", touch[1]]}
-    config.write_text(json.dumps({"hooks": {"begun": hook}, "mcpServers": {"m": server}}))
+    providers = {"p": {"url": "https://corp.example", "key": "a-planted-key"}}
+    config.write_text(
+        json.dumps({"hooks": {"begun": hook}, "mcpServers": {"m": server}, "providers": providers})
+    )
     async with _process(tmp_path) as process:
         await _ask(process, [], 1, "initialize", {"protocolVersion": 1})
         for number in (2, 3):
             assert await _ask(process, [], number, "session/list", {}) == {"sessions": []}
+        assert await _ask(process, [], 5, "authenticate", {"methodId": "environment"}) == {}
+        assert await _ask(process, [], 6, "session/delete", {"sessionId": "none"}) == {}
+        assert await _ask(process, [], 7, "logout", {}) == {}
         assert [mark.exists() for mark in marks] == [False, False]
         await _ask(process, [], 4, "session/new", {"cwd": str(tmp_path), "mcpServers": []})
         with trio.fail_after(20):
