@@ -14,7 +14,8 @@ from runner import instrumented, main, texts
 with instrumented():
     from eca_protocol import json
     from eca_protocol.errors import InvalidJSON
-    from eca_server.agent.tools.approval import Call, Decision, Policy, policy_of
+    from eca_server.agent.tools.approval import Decision, Policy, policy_of
+    from eca_server.agent.tools.approval_rules import Call
     from eca_server.config.interpolation import ReferenceResolver
     from eca_server.config.reading import Place, deep_merge, record
     from eca_server.config.settings import Config

@@ -26,6 +26,7 @@ import pytest
 import eca_protocol
 from eca_server.config.loading import load
 from eca_server.ecp.manifest.reading import load_manifest
+from eca_server.models.known_providers import KNOWN_PROVIDERS
 from tests.eca_server import fork_server
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -177,6 +178,11 @@ def test_the_configuration_of_examples_is_one_that_the_server_takes(environment:
     assert not loaded.problems
 
 
+def test_the_guide_of_models_names_every_known_provider() -> None:
+    words = re.findall(r"[\w-]+", (REPOSITORY / "docs/guides/models.md").read_text())
+    assert not {*KNOWN_PROVIDERS} - {*words}
+
+
 def test_every_key_of_the_configuration_reference_has_an_example(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -185,7 +191,8 @@ def test_every_key_of_the_configuration_reference_has_an_example(
     settings = page.partition("## Keys of the top level")[2].partition("## Keys of upstream")[0]
     rows = [row for row in settings.splitlines() if row.startswith("| `")]
     assert len(rows) > 100
-    assert not [row for row in rows if "Example: " not in row]
+    missing = [row for row in rows if "Example: " not in row]
+    assert not missing, f"give each an example in a guide or in {EXAMPLES}"
 
 
 @of_kind("yaml")

@@ -41,7 +41,6 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
-    "read_at",
     "set_blocking",
     "set_mode",
     "set_owner",
@@ -139,11 +138,6 @@ def has_input(descriptor: int, seconds: float) -> bool:
 def duplicate(descriptor: int) -> int:
     """Return a duplicate above 2, so that it never takes the place of a closed standard stream."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
-
-
-def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Read at an offset; the file's position remains."""
-    return os.pread(descriptor, size, offset)
 
 
 def lock(descriptor: int, *, shared: bool = False, waits: bool = False) -> None:

@@ -42,7 +42,6 @@ __all__ = [
     "is_removed",
     "link",
     "lock",
-    "read_at",
     "set_blocking",
     "set_mode",
     "set_owner",
@@ -216,12 +215,6 @@ def _position(descriptor: int, offset: int) -> Iterator[None]:
         yield
     finally:
         os.lseek(descriptor, before, os.SEEK_SET)
-
-
-def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Read at an offset; the file's position remains."""
-    with _position(descriptor, offset):
-        return os.read(descriptor, size)
 
 
 def lock(descriptor: int, *, shared: bool = False, waits: bool = False) -> None:

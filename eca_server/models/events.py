@@ -30,7 +30,6 @@ class Started:
 
     response_id: str | None = None
     model: str | None = None
-    request_id: str | None = None
 
 
 @attrs.frozen
@@ -104,22 +103,17 @@ class ToolCallFinished:
 class ServerTool:
     """A tool that the provider runs itself, such as web search."""
 
-    key: str
     kind: str
     phase: Literal["started", "finished"]
-    query: str | None = None
-    urls: tuple[str, ...] = ()
     raw: Any = None
 
 
 @attrs.frozen(kw_only=True)
 class Citation:
-    """A source of the text; `span` counts characters of the whole visible text."""
+    """A source of the text."""
 
     url: str
     title: str = ""
-    quoted: str | None = None
-    span: tuple[int, int] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -177,7 +171,6 @@ class Block:
     """A raw piece of the provider's message, to be sent back as it is."""
 
     raw: Any
-    position: int
 
 
 @attrs.frozen(kw_only=True)
@@ -185,7 +178,6 @@ class Finished:
     """The end. Tools run for the calls that came, whatever the reason."""
 
     reason: FinishReason
-    raw_reason: str | None = None
 
 
 Event = (

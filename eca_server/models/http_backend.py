@@ -124,8 +124,8 @@ class HTTPBackend(ABC):
         """Write `request` in the API's format: an object whose values may be `EncodedJSON`."""
 
     @abstractmethod
-    def decoder(self, request: Request, headers: Mapping[str, str]) -> StreamDecoder:
-        """Return the decoder of the answer to `request`; `headers` are the answer's."""
+    def decoder(self, request: Request) -> StreamDecoder:
+        """Return the decoder of the answer to `request`."""
 
     def headers_for(self, request: Request | None) -> Mapping[str, str]:
         """Return the headers of a request, besides its content type and its key."""
@@ -239,7 +239,7 @@ class HTTPBackend(ABC):
                         yield Note(_ATTACHMENT_REJECTED.format(refusal_message))
                     body = AnswerBody(
                         content_type=response.headers.get("content-type", ""),
-                        decoder=self.decoder(request, response.headers),
+                        decoder=self.decoder(request),
                         framing=self.framing,
                     )
                     answer = read_answer(response, body, no_progress=self._no_progress)

@@ -28,7 +28,7 @@ class KnownProvider:
         chat_root: the end of a base that speaks Chat Completions whatever `api` is.
         lists: the models that it lists are those that requests can name.
         list_is_public: its list is public, so it proves no key.
-        sought: it is probed on this machine even if it is not configured.
+        probed: it is looked for on this machine even if it is not configured.
         default_model: the model of a new chat until the user selects one.
     """
 

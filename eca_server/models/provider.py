@@ -282,5 +282,5 @@ def _known_location(name: str, known: KnownProvider, environ: Mapping[str, str])
         from eca_server.models.ollama import address_of  # noqa: PLC0415 - seldom needed
 
         if url := address_of(host):
-            return Location(provider=name, url=url, source=known.host_variable)
-    return Location(provider=name, url=known.url)
+            return Location(url=url, source=known.host_variable)
+    return Location(url=known.url)

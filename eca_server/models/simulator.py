@@ -143,7 +143,7 @@ class _ScriptRun:
             case ("finish", [raw]) if raw in _REASONS:
                 self.ended = True
                 yield self.usage
-                yield Finished(reason=_REASONS[raw], raw_reason=raw)
+                yield Finished(reason=_REASONS[raw])
             case ("cut", []):
                 self.ended = True
             case ("" | "empty", []):

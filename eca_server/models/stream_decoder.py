@@ -27,7 +27,6 @@ class DecoderOptions(TypedDict, total=False):
     """The arguments of `StreamDecoder`."""
 
     may_be_empty: bool
-    request_id: str | None
     new_key: Callable[[], str]
 
 
@@ -37,7 +36,6 @@ class StreamDecoder(ABC):
     Args:
         may_be_empty: accept an answer without content (after tool results it means that the model
             has nothing to add).
-        request_id: reported in `Started`.
         new_key: makes the keys of tool calls.
 
     Attributes:
@@ -49,14 +47,12 @@ class StreamDecoder(ABC):
         self,
         *,
         may_be_empty: bool = False,
-        request_id: str | None = None,
         new_key: Callable[[], str] = new_call_key,
     ) -> None:
         self.started = False
         self.finish_seen = False
         self.done = False
         self._may_be_empty = may_be_empty
-        self._request_id = request_id
         self._new_key = new_key
         self._has_content = False
 
@@ -127,7 +123,6 @@ class StreamDecoder(ABC):
             Started(
                 response_id=response_id if isinstance(response_id, str) else None,
                 model=model if isinstance(model, str) else None,
-                request_id=self._request_id,
             )
         ]
 
@@ -136,16 +131,14 @@ class StreamDecoder(ABC):
         if reason in ("stop", "other") and not (self._has_content or self._may_be_empty):
             raise BackendError("empty_response", message, retryable=True)
 
-    def _end(
-        self, reason: FinishReason, raw_reason: str | None, *, calls: int, usage: Usage | None
-    ) -> list[Event]:
+    def _end(self, reason: FinishReason, *, calls: int, usage: Usage | None) -> list[Event]:
         """Return the last events; whether tools are called depends on the calls that came."""
         if calls and reason in ("stop", "other", "pause"):
             reason = "tool_calls"
         elif not calls and reason == "tool_calls":
             reason = "other"
         self.finish_seen = self.done = True
-        finished = Finished(reason=reason, raw_reason=raw_reason)
+        finished = Finished(reason=reason)
         return [finished] if usage is None else [usage, finished]
 
 

@@ -179,14 +179,12 @@ class Text:
         encoding: of the bytes.
         bom: the byte order mark, often empty.
         newline: the most frequent line end; `\n` if there is none.
-        final_newline: whether the last line has a line end.
     """
 
     text: str
     encoding: Encoding
     bom: bytes
     newline: Newline
-    final_newline: bool
 
     def encode(self, text: str | None = None) -> bytes:
         """Return this text, or `text` in its place, as bytes of the same encoding.
@@ -235,7 +233,6 @@ def _text(data: bytes, encoding: Encoding, bom: bytes) -> Text:
         encoding=encoding,
         bom=bom,
         newline=max(newlines, key=lambda each: counts[each]),
-        final_newline=text.endswith(("\n", "\r")),
     )
 
 

@@ -47,9 +47,7 @@ class ScriptedModel:
         self.wake, self._waker = os.pipe()
         self._gates: dict[str, threading.Event] = {}
         self._is_closed = False
-        self._lock = (
-            threading.Lock()
-        )  # no write to `_waker` after its close: the number may be reused
+        self._lock = threading.Lock()  # `_waker` is not written after its close
         handler = type("Handler", (_Handler,), {"model": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"

@@ -9,7 +9,6 @@ limited.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
@@ -37,8 +36,6 @@ from eca_server.system.telemetry import operation
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.hooked import TurnHooks
-
-_log = logging.getLogger("eca_server.agent.chat")
 
 MOST_FAILURES = 5
 """Answers in which an identical call may fail while the turn makes no progress."""

@@ -21,7 +21,8 @@ from eca_server.agent.hooks.background import BackgroundHooks
 from eca_server.agent.hooks.hooks import HookResults, Hooks
 from eca_server.agent.hooks.matching import ToolCallEvent
 from eca_server.agent.hooks.outcome import Outcome
-from eca_server.agent.tools.approval import Decision, Verdict
+from eca_server.agent.tools.approval import Decision
+from eca_server.agent.tools.approval_rules import Verdict
 from eca_server.agent.tools.output import Cap, cut_middle
 from eca_server.agent.tools.tool import ToolOutput
 from eca_server.client.content_formatting import NATIVE, PREFIX

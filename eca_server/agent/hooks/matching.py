@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from eca_protocol import json
-from eca_server.agent.tools.approval import spellings
+from eca_server.agent.tools.approval_rules import spellings
 from eca_server.client.content_formatting import NATIVE
 from eca_server.config.hook_settings import Hook, HookEvent
 from eca_server.config.matchers import compile_matcher, matches_name

@@ -26,7 +26,6 @@ from eca_server.agent.mcp.messages import (
     InputRequired,
     LogMessage,
     Progress,
-    ServerInfo,
 )
 from eca_server.agent.mcp.methods import CAPABILITIES, CLIENT, TABLE, MCPCodec
 from eca_server.agent.mcp.server_log import ServerLog
@@ -49,7 +48,6 @@ class Conversation:
 
     Attributes:
         name: the server's name in the configuration.
-        info: the server's name and version, from the server.
         capabilities: its declared capabilities, as raw JSON.
         instructions: its instructions for the model; untrusted, already cut.
         on_change: called when a list has changed; must not wait.
@@ -69,7 +67,6 @@ class Conversation:
     ) -> None:
         self.name = name
         self.era = era
-        self.info = ServerInfo()
         self.capabilities: Mapping[str, Any] = {}
         self.instructions = ""
         self.on_change: Callable[[Changed], None] = _ignore
@@ -161,7 +158,6 @@ class Conversation:
         introduction = await (self._discover() if self.era.stateless else self._shake_hands())
         self._transport.agree(self.era)
         self._heard_a_message = True
-        self.info = introduction.info
         self.capabilities = introduction.capabilities
         self.instructions = introduction.instructions
         if self.era.stateless:

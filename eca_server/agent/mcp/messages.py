@@ -15,15 +15,6 @@ T = TypeVar("T")
 
 
 @attrs.frozen(kw_only=True)
-class ServerInfo:
-    """A server's name, version and title; empty where they are missing."""
-
-    name: str = ""
-    version: str = ""
-    title: str = ""
-
-
-@attrs.frozen(kw_only=True)
 class Initialized:
     """The answer to `initialize` or to `server/discover`.
 
@@ -33,7 +24,6 @@ class Initialized:
 
     revisions: tuple[str, ...]
     capabilities: Mapping[str, Any] = attrs.field(factory=dict)
-    info: ServerInfo = attrs.field(factory=ServerInfo)
     instructions: str = ""
 
 

@@ -32,7 +32,6 @@ from eca_server.agent.mcp.messages import (
     ResourceContents,
     ResourceLink,
     ResourceTemplate,
-    ServerInfo,
     TextContent,
     ToolHints,
     ToolResult,
@@ -110,7 +109,7 @@ def read_initialized(raw: Any) -> Initialized:
     revision = _object(raw).get("protocolVersion")
     if not isinstance(revision, str):
         raise MCPError(f"initialize was answered without a protocolVersion: {shown(raw)}")
-    return _introduction(raw, (revision,), raw.get("serverInfo"))
+    return _introduction(raw, (revision,))
 
 
 def read_discovered(raw: Any) -> Initialized:
@@ -122,19 +121,14 @@ def read_discovered(raw: Any) -> Initialized:
     offered = _object(raw).get("supportedVersions")
     if not isinstance(offered, list):
         raise MCPError(f"server/discover was answered without supportedVersions: {shown(raw)}")
-    meta = _object(raw.get("_meta"))
     revisions = tuple(name for name in offered if isinstance(name, str))
-    return _introduction(raw, revisions, meta.get("io.modelcontextprotocol/serverInfo"))
+    return _introduction(raw, revisions)
 
 
-def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...], who: Any) -> Initialized:
-    who = _object(who)
+def _introduction(raw: Mapping[str, Any], revisions: tuple[str, ...]) -> Initialized:
     return Initialized(
         revisions=revisions,
         capabilities=_object(raw.get("capabilities")),
-        info=ServerInfo(
-            name=_line(who, "name"), version=_line(who, "version"), title=_line(who, "title")
-        ),
         instructions=_prose(raw, "instructions", MAX_INSTRUCTIONS),
     )
 

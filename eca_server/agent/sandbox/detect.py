@@ -56,11 +56,6 @@ def capability() -> Capability:
     return _known[0]
 
 
-def reset() -> None:
-    """Forget the result, so that the next call probes again."""
-    _known.clear()
-
-
 def probe_sandbox(
     *,
     platform: str = sys.platform,

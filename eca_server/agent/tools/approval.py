@@ -3,34 +3,31 @@
 The rules of this module: a configured `deny` takes precedence, else the most specific rule counts.
 A path outside the workspace always needs approval. So does a change of a guarded path, since a
 model with write access could otherwise grant itself everything else; and so does Git in a
-repository that may run a program. A damaged rule or a pattern that takes too long never permits
-anything.
+repository that may run a program.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
-from eca_protocol import json
-from eca_server.agent.tools.command_keys import CommandPart
-from eca_server.agent.tools.command_rules import covers_every_command
+from eca_server.agent.tools.approval_rules import (
+    Call,
+    Rule,
+    Verdict,
+    read_rules,
+    server_names,
+    spellings,
+)
 from eca_server.agent.tools.read_only_commands import why_not_read_only
 from eca_server.agent.tools.tool import Effect
 from eca_server.client.content_formatting import NATIVE
-from eca_server.config.matchers import compile_matcher, matches_name
+from eca_server.config.matchers import matches_name
 from eca_server.config.settings import Config, agent_key
-from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior
+from eca_server.config.tool_settings import Approval, Behavior
 from eca_server.printable import enumeration, printable_line
-
-if TYPE_CHECKING:
-    import regex
-
-Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 _READS_ARE_ALLOWED = "reading in the workspace is allowed"
@@ -42,40 +39,11 @@ BUILT_IN = frozenset({_READS_ARE_ALLOWED, _ELSE_ASKS, _SANDBOXED})
 
 _PLAN = "plan"
 _ONLY_READS = "the agent plan only reads"
-_PREVIEW = ("preview_file_change",)  # not needed: an edit that needs approval shows the same
 _MATCHING_SECONDS = 0.25  # for all patterns of one decision together
+_PREVIEW = ("preview_file_change",)  # not needed: an edit that needs approval shows the same
 _NO_RULES = Approval()
 _SHOWN_PATHS = 3
 _SHOWN_CHARACTERS = 200
-
-
-@attrs.frozen(kw_only=True)
-class Call:
-    """A call as the policy sees it.
-
-    Attributes:
-        server: `eca` for a native tool, else the name of the MCP server.
-        tool: the name without the server's prefix.
-        arguments: as the model wrote them.
-        command: the text of the command, if it runs one.
-        parts: the parts of the command, if an approval may cover other commands too.
-        outside: the paths outside the workspace that it accesses, or may access.
-        guarded: the guarded paths that it may change.
-        programs: the reasons why Git would run programs of a repository.
-        warning: the warning of the tool's own server.
-    """
-
-    server: str = NATIVE
-    tool: str
-    arguments: Mapping[str, Any] = attrs.field(factory=dict)
-    effect: Effect
-    command: str | None = None
-    parts: tuple[CommandPart, ...] = ()
-    outside: tuple[str, ...] = ()
-    guarded: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
-    warning: str | None = None
-    is_sandboxed: bool = False
 
 
 @attrs.frozen
@@ -177,13 +145,6 @@ def _restricting(
     return within
 
 
-def spellings(server: str, tool: str) -> frozenset[str]:
-    """Return every selector of this one tool (ruling W-33)."""
-    if server != NATIVE:
-        return frozenset({f"{server}__{tool}"})
-    return frozenset({tool, f"eca_{tool}", f"eca__{tool}", f"ECA__{tool}"})
-
-
 class Policy:
     """The rules for calls under one configuration and behaviour; immutable.
 
@@ -212,9 +173,9 @@ class Policy:
         only_restricts: bool = False,
     ) -> None:
         prefix = agent_key(behavior, "toolCall.approval")
-        self._rules = [*_rules(own, prefix), *_rules(common, "toolCall.approval")]
+        self._rules = [*read_rules(own, prefix), *read_rules(common, "toolCall.approval")]
         if not isinstance(manual, bool):
-            self._rules += [_Rule("ask", name, "toolCall.manualApproval") for name in manual]
+            self._rules += [Rule("ask", name, "toolCall.manualApproval") for name in manual]
         self._asks_always = manual is True
         defaults = [(own.by_default, prefix), (common.by_default, "toolCall.approval")]
         self._default = next(
@@ -260,7 +221,7 @@ class Policy:
             reason = self._within.withheld(server=server, tool=tool, effect=effect)
             if reason is not None:
                 return reason
-        selectors = spellings(server, tool) | _server_names(server)
+        selectors = spellings(server, tool) | server_names(server)
         for key, names in self._disabled.items():
             if any(matches_name(selector, selectors) for selector in names):
                 return key
@@ -312,7 +273,7 @@ class Policy:
             return Decision(verdict="allow", rule="approved for this session", memos=memos)
         return Decision(verdict="ask", rule=name, memos=memos)
 
-    def _refusal(self, call: Call, rule: _Rule | None) -> str | None:
+    def _refusal(self, call: Call, rule: Rule | None) -> str | None:
         withheld = self.withheld(server=call.server, tool=call.tool, effect=call.effect)
         if withheld is not None:
             return withheld
@@ -327,7 +288,7 @@ class Policy:
         verdict, name = self._by_default(call)
         return name if rule is None and verdict == "deny" else None
 
-    def _judge(self, call: Call, rule: _Rule | None) -> tuple[Verdict, str]:
+    def _judge(self, call: Call, rule: Rule | None) -> tuple[Verdict, str]:
         """Return the verdict on a call that is not refused, and its rule.
 
         The sandbox protects paths outside the workspace and guarded paths; configured rules that
@@ -346,7 +307,7 @@ class Policy:
             return "ask", f"{_ONLY_READS}, and the effects of this tool are unknown"
         return (rule.verdict, rule.name) if rule else self._by_default(call)
 
-    def _rule_for(self, call: Call) -> _Rule | None:
+    def _rule_for(self, call: Call) -> Rule | None:
         """Return a matching deny, else the most specific rule, the behaviour's before others."""
         deadline = time.monotonic() + _MATCHING_SECONDS
         candidates = [
@@ -370,103 +331,6 @@ class Policy:
         if call.warning is not None and verdict == "allow":
             return "ask", f"the MCP server says: {call.warning}"
         return verdict, name
-
-
-@attrs.frozen
-class _Rule:
-    """A rule for one selector of `allow`, `ask` or `deny`."""
-
-    verdict: Verdict
-    selector: str
-    name: str
-    matchers: Mapping[str, Sequence[regex.Pattern[str]]] = attrs.field(factory=dict)
-
-    def rank(self, server: str, tool: str) -> int:
-        """Return how specific the rule is for a tool; 0: it does not apply."""
-        if self.selector in spellings(server, tool):
-            return 4 if self.matchers else 3
-        if self.selector in _server_names(server):
-            return 2 if self.matchers else 1
-        return 0
-
-    def covers(self, call: Call, deadline: float) -> bool:
-        """Return True if the rule matches the arguments of a call.
-
-        An `allow` must match every argument it names; a dot in it matches no line end, and of a
-        command each part must match. For `ask` and `deny` one argument is enough, and in it one
-        line or the whole text.
-        """
-        is_allow = self.verdict == "allow"
-        results = (
-            _fits(_text(call.arguments.get(argument)), patterns, is_allow, deadline)
-            for argument, patterns in self.matchers.items()
-        )
-        if not is_allow or call.command is None:
-            return not self.matchers or (all(results) if is_allow else any(results))
-        return all(results) and all(
-            _fits_each(call.command, patterns, deadline)
-            for argument, patterns in self.matchers.items()
-            if call.arguments.get(argument) == call.command
-        )
-
-
-def _rules(approval: Approval, key: str) -> Iterator[_Rule]:
-    """Yield the rules, stricter ones first.
-
-    A damaged `allow` is skipped; a damaged `ask` or `deny` matches every call of its tool.
-    """
-    verdicts: tuple[tuple[Verdict, Mapping[str, ApprovalRule]], ...] = (
-        ("deny", approval.deny),
-        ("ask", approval.ask),
-        ("allow", approval.allow),
-    )
-    for verdict, by_selector in verdicts:
-        for selector, rule in by_selector.items():
-            name = f"{key}.{verdict}.{selector}"
-            if not rule.is_damaged:
-                matchers = {
-                    argument: [
-                        compile_matcher(pattern, dot_is_all=verdict != "allow")
-                        for pattern in patterns
-                    ]
-                    for argument, patterns in rule.args_matchers.items()
-                }
-                yield _Rule(verdict, selector, name, matchers)
-            elif verdict != "allow":
-                yield _Rule(verdict, selector, f"{name}, which cannot be read")
-
-
-def _fits(
-    text: str | None, patterns: Sequence[regex.Pattern[str]], is_allow: bool, deadline: float
-) -> bool:
-    if text is None:
-        return False
-    texts = [text] if is_allow else [text, *text.splitlines()]
-    for pattern in patterns:
-        for part in texts:
-            remaining = deadline - time.monotonic()
-            try:
-                if remaining <= 0 or pattern.fullmatch(part, timeout=remaining):
-                    return remaining > 0 or not is_allow
-            except TimeoutError:
-                return not is_allow
-    return False
-
-
-def _fits_each(command: str, patterns: Sequence[regex.Pattern[str]], deadline: float) -> bool:
-    """Return True if the patterns of an `allow` cover each command of a text."""
-    fits = [partial(_fits, patterns=[each], is_allow=True, deadline=deadline) for each in patterns]
-    return covers_every_command(command, fits) and time.monotonic() < deadline
-
-
-def _text(argument: object) -> str | None:
-    if argument is None or isinstance(argument, str):
-        return argument
-    return json.dumps(argument).decode()
-
-
-def _server_names(server: str) -> frozenset[str]:
-    return frozenset({NATIVE, "ECA"}) if server == NATIVE else frozenset({server})
 
 
 def _memos(call: Call, rule: str | None) -> tuple[Memo, ...]:

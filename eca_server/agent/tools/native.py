@@ -10,7 +10,8 @@ import attrs
 
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.sandbox.sandbox import Sandbox
-from eca_server.agent.tools.approval import Policy, spellings
+from eca_server.agent.tools.approval import Policy
+from eca_server.agent.tools.approval_rules import spellings
 from eca_server.agent.tools.ask_user import AskUser, client_asks_questions
 from eca_server.agent.tools.background import Background
 from eca_server.agent.tools.bg_job import BgJob

@@ -49,14 +49,14 @@ def cut_end(text: str, cap: Cap, *, hint: str = "") -> str:
     return _joined(_decoded(head, "surrogatepass"), cut_mark(len(data) - len(head), hint))
 
 
-def cut_middle(text: str, cap: Cap, *, hint: str = "") -> str:
+def cut_middle(text: str, cap: Cap) -> str:
     """Return a text that fits the cap, or its beginning and end with the mark between them."""
     data = text.encode("utf-8", "surrogatepass")
     if _fits(data, cap):
         return text
     head = _head(data, _first_half(cap))
     tail = _tail(data[len(head) :], _second_half(cap))
-    mark = cut_mark(len(data) - len(head) - len(tail), hint)
+    mark = cut_mark(len(data) - len(head) - len(tail))
     return _joined(_decoded(head, "surrogatepass"), f"{mark}\n{_decoded(tail, 'surrogatepass')}")
 
 

@@ -9,7 +9,8 @@ import attrs
 import trio
 
 from eca_protocol.messages import ShellCommandDetails, ToolCallDetails
-from eca_server.agent.tools.approval import Call, Decision, Memo, Policy
+from eca_server.agent.tools.approval import Decision, Memo, Policy
+from eca_server.agent.tools.approval_rules import Call
 from eca_server.agent.tools.shell_words import touched_paths
 from eca_server.agent.tools.tool import PreparedCall, Tool
 from eca_server.client.content_formatting import NATIVE

@@ -34,7 +34,8 @@ from eca_server.agent.context.job_notice import job_notice
 from eca_server.agent.jobs.jobs import Jobs
 from eca_server.agent.skills.skill import Skill
 from eca_server.agent.skills.tool import SKILL_TOOL, is_allowed, list_skills
-from eca_server.agent.tools.approval import Call, Policy, policy_of
+from eca_server.agent.tools.approval import Policy, policy_of
+from eca_server.agent.tools.approval_rules import Call
 from eca_server.agent.tools.ask_user import AskUser
 from eca_server.agent.tools.native import NativeTools
 from eca_server.agent.tools.output import Cap

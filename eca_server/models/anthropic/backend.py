@@ -80,10 +80,9 @@ class Anthropic(HTTPBackend):
         )
 
     @override
-    def decoder(self, request: Request, headers: Mapping[str, str]) -> MessagesDecoder:
+    def decoder(self, request: Request) -> MessagesDecoder:
         return MessagesDecoder(
             may_be_empty=request.paused is not None or request.ends_with_results,
-            request_id=headers.get("request-id"),
         )
 
     @override

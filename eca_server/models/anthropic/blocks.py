@@ -6,7 +6,7 @@ signatures, results of the provider's own tools, a text with its citations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -70,7 +70,6 @@ class Blocks:
         self._last_call: _OpenBlock | None = None  # the next event shows whether it was truncated
         self._last_kind = ""
         self._reasonings = 0
-        self._raw_blocks = 0
         self._cited: set[str] = set()
 
     def begin(self, index: Any, start: Any) -> list[Event]:
@@ -161,9 +160,10 @@ class Blocks:
             case kind if kind in _SERVER_CALLS:
                 events = self._end_server_call(block)
             case kind if kind.endswith(_SERVER_RESULT):
-                events.append(_server_result(block.start, kind.removesuffix(_SERVER_RESULT)))
+                tool = kind.removesuffix(_SERVER_RESULT)
+                events.append(ServerTool(kind=tool, phase="finished", raw=block.start))
             case _ if not block.unknown_deltas:
-                events.append(self._raw(block.start))
+                events.append(Block(raw=block.start))
         return events
 
     def finish(self, *, truncated: bool) -> list[Event]:
@@ -193,13 +193,11 @@ class Blocks:
             url = citation.get("url") if isinstance(citation, dict) else None
             if isinstance(url, str) and url not in self._cited:
                 self._cited.add(url)
-                quoted = text_in(citation, "cited_text") or None
-                event = Citation(url=url, title=text_in(citation, "title"), quoted=quoted)
-                events.append(event)
+                events.append(Citation(url=url, title=text_in(citation, "title")))
         text = "".join(block.pieces)
         if text.strip() and (block.citations or block.follows_text):
             citations = {"citations": block.citations} if block.citations else {}
-            events.append(self._raw({"type": "text", "text": text, **citations}))
+            events.append(Block(raw={"type": "text", "text": text, **citations}))
         return events
 
     def _end_server_call(self, block: _OpenBlock) -> list[Event]:
@@ -211,30 +209,5 @@ class Blocks:
             except InvalidJSON:
                 return []  # it was truncated, and is not sent back
         arguments = arguments if isinstance(arguments, dict) else {}
-        started = ServerTool(
-            key=text_in(block.start, "id"),
-            kind=text_in(block.start, "name"),
-            phase="started",
-            query=text_in(arguments, "query") or text_in(arguments, "url") or None,
-        )
-        return [started, self._raw({**block.start, "input": arguments})]
-
-    def _raw(self, raw: Mapping[str, Any]) -> Block:
-        self._raw_blocks += 1
-        return Block(raw=raw, position=self._raw_blocks - 1)
-
-
-def _server_result(block: Mapping[str, Any], kind: str) -> ServerTool:
-    return ServerTool(
-        key=text_in(block, "tool_use_id"),
-        kind=kind,
-        phase="finished",
-        urls=tuple(_urls(block.get("content"))),
-        raw=block,
-    )
-
-
-def _urls(content: Any) -> Iterator[str]:
-    for item in content if isinstance(content, list) else [content]:
-        if isinstance(item, dict) and isinstance(item.get("url"), str):
-            yield item["url"]
+        started = ServerTool(kind=text_in(block.start, "name"), phase="started")
+        return [started, Block(raw={**block.start, "input": arguments})]

@@ -134,10 +134,7 @@ class MessagesDecoder(StreamDecoder):
         if reason == "refusal":
             events.append(RefusalDelta(self._refusal()))
         usage = self._usage() if self._counts else None
-        return [
-            *events,
-            *self._end(reason, self._raw_reason, calls=self._blocks.calls, usage=usage),
-        ]
+        return [*events, *self._end(reason, calls=self._blocks.calls, usage=usage)]
 
     def _refusal(self) -> str:
         details = self._stop_details if isinstance(self._stop_details, dict) else {}

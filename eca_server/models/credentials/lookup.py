@@ -57,7 +57,6 @@ class Location:
     An unreadable URL is not replaced by a fallback: the key would go to a different server.
     """
 
-    provider: str
     url: str | None = attrs.field(default=None, repr=lambda url: repr(url and mask(url)))
     source: str | None = None
     problem: Problem | None = None
@@ -115,7 +114,7 @@ def _in_netrc(credential: Credential, file: Path, entry: str) -> Credential:
 
 def find_url(name: str, provider: Provider, environ: Mapping[str, str]) -> Location:
     """Return the base URL of a provider, if one is set."""
-    location = Location(provider=name)
+    location = Location()
     if provider.url is not None:
         return _located(location, provider.url, f"providers.{name}.url", "configuration")
     for variable in _variables(provider.url_env, variable_of(name, "URL")):

@@ -62,7 +62,7 @@ class Google(CorrectingBackend):
         )
 
     @override
-    def decoder(self, request: Request, headers: Mapping[str, str]) -> GeminiDecoder:
+    def decoder(self, request: Request) -> GeminiDecoder:
         return GeminiDecoder(
             names={legal_name(tool.name): tool.name for tool in request.tools},
             may_be_empty=request.ends_with_results,

@@ -80,10 +80,9 @@ class GeminiDecoder(StreamDecoder):
         super().__init__(**options)
         self._names = names or {}
         self._calls = 0
-        self._blocks = 0
         self._thought: str | None = None
         self._server_tools: dict[str, ServerTool] = {}
-        self._server_tools_used = 0
+        self._server_tools_used = False
         self._sources = Sources()
         self._counts: Any = None
         self._raw_reason = ""
@@ -114,7 +113,6 @@ class GeminiDecoder(StreamDecoder):
         if "usageMetadata" in value:
             self._counts = value["usageMetadata"]
         self._has_content = True
-        self._sources.text.append(text)
         return [TextDelta(text)]
 
     @override
@@ -146,7 +144,7 @@ class GeminiDecoder(StreamDecoder):
         if not self._calls:
             self._check_content(reason)
         usage = read_usage(self._counts) if isinstance(self._counts, dict) else None
-        return [*events, *self._end(reason, self._raw_reason, calls=self._calls, usage=usage)]
+        return [*events, *self._end(reason, calls=self._calls, usage=usage)]
 
     @override
     def _check_content(self, reason: FinishReason, message: str = "") -> None:
@@ -196,10 +194,7 @@ class GeminiDecoder(StreamDecoder):
 
     def _raw_block(self, what: str, raw: Any) -> list[Event]:
         """Emit a value to be sent back: a `part`, or the signature of the `picture` before it."""
-        if not raw:
-            return []
-        self._blocks += 1
-        return [Block(raw={what: raw}, position=self._blocks - 1)]
+        return [Block(raw={what: raw})] if raw else []
 
     def _add_text(self, text: str, extra: Mapping[str, Any]) -> list[Event]:
         if not text and not extra:
@@ -207,7 +202,6 @@ class GeminiDecoder(StreamDecoder):
         events = self._end_thought()
         if text:
             self._has_content = True
-            self._sources.text.append(text)
             events.append(TextDelta(text))
         return [*events, *self._raw_block("part", {"text": text, **extra} if extra else None)]
 
@@ -260,10 +254,9 @@ class GeminiDecoder(StreamDecoder):
         if (tool_start := self._server_tools.pop(tool_id, None)) is not None:
             events.append(attrs.evolve(tool_start, phase="finished"))
         if not _SERVER_TOOLS[tool]:
-            self._server_tools_used += 1
-            key = f"tool_{self._server_tools_used}"
+            self._server_tools_used = True
             kind = text_in(value, "toolType").lower() or "code_execution"
-            tool_start = ServerTool(key=key, kind=kind, phase="started")
+            tool_start = ServerTool(kind=kind, phase="started")
             self._server_tools[tool_id] = tool_start
             events.append(tool_start)
         return events

@@ -88,7 +88,7 @@ class Ollama(HTTPBackend):
         )
 
     @override
-    def decoder(self, request: Request, headers: Mapping[str, str]) -> OllamaDecoder:
+    def decoder(self, request: Request) -> OllamaDecoder:
         return OllamaDecoder(
             context=self._context.size,
             tags=self.think_tags,

@@ -94,8 +94,7 @@ class OllamaDecoder(TaggedDecoder):
     def _end_with(self, value: Mapping[str, Any]) -> list[Event]:
         events = [*self._end_tags(), *self._end_reasoning()]
         raw_reason = value.get("done_reason")
-        raw_reason = raw_reason if isinstance(raw_reason, str) else None
-        reason = _REASONS.get(raw_reason or "", "other")
+        reason = _REASONS.get(raw_reason if isinstance(raw_reason, str) else "", "other")
         self._check_content(reason)
         usage = Usage(  # Ollama omits 0 and unknown alike
             input=token_count(value.get("prompt_eval_count")),
@@ -104,7 +103,7 @@ class OllamaDecoder(TaggedDecoder):
         if reason == "length" and self._is_full(usage):
             reason = "context_window"
         counted = usage if usage != Usage() else None
-        return [*events, *self._end(reason, raw_reason, calls=self._calls, usage=counted)]
+        return [*events, *self._end(reason, calls=self._calls, usage=counted)]
 
     def _is_full(self, usage: Usage) -> bool:
         used = (usage.input or 0) + (usage.output or 0)

@@ -43,12 +43,11 @@ class OpenAIChat(CorrectingBackend):
         )
 
     @override
-    def decoder(self, request: Request, headers: Mapping[str, str]) -> ChatDecoder:
+    def decoder(self, request: Request) -> ChatDecoder:
         return ChatDecoder(
             think_tags=self._profile.think_tags,
             tags=self.think_tags,
             may_be_empty=request.ends_with_results,
-            request_id=headers.get("x-request-id"),
         )
 
     @override

@@ -89,7 +89,6 @@ class ChatDecoder(TaggedDecoder):
         self._thinking: list[dict[str, Any]] = []
         self._opaque: str | None = None  # from Copilot
         self._cited: set[str] = set()
-        self._blocks = 0
 
     @override
     def _end_mark(self) -> list[Event]:
@@ -182,12 +181,8 @@ class ChatDecoder(TaggedDecoder):
                 cited = annotation.get("url_citation")
                 events += self._cite(cited if isinstance(cited, dict) else annotation)
         if extra := delta.get("extra_content"):
-            events.append(self._block(extra_content=extra))
+            events.append(Block(raw={"extra_content": extra}))
         return events
-
-    def _block(self, **raw: Any) -> Block:
-        self._blocks += 1
-        return Block(raw=raw, position=self._blocks - 1)
 
     def _content_part(self, part: Any) -> list[Event]:
         match part:
@@ -238,9 +233,7 @@ class ChatDecoder(TaggedDecoder):
         if not isinstance(url, str) or url in self._cited:
             return []
         self._cited.add(url)
-        start, end = source.get("start_index"), source.get("end_index")
-        span = (start, end) if isinstance(start, int) and isinstance(end, int) else None
-        return [Citation(url=url, title=str(source.get("title") or ""), span=span)]
+        return [Citation(url=url, title=str(source.get("title") or ""))]
 
     @override
     def _finish(self) -> list[Event]:
@@ -249,7 +242,7 @@ class ChatDecoder(TaggedDecoder):
             field = "reasoning_details" if self._details else "reasoning_text"
             events += [*self._begin_reasoning(field), *self._end_reasoning()]
         if sealed := [block for block in self._thinking if is_sealed(block)]:
-            events.append(self._block(thinking_blocks=sealed))
+            events.append(Block(raw={"thinking_blocks": sealed}))
         named = (self._raw_reason or "").partition(":")[0]  # Gemini adds its own reason
         reason = _REASONS.get(named.lower(), "other")
         self._check_content(reason)
@@ -257,7 +250,7 @@ class ChatDecoder(TaggedDecoder):
         if self._refused and reason == "stop" and not self._calls:
             reason = "refusal"
         calls = len(self._calls)
-        return [*events, *self._end(reason, self._raw_reason, calls=calls, usage=self._usage)]
+        return [*events, *self._end(reason, calls=calls, usage=self._usage)]
 
 
 def _joined(pieces: Iterable[Any]) -> str:

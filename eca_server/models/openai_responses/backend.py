@@ -64,10 +64,9 @@ class OpenAIResponses(HTTPBackend):
         return payload
 
     @override
-    def decoder(self, request: Request, headers: Mapping[str, str]) -> ResponsesDecoder:
+    def decoder(self, request: Request) -> ResponsesDecoder:
         return ResponsesDecoder(
             may_be_empty=request.ends_with_results,
-            request_id=headers.get("x-request-id"),
         )
 
     @override

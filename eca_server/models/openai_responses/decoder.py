@@ -67,7 +67,7 @@ class ResponsesDecoder(StreamDecoder):
         if type(item) is not Message or type(text) is not str or not text:
             return None
         self._has_content = True
-        return item.text(text, value.get("content_index"))
+        return item.text(text)
 
     @override
     def _decode(self, value: Any, name: str) -> list[Event]:
@@ -146,7 +146,7 @@ class ResponsesDecoder(StreamDecoder):
             if isinstance(item, dict) and item_id not in self._ended:
                 key = item_id if item_id in self._open else index
                 events += self._finish_item(key, item)
-        reason, raw_reason = _reason(response, status)
+        reason = _reason(response, status)
         for key in list(self._open):
             events += self._open.pop(key).end(None, truncated=reason != "stop")
         if any(isinstance(event, _CONTENT) for event in events):
@@ -158,7 +158,7 @@ class ResponsesDecoder(StreamDecoder):
             reason = "refusal"
         counts = response.get("usage")
         usage = read_usage(counts) if isinstance(counts, dict) else None
-        return [*events, *self._end(reason, raw_reason, calls=calls, usage=usage)]
+        return [*events, *self._end(reason, calls=calls, usage=usage)]
 
 
 def _item_key(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
@@ -167,12 +167,12 @@ def _item_key(event: Mapping[str, Any], item: Mapping[str, Any]) -> int | str:
     return index if isinstance(index, int) else str(event.get("item_id") or item.get("id") or "")
 
 
-def _reason(response: Mapping[str, Any], status: str) -> tuple[FinishReason, str | None]:
+def _reason(response: Mapping[str, Any], status: str) -> FinishReason:
     if "incomplete" not in (status, response.get("status")):
-        return "stop", None
+        return "stop"
     details = response.get("incomplete_details")
     raw = str(details.get("reason") or "incomplete") if isinstance(details, dict) else "incomplete"
-    return _INCOMPLETE_REASONS.get(raw, "other"), raw
+    return _INCOMPLETE_REASONS.get(raw, "other")
 
 
 def read_usage(counts: Mapping[str, Any]) -> Usage:

@@ -73,16 +73,15 @@ class AnswerState:
 
     Attributes:
         new_key: makes the keys of tool calls.
-        visible: characters of text so far.
+        has_text: a message had text.
         cited: the URLs of the sources so far.
     """
 
     new_key: Callable[[], str]
-    visible: int = 0
+    has_text: bool = False
     refused: bool = False
     cited: set[str] = attrs.field(factory=set)
     reasonings: int = 0
-    blocks: int = 0
 
     def item(self, head: Mapping[str, Any]) -> OutputItem:
         """Make a new item; `head` is its known part."""
@@ -94,13 +93,8 @@ class AnswerState:
             case "function_call":
                 return _Call(self, head)
             case "web_search_call":
-                return _Search(head)
-        return _Other(self)
-
-    def block(self, raw: Mapping[str, Any]) -> Block:
-        """Make a block to be sent back as it is."""
-        self.blocks += 1
-        return Block(raw=raw, position=self.blocks - 1)
+                return _Search()
+        return _Other()
 
 
 class Message:
@@ -110,7 +104,6 @@ class Message:
         self._answer = answer
         self._text_length = 0
         self._refusal_length = 0
-        self._parts: dict[int, int] = {}  # the start of each part in the visible text
 
     def begin(self) -> list[Event]:
         """Emit nothing: a message opens with its first text."""
@@ -120,11 +113,11 @@ class Message:
         """Decode a text, a refusal or a citation."""
         match kind, event:
             case "output_text.delta", {"delta": str(text)}:
-                return self.text(text, event.get("content_index"))
+                return self.text(text)
             case "refusal.delta", {"delta": str(text)}:
                 return self._refusal(text)
             case "output_text.annotation.added", {"annotation": dict(annotation)}:
-                return self._cite(annotation, event.get("content_index"))
+                return self._cite(annotation)
         return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
@@ -132,38 +125,31 @@ class Message:
         events: list[Event] = []
         if whole is None:
             return events
-        text_length, refusal_length = (
-            self._text_length,
-            self._refusal_length,
-        )  # in order of the parts
-        for index, part in enumerate(list_in(whole, "content")):
+        text_length, refusal_length = self._text_length, self._refusal_length
+        for part in list_in(whole, "content"):
             match part:
                 case {"type": "output_text", "text": str(text)}:
-                    events += self.text(text[text_length:], index)
+                    events += self.text(text[text_length:])
                     text_length = max(0, text_length - len(text))
                     for each in list_in(part, "annotations"):
-                        events += self._cite(each, index) if isinstance(each, dict) else []
+                        events += self._cite(each) if isinstance(each, dict) else []
                 case {"type": "refusal", "refusal": str(text)}:
                     events += self._refusal(text[refusal_length:])
                     refusal_length = max(0, refusal_length - len(text))
         if self._text_length:
             phase = whole.get("phase")
             raw = {"type": "message", **({"phase": phase} if phase else {})}
-            events.append(self._answer.block(raw))
+            events.append(Block(raw=raw))
         return events
 
-    def text(self, text: str, index: Any) -> list[Event]:
-        """Emit a piece of the text of the part with this index."""
+    def text(self, text: str) -> list[Event]:
+        """Emit a piece of the text."""
         if not text:
             return []
         answer = self._answer
-        separated = not self._text_length and answer.visible
-        if separated:
-            answer.visible += len(SEPARATOR)
-        if type(index) is int and index not in self._parts:
-            self._parts[index] = answer.visible
+        separated = not self._text_length and answer.has_text
         self._text_length += len(text)
-        answer.visible += len(text)
+        answer.has_text = True
         return [TextDelta(SEPARATOR), TextDelta(text)] if separated else [TextDelta(text)]
 
     def _refusal(self, text: str) -> list[Event]:
@@ -173,18 +159,12 @@ class Message:
         self._answer.refused = True
         return [RefusalDelta(text)]
 
-    def _cite(self, annotation: Mapping[str, Any], index: Any) -> list[Event]:
+    def _cite(self, annotation: Mapping[str, Any]) -> list[Event]:
         url = annotation.get("url")
         if not isinstance(url, str) or not url or url in self._answer.cited:
             return []
         self._answer.cited.add(url)
-        at = self._parts.get(index, 0) if isinstance(index, int) else 0
-        match annotation:
-            case {"start_index": int(start), "end_index": int(end)}:
-                span: tuple[int, int] | None = (at + start, at + end)
-            case _:
-                span = None
-        return [Citation(url=url, title=str(annotation.get("title") or ""), span=span)]
+        return [Citation(url=url, title=str(annotation.get("title") or ""))]
 
 
 class _Reasoning:
@@ -273,38 +253,19 @@ class _Call:
 
 
 class _Search:
-    def __init__(self, head: Mapping[str, Any]) -> None:
-        self._key = str(head.get("id") or "web_search")
-
     def begin(self) -> list[Event]:
-        return [ServerTool(key=self._key, kind="web_search", phase="started")]
+        return [ServerTool(kind="web_search", phase="started")]
 
     def feed(self, kind: str, event: Mapping[str, Any]) -> list[Event]:
         return []
 
     def end(self, whole: Mapping[str, Any] | None, *, truncated: bool) -> list[Event]:
-        action = (whole or {}).get("action")
-        action = action if isinstance(action, dict) else {}
-        queries = [action.get("query"), *list_in(action, "queries")]
-        sources = [each.get("url") for each in list_in(action, "sources") if isinstance(each, dict)]
-        urls = [url for url in (action.get("url"), *sources) if isinstance(url, str)]
-        return [
-            ServerTool(
-                key=self._key,
-                kind="web_search",
-                phase="finished",
-                query=next((query for query in queries if isinstance(query, str) and query), None),
-                urls=tuple(urls),
-                raw=None if whole is None else _without_nulls(whole),
-            )
-        ]
+        raw = None if whole is None else _without_nulls(whole)
+        return [ServerTool(kind="web_search", phase="finished", raw=raw)]
 
 
 class _Other:
     """An item that is not shown, except for an image."""
-
-    def __init__(self, answer: AnswerState) -> None:
-        self._answer = answer
 
     def begin(self) -> list[Event]:
         return []
@@ -316,7 +277,7 @@ class _Other:
         kind = None if whole is None or truncated else whole.get("type")
         if whole is None or not isinstance(kind, str) or not kind or kind in _CLIENT_ITEMS:
             return []
-        block = self._answer.block(_without_nulls(whole))
+        block = Block(raw=_without_nulls(whole))
         match whole:
             case {"type": "image_generation_call", "result": str(data)}:
                 media_type = f"image/{whole.get('output_format') or 'png'}"

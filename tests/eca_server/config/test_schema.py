@@ -157,7 +157,7 @@ def test_hooks_are_read_at_each_event_of_upstreams_and_at_no_other(house):
     hooks = {each: {"type": each} for each in (*get_args(HookEvent), "prePrompt", "postPrompt")}
     house.in_user({"hooks": hooks})
     loaded = house.load()
-    assert (loaded.problems, len(loaded.config.hooks)) == ((), 15)
+    assert (loaded.problems, loaded.config.hooks.keys()) == ((), hooks.keys())
     assert loaded.config.hooks["prePrompt"].type == "preRequest"
     house.in_user({"hooks": {"h": {"type": "chatBegin"}, "i": {"matcher": "("}}})
     first, second = house.load().problems

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eca_server.agent.tools.approval import Call, Policy, policy_of
+from eca_server.agent.tools.approval import Policy, policy_of
+from eca_server.agent.tools.approval_rules import Call
 from eca_server.config.loading import LoadedConfig, load
 from eca_server.config.reading import Workspace, settings_of
 from eca_server.config.settings import Config

@@ -170,11 +170,9 @@ def summary(events: Sequence[Event]) -> dict[str, Any]:
         "citations": only(Citation, events),
         "images": only(Image, events),
         "tools": [(event.kind, event.phase) for event in only(ServerTool, events)],
-        "urls": [event.urls for event in only(ServerTool, events)],
         "refusal": "".join(event.text for event in only(RefusalDelta, events)),
         "usage": [None, *only(Usage, events)][-1],
         "reason": events[-1].reason,
-        "raw_reason": events[-1].raw_reason,
     }
 
 

@@ -205,7 +205,7 @@ def check_that_anthropic_reads_the_same(stream: list[dict]) -> None:
         cache_write=theirs.usage.cache_creation_input_tokens,
         output=theirs.usage.output_tokens,
     )
-    assert ours[-1] == Finished(reason=ours[-1].reason, raw_reason=theirs.stop_reason)
+    assert ours[-1] == Finished(reason=ours[-1].reason)
 
 
 @slow_import
@@ -300,7 +300,6 @@ def test_ollama_reads_every_answer_as_we_do(made, counts):
     counted = Usage(input=last.prompt_eval_count, output=last.eval_count)
     assert [*only(Usage, ours), Usage()][0] == counted
     assert isinstance(ours[-1], Finished)
-    assert ours[-1].raw_reason == last.done_reason
     assert last.done
 
 

@@ -378,9 +378,9 @@ def test_every_answer_keeps_the_grammar_and_has_what_came(api, data):
     assert (text_of(events), thoughts_of(events)) == (text, thoughts)
     check_answer(events)
     if api.name == "google":
-        phases = [(event.key, event.phase) for event in only(ServerTool, events)]
-        begun = sorted(key for key, phase in phases if phase == "started")
-        assert begun == sorted(key for key, phase in phases if phase == "finished")
+        phases = [(event.kind, event.phase) for event in only(ServerTool, events)]
+        begun = sorted(kind for kind, phase in phases if phase == "started")
+        assert begun == sorted(kind for kind, phase in phases if phase == "finished")
 
 
 def check_answer(events: Sequence[Event]) -> None:

@@ -65,24 +65,23 @@ def test_a_link_to_a_device_is_refused_unopened(workspace, project, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("data", "text", "encoding", "newline", "final_newline"),
+    ("data", "text", "encoding", "newline"),
     [
-        (b"", "", "utf-8", "\n", False),
-        (b"a\nb\n", "a\nb\n", "utf-8", "\n", True),
-        (b"a\r\nb", "a\r\nb", "utf-8", "\r\n", False),
-        (b"a\rb\r", "a\rb\r", "utf-8", "\r", True),
-        (b"a\r\nb\r\nc\n", "a\r\nb\r\nc\n", "utf-8", "\r\n", True),
-        ("ü€\n".encode(), "ü€\n", "utf-8", "\n", True),
-        (codecs.BOM_UTF8 + b"a\n", "a\n", "utf-8", "\n", True),
-        (codecs.BOM_UTF16_LE + "aü\r\n".encode("utf-16-le"), "aü\r\n", "utf-16-le", "\r\n", True),
-        (codecs.BOM_UTF16_BE + "aü".encode("utf-16-be"), "aü", "utf-16-be", "\n", False),
-        (b"na\xefve caf\xe9\n", "naïve café\n", "latin-1", "\n", True),
+        (b"", "", "utf-8", "\n"),
+        (b"a\nb\n", "a\nb\n", "utf-8", "\n"),
+        (b"a\r\nb", "a\r\nb", "utf-8", "\r\n"),
+        (b"a\rb\r", "a\rb\r", "utf-8", "\r"),
+        (b"a\r\nb\r\nc\n", "a\r\nb\r\nc\n", "utf-8", "\r\n"),
+        ("ü€\n".encode(), "ü€\n", "utf-8", "\n"),
+        (codecs.BOM_UTF8 + b"a\n", "a\n", "utf-8", "\n"),
+        (codecs.BOM_UTF16_LE + "aü\r\n".encode("utf-16-le"), "aü\r\n", "utf-16-le", "\r\n"),
+        (codecs.BOM_UTF16_BE + "aü".encode("utf-16-be"), "aü", "utf-16-be", "\n"),
+        (b"na\xefve caf\xe9\n", "naïve café\n", "latin-1", "\n"),
     ],
 )
-def test_bytes_are_read_as_text(data, text, encoding, newline, final_newline):
+def test_bytes_are_read_as_text(data, text, encoding, newline):
     text_file = decode(data)
-    assert (text_file.text, text_file.encoding) == (text, encoding)
-    assert (text_file.newline, text_file.final_newline) == (newline, final_newline)
+    assert (text_file.text, text_file.encoding, text_file.newline) == (text, encoding, newline)
     assert text_file.encode() == data
 
 

@@ -53,11 +53,9 @@ def _first_of_each(contents_of_calls: list[Content]) -> list[Content]:
     return list({str(each.get("id")): each for each in reversed(contents_of_calls)}.values())[::-1]
 
 
-async def next_run(chat: ChatSession, n: int = 1, *, seconds: float = 5) -> Content:
+async def next_run(chat: ChatSession, n: int = 1) -> Content:
     """Return the nth call's `toolCallRun`."""
-    await chat.session.until(
-        lambda _: len(runs(chat)) >= n, seconds=seconds, expected=f"toolCallRun of call {n}"
-    )
+    await chat.session.until(lambda _: len(runs(chat)) >= n, expected=f"toolCallRun of call {n}")
     return runs(chat)[n - 1]
 
 
@@ -108,24 +106,15 @@ def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return params if isinstance(params, Mapping) else {}
 
 
-async def next_content(
-    chat: ChatSession,
-    kind: str,
-    *,
-    n: int = 1,
-    shows: str | None = None,
-    seconds: float = 5,
-    **members: Any,
-) -> Content:
-    """Return the chat's nth content of a type with these members."""
-    received = await chat.content(kind, n=n, shows=shows, seconds=seconds, **members)
-    return received.content
+async def next_content(chat: ChatSession, kind: str) -> Content:
+    """Return the chat's first content of a type."""
+    return (await chat.content(kind)).content
 
 
-async def comes(chat: ChatSession, kind: str, *, seconds: float = 2, **members: Any) -> bool:
-    """Return whether such a content comes."""
+async def comes(chat: ChatSession, kind: str, **members: Any) -> bool:
+    """Return whether a content of a type with these members comes within two seconds."""
     try:
-        await chat.content(kind, seconds=seconds, **members)
+        await chat.content(kind, seconds=2, **members)
     except Unmet:
         return False
     return True

@@ -143,8 +143,8 @@ async def files_are_read(harness: Harness, session: ClientSession) -> None:
     harness.record_pass("W-33a", *WATCHED)
 
 
-async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
-    """Approve each call until the turn has finished."""
+async def approve_all(chat: ChatSession) -> None:
+    """Approve each call until the turn has finished; wait ten seconds for each."""
     ended, approved = chat.ends, set[str]()
 
     def unapproved() -> list[str]:
@@ -154,7 +154,7 @@ async def approve_all(chat: ChatSession, *, seconds: float = 10) -> None:
     while chat.ends == ended:
         await chat.session.until(
             lambda _: unapproved() or chat.ends > ended,
-            seconds=seconds,
+            seconds=10,
             expected="the end of the turn, or a call",
         )
         for call in unapproved():

@@ -1,38 +1,26 @@
-"""The queries of chats, before-images and rollbacks: each a function on the open file.
+"""The queries of chats: each a function on the open file.
 
 Rules: a row is added or deleted, never edited (except a chat's title, settings and time of the last
 addition); each query that writes is one transaction, which the file begins and commits.
-
-A rollback is recorded completely before its first step; each step is deleted when it is done, and
-the messages with the record at the end. If a server is killed, exactly the remaining steps are
-therefore left. Messages that another server added since then remain.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import attrs
 
-from eca_protocol import json
 from eca_server.agent.chat.store.place import UNKNOWN_WORKSPACE, Damage
 from eca_server.agent.chat.store.rows import (
-    BeforeImage,
-    BeforeImageBatch,
-    Change,
     ChatRow,
     ChatSettings,
     ChatSummary,
     LoadResult,
-    Rollback,
     StoredChat,
-    StoredContent,
     StoredMessage,
     TurnUsage,
-    UndoStep,
     UnreadableRow,
     decode_message,
     decode_settings,
@@ -44,13 +32,9 @@ from eca_server.agent.chat.store.rows import (
 )
 from eca_server.agent.chat.store.running import Running
 from eca_server.agent.chat.store.running import update as update_running
-from eca_server.workspace.reading import Fingerprint
 
 if TYPE_CHECKING:
     from eca_server.agent.chat.store.file import ChatFile
-
-BYTES_AT_ONCE = 16 * 2**20
-"""The bytes of before-images after which a query for changes ends."""
 
 _BEGINNING: Final = 100  # characters
 _LARGEST: Final = 2**63 - 1
@@ -67,16 +51,6 @@ _NUMBER_AGAIN: Final = (  # one at a time: the first whose number is damaged, be
 _MESSAGE_TABLES: Final = (
     *("message", "before_image", "rollback", "undo_step"),
     *("running_turn", "running_piece"),
-)
-
-_CUT: Final = (
-    "DELETE FROM message WHERE chat = ?1 AND sequence >="
-    " (SELECT sequence FROM message WHERE chat = ?1 AND id = ?2) - ?3"
-    " AND sequence <= ifnull(?4, sequence)"
-)
-_FORGET: Final = (
-    "DELETE FROM before_image WHERE chat = ?1 AND number >= ?2 AND number <= ifnull(?4, number)"
-    " AND (?3 OR EXISTS (SELECT 1 FROM rollback WHERE chat = ?1))"  # or another server has ended it
 )
 
 
@@ -221,7 +195,7 @@ def clear(file: ChatFile, chat: str, *, title: str | None, settings: ChatSetting
     """Delete the messages of a chat; `title` counts if `settings` are given."""
     for table in _MESSAGE_TABLES:
         file.erase(f"DELETE FROM {table} WHERE chat = ?", (chat,))  # noqa: S608
-    _set_title_and_settings(file, chat, title, settings)
+    set_title_and_settings(file, chat, title, settings)
     file.last.pop(chat, None)
 
 
@@ -233,7 +207,7 @@ def delete(file: ChatFile, chat: str) -> None:
     file.last.pop(chat, None)
 
 
-def _set_title_and_settings(
+def set_title_and_settings(
     file: ChatFile, chat: str, title: str | None, settings: ChatSettings | None
 ) -> None:
     """Set the title and the settings of a stored chat; None: keep both."""
@@ -243,164 +217,6 @@ def _set_title_and_settings(
             "INSERT OR REPLACE INTO settings SELECT id, ? FROM chat WHERE id = ?",
             (encode_settings(settings), chat),
         )
-
-
-def add_before_images(file: ChatFile, chat: str, images: Sequence[BeforeImage]) -> tuple[int, ...]:
-    """Store before-images; return their numbers."""
-    statement = (
-        "INSERT INTO before_image (chat, content_id, path, moved_from, existed, mode, data, after)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-    )
-    numbers = []
-    for each in images:
-        paths = (os.fsencode(each.path), _encode_path(each.moved_from))
-        row = (chat, each.content_id, *paths, each.existed, each.mode, each.data, each.after)
-        numbers.append(file.execute(statement, row).lastrowid or 0)
-    return tuple(numbers)
-
-
-def remove_before_images(file: ChatFile, batch: BeforeImageBatch) -> None:
-    """Delete the before-images of changes that were not made."""
-    for number, path in zip(batch.numbers or (), batch.paths, strict=False):
-        file.execute(
-            "DELETE FROM before_image WHERE number = ? AND chat = ? AND path = ?",
-            (number, batch.chat, os.fsencode(path)),
-        )
-
-
-def first_change(file: ChatFile, chat: str, content_ids: Sequence[str]) -> int | None:
-    """Return the number of the first change of these messages, or 0; None: writes wait."""
-    [(number,)] = file.execute(
-        "SELECT coalesce(min(number), 0) FROM before_image WHERE chat = ?1"
-        " AND content_id IN (SELECT value FROM json_each(?2))",
-        (chat, json.dumps(list(content_ids)).decode()),
-    )
-    return None if file.is_behind else int(number)
-
-
-def changes_from(file: ChatFile, chat: str, first: int) -> list[Change] | None:
-    """Return the next changes of a chat from a number on, if any; None: writes wait.
-
-    All bytes of a chat's before-images may be more than can be read in the time of one call.
-    """
-    rows = file.execute(
-        "SELECT number, path, moved_from, existed, data, after FROM before_image"
-        " WHERE chat = ? AND number >= ? ORDER BY number",
-        (chat, first),
-    )
-    changes: list[Change] = []
-    size = 0
-    for number, path, moved_from, existed, data, after in rows:
-        changes.append(
-            Change(
-                number=number,
-                path=os.fsdecode(path),
-                moved_from=_decode_path(moved_from),
-                existed=bool(existed),
-                before=None if data is None else Fingerprint.of(data).digest,
-                after=after,
-            )
-        )
-        size += len(data or b"")
-        if size >= BYTES_AT_ONCE:
-            break
-    return None if file.is_behind else changes
-
-
-def content(file: ChatFile, number: int) -> StoredContent | None:
-    """Return a file's content before a change; None if it is not stored."""
-    query = "SELECT mode, data FROM before_image WHERE number = ? AND data IS NOT NULL"
-    for mode, data in file.execute(query, (number,)):
-        return StoredContent(mode=mode, data=data)
-    return None
-
-
-def note_rollback(file: ChatFile, rollback: Rollback) -> None:
-    """Record a rollback; it replaces an unfinished one of the same chat."""
-    chat = rollback.chat
-    file.execute("DELETE FROM undo_step WHERE chat = ?", (chat,))
-    file.execute(
-        "INSERT OR REPLACE INTO rollback VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
-        " (SELECT max(sequence) FROM message WHERE chat = ?1),"
-        " (SELECT max(number) FROM before_image WHERE chat = ?1))",
-        (
-            chat,
-            rollback.cut,
-            rollback.earlier,
-            rollback.last_remaining,
-            rollback.first_change,
-            rollback.undoes,
-        ),
-    )
-    for position, step in enumerate(rollback.steps):
-        paths = (os.fsencode(step.path), _encode_path(step.moved_to))
-        file.execute(
-            "INSERT INTO undo_step VALUES (?, ?, ?, ?, ?, ?)",
-            (chat, position, *paths, step.present, step.change),
-        )
-
-
-def note_step(file: ChatFile, chat: str, path: str) -> None:
-    """Delete the first step with this path, and any steps before it."""
-    file.execute(
-        "DELETE FROM undo_step WHERE chat = ?1 AND position <="
-        " (SELECT min(position) FROM undo_step WHERE chat = ?1 AND path = ?2)",
-        (chat, os.fsencode(path)),
-    )
-
-
-def unfinished_rollbacks(file: ChatFile, workspace: str, chat: str) -> tuple[Rollback, ...]:
-    """Return unfinished rollbacks of a workspace's chats, and of one; none while writes wait."""
-    rows = file.execute(
-        "SELECT rollback.* FROM rollback JOIN chat ON chat.id = rollback.chat"
-        " WHERE chat.workspace = ? OR chat.id = ?",
-        (workspace, chat),
-    )
-    return tuple(
-        Rollback(
-            chat=name,
-            cut=cut,
-            earlier=earlier,
-            last_remaining=last_remaining,
-            first_change=first,
-            undoes=bool(undoes),
-            last_message=last_message,
-            last_change=last_change,
-            steps=tuple(_steps(file, name)),
-        )
-        for name, cut, earlier, last_remaining, first, undoes, last_message, last_change in rows
-        if not file.is_behind
-    )
-
-
-def finish_rollback(
-    file: ChatFile, rollback: Rollback, *, title: str | None, settings: ChatSettings | None
-) -> None:
-    """Delete a rollback, its messages, and the before-images that are no longer needed.
-
-    If the files are not restored, their changes are assigned to the last remaining message, so that
-    a rollback to before that message undoes them, too. `title` counts if `settings` are given.
-    """
-    chat, first = rollback.chat, rollback.first_change
-    if first is not None and (rollback.undoes or rollback.last_remaining is None):
-        file.erase(_FORGET, (chat, first, not rollback.steps, rollback.last_change))
-    elif first is not None:
-        file.execute(
-            "UPDATE before_image SET content_id = ? WHERE chat = ? AND number >= ?",
-            (rollback.last_remaining, chat, first),
-        )
-    file.erase("DELETE FROM rollback WHERE chat = ?", (chat,))
-    file.erase("DELETE FROM undo_step WHERE chat = ?", (chat,))
-    if rollback.cut is not None:
-        file.erase(_CUT, (chat, rollback.cut, rollback.earlier, rollback.last_message))
-        for table in ("running_turn", "running_piece"):
-            file.erase(
-                f"DELETE FROM {table} WHERE chat = ?1 AND NOT EXISTS"  # noqa: S608
-                " (SELECT 1 FROM message WHERE chat = ?1 AND id = turn)",
-                (chat,),
-            )
-    _set_title_and_settings(file, chat, title, settings)
-    file.last.pop(chat, None)
 
 
 def _last(file: ChatFile, chat: str) -> int:
@@ -470,16 +286,6 @@ def _readable_usages(
                 yield TurnUsage(tokens=tokens)
 
 
-def _steps(file: ChatFile, chat: str) -> Iterator[UndoStep]:
-    for path, moved_to, present, change in file.execute(
-        "SELECT path, moved_to, present, change FROM undo_step WHERE chat = ? ORDER BY position",
-        (chat,),
-    ):
-        yield UndoStep(
-            path=os.fsdecode(path), moved_to=_decode_path(moved_to), present=present, change=change
-        )
-
-
 def _beginning(body: bytes | None) -> str:
     """Return the first characters of a user's message as shown."""
     if body is None:
@@ -489,11 +295,3 @@ def _beginning(body: bytes | None) -> str:
     except UnreadableRow:
         return ""
     return " ".join(message.shown_text[: 4 * _BEGINNING].split())[:_BEGINNING]
-
-
-def _encode_path(path: str | None) -> bytes | None:
-    return None if path is None else os.fsencode(path)
-
-
-def _decode_path(column: bytes | None) -> str | None:
-    return None if column is None else os.fsdecode(column)

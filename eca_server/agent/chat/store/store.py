@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
-from eca_server.agent.chat.store import queries, running
+from eca_server.agent.chat.store import queries, rollbacks, running
 from eca_server.agent.chat.store.rows import (
     BeforeImage,
     BeforeImageBatch,
@@ -191,7 +191,9 @@ class Store:
         def add(disk: ChatFile) -> bool:
             numbers: list[int] = []
             is_stored = disk.write_once(
-                lambda file: numbers.extend(queries.add_before_images(file, chat_id, stored_images))
+                lambda file: numbers.extend(
+                    rollbacks.add_before_images(file, chat_id, stored_images)
+                )
             )
             if is_stored:
                 batch.numbers = tuple(numbers)
@@ -210,7 +212,7 @@ class Store:
         """Forget what files were before changes that are not made after all."""
         self._worker.queue(
             lambda disk: disk.write(
-                batch.chat, lambda file: queries.remove_before_images(file, batch)
+                batch.chat, lambda file: rollbacks.remove_before_images(file, batch)
             )
         )
 
@@ -225,7 +227,7 @@ class Store:
         None means that it cannot be read.
         """
         return await self._worker.read(
-            lambda file: queries.first_change(file, chat_id, content_ids)
+            lambda file: rollbacks.first_change(file, chat_id, content_ids)
         )
 
     async def changes_from(self, chat_id: str, first: int) -> Sequence[Change] | None:
@@ -234,7 +236,7 @@ class Store:
         while True:
             start = changes[-1].number + 1 if changes else first
             following = await self._worker.read(
-                partial(queries.changes_from, chat=chat_id, first=start)
+                partial(rollbacks.changes_from, chat=chat_id, first=start)
             )
             if following is None:
                 return None
@@ -244,22 +246,22 @@ class Store:
 
     async def content(self, number: int) -> StoredContent | None:
         """Return a file's content before a change; None: unreadable."""
-        return await self._worker.read(lambda file: queries.content(file, number))
+        return await self._worker.read(lambda file: rollbacks.content(file, number))
 
     async def note_rollback(self, rollback: Rollback) -> bool:
         """Record a rollback before it starts; return whether it is on disk."""
-        return await self._worker.write_once(lambda file: queries.note_rollback(file, rollback))
+        return await self._worker.write_once(lambda file: rollbacks.note_rollback(file, rollback))
 
     async def note_step(self, chat_id: str, path: str) -> bool:
         """Record that the first remaining step with this path is done; return whether on disk."""
-        return await self._worker.write_once(lambda file: queries.note_step(file, chat_id, path))
+        return await self._worker.write_once(lambda file: rollbacks.note_step(file, chat_id, path))
 
     async def unfinished_rollbacks(self, workspace: str, chat_id: str) -> Sequence[Rollback]:
         """Return the unfinished rollbacks of a workspace's chats, and of one chat."""
-        rollbacks = await self._worker.read_unless_late(
-            lambda file: queries.unfinished_rollbacks(file, workspace, chat_id)
+        unfinished = await self._worker.read_unless_late(
+            lambda file: rollbacks.unfinished_rollbacks(file, workspace, chat_id)
         )
-        return rollbacks or ()
+        return unfinished or ()
 
     async def finish_rollback(
         self, rollback: Rollback, *, title: str | None = None, settings: ChatSettings | None = None
@@ -273,7 +275,7 @@ class Store:
         """
         return await self._worker.write(
             rollback.chat,
-            lambda file: queries.finish_rollback(file, rollback, title=title, settings=settings),
+            lambda file: rollbacks.finish_rollback(file, rollback, title=title, settings=settings),
         )
 
     async def close(self) -> bool:

@@ -28,7 +28,6 @@ from eca_server.models.credentials.oauth import (
 from eca_server.origins import is_same_origin
 from eca_server.secret import mask
 
-_ABSENT: Final = range(400, 500)
 _BEARER: Final = re.compile(r"(?i)(?:^|,)\s*bearer\b")
 _PARAMETER: Final = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _PROTECTED: Final = "/.well-known/oauth-protected-resource"

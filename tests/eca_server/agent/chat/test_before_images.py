@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from eca_server.agent.chat.store import queries
+from eca_server.agent.chat.store import rollbacks
 from eca_server.agent.chat.store.worker import LIMITS
 from tests.eca_server.agent.chat.current import current, set_store_limits, since
 from tests.eca_server.agent.chat.editor import SCRIPT, call, writes
@@ -42,7 +42,7 @@ async def test_a_file_whose_previous_content_is_not_saved_is_named(tmp_path, fol
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, writes(a="1"))
         with monkeypatch.context() as patched:
-            patched.setattr(queries, "add_before_images", full_disk)
+            patched.setattr(rollbacks, "add_before_images", full_disk)
             second = await said(ours, writes(b="2"))
         third = await said(ours, writes(b="3"))
         error = await not_rolled_back(ours, second)
@@ -68,7 +68,7 @@ async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypa
         (folder / "a").write_text("one\nthe user's\n")
         with monkeypatch.context() as patched:
             if late:
-                patched.setattr(queries, "add_before_images", full_disk)
+                patched.setattr(rollbacks, "add_before_images", full_disk)
             await ours.approve(asked)
             await ours.expect_finished()
         assert ours.contents(kind="toolCalled")[0]["error"]
@@ -80,7 +80,7 @@ async def test_what_a_failed_call_changed_is_put_back(tmp_path, folder, monkeypa
 
 
 async def test_a_call_stopped_before_a_change_leaves_none(tmp_path, folder, monkeypatch):
-    begun, goes_on, add = threading.Event(), threading.Event(), queries.add_before_images
+    begun, goes_on, add = threading.Event(), threading.Event(), rollbacks.add_before_images
 
     def slowly(*given: Any) -> tuple[int, ...]:
         begun.set()
@@ -90,7 +90,7 @@ async def test_a_call_stopped_before_a_change_leaves_none(tmp_path, folder, monk
     (folder / "a").write_text("one\n")
     async with current(data=tmp_path, folder=folder) as ours:
         first = await said(ours, "say one")
-        monkeypatch.setattr(queries, "add_before_images", slowly)
+        monkeypatch.setattr(rollbacks, "add_before_images", slowly)
         await ours.prompt(writes(a="2"), model=SCRIPT, trust=True)
         await trio.to_thread.run_sync(begun.wait, 10)
         await ours.expect_stopped()

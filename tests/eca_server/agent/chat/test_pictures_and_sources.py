@@ -149,7 +149,7 @@ async def test_an_answer_holds_only_so_many_pictures(client):
 
 
 async def test_what_belongs_to_a_picture_too_many_is_dropped_with_it():
-    picture, block = Image(media_type="image/png", data=PNG), Block(raw={}, position=0)
+    picture, block = Image(media_type="image/png", data=PNG), Block(raw={})
     first = FirstPictures()
     events = [*[picture, block] * (MOST_PICTURES + 1), block, TextDelta("x"), block]
     dropped = [place for place, event in enumerate(events) if first.drops(event)]

@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import trio
@@ -15,8 +16,9 @@ from eca_server.agent.hooks.action import ActionResult, run_action
 from eca_server.agent.hooks.hooks import HookResults, Hooks
 from eca_server.agent.hooks.matching import ToolCallEvent, matches_event
 from eca_server.agent.hooks.outcome import EVENTS, Outcome, parse_outcome
-from eca_server.config.hook_settings import Hook, HookAction
+from eca_server.config.hook_settings import Hook, HookAction, HookEvent
 from eca_server.config.tool_settings import ApprovalRule
+from tests.check_requirements import REPOSITORY
 from tests.eca_server.processes import assert_gone
 
 HERE = {"PATH": os.environ["PATH"]}
@@ -72,6 +74,14 @@ def test_an_exit_code_blocks_or_fails(event, status, stderr, why, blocks):
     assert outcome == Outcome(blocks=blocks, fails=not blocks, why=why)
     assert not outcome.stops
     assert outcome.approval == ("deny" if blocks else None)
+
+
+def test_every_event_has_its_members_and_its_row_in_the_guide():
+    guide = (REPOSITORY / "docs/guides/hooks.md").read_text()
+    table = guide.partition("| `type` | input |")[2].partition("\n\n")[0]
+    names = [row.split("|")[1] for row in table.splitlines()[2:]]
+    listed = re.findall(r"`(\w+)`", " ".join(names))
+    assert sorted(listed) == sorted(get_args(HookEvent)) == sorted(EVENTS)
 
 
 _VALUES = st.none() | st.booleans() | st.text(max_size=3) | st.dictionaries(st.text(), st.none())

@@ -172,8 +172,7 @@ def test_nothing_in_names_and_descriptions_is_hidden_from_people_and_seen_by_mod
     template = readers.read_template({**told, "uriTemplate": "x://{y}", "mimeType": NAME})
     link = {**told, "type": "resource_link", "uri": "x://y"}
     [linked] = read_tool_result({"content": [link]}).content
-    info = {"instructions": NAME, "serverInfo": {**told, "version": NAME}}
-    server = read_initialized({"protocolVersion": "2025-11-25", **info})
+    server = read_initialized({"protocolVersion": "2025-11-25", "instructions": NAME})
     assert tool.wire_name == prompt.wire_name == prompt.arguments[0].wire_name == NAME
     for found in (tool, prompt, resource, template, linked, server):
         values = attrs.asdict(found, filter=lambda field, _: field.name != "wire_name")

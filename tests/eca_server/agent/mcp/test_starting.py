@@ -50,7 +50,7 @@ async def test_the_handshake_names_the_client_its_capabilities_and_its_end():
     script["on"]["notifications/initialized"] = [["echo_message"]]
     log = ServerLog("bad")
     async with session_with(script, log) as session:
-        assert (session.info.name, session.instructions) == ("scripted", "Be scripted.")
+        assert session.instructions == "Be scripted."
         await session.ping()
     asked, announced = map(json.loads, log.last_lines(10, 10_000).splitlines())
     assert asked["params"] == {
@@ -68,7 +68,6 @@ async def test_every_revision_with_a_handshake_is_spoken(revision):
     answer = {"protocolVersion": revision, "capabilities": None, "serverInfo": {"name": None}}
     async with session_with(on_initialize(["result", answer])) as session:
         assert session.era is ERAS[revision]
-        assert session.info.name == ""
         assert [tool.name for tool in await session.list_tools()] == ["echo"]
         assert await session.list_prompts() == ()
 
@@ -98,7 +97,7 @@ async def test_a_program_is_looked_for_on_the_servers_own_path_and_in_its_direct
         scripted(command="./my-server", directory=tmp_path),
     ):
         async with talking_to(settings) as session:
-            assert session.info.name == "scripted"
+            assert session.instructions == "Be scripted."
 
 
 async def test_a_server_runs_with_its_variables_in_its_first_root_or_its_directory(
@@ -212,7 +211,6 @@ async def test_a_refusal_that_names_a_stateless_revision_is_followed_in_a_new_pr
     log = ServerLog("bad")
     async with session_with({"on": on}, log) as session:
         assert session.era is ERAS[STATELESS]
-        assert session.info.name == "modern"
         assert [tool.name for tool in await session.list_tools()] == ["late"]
     lines = log.last_lines(10, 10_000).splitlines()
     assert lines[0] == "was asked"

@@ -19,6 +19,9 @@ from eca_server.agent.tools.shell_command import ShellCommand
 from eca_server.agent.tools.tool import ToolOutput
 from tests.eca_server.agent.tools.file_tools import texts, workspace_of
 
+PYTHON = Path(sys.executable).resolve()
+"""The interpreter without its environment, which a sandbox hides if it is below `/tmp`."""
+
 needs_bubblewrap = pytest.mark.skipif(
     capability().kind != "bubblewrap",
     reason=f"no command can run in a bubblewrap sandbox here: {capability().why_not}",
@@ -68,7 +71,7 @@ class World:
 
 def python(*lines: str) -> str:
     """Return a command that runs these lines of Python."""
-    return f"{shlex.quote(sys.executable)} -S -c {shlex.quote(chr(10).join(lines))}"
+    return f"{shlex.quote(str(PYTHON))} -S -c {shlex.quote(chr(10).join(lines))}"
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eca_server.agent.tools import approval
-from eca_server.agent.tools.approval import Call, Decision, Memo, Policy, policy_of, spellings
+from eca_server.agent.tools.approval import Decision, Memo, Policy, policy_of
+from eca_server.agent.tools.approval_rules import Call, spellings
 from eca_server.config import matchers as name_matchers
 from eca_server.config.settings import Config
 from eca_server.config.tool_settings import Approval, ApprovalRule, Behavior, ToolCall

@@ -20,7 +20,7 @@ class LoginServer:
 
     Attributes:
         url: its address.
-        asked: the path and the fields of each request.
+        requests: the path and the fields of each request.
         headers: the headers of each request.
         says: answers by path, each used once: a status and a body, or None for a connection that
             breaks; then fresh tokens follow.

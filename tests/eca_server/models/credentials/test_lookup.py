@@ -80,10 +80,10 @@ def test_a_key_that_cannot_be_sent_is_a_problem_that_does_not_show_it(bad):
 def test_a_url_is_looked_for_in_the_documented_order():
     environ = {"NAMED": " http://named ", "P_API_URL": "http://own", "BLANK": " "}
     configured = find_url("p", Provider(url="http://a", url_env="NAMED"), environ)
-    assert configured == Location(provider="p", url="http://a", source="providers.p.url")
+    assert configured == Location(url="http://a", source="providers.p.url")
     assert find_url("p", Provider(url_env="NAMED"), environ).url == "http://named"
     assert find_url("p", Provider(url_env="BLANK"), environ).source == "P_API_URL"
-    assert find_url("p", PLAIN, {}) == Location(provider="p")
+    assert find_url("p", PLAIN, {}) == Location()
 
 
 def test_nothing_found_shows_a_key():

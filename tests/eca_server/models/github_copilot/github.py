@@ -19,7 +19,7 @@ class GitHub:
     Attributes:
         api: the base URL of its tokens.
         url: its own address.
-        asked: the headers of each token request.
+        requests: the headers of each token request.
         refuses: the status and the body of a refusal.
         lives: the lifetime of a token, in seconds.
     """

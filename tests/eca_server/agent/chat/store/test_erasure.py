@@ -9,7 +9,7 @@ import attrs
 import pytest
 import trio
 
-from eca_server.agent.chat.store import queries
+from eca_server.agent.chat.store import queries, rollbacks
 from eca_server.agent.chat.store.file import ChatFile
 from tests.eca_server.agent.chat.store.keeping import (
     WORKSPACE,
@@ -60,7 +60,7 @@ def filled(path: Path, content: bytes) -> Path:
 def add_image(kept: ChatFile, name: str, text: str) -> None:
     data = text.encode()
     images = [image("1", text, moved_from=text, data=data * 300, after=data)]
-    assert kept.write_once(lambda file: queries.add_before_images(file, name, images))
+    assert kept.write_once(lambda file: rollbacks.add_before_images(file, name, images))
 
 
 async def delete_all(kept: Kept) -> None:

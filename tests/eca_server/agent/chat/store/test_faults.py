@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from eca_server.agent.chat.store import queries, schema, store
+from eca_server.agent.chat.store import rollbacks, schema, store
 from eca_server.agent.chat.store.rows import ChatSettings, Rollback, StoredMessage, UndoStep
 from eca_server.agent.chat.store.worker import Limits
 from eca_server.models.history import BlockPart, Message
@@ -316,7 +316,7 @@ async def test_a_rollback_whose_end_waits_to_be_written_is_not_done_again(
         noted = attrs.evolve(ROLLBACK, last_message=2)
         assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == (noted,)
         with monkeypatch.context() as patched:
-            patched.setattr(queries, "finish_rollback", full)
+            patched.setattr(rollbacks, "finish_rollback", full)
             assert not await ours.store.finish_rollback(ROLLBACK)
             assert await ours.store.unfinished_rollbacks(WORKSPACE, "") == ()
         await another.store.finish_rollback(ROLLBACK)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from eca_server.agent.chat.store import queries
+from eca_server.agent.chat.store import rollbacks
 from eca_server.agent.chat.store.file import LARGE_BODY
 from eca_server.agent.chat.store.place import store_path, workspace_key
 from eca_server.agent.chat.store.rows import ChatSettings, StoredMessage, TurnUsage
@@ -101,7 +101,7 @@ async def test_before_images_of_files_are_stored_in_order(path: Path) -> None:
 async def test_changes_are_read_a_part_at_a_time(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "BYTES_AT_ONCE", 20)
+    monkeypatch.setattr(rollbacks, "BYTES_AT_ONCE", 20)
     names = [f"/{each}" for each in range(5)]
     async with opened(path) as ours:
         await ours.store.add_before_images(
@@ -114,7 +114,7 @@ async def test_changes_are_read_a_part_at_a_time(
         assert [each.path for each in changes] == names
         assert await ours.store.first_change("c", ["none"]) == 0
     with opened_file(path) as file:
-        part = file.read(lambda each: queries.changes_from(each, "c", first))
+        part = file.read(lambda each: rollbacks.changes_from(each, "c", first))
         assert part is not None
         assert [each.path for each in part] == names[:2]  # of gigabytes, no call reads all
 
